@@ -1,0 +1,1 @@
+"""What does the work: each kind of agent is one small `run`."""

@@ -1,0 +1,213 @@
+"""Python functions as an agent."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import copy
+import difflib
+import functools
+import inspect
+from collections.abc import AsyncGenerator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any
+
+from dragoman.agents.answers import Unfit, fit, type_name
+from dragoman.agents.replay import Paused, Replay
+from dragoman.agents.sync_context import SyncContext
+from dragoman.model.error import ConfigError, Failed, Rejected
+
+if TYPE_CHECKING:
+    from dragoman.agents.skill import Parameter, Skill
+    from dragoman.engine.context import Context
+
+THREADS = 64
+_END = object()
+
+
+@functools.cache
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(THREADS, thread_name_prefix="dragoman-skill")
+
+
+class Functions:
+    """An agent made of skills. Pausing re-runs the skill from the top; see `replay`."""
+
+    def __init__(self) -> None:
+        self.skills: dict[str, Skill] = {}
+
+    def add(self, skill: Skill) -> None:
+        """Add a skill. Raises ConfigError when its id is taken."""
+        if skill.id in self.skills:
+            raise ConfigError(f"there is a skill `{skill.id}` already: give this one another id=")
+        self.skills[skill.id] = skill
+
+    def named(self, ctx: Context) -> Skill | None:
+        """The skill the message names, if it names one that exists."""
+        name, _ = _request(ctx)
+        return self.skills.get(name) if name else None
+
+    def choose(self, ctx: Context) -> tuple[Skill, dict[str, Any]]:
+        """Which skill, and the arguments the message has for it.
+
+        Raises:
+            Failed: the named skill does not exist.
+        """
+        name, arguments = _request(ctx)
+        if name is None:
+            return self._default(), arguments
+        skill = self.skills.get(name)
+        if skill is None:
+            near = difflib.get_close_matches(name, self.skills, 1)
+            hint = f": did you mean `{near[0]}`?" if near else f": this agent has {', '.join(self.skills)}"
+            raise Failed(f"unknown tool `{name}`{hint}")
+        return skill, arguments
+
+    def _default(self) -> Skill:
+        if not self.skills:
+            raise Failed("this agent has no skills")
+        return next((skill for skill in self.skills.values() if skill.default), next(iter(self.skills.values())))
+
+    async def run(self, ctx: Context) -> AsyncGenerator[Any, None]:
+        """Run the chosen skill; an engine-level agent."""
+        ctx.message = ctx.history[0]
+        loaded = copy.deepcopy(ctx.state)
+        if ctx.answered:
+            _become(ctx.state, (ctx.answered[0].ref or {}).get("state", {}))
+        replay = Replay(ctx.answered, copy.deepcopy(ctx.state))
+        ctx.questions = replay
+        try:
+            skill, arguments = self.choose(ctx)
+            ctx.skill = skill.id
+            _permit(skill, ctx)
+            values = await _bind(skill, arguments, ctx, replay)
+            async with aclosing(_limited(skill, ctx, values)) as outputs:
+                async for value in outputs:
+                    if not replay.replaying:
+                        yield value
+        except Paused as pause:
+            # What the function did to the state counts when the task ends, not when it pauses.
+            _become(ctx.state, loaded)
+            yield pause.ask
+            return
+        if replay.paused:
+            raise Failed("the pause was swallowed: let it pass through `except:`, catch Exception instead")
+        if replay.replaying:
+            raise Failed("the function ended before asking what had been answered already")
+
+
+def _become(state: dict[str, Any], other: dict[str, Any]) -> None:
+    state.clear()
+    state.update(copy.deepcopy(other))
+
+
+def _request(ctx: Context) -> tuple[str | None, dict[str, Any]]:
+    message = ctx.history[0] if ctx.history else ctx.message
+    objects = [part.data for part in message.parts if part.kind == "data" and isinstance(part.data, dict)]
+    for data in objects:
+        if isinstance(data.get("tool"), str):
+            arguments = data.get("arguments")
+            return data["tool"], dict(arguments) if isinstance(arguments, dict) else {}
+    asked = ctx.metadata.get("skillId") or ctx.metadata.get("skill_id")
+    return (asked if isinstance(asked, str) else None), dict(objects[0]) if objects else {}
+
+
+def _permit(skill: Skill, ctx: Context) -> None:
+    if skill.permission is not None and (ctx.user is None or skill.permission not in ctx.user.permissions):
+        raise Rejected(f"Unauthorized: {skill.name}")
+
+
+# -- arguments -----------------------------------------------------------------------------------------------------
+
+
+async def _bind(skill: Skill, arguments: dict[str, Any], ctx: Context, replay: Replay) -> dict[str, Any]:
+    names = {parameter.name for parameter in skill.parameters}
+    unknown = sorted(set(arguments) - names)
+    if unknown:
+        takes = ", ".join(sorted(names)) or "no arguments"
+        raise Failed(f"`{skill.id}` has no argument `{unknown[0]}`: it takes {takes}")
+    empty = [p for p in skill.parameters if p.type is str and p.name not in arguments]
+    if len(empty) > 1:
+        empty = [p for p in empty if p.required]
+    if len(empty) == 1 and ctx.text:
+        arguments = {**arguments, empty[0].name: ctx.text}
+    values: dict[str, Any] = {}
+    for parameter in skill.parameters:
+        if parameter.name in arguments:
+            values[parameter.name] = await _fitting(skill, parameter, arguments[parameter.name], ctx, replay)
+        elif parameter.required:
+            values[parameter.name] = await _missing(skill, parameter, "", ctx, replay)
+    return values
+
+
+async def _fitting(skill: Skill, parameter: Parameter, value: Any, ctx: Context, replay: Replay) -> Any:
+    try:
+        return fit(value, parameter.type)
+    except Unfit as problem:
+        return await _missing(skill, parameter, f" {problem}.", ctx, replay)
+
+
+async def _missing(skill: Skill, parameter: Parameter, problem: str, ctx: Context, replay: Replay) -> Any:
+    wanted = f"`{parameter.name}` ({type_name(parameter.type)})"
+    if not ctx.asks:
+        raise Failed(f"`{skill.id}` needs {wanted}.{problem}")
+    about = f": {parameter.help}" if parameter.help else ""
+    return await replay.ask(f"`{skill.id}` needs {wanted}{about}.{problem}", parameter.type, None)
+
+
+# -- calling -------------------------------------------------------------------------------------------------------
+
+
+async def _limited(skill: Skill, ctx: Context, values: dict[str, Any]) -> AsyncGenerator[Any, None]:
+    if skill.timeout is None:
+        async with aclosing(_outputs(skill, ctx, values)) as outputs:
+            async for value in outputs:
+                yield value
+        return
+    worker = asyncio.current_task()
+    assert worker is not None
+    late = False
+
+    def stop() -> None:
+        nonlocal late
+        late = True
+        worker.cancel()
+
+    timer = ctx.clock.call_later(skill.timeout, stop)
+    try:
+        async with aclosing(_outputs(skill, ctx, values)) as outputs:
+            async for value in outputs:
+                yield value
+    except asyncio.CancelledError:
+        if late and worker.uncancel() == 0:
+            raise Failed(f"timed out after {skill.timeout:g} s") from None
+        raise
+    finally:
+        timer.cancel()
+
+
+async def _outputs(skill: Skill, ctx: Context, values: dict[str, Any]) -> AsyncGenerator[Any, None]:
+    fn = skill.fn
+    if skill.context is not None:
+        context = SyncContext(ctx, asyncio.get_running_loop()) if skill.takes_sync_context else ctx
+        values = {**values, skill.context: context}
+    if inspect.isasyncgenfunction(fn):
+        # A generator that is left in the middle is closed here, not whenever it is collected.
+        async with aclosing(fn(**values)) as outputs:
+            async for value in outputs:
+                yield value
+    elif inspect.iscoroutinefunction(fn):
+        yield await fn(**values)
+    elif inspect.isgeneratorfunction(fn):
+        items: Iterator[Any] = fn(**values)
+        while (value := await _in_thread(next, items, _END)) is not _END:
+            yield value
+    else:
+        yield await _in_thread(functools.partial(fn, **values))
+
+
+async def _in_thread(fn: Callable[..., Any], *args: Any) -> Any:
+    context = contextvars.copy_context()
+    loop = asyncio.get_running_loop()
+    return await loop.run_in_executor(_threads(), functools.partial(context.run, fn, *args))

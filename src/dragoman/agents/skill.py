@@ -1,0 +1,157 @@
+"""A function as a skill: its parameters, its facts, its outputs."""
+
+from __future__ import annotations
+
+import dis
+import inspect
+import types
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+from msgspec import Struct
+
+from dragoman.agents.sync_context import SyncContext
+from dragoman.engine.context import Context
+from dragoman.engine.outputs import Reply
+from dragoman.model.card import AgentSkill
+from dragoman.model.error import ConfigError
+
+
+class Parameter(Struct, frozen=True):
+    """One argument a skill takes."""
+
+    name: str
+    type: Any
+    required: bool
+    help: str = ""
+
+
+class Skill(Struct, frozen=True):
+    """One thing an agent can do, made from a function."""
+
+    id: str
+    name: str
+    description: str
+    fn: Callable[..., Any]
+    parameters: tuple[Parameter, ...]
+    context: str | None
+    takes_sync_context: bool
+    may_reply: bool
+    tags: tuple[str, ...] = ()
+    examples: tuple[str, ...] = ()
+    default: bool = False
+    permission: str | None = None
+    timeout: float | None = None
+    restart: bool = False
+
+    @property
+    def on_loop(self) -> bool:
+        """True when the function is async; others run in a thread."""
+        return inspect.iscoroutinefunction(self.fn) or inspect.isasyncgenfunction(self.fn)
+
+    def card(self) -> AgentSkill:
+        """The skill as the agent card shows it."""
+        return AgentSkill(self.id, self.name, self.description or self.name, self.tags, self.examples)
+
+
+def skill_of(
+    fn: Callable[..., Any],
+    *,
+    id: str | None = None,
+    name: str | None = None,
+    description: str | None = None,
+    tags: Sequence[str] = (),
+    examples: Sequence[str] = (),
+    default: bool = False,
+    permission: str | None = None,
+    timeout: float | None = None,
+    restart: bool = False,
+) -> Skill:
+    """Read a function's signature and docstring.
+
+    Raises:
+        ConfigError: a parameter has no type, or cannot be filled by name.
+    """
+    hints = _hints(fn)
+    parameters: list[Parameter] = []
+    context: str | None = None
+    sync = False
+    for parameter in inspect.signature(fn).parameters.values():
+        wanted = hints.get(parameter.name)
+        if wanted in (Context, SyncContext):
+            context, sync = parameter.name, wanted is SyncContext
+            continue
+        parameters.append(_parameter(fn, parameter, wanted))
+    _check_context(fn, context, sync=sync)
+    return Skill(
+        id=id or fn.__name__,
+        name=name or id or fn.__name__,
+        description=description if description is not None else inspect.getdoc(fn) or "",
+        fn=fn,
+        parameters=tuple(parameters),
+        context=context,
+        takes_sync_context=sync,
+        may_reply=mentions_reply(fn),
+        tags=tuple(tags),
+        examples=tuple(examples),
+        default=default,
+        permission=permission,
+        timeout=timeout,
+        restart=restart,
+    )
+
+
+def _hints(fn: Callable[..., Any]) -> dict[str, Any]:
+    try:
+        return get_type_hints(fn, include_extras=True)
+    except NameError as error:
+        raise ConfigError(f"skill `{fn.__name__}`: a type is not known at import: {error}") from None
+
+
+def _parameter(fn: Callable[..., Any], parameter: inspect.Parameter, wanted: Any) -> Parameter:
+    name = parameter.name
+    if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
+        raise ConfigError(f"skill `{fn.__name__}`: `{parameter}` cannot be filled by name: give each argument a name")
+    if wanted is None:
+        raise ConfigError(
+            f"skill `{fn.__name__}`: parameter `{name}` has no type: write `{name}: str` (or int, float, bool, dict, "
+            "a dataclass …), so that callers know what to send"
+        )
+    help_text = ""
+    if get_origin(wanted) is Annotated:
+        help_text = next((note for note in get_args(wanted)[1:] if isinstance(note, str)), "")
+        if help_text:
+            wanted = get_args(wanted)[0]
+    return Parameter(name, wanted, parameter.default is parameter.empty, help_text)
+
+
+def _check_context(fn: Callable[..., Any], context: str | None, *, sync: bool) -> None:
+    on_loop = inspect.iscoroutinefunction(fn) or inspect.isasyncgenfunction(fn)
+    if context is not None and sync == on_loop:
+        right = "dragoman.Context" if on_loop else "dragoman.sync.Context"
+        raise ConfigError(f"skill `{fn.__name__}`: annotate `{context}` as {right}: {'async' if on_loop else 'def'} skills use that one")
+
+
+def mentions_reply(fn: Callable[..., Any]) -> bool:
+    """True when a function says that it may answer with a bare message: in its return type or in its code."""
+    try:
+        returned = get_type_hints(fn).get("return")
+    except (NameError, TypeError):
+        returned = None
+    if _has_reply(returned):
+        return True
+    code = getattr(fn, "__code__", None)
+    return isinstance(code, types.CodeType) and _code_has_reply(code, getattr(fn, "__globals__", {}))
+
+
+def _has_reply(hint: Any) -> bool:
+    return hint is Reply or any(_has_reply(argument) for argument in get_args(hint))
+
+
+def _code_has_reply(code: types.CodeType, names: dict[str, Any]) -> bool:
+    for step in dis.get_instructions(code):
+        if step.opname == "LOAD_GLOBAL" and names.get(step.argval) is Reply:
+            return True
+        if step.opname in ("LOAD_ATTR", "LOAD_DEREF") and step.argval == "Reply":
+            return True
+    return any(_code_has_reply(inner, names) for inner in code.co_consts if isinstance(inner, types.CodeType))

@@ -1,0 +1,1 @@
+"""Who is told: wake-ups only, never the only copy of anything."""

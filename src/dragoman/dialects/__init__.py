@@ -1,0 +1,1 @@
+"""How A2A is spelled: one pair of pure functions per wire format, to and from the model."""

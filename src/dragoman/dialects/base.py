@@ -1,0 +1,124 @@
+"""What every dialect offers: to the transports that serve, and to those that call."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from dragoman.model.card import AgentCard
+    from dragoman.model.event import StreamResponse
+    from dragoman.model.message import Message
+    from dragoman.model.operation import Operation
+    from dragoman.model.push import TaskPushNotificationConfig
+    from dragoman.model.record import Record
+    from dragoman.model.request import ListTasksResponse, Request
+    from dragoman.model.task import Task
+
+    Result = (
+        Task
+        | Message
+        | ListTasksResponse
+        | TaskPushNotificationConfig
+        | tuple[TaskPushNotificationConfig, ...]
+        | AgentCard
+        | None
+    )
+
+
+class EventWriter(Protocol):
+    """Spells the events of one stream, in their order."""
+
+    def event(self, record: Record, *, last: bool) -> bytes:
+        """Spell one event of a stream as JSON; `last` says that the stream ends after it."""
+        ...
+
+
+class Dialect(EventWriter, Protocol):
+    """One wire format. Pure: no I/O, no state."""
+
+    @property
+    def version(self) -> str:
+        """The protocol version spoken: `0.1`, `0.3`, `1.0` or `1.1`."""
+        ...
+
+    @property
+    def asks(self) -> bool:
+        """False when callers of this version expect an answer or a failure, never a question about arguments."""
+        ...
+
+    @property
+    def extensions_header(self) -> str:
+        """The header that names activated extensions, in lower case; empty when the version has none."""
+        ...
+
+    def request(self, operation: Operation, params: bytes) -> Request:
+        """Read the parameters of an operation from JSON text.
+
+        Raises:
+            InvalidParams: with the field named.
+            ParseError: the text is not JSON.
+            MethodNotFound: this version has no such operation.
+        """
+        ...
+
+    def request_from(self, operation: Operation, params: dict[str, Any]) -> Request:
+        """Read the parameters from a path, a query string or decoded JSON; numbers may be text.
+
+        Raises:
+            InvalidParams: with the field named.
+            MethodNotFound: this version has no such operation.
+        """
+        ...
+
+    def result(self, operation: Operation, result: Result) -> bytes:
+        """Spell the result of an operation as JSON."""
+        ...
+
+    def stream(self) -> EventWriter:
+        """What spells the events of one stream: the dialect itself, or an object that remembers that stream."""
+        ...
+
+
+class CallingDialect(Dialect, Protocol):
+    """A dialect from the caller's side too: requests are spelled, answers are read."""
+
+    def params(self, operation: Operation, request: Request) -> bytes:
+        """Spell the parameters of an operation as JSON; what this version cannot say is left out.
+
+        Raises:
+            MethodNotFound: this version has no such operation.
+        """
+        ...
+
+    def result_from(self, operation: Operation, data: bytes | dict[str, Any]) -> Result:
+        """Read the result of an operation.
+
+        Raises:
+            BadResponse: it is not what this version promises.
+            BadCard: the extended card cannot be read.
+        """
+        ...
+
+    def task_from(self, data: bytes | dict[str, Any]) -> Task:
+        """Read a task.
+
+        Raises:
+            BadResponse: it is not one.
+        """
+        ...
+
+    def message_from(self, data: bytes | dict[str, Any]) -> Message:
+        """Read a message.
+
+        Raises:
+            BadResponse: it is not one.
+        """
+        ...
+
+    def event_from(self, data: bytes | dict[str, Any]) -> StreamResponse:
+        """Read one event of a stream.
+
+        Raises:
+            BadResponse: it is not one.
+        """
+        ...

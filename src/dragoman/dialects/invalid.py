@@ -1,0 +1,103 @@
+"""From a decoder's complaint to an error of the protocol that names the field."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from dragoman.model.error import BadResponse, InvalidParams, ParseError
+
+if TYPE_CHECKING:
+    import msgspec
+
+_WHERE = re.compile(r"(?P<what>.*?)(?: - at `\$(?P<path>[^`]*)`)?", re.DOTALL)
+_MISSING = re.compile(r"Object missing required field `(?P<name>[^`]+)`")
+_TYPES = re.compile(r"Expected `(?P<wanted>[^`]+)`, got `(?P<given>[^`]+)`")
+_LIMIT = re.compile(r"Expected `(?:int|float)` (?P<sign>>=|<=) (?P<bound>-?\d+)")
+_VALUE = re.compile(r"Invalid (?:enum )?value (?P<value>.+)", re.DOTALL)
+
+_WORDS = {
+    "str": "a string",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "bytes": "base64 text",
+    "object": "an object",
+    "array": "an array",
+    "null": "null",
+}
+_CHOICES = {
+    "role": "ROLE_USER or ROLE_AGENT",
+    "state": "a state such as TASK_STATE_WORKING",
+    "status": "a state such as TASK_STATE_WORKING",
+    "kind": "the kind the specification gives it",
+}
+
+
+def invalid_params(error: msgspec.ValidationError) -> InvalidParams:
+    """Say which field is wrong, in the dotted form of `message.parts[0].text`, and what it should be."""
+    found = _WHERE.fullmatch(str(error))
+    what, path = (found["what"], found["path"] or "") if found else (str(error), "")
+    field = path.replace("[...]", "").removeprefix(".")
+    missing = _MISSING.fullmatch(what)
+    if missing:
+        return missing_field(f"{field}.{missing['name']}" if field else missing["name"])
+    return InvalidParams(f"{field or 'params'} {_complaint(what, field)}", field=field)
+
+
+def missing_field(field: str) -> InvalidParams:
+    """Say that a field is absent or empty."""
+    return InvalidParams(f"{field} is required and must not be empty", field=field)
+
+
+def parse_error(error: Exception) -> ParseError:
+    """Say why the text is not JSON."""
+    if isinstance(error, RecursionError):
+        return ParseError("Invalid JSON payload: nested too deeply")
+    reason = "not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
+    return ParseError(f"Invalid JSON payload: {reason}")
+
+
+class Answers:
+    """While an answer is read, what would be the caller's mistake is the server's.
+
+    Raises:
+        BadResponse: on leaving, instead of InvalidParams and ParseError.
+    """
+
+    __slots__ = ("_version",)
+
+    def __init__(self, version: str) -> None:
+        self._version = version
+
+    def __enter__(self) -> None:
+        """Begin to read."""
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        """Turn the error around."""
+        if isinstance(error, (InvalidParams, ParseError)):
+            raise self.wrong(error.message) from None
+
+    def wrong(self, why: str) -> BadResponse:
+        """The error for an answer that is wrong."""
+        return BadResponse(f"the answer is not A2A {self._version}: {why}")
+
+
+def _complaint(what: str, field: str) -> str:
+    if types := _TYPES.fullmatch(what):
+        return f"must be {_readable(types['wanted'])}, not {_readable(types['given'])}"
+    if limit := _LIMIT.fullmatch(what):
+        return f"must be {limit['bound']} or {'more' if limit['sign'] == '>=' else 'less'}"
+    if value := _VALUE.fullmatch(what):
+        choice = _CHOICES.get(field.rpartition(".")[2], "one of the values the specification lists")
+        return f"cannot be {value['value']}: it must be {choice}"
+    if what == "Invalid base64 encoded string":
+        return "must be base64"
+    # What is left are sentences of the model and of the decoder.
+    return f"is wrong: {what}"
+
+
+def _readable(types: str) -> str:
+    names = types.split(" | ")
+    wanted = [name for name in names if name != "null"] or names
+    return " or ".join(_WORDS.get(name, name) for name in wanted)

@@ -1,0 +1,118 @@
+"""Parts as JSON-RPC callers of 0.1 (`type`) and 0.3 (`kind`) spell them."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from msgspec import UNSET, Struct, field
+
+from dragoman.dialects.invalid import missing_field
+from dragoman.dialects.sidecar import pack, unpack, unwrap, wrap
+from dragoman.model.error import InvalidParams
+from dragoman.model.part import Part
+
+Tag = Literal["kind", "type"]
+_KINDS = ("text", "file", "data")
+
+
+class File03(Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """A file: its bytes or its address."""
+
+    name: str | None = None
+    mime_type: str | None = None
+    content: bytes | None = field(name="bytes", default=None)
+    uri: str | None = None
+
+
+class Part03(Struct, frozen=True, omit_defaults=True):
+    """A part of any kind; `kind` or `type` says which."""
+
+    kind: str | None = None
+    type: str | None = None
+    text: str | None = None
+    file: File03 | None = None
+    data: Any = UNSET
+    metadata: dict[str, Any] | None = None
+
+
+def part_to_03(part: Part, tag: Tag) -> Part03:
+    """Spell a part. 0.1 callers compare texts as they are, so only 0.3 is told their media type."""
+    kind = part.kind
+    if kind in ("raw", "url"):
+        file = File03(part.filename, part.media_type, part.raw, part.url)
+        return _tagged(tag, "file", file=file, metadata=part.metadata)
+    metadata = pack(part) if tag == "kind" else part.metadata
+    if kind == "text":
+        return _tagged(tag, "text", text=part.text, metadata=metadata)
+    data, metadata = wrap(part.data, metadata)
+    return _tagged(tag, "data", data=data, metadata=metadata)
+
+
+def part_from_03(part: Part03, at: str) -> Part:
+    """Read a part that stands at the path `at`.
+
+    Raises:
+        InvalidParams: its kind is unknown, cannot be told, or promises what is not there.
+    """
+    kind = _kind(part, at)
+    if kind == "file":
+        return _file(part, at)
+    if kind == "text":
+        if part.text is None:
+            raise missing_field(f"{at}.text")
+        metadata, media_type, filename = unpack(part.metadata)
+        return Part(text=part.text, filename=filename, media_type=media_type, metadata=metadata)
+    if part.data is UNSET:
+        raise missing_field(f"{at}.data")
+    data, metadata = unwrap(part.data, part.metadata)
+    metadata, media_type, filename = unpack(metadata)
+    return Part(data=data, filename=filename, media_type=media_type, metadata=metadata)
+
+
+def parts_from_03(parts: tuple[Part03, ...], at: str) -> tuple[Part, ...]:
+    """Read parts.
+
+    Raises:
+        InvalidParams: as `part_from_03`.
+    """
+    return tuple(part_from_03(part, f"{at}[{index}]") for index, part in enumerate(parts))
+
+
+def _kind(part: Part03, at: str) -> str:
+    tag: Tag = "kind" if part.kind is not None else "type"
+    said = part.kind if part.kind is not None else part.type
+    if said is not None:
+        if said not in _KINDS:
+            raise InvalidParams(f"{at}.{tag} cannot be {said!r}: it must be text, file or data", field=f"{at}.{tag}")
+        return said
+    held = (
+        (["text"] if part.text is not None else [])
+        + (["file"] if part.file is not None else [])
+        + (["data"] if part.data is not UNSET and part.data is not None else [])
+    )
+    if len(held) != 1:
+        raise InvalidParams(f"{at}.kind is required: it must be text, file or data", field=f"{at}.kind")
+    return held[0]
+
+
+def _file(part: Part03, at: str) -> Part:
+    file = part.file
+    if file is None:
+        raise missing_field(f"{at}.file")
+    if file.content is not None and not file.uri:
+        return Part(raw=file.content, filename=file.name, media_type=file.mime_type, metadata=part.metadata)
+    if file.uri and file.content is None:
+        return Part(url=file.uri, filename=file.name, media_type=file.mime_type, metadata=part.metadata)
+    raise InvalidParams(f"{at}.file must hold either bytes or uri", field=f"{at}.file")
+
+
+def _tagged(
+    tag: Tag,
+    kind: str,
+    *,
+    text: str | None = None,
+    file: File03 | None = None,
+    data: Any = UNSET,
+    metadata: dict[str, Any] | None = None,
+) -> Part03:
+    return Part03(kind if tag == "kind" else None, kind if tag == "type" else None, text, file, data, metadata)

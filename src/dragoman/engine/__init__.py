@@ -1,0 +1,1 @@
+"""What happens: the operations, the runs and the streams. Knows only ports."""

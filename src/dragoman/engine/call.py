@@ -1,0 +1,26 @@
+"""Who asks, and in what way."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from dragoman.model.user import User
+
+
+class Call(Struct, frozen=True):
+    """The circumstances of a request, as far as the engine cares.
+
+    `origin` is an opaque tag kept with a task that this call creates; it lets the edge answer later requests in
+    the words in which the task began. `asks` is False when the caller cannot be asked for missing arguments.
+    """
+
+    user: User | None = None
+    tenant: str = ""
+    extensions: frozenset[str] = frozenset()
+    origin: str = "1.0"
+    asks: bool = True
+
+    @property
+    def owner(self) -> str:
+        """Whose tasks this call may see; all anonymous callers are one."""
+        return self.user.id if self.user else ""

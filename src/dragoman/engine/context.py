@@ -1,0 +1,234 @@
+"""What a run knows and can do."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
+from uuid import uuid4
+
+import msgspec
+
+from dragoman.engine.outputs import Answered
+from dragoman.engine.values import json_of, parts_of
+from dragoman.model.artifact import Artifact
+from dragoman.model.error import ConfigError
+from dragoman.model.event import ArtifactUpdate, StatusUpdate
+from dragoman.model.message import Message
+from dragoman.model.part import Part
+from dragoman.model.state import Role, State
+from dragoman.model.task import TaskStatus
+from dragoman.model.time import timestamp
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Sequence
+
+    from dragoman.engine.call import Call
+    from dragoman.engine.clock import Clock
+    from dragoman.engine.live import LiveTask
+    from dragoman.model.user import User
+
+T = TypeVar("T")
+logger = logging.getLogger("dragoman.agent")
+
+
+class Questions(Protocol):
+    """How `ctx.ask` works for agents that start again from the top after a pause."""
+
+    @property
+    def replaying(self) -> bool:
+        """True while the run only repeats what was journaled before the last answer."""
+        ...
+
+    async def ask(self, question: str, wanted: Any, choices: Sequence[Any] | None) -> Any:
+        """Give the answer, or pause."""
+        ...
+
+    async def ask_auth(self, text: str, url: str | None) -> Any:
+        """Give what the authorisation brought, or pause."""
+        ...
+
+
+class Context:
+    """The run's view of its task, its caller and its conversation."""
+
+    def __init__(
+        self,
+        live: LiveTask,
+        call: Call,
+        message: Message,
+        *,
+        clock: Clock,
+        metadata: dict[str, Any] | None = None,
+        answered: tuple[Answered, ...] = (),
+        state: dict[str, Any] | None = None,
+        once: dict[str, Any] | None = None,
+        restarted: bool = False,
+    ) -> None:
+        self._live = live
+        self._call = call
+        self._once = once if once is not None else {}
+        self.clock = clock
+        self.message = message
+        self.metadata: dict[str, Any] = {**(message.metadata or {}), **(metadata or {})}
+        self.answered = answered
+        self.restarted = restarted
+        self.state: dict[str, Any] = state if state is not None else {}
+        self.skill = ""
+        self.questions: Questions | None = None
+        self.log = logging.LoggerAdapter(logger, {"task_id": live.id, "context_id": live.folding.context_id})
+
+    # -- facts -----------------------------------------------------------------------------------------------------
+
+    @property
+    def task_id(self) -> str:
+        """The task's id."""
+        return self._live.id
+
+    @property
+    def context_id(self) -> str:
+        """The conversation's id."""
+        return self._live.folding.context_id
+
+    @property
+    def user(self) -> User | None:
+        """The authenticated caller, or None."""
+        return self._call.user
+
+    @property
+    def tenant(self) -> str:
+        """The tenant the request named, or an empty string."""
+        return self._call.tenant
+
+    @property
+    def extensions(self) -> frozenset[str]:
+        """The protocol extensions this request activated."""
+        return self._call.extensions
+
+    @property
+    def asks(self) -> bool:
+        """False when the caller cannot be asked for missing arguments."""
+        return self._call.asks
+
+    @property
+    def text(self) -> str:
+        """The text of the message."""
+        return self.message.text
+
+    @property
+    def data(self) -> Any:
+        """The value of the message's first data part, or None."""
+        return self.message.data
+
+    @property
+    def files(self) -> list[Part]:
+        """The files of the message."""
+        return self.message.files
+
+    @property
+    def history(self) -> tuple[Message, ...]:
+        """The messages of this task so far."""
+        return tuple(self._live.folding.history)
+
+    @property
+    def resume(self) -> Answered | None:
+        """The last question and its answer, when this run goes on after a pause."""
+        return self.answered[-1] if self.answered else None
+
+    @property
+    def cancelled(self) -> bool:
+        """True once the task has been canceled; code in a thread should look now and then."""
+        return self._live.ended
+
+    @property
+    def _mute(self) -> bool:
+        return self._live.ended or (self.questions is not None and self.questions.replaying)
+
+    # -- what a run can do -----------------------------------------------------------------------------------------
+
+    @overload
+    async def ask(self, question: str) -> str: ...
+    @overload
+    async def ask(self, question: str, type: type[T], choices: Sequence[T] | None = None) -> T: ...
+    @overload
+    async def ask(self, question: str, *, choices: Sequence[T]) -> T: ...
+    async def ask(self, question: str, type: Any = str, choices: Sequence[Any] | None = None) -> Any:
+        """Pause in input-required until the caller answers; asks again when the answer does not fit.
+
+        Raises:
+            ConfigError: in a low-level `run`, which pauses with `yield Ask(...)` instead.
+        """
+        return await self._questions().ask(question, type, choices)
+
+    async def ask_auth(self, text: str, url: str | None = None) -> Any:
+        """Pause in auth-required until the task is resumed, and give the data it was resumed with.
+
+        Raises:
+            ConfigError: in a low-level `run`, which pauses with `yield Ask(..., auth=True)` instead.
+        """
+        return await self._questions().ask_auth(text, url)
+
+    def _questions(self) -> Questions:
+        if self.questions is None:
+            raise ConfigError("a low-level run pauses with `yield Ask(question, ref=...)`, not with ctx.ask")
+        return self.questions
+
+    async def once(self, key: str, fn: Callable[..., Any], *args: Any) -> Any:
+        """Run `fn` once per task, however often the run starts again, and give its JSON result.
+
+        Raises:
+            TypeError: the result has no JSON form.
+        """
+        if key in self._once:
+            return self._once[key]
+        if inspect.iscoroutinefunction(fn):
+            result = await fn(*args)
+        else:
+            result = await asyncio.to_thread(fn, *args)
+            if inspect.isawaitable(result):
+                result = await result
+        body = msgspec.json.encode({"key": key, "value": json_of(result)})
+        await self._live.note("once", body)
+        self._once[key] = msgspec.json.decode(body)["value"]
+        return self._once[key]
+
+    async def progress(self, text: str, done: float | None = None, total: float | None = None) -> None:
+        """Tell the caller how far the work is."""
+        if self._mute:
+            return
+        measure = {key: value for key, value in (("done", done), ("total", total)) if value is not None}
+        message = agent_message(self._live, (Part(text=text),))
+        status = TaskStatus(State.WORKING, message, timestamp(self.clock.now()))
+        self._live.emit(StatusUpdate(self.task_id, self.context_id, status, measure or None))
+        await self._live.room()
+
+    async def artifact(
+        self, *values: Any, name: str | None = None, id: str | None = None, metadata: dict[str, Any] | None = None
+    ) -> None:
+        """Send a result beside the answer.
+
+        Raises:
+            TypeError: a value has no JSON form.
+        """
+        if self._mute:
+            return
+        parts = tuple(part for value in values for part in parts_of(value))
+        number = self._live.folding.artifact_count() + 1
+        artifact = Artifact(id or f"artifact-{number}", parts, name, metadata=metadata)
+        self._live.emit(ArtifactUpdate(self.task_id, self.context_id, artifact, last_chunk=True))
+        await self._live.room()
+
+    async def messages(self) -> AsyncIterator[Message]:
+        """The messages the caller sends while the work goes on. Ends when the task does."""
+        live = self._live
+        while not live.ended:
+            while live.inbox:
+                yield live.inbox.popleft()
+            live.arrived = asyncio.get_running_loop().create_future()
+            await live.arrived
+
+
+def agent_message(live: LiveTask, parts: tuple[Part, ...]) -> Message:
+    """A message from the agent within a task."""
+    return Message(str(uuid4()), Role.AGENT, parts, live.folding.context_id, live.id)

@@ -1,0 +1,270 @@
+"""Accepting messages: new tasks, answers, words for a task at work, repeats, and what a crash left over."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import uuid4
+
+import msgspec
+from msgspec import structs
+
+from dragoman.engine.call import Call
+from dragoman.engine.context import Context, agent_message
+from dragoman.engine.live import LiveTask
+from dragoman.engine.ports import Repeat, Scope, StoredTask, TaskRow
+from dragoman.engine.repeats import Repeats
+from dragoman.engine.run import Run
+from dragoman.engine.tasks import Memory, Origin
+from dragoman.model.error import InvalidParams, TaskGenerationMismatch, TaskNotFound, UnsupportedOperation
+from dragoman.model.fold import Folding
+from dragoman.model.json import encode
+from dragoman.model.part import Part
+from dragoman.model.state import State
+from dragoman.model.task import Task, TaskStatus
+from dragoman.model.time import timestamp
+
+if TYPE_CHECKING:
+    from dragoman.engine.locks import KeyedLocks
+    from dragoman.engine.ports import Runnable
+    from dragoman.engine.runner import Runner
+    from dragoman.engine.tasks import Tasks
+    from dragoman.model.message import Message
+    from dragoman.model.request import SendMessageRequest
+
+logger = logging.getLogger("dragoman.engine")
+INTERRUPTED = "interrupted by a restart"
+
+
+class Accepted(NamedTuple):
+    """A message that was taken: its task, alive if it is, and whether it goes on with one or repeats one."""
+
+    row: TaskRow
+    live: LiveTask | None
+    follow_up: bool = False
+    repeat: bool = False
+
+
+class Inbox:
+    """Turns messages into runs."""
+
+    def __init__(
+        self, agent: Runnable, tasks: Tasks, runner: Runner, locks: KeyedLocks, dedupe: float, show_errors: bool
+    ) -> None:
+        self._agent = agent
+        self._tasks = tasks
+        self._runner = runner
+        self._locks = locks
+        self._show_errors = show_errors
+        self._repeats = Repeats(tasks.store, tasks.clock, dedupe)
+
+    async def accept(self, scope: Scope, call: Call, request: SendMessageRequest) -> Accepted:
+        """Take a message.
+
+        Raises:
+            TaskNotFound: it names a task that is not there, or not the caller's.
+            InvalidParams: it names a context that is not the task's.
+            UnsupportedOperation: its task has ended.
+            TaskGenerationMismatch: its task has moved on.
+        """
+        repeat = self._repeats.mark(scope, request.message)
+        if repeat is None:
+            return await self._take(scope, call, request, None)
+        async with self._locks.hold(repeat.key):
+            known = await self._known(scope, repeat)
+            if known is not None:
+                return known
+            accepted = await self._take(scope, call, request, repeat)
+            self._repeats.remember(repeat, accepted.row.id)
+            return accepted
+
+    async def _known(self, scope: Scope, repeat: Repeat) -> Accepted | None:
+        task_id = await self._repeats.find(repeat)
+        if task_id is None:
+            return None
+        live = self._tasks.live.get(task_id)
+        if live is not None:
+            return Accepted(live.row, live, repeat=True)
+        try:
+            row, live, _ = await self._tasks.find(scope, task_id)
+        except TaskNotFound:  # it was answered without a task
+            return None
+        return Accepted(row, live, repeat=True)
+
+    async def _take(
+        self, scope: Scope, call: Call, request: SendMessageRequest, repeat: Repeat | None
+    ) -> Accepted:
+        task_id = request.message.task_id or request.new_task_id
+        if task_id is None:
+            return self._create(scope, call, request, repeat)
+        async with self._locks.hold(task_id):
+            try:
+                row, live, stored = await self._tasks.find(scope, task_id)
+            except TaskNotFound:
+                if request.message.task_id is not None:
+                    raise
+                return await self._create_as_named(scope, call, request, repeat)
+            self._check(request, row, live)
+            if live is not None and not live.state.waiting:
+                return await self._tell(live, request.message, repeat)
+            if live is not None:  # paused a moment ago: the run is still being put away
+                await live.settled()
+                stored = await self._tasks.store.task(task_id)
+            if stored is None:
+                raise TaskNotFound(taskId=task_id)
+            return await self._answer(stored, call, request, repeat)
+
+    def _check(self, request: SendMessageRequest, row: TaskRow, live: LiveTask | None) -> None:
+        asked = request.message.context_id
+        if asked is not None and asked != row.context_id:
+            raise InvalidParams("contextId is not the context of this task", field="message.contextId")
+        if (live.state if live else row.state).final:
+            raise UnsupportedOperation("the task has ended: it takes no more messages", taskId=row.id)
+        expected = request.configuration.if_generation_match
+        current = live.folding.generation if live else row.generation
+        if expected is not None and expected != current:
+            raise TaskGenerationMismatch(
+                f"the task is at generation {current}, not {expected}",
+                taskId=row.id,
+                expectedGeneration=str(expected),
+                currentGeneration=str(current),
+            )
+
+    # -- new tasks -------------------------------------------------------------------------------------------------
+
+    async def _create_as_named(
+        self, scope: Scope, call: Call, request: SendMessageRequest, repeat: Repeat | None
+    ) -> Accepted:
+        # The id may be taken in a scope the caller must not learn about.
+        if await self._tasks.store.task(request.new_task_id or "") is not None:
+            raise InvalidParams("this id cannot be used: choose another", field="id")
+        return self._create(scope, call, request, repeat)
+
+    def _create(self, scope: Scope, call: Call, request: SendMessageRequest, repeat: Repeat | None) -> Accepted:
+        tasks, message = self._tasks, request.message
+        if request.configuration.if_generation_match is not None:
+            raise InvalidParams(
+                "ifGenerationMatch needs a message.taskId", field="configuration.ifGenerationMatch"
+            )
+        now = tasks.clock.now()
+        task_id = request.new_task_id or str(uuid4())
+        context_id = message.context_id or str(uuid4())
+        message = structs.replace(message, task_id=task_id, context_id=context_id)
+        status = TaskStatus(State.SUBMITTED, None, timestamp(now))
+        folding = Folding(Task(task_id, context_id, status, history=(message,)))
+        number = tasks.store.next_number()
+        row = TaskRow(number, task_id, scope, context_id, call.origin, State.SUBMITTED, now, 1, now)
+        live = LiveTask(tasks.store, tasks.bus, tasks.clock, row, folding, committed=0)
+        live.repeat = repeat
+        if call != Call(origin=call.origin) or request.metadata:
+            live.request = msgspec.json.encode(Origin(call, request.metadata))
+        ctx = Context(live, call, message, clock=tasks.clock, metadata=request.metadata)
+        live.draft = self._agent.may_reply(ctx)
+        if not live.draft:
+            live.create()
+        self._begin(live, ctx, new_context=request.message.context_id is None)
+        return Accepted(row, live)
+
+    # -- words for a task that exists ------------------------------------------------------------------------------
+
+    async def _tell(self, live: LiveTask, message: Message, repeat: Repeat | None) -> Accepted:
+        message = structs.replace(message, task_id=live.id, context_id=live.folding.context_id)
+        kept = live.note("message", encode(message), says=message, repeat=repeat)
+        live.inbox.append(message)
+        if live.arrived is not None and not live.arrived.done():
+            live.arrived.set_result(None)
+        await kept
+        return Accepted(live.row, live, follow_up=True)
+
+    async def _answer(
+        self, stored: StoredTask, call: Call, request: SendMessageRequest | None, repeat: Repeat | None,
+        message: Message | None = None,
+    ) -> Accepted:
+        row = stored.row
+        said = message or (request.message if request else None)
+        if said is None or not row.state.waiting:
+            raise UnsupportedOperation("the task was interrupted and takes no messages", taskId=row.id)
+        live = await self._tasks.revive(stored)
+        said = structs.replace(said, task_id=row.id, context_id=row.context_id)
+        live.status(State.WORKING, notes=(("answer", encode(said)),), says=said, repeat=repeat)
+        await live.durable()
+        memory = await self._tasks.memory(row)
+        metadata = (request.metadata if request else None) or (memory.origin.metadata if memory.origin else None)
+        ctx = self._context(live, call, said, memory, metadata)
+        self._begin(live, ctx)
+        return Accepted(live.row, live, follow_up=True)
+
+    async def resume(self, scope: Scope, message: Message) -> Accepted:
+        """Answer a waiting task from inside the server. Raises TaskNotFound or UnsupportedOperation."""
+        task_id = message.task_id or ""
+        async with self._locks.hold(task_id):
+            _, live, stored = await self._tasks.find(scope, task_id)
+            if live is not None:
+                await live.settled()
+                stored = await self._tasks.store.task(task_id)
+            if stored is None:
+                raise TaskNotFound(taskId=task_id)
+            memory = await self._tasks.memory(stored.row)
+            call = memory.origin.call if memory.origin else Call(tenant=scope.tenant, origin=stored.row.origin)
+            return await self._answer(stored, call, None, None, message)
+
+    # -- runs ------------------------------------------------------------------------------------------------------
+
+    def _context(
+        self,
+        live: LiveTask,
+        call: Call,
+        message: Message,
+        memory: Memory,
+        metadata: dict[str, Any] | None,
+        *,
+        restarted: bool = False,
+    ) -> Context:
+        return Context(
+            live,
+            call,
+            message,
+            clock=self._tasks.clock,
+            metadata=metadata,
+            answered=memory.answered,
+            once=memory.once,
+            restarted=restarted,
+        )
+
+    def _begin(self, live: LiveTask, ctx: Context, *, new_context: bool = False) -> None:
+        async def start() -> None:
+            try:
+                if not new_context:
+                    kept = await self._tasks.store.context_state(live.row.scope, live.folding.context_id)
+                    ctx.state.update(msgspec.json.decode(kept) if kept else {})
+                await Run(self._agent, live, ctx, show_errors=self._show_errors).go()
+                with contextlib.suppress(Exception):
+                    await live.durable()
+            finally:
+                if self._tasks.live.get(live.id) is live:
+                    del self._tasks.live[live.id]
+
+        self._tasks.live[live.id] = live
+        self._runner.start(live, start)
+
+    async def recover(self) -> None:
+        """Run again what may run again or never began; fail the rest with a plain reason."""
+        ended: list[LiveTask] = []
+        for stored in await self._tasks.store.unfinished(self._agent.name):
+            live = await self._tasks.revive(stored)
+            memory = await self._tasks.memory(stored.row)
+            call = memory.origin.call if memory.origin else Call(tenant=stored.row.scope.tenant)
+            metadata = memory.origin.metadata if memory.origin else None
+            began = stored.row.state is not State.SUBMITTED
+            message = live.folding.history[-1]
+            ctx = self._context(live, call, message, memory, metadata, restarted=began)
+            if not began or self._agent.restarts(ctx):
+                self._begin(live, ctx)
+                continue
+            live.status(State.FAILED, agent_message(live, (Part(text=INTERRUPTED),)))
+            ended.append(live)
+        await asyncio.gather(*(live.durable() for live in ended))
+        if ended:
+            logger.warning("%d tasks were %s and have failed", len(ended), INTERRUPTED)

@@ -1,0 +1,43 @@
+"""Page tokens: where a list goes on, in a form callers cannot get wrong unnoticed."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from dragoman.engine.ports import Cursor
+from dragoman.model.error import InvalidParams
+
+if TYPE_CHECKING:
+    from dragoman.engine.ports import TaskQuery
+
+
+def token(query: TaskQuery, cursor: Cursor) -> str:
+    """Spell a cursor; it fits the query's filters only."""
+    body = msgspec.json.encode([cursor.status_ms, cursor.number, _filters(query)])
+    return base64.urlsafe_b64encode(body).rstrip(b"=").decode()
+
+
+def cursor(query: TaskQuery, text: str) -> Cursor:
+    """Read a token back.
+
+    Raises:
+        InvalidParams: it is not one of ours, or belongs to other filters.
+    """
+    try:
+        body = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+        status_ms, number, filters = msgspec.json.decode(body, type=tuple[int, int, str])
+    except (ValueError, binascii.Error, msgspec.MsgspecError):
+        raise InvalidParams("pageToken is not a token of this list", field="pageToken") from None
+    if filters != _filters(query):
+        raise InvalidParams("pageToken belongs to a list with other filters", field="pageToken")
+    return Cursor(status_ms, number)
+
+
+def _filters(query: TaskQuery) -> str:
+    facts = (query.scope, query.context_id, query.state, query.since_ms)
+    return hashlib.sha256(msgspec.json.encode(facts)).hexdigest()[:8]

@@ -1,0 +1,228 @@
+"""What the engine needs from the outside: a store, a bus, an agent."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+
+from msgspec import Struct
+
+from dragoman.model.card import AgentExtension
+from dragoman.model.record import Record
+from dragoman.model.state import State
+
+if TYPE_CHECKING:
+    from dragoman.engine.context import Context
+
+
+class Scope(NamedTuple):
+    """Whose tasks these are. A task is visible in its own scope only."""
+
+    agent: str
+    tenant: str
+    owner: str
+
+
+NoteKind = Literal["request", "message", "ask", "answer", "once"]
+
+
+class Note(NamedTuple):
+    """Something no stream shows, kept beside the record it belongs to."""
+
+    generation: int
+    kind: NoteKind
+    body: bytes
+
+
+class TaskRow(Struct, frozen=True):
+    """What a store knows about a task without reading its journal."""
+
+    number: int
+    id: str
+    scope: Scope
+    context_id: str
+    origin: str
+    state: State
+    status_ms: int
+    generation: int
+    created_ms: int
+
+
+class StoredTask(NamedTuple):
+    """A task at rest: its row, and the last snapshot with the generation it shows."""
+
+    row: TaskRow
+    snapshot: bytes | None
+    snapshot_generation: int
+
+
+class Repeat(NamedTuple):
+    """The mark a message leaves, by which the same message is known again."""
+
+    key: bytes
+    until_ms: int
+
+
+class Write(Struct):
+    """One atomic change of one task. Writes are applied in the order they were given.
+
+    `row` is the task's row after the change. `done` is called on the event loop once the change is durable, or
+    with the error that kept it from being so.
+    """
+
+    row: TaskRow
+    done: Callable[[BaseException | None], None]
+    create: bool = False
+    record: Record | None = None
+    notes: tuple[Note, ...] = ()
+    snapshot: bytes | None = None
+    context_state: bytes | None = None
+    repeat: Repeat | None = None
+
+    def size(self) -> int:
+        """About how many bytes the store will write."""
+        return (len(self.record.body) if self.record else 0) + (len(self.snapshot) if self.snapshot else 0)
+
+
+class Cursor(NamedTuple):
+    """The last task of a page, from which the next page goes on."""
+
+    status_ms: int
+    number: int
+
+
+class TaskQuery(Struct, frozen=True):
+    """Which tasks to list, newest status first."""
+
+    scope: Scope
+    context_id: str | None = None
+    state: State | None = None
+    since_ms: int | None = None
+    limit: int = 50
+    after: Cursor | None = None
+
+
+class Page(NamedTuple):
+    """Some tasks, whether there are more, and how many the filters match in all."""
+
+    tasks: Sequence[StoredTask]
+    more: bool
+    total: int
+
+
+class Store(Protocol):
+    """Where tasks are kept. One store serves one engine; reads see every write that is done."""
+
+    async def open(self) -> None:
+        """Make ready. Raises ConfigError when it cannot be used."""
+        ...
+
+    async def close(self) -> None:
+        """Finish what was written and let go."""
+        ...
+
+    def next_number(self) -> int:
+        """A number no other task has, larger than all before."""
+        ...
+
+    def write(self, write: Write) -> None:
+        """Queue a change. Never blocks; the outcome arrives through `write.done`."""
+        ...
+
+    async def task(self, task_id: str) -> StoredTask | None:
+        """Find a task by its id."""
+        ...
+
+    async def records(self, number: int, after: int, limit: int) -> list[Record]:
+        """The records of a task with a generation above `after`, in order, at most `limit`."""
+        ...
+
+    async def notes(self, number: int) -> list[Note]:
+        """All notes of a task, in the order they were written."""
+        ...
+
+    async def page(self, query: TaskQuery) -> Page:
+        """One page of tasks."""
+        ...
+
+    async def context_state(self, scope: Scope, context_id: str) -> bytes | None:
+        """The state kept for a conversation."""
+        ...
+
+    async def repeated(self, key: bytes, now_ms: int) -> str | None:
+        """The task a message with this mark was accepted into, if that was recently."""
+        ...
+
+    async def unfinished(self, agent: str) -> list[StoredTask]:
+        """The tasks of an agent that are submitted or working, oldest first."""
+        ...
+
+    async def check(self) -> None:
+        """Raise when the store cannot take a write now."""
+        ...
+
+
+class Watch(Protocol):
+    """One listener's view of how far a task has come."""
+
+    async def past(self, generation: int, seconds: float) -> bool:
+        """Wait until the task is known to be past that generation; False when the time is up first."""
+        ...
+
+
+class Bus(Protocol):
+    """Wakes listeners up. It never carries the only copy of anything."""
+
+    def watch(self, task_id: str) -> AbstractContextManager[Watch]:
+        """Listen to a task for as long as the context is open."""
+        ...
+
+    def notify(self, task_id: str, generation: int) -> None:
+        """Tell all listeners that the task has come this far."""
+        ...
+
+    def wake_all(self) -> None:
+        """Let every listener look up, for instance because the server stops."""
+        ...
+
+
+class Runnable(Protocol):
+    """An agent as the engine sees it: one async generator and a few facts."""
+
+    @property
+    def name(self) -> str:
+        """The agent's name, which scopes its tasks."""
+        ...
+
+    @property
+    def extensions(self) -> Sequence[AgentExtension]:
+        """The protocol extensions it knows, or demands."""
+        ...
+
+    @property
+    def closing(self) -> Literal["whole", "last"]:
+        """How a streamed text is closed."""
+        ...
+
+    @property
+    def parallel(self) -> bool:
+        """True when several runs of one context may go on at once."""
+        ...
+
+    @property
+    def streams(self) -> bool:
+        """False when the agent's card says that it does not stream."""
+        ...
+
+    def may_reply(self, ctx: Context) -> bool:
+        """True when the run may answer with a bare Message, so that no task is made before its first output."""
+        ...
+
+    def restarts(self, ctx: Context) -> bool:
+        """True when this work may simply run again after a crash."""
+        ...
+
+    def run(self, ctx: Context) -> AsyncIterator[Any]:
+        """Do the work: an async generator of outputs."""
+        ...

@@ -1,0 +1,322 @@
+"""The operations of A2A."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import uuid4
+
+import msgspec
+from msgspec import structs
+
+from dragoman.engine import paging
+from dragoman.engine.call import Call
+from dragoman.engine.inbox import Accepted, Inbox
+from dragoman.engine.locks import KeyedLocks
+from dragoman.engine.ports import Cursor, Scope, TaskQuery
+from dragoman.engine.runner import Runner
+from dragoman.engine.stream import Batch, Follower, Stream
+from dragoman.engine.tasks import Tasks
+from dragoman.model.error import (
+    ExtensionSupportRequired,
+    InvalidParams,
+    PushNotificationNotSupported,
+    TaskNotCancelable,
+    UnsupportedOperation,
+)
+from dragoman.model.message import Message
+from dragoman.model.part import Part
+from dragoman.model.record import Record
+from dragoman.model.request import DEFAULT_PAGE_SIZE, ListTasksResponse
+from dragoman.model.state import Role, State
+from dragoman.model.task import Task
+from dragoman.model.time import milliseconds
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from dragoman.engine.clock import Clock
+    from dragoman.engine.ports import Bus, Runnable, Store
+    from dragoman.model.request import (
+        CancelTaskRequest,
+        GetTaskRequest,
+        ListTasksRequest,
+        SendMessageRequest,
+        SubscribeToTaskRequest,
+    )
+
+
+class EngineSettings(msgspec.Struct, frozen=True):
+    """The engine's own settings, in seconds."""
+
+    dedupe: float = 600
+    heartbeat: float = 15
+    long_poll: float = 30
+    drain: float = 30
+    show_errors: bool = False
+
+
+class Answer(NamedTuple):
+    """A result, the tag of the task it came from, and whether the request was a repeat."""
+
+    result: Task | Message
+    origin: str
+    repeat: bool = False
+
+
+class Service:
+    """Everything callers can ask of one agent."""
+
+    def __init__(
+        self, agent: Runnable, store: Store, bus: Bus, clock: Clock, settings: EngineSettings | None = None
+    ) -> None:
+        settings = settings or EngineSettings()
+        self._agent = agent
+        self._bus = bus
+        self._settings = settings
+        self._tasks = Tasks(store, bus, clock)
+        self._runner = Runner(clock, parallel=agent.parallel)
+        self._locks = KeyedLocks()
+        self._inbox = Inbox(agent, self._tasks, self._runner, self._locks, settings.dedupe, settings.show_errors)
+        self._follower = Follower(store, bus, self._tasks.live.get, settings.heartbeat)
+        self._store = store
+        self._required = frozenset(extension.uri for extension in agent.extensions if extension.required)
+
+    @property
+    def running(self) -> int:
+        """How many runs go on now."""
+        return len(self._runner)
+
+    async def start(self) -> None:
+        """Decide what becomes of the tasks a crash interrupted."""
+        await self._inbox.recover()
+
+    async def close(self) -> None:
+        """Let the runs finish for a while; end the streams, which can be resumed elsewhere."""
+        await self._runner.drain(self._settings.drain)
+        self._follower.closing = True
+        self._bus.wake_all()
+
+    # -- messages --------------------------------------------------------------------------------------------------
+
+    async def send(self, call: Call, request: SendMessageRequest) -> Answer:
+        """Take a message; by default wait until the task ends or asks.
+
+        Raises:
+            A2AError: the message cannot be accepted.
+        """
+        accepted = await self._accept(call, request)
+        length = request.configuration.history_length
+        live = accepted.live
+        if live is None:
+            stored = await self._store.task(accepted.row.id)
+            return Answer(
+                shortened(await self._tasks.durable_task(None, stored), length), accepted.row.origin, accepted.repeat
+            )
+        if request.configuration.return_immediately:
+            await live.opened()
+        else:
+            await live.settled()
+        if live.reply is not None:
+            return Answer(live.reply, live.row.origin)
+        task = await self._tasks.durable_task(live, None)
+        return Answer(shortened(task, length), live.row.origin, accepted.repeat)
+
+    async def stream(self, call: Call, request: SendMessageRequest) -> Stream:
+        """Take a message and follow its task until it ends or asks for input.
+
+        Raises:
+            A2AError: the message cannot be accepted.
+        """
+        self._must_stream()
+        accepted = await self._accept(call, request)
+        live = accepted.live
+        if live is not None:
+            await live.opened()
+            if live.reply is not None:
+                return Stream(_single(Record.of(0, live.reply)), live.row.origin)
+        length = request.configuration.history_length
+        if accepted.follow_up and live is not None:
+            task = await self._tasks.durable_task(live, None)
+            return Stream(self._from_snapshot(accepted, task, length, pause_ends=True), accepted.row.origin)
+        batches = self._follower.follow(accepted.row, 0, pause_ends=True)
+        if length is not None:
+            batches = _shorten_first(batches, length)
+        return Stream(batches, accepted.row.origin, accepted.repeat)
+
+    async def _accept(self, call: Call, request: SendMessageRequest) -> Accepted:
+        scope = self._admit(call, request.tenant)
+        return await self._inbox.accept(scope, call, request)
+
+    async def resume(self, task_id: str, data: Any = None) -> Task:
+        """Continue a task that waits, on behalf of its owner; for callbacks such as the end of an OAuth dance.
+
+        Raises:
+            TaskNotFound: there is no such task.
+            UnsupportedOperation: it does not wait.
+        """
+        stored = await self._store.task(task_id)
+        scope = stored.row.scope if stored else Scope(self._agent.name, "", "")
+        row, _, _ = await self._tasks.find(scope, task_id)
+        if not row.state.waiting:
+            raise UnsupportedOperation(f"task {task_id} is {row.state}: it does not wait", taskId=task_id)
+        message = Message(str(uuid4()), Role.USER, (Part(data=data),), row.context_id, task_id)
+        accepted = await self._inbox.resume(scope, message)
+        return await self._tasks.durable_task(accepted.live, None)
+
+    # -- tasks -----------------------------------------------------------------------------------------------------
+
+    async def get(self, call: Call, request: GetTaskRequest) -> Answer:
+        """Read a task; with `current_generation`, wait a while for a newer one.
+
+        Raises:
+            TaskNotFound: there is none, or it is not the caller's.
+        """
+        scope = self._admit(call, request.tenant)
+        row, live, stored = await self._tasks.find(scope, request.id)
+        known = request.current_generation
+        if known is not None and not row.state.final and row.generation <= known:
+            with self._bus.watch(request.id) as watch:
+                row, live, stored = await self._tasks.find(scope, request.id)
+                if row.generation <= known:
+                    await watch.past(known, self._settings.long_poll)
+                    row, live, stored = await self._tasks.find(scope, request.id)
+        task = await self._tasks.durable_task(live, stored)
+        return Answer(shortened(task, request.history_length), row.origin)
+
+    async def list(self, call: Call, request: ListTasksRequest) -> ListTasksResponse:
+        """Read a page of the caller's tasks.
+
+        Raises:
+            InvalidParams: the page token or the time is wrong.
+        """
+        scope = self._admit(call, request.tenant)
+        size = request.page_size or DEFAULT_PAGE_SIZE
+        state = None if request.status is State.UNSPECIFIED else request.status
+        query = TaskQuery(scope, request.context_id or None, state, _since(request.status_timestamp_after), size)
+        if request.page_token:
+            query = structs.replace(query, after=paging.cursor(query, request.page_token))
+        page = await self._store.page(query)
+        tasks: list[Task] = []
+        for stored in page.tasks:
+            live = self._tasks.live.get(stored.row.id)
+            task = await self._tasks.durable_task(live, stored)
+            task = shortened(task, request.history_length)
+            tasks.append(task if request.include_artifacts else structs.replace(task, artifacts=()))
+        following = ""
+        if page.more:
+            last = page.tasks[-1].row
+            following = paging.token(query, Cursor(last.status_ms, last.number))
+        return ListTasksResponse(tuple(tasks), following, size, page.total)
+
+    async def cancel(self, call: Call, request: CancelTaskRequest) -> Answer:
+        """Cancel a task; the work is told to stop and can change nothing more.
+
+        Raises:
+            TaskNotFound: there is none, or it is not the caller's.
+            TaskNotCancelable: it has ended.
+        """
+        scope = self._admit(call, request.tenant)
+        async with self._locks.hold(request.id):
+            row, live, stored = await self._tasks.find(scope, request.id)
+            if (live.state if live else row.state).final:
+                raise TaskNotCancelable(taskId=request.id)
+            if live is None and stored is not None:
+                live = await self._tasks.revive(stored)
+            if live is None:
+                raise TaskNotCancelable(taskId=request.id)
+            live.status(State.CANCELED)
+            if live.worker is not None:
+                live.worker.cancel()
+            await live.durable()
+        return Answer(live.task(), row.origin)
+
+    async def subscribe(self, call: Call, request: SubscribeToTaskRequest, after: int | None = None) -> Stream:
+        """Follow a task until it ends: from a snapshot, or after the record a reader saw last.
+
+        Raises:
+            TaskNotFound: there is none, or it is not the caller's.
+            UnsupportedOperation: it has ended and nothing is left to send.
+        """
+        self._must_stream()
+        scope = self._admit(call, request.tenant)
+        row, live, stored = await self._tasks.find(scope, request.id)
+        state = live.state if live else row.state
+        if after is not None and 0 <= after <= row.generation and not (state.final and after == row.generation):
+            return Stream(self._follower.follow(row, after, pause_ends=False), row.origin)
+        if state.final:
+            raise UnsupportedOperation("the task has ended: there is nothing to subscribe to", taskId=request.id)
+        task = await self._tasks.durable_task(live, stored)
+        accepted = Accepted(row, live, follow_up=True)
+        return Stream(self._from_snapshot(accepted, task, None, pause_ends=False), row.origin)
+
+    # -- what later capabilities turn on ---------------------------------------------------------------------------
+
+    def push(self, call: Call, tenant: str | None) -> None:
+        """Answer every operation on webhooks while there are none.
+
+        Raises:
+            PushNotificationNotSupported: always.
+        """
+        self._admit(call, tenant)
+        raise PushNotificationNotSupported
+
+    def extended_card(self, call: Call, tenant: str | None) -> None:
+        """Answer for the extended card while there is none.
+
+        Raises:
+            UnsupportedOperation: always.
+        """
+        self._admit(call, tenant)
+        raise UnsupportedOperation("this agent has no extended card")
+
+    # -- parts -----------------------------------------------------------------------------------------------------
+
+    def _admit(self, call: Call, tenant: str | None) -> Scope:
+        missing = self._required - call.extensions
+        if missing:
+            names = ", ".join(sorted(missing))
+            raise ExtensionSupportRequired(f"declare the extension in A2A-Extensions: {names}", extensions=names)
+        return Scope(self._agent.name, call.tenant or tenant or "", call.owner)
+
+    def _must_stream(self) -> None:
+        if not self._agent.streams:
+            raise UnsupportedOperation("this agent does not stream: its card says streaming is false")
+
+    async def _from_snapshot(
+        self, accepted: Accepted, task: Task, length: int | None, *, pause_ends: bool
+    ) -> AsyncIterator[Batch]:
+        generation = task.generation or 0
+        yield Batch((Record.of(generation, shortened(task, length)),))
+        async for batch in self._follower.follow(accepted.row, generation, pause_ends=pause_ends):
+            yield batch
+
+
+def shortened(task: Task, length: int | None) -> Task:
+    """The task with at most that many of its last messages; None is all of them, 0 is none."""
+    if length is None or len(task.history) <= length:
+        return task
+    return structs.replace(task, history=task.history[-length:] if length else ())
+
+
+def _since(text: str | None) -> int | None:
+    if not text:
+        return None
+    try:
+        return milliseconds(text)
+    except ValueError:
+        raise InvalidParams(
+            "statusTimestampAfter is a time like 2026-11-15T10:00:00Z", field="statusTimestampAfter"
+        ) from None
+
+
+async def _single(record: Record) -> AsyncIterator[Batch]:
+    yield Batch((record,), ended=True)
+
+
+async def _shorten_first(batches: AsyncIterator[Batch], length: int) -> AsyncIterator[Batch]:
+    async for records, ended in batches:
+        if records and records[0].generation == 1 and isinstance(records[0].event, Task):
+            first = Record.of(1, shortened(records[0].event, length))
+            yield Batch([first, *records[1:]], ended)
+        else:
+            yield Batch(records, ended)

@@ -1,0 +1,76 @@
+"""Following a task: every record once, in order, from memory or from the journal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from dragoman.engine.live import UNAVAILABLE
+from dragoman.model.error import ServerError
+from dragoman.model.state import State
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Sequence
+
+    from dragoman.engine.live import LiveTask
+    from dragoman.engine.ports import Bus, Store, TaskRow
+    from dragoman.model.record import Record
+
+PAGE = 256
+
+
+class Batch(NamedTuple):
+    """Some records. With `ended`, the stream is over after them; without records, it is only alive."""
+
+    records: Sequence[Record]
+    ended: bool = False
+
+
+class Stream(NamedTuple):
+    """A stream that is ready to be read. `origin` is the tag of the task it follows; `repeat` marks a repeat."""
+
+    batches: AsyncIterator[Batch]
+    origin: str
+    repeat: bool = False
+
+
+class Follower:
+    """Makes streams. It keeps nothing per stream but the number of the last record sent."""
+
+    def __init__(self, store: Store, bus: Bus, live: Callable[[str], LiveTask | None], heartbeat: float) -> None:
+        self._store = store
+        self._bus = bus
+        self._live = live
+        self._heartbeat = heartbeat
+        self.closing = False
+
+    async def follow(self, row: TaskRow, after: int, *, pause_ends: bool) -> AsyncIterator[Batch]:
+        """Give every durable record after that one until the task ends, or also until it asks for input."""
+        with self._bus.watch(row.id) as watch:
+            live = self._live(row.id)
+            while True:
+                live = self._live(row.id) or live
+                records = live.after(after) if live is not None else None
+                if records is None:
+                    records = await self._store.records(row.number, after, PAGE)
+                if records:
+                    batch = _cut(records, pause_ends=pause_ends)
+                    after = batch.records[-1].generation
+                    yield batch
+                    if batch.ended:
+                        return
+                elif self.closing:
+                    return
+                elif live is not None and live.broken:
+                    raise ServerError(UNAVAILABLE)
+                elif not await watch.past(after, self._heartbeat):
+                    yield Batch(())
+
+
+def _cut(records: list[Record], *, pause_ends: bool) -> Batch:
+    for index, record in enumerate(records):
+        state = record.state
+        if state is None:
+            continue
+        if state.final or (pause_ends and state is State.INPUT_REQUIRED):
+            return Batch(records[: index + 1], ended=True)
+    return Batch(records)

@@ -1,0 +1,145 @@
+"""Finding tasks: alive in this process, or at rest in the store."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+from msgspec import structs
+
+from dragoman.engine.call import Call
+from dragoman.engine.live import LiveTask
+from dragoman.engine.outputs import Answered
+from dragoman.engine.stream import PAGE
+from dragoman.model.error import InternalError, TaskNotFound
+from dragoman.model.event import ArtifactUpdate, StatusUpdate
+from dragoman.model.fold import Folding
+from dragoman.model.json import decode_message, decode_task
+from dragoman.model.task import Task
+
+if TYPE_CHECKING:
+    from dragoman.engine.clock import Clock
+    from dragoman.engine.ports import Bus, Note, Scope, Store, StoredTask, TaskRow
+    from dragoman.model.message import Message
+
+
+class Origin(msgspec.Struct, omit_defaults=True):
+    """The circumstances a task began in, kept for runs that start again."""
+
+    call: Call
+    metadata: dict[str, Any] | None = None
+
+
+class Memory(NamedTuple):
+    """What earlier runs of a task left behind."""
+
+    origin: Origin | None
+    answered: tuple[Answered, ...]
+    once: dict[str, Any]
+
+
+class Tasks:
+    """The tasks of one agent."""
+
+    def __init__(self, store: Store, bus: Bus, clock: Clock) -> None:
+        self.store = store
+        self.bus = bus
+        self.clock = clock
+        self.live: dict[str, LiveTask] = {}
+
+    async def find(self, scope: Scope, task_id: str) -> tuple[TaskRow, LiveTask | None, StoredTask | None]:
+        """Find a task in its scope.
+
+        Raises:
+            TaskNotFound: there is none, or it is somebody else's: the answer is the same.
+        """
+        live = self.live.get(task_id)
+        if live is not None and not live.draft:
+            if live.row.scope != scope:
+                raise TaskNotFound(taskId=task_id)
+            return live.row, live, None
+        stored = await self.store.task(task_id)
+        live = self.live.get(task_id)
+        if stored is None or stored.row.scope != scope:
+            raise TaskNotFound(taskId=task_id)
+        return (live.row, live, None) if live is not None else (stored.row, None, stored)
+
+    async def durable_task(self, live: LiveTask | None, stored: StoredTask | None) -> Task:
+        """The task with all its events so far, once they are durable."""
+        if live is not None:
+            task = live.task()
+            await live.durable(task.generation)
+            return task
+        if stored is None:
+            raise InternalError("a task is alive or stored")
+        return await self.folded(stored)
+
+    async def folded(self, stored: StoredTask) -> Task:
+        """Read a task at rest: its snapshot, and what the journal has after it."""
+        row = stored.row
+        if stored.snapshot is not None and stored.snapshot_generation == row.generation:
+            return structs.replace(decode_task(stored.snapshot), generation=row.generation)
+        return (await self._replay(stored)).task()
+
+    async def _replay(self, stored: StoredTask) -> Folding:
+        folding: Folding | None = None
+        after = 0
+        if stored.snapshot is not None:
+            folding = Folding(decode_task(stored.snapshot), stored.snapshot_generation)
+            after = stored.snapshot_generation
+        said = _messages_by_generation(await self.store.notes(stored.row.number))
+        while after < stored.row.generation:
+            records = await self.store.records(stored.row.number, after, PAGE)
+            if not records:
+                raise InternalError(f"the journal of task {stored.row.id} ends at {after}")
+            for record in records:
+                event = record.event
+                if folding is None and isinstance(event, Task):
+                    folding = Folding(event)
+                elif folding is not None and isinstance(event, (StatusUpdate, ArtifactUpdate)):
+                    folding.apply(event)
+                if folding is not None:
+                    for message in said.get(record.generation, ()):
+                        folding.say(message)
+                after = record.generation
+        if folding is None:
+            raise InternalError(f"task {stored.row.id} has no first record")
+        return folding
+
+    async def revive(self, stored: StoredTask) -> LiveTask:
+        """Bring a task at rest back to life, to add to its journal."""
+        task = await self.folded(stored)
+        folding = Folding(task, stored.row.generation)
+        return LiveTask(
+            self.store, self.bus, self.clock, stored.row, folding, committed=stored.row.generation
+        )
+
+    async def memory(self, row: TaskRow) -> Memory:
+        """What earlier runs of a task left behind: its circumstances, answered questions, results kept by `once`."""
+        origin: Origin | None = None
+        questions: list[dict[str, Any]] = []
+        answers: list[Message] = []
+        once: dict[str, Any] = {}
+        for note in await self.store.notes(row.number):
+            if note.kind == "request":
+                origin = msgspec.json.decode(note.body, type=Origin)
+            elif note.kind == "ask":
+                questions.append(msgspec.json.decode(note.body))
+            elif note.kind == "answer":
+                answers.append(decode_message(note.body))
+            elif note.kind == "once":
+                kept = msgspec.json.decode(note.body)
+                once[kept["key"]] = kept["value"]
+        answered = tuple(
+            Answered(asked["question"], asked["ref"], answer.text, answer.data)
+            for asked, answer in zip(questions, answers, strict=False)
+        )
+        return Memory(origin, answered, once)
+
+
+def _messages_by_generation(notes: list[Note]) -> dict[int, list[Message]]:
+    said: dict[int, list[Message]] = {}
+    for note in notes:
+        if note.kind in ("message", "answer"):
+            said.setdefault(note.generation, []).append(decode_message(note.body))
+    return said

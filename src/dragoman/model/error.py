@@ -1,0 +1,258 @@
+"""Every error Dragoman raises, as one tree.
+
+DragomanError
+├── ConfigError                     a setting, a target or a skill is wrong; says what to type instead
+├── CannotConnect                   nobody answers at that address
+├── BadCard                         the agent card cannot be read
+├── BadResponse                     the answer is not A2A
+├── AuthError                       not authenticated or not allowed
+├── InputRequired                   the task waits for the caller (.question .task)
+├── TaskEnded                       the task ended without a result (.task)
+│   ├── TaskFailed
+│   ├── TaskRejected
+│   └── TaskCanceled
+├── Failed, Rejected                raised by an agent: the caller reads the text
+└── A2AError                        an error of the protocol (.code .reason .details)
+    ├── ParseError  InvalidRequest  MethodNotFound  InvalidParams (.field)  InternalError
+    ├── TaskNotFound  TaskNotCancelable  PushNotificationNotSupported  UnsupportedOperation
+    ├── ContentTypeNotSupported  InvalidAgentResponse  ExtendedAgentCardNotConfigured
+    ├── ExtensionSupportRequired  VersionNotSupported  TaskGenerationMismatch
+    └── ServerError  Unauthenticated  Unauthorized  Overloaded
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from dragoman.model.task import Task
+
+
+class DragomanError(Exception):
+    """The root of every error Dragoman raises on purpose."""
+
+
+class ConfigError(DragomanError):
+    """A setting, a target or a skill is wrong; the text says what to do."""
+
+
+class CannotConnect(DragomanError):
+    """Nobody answers at that address."""
+
+
+class BadCard(DragomanError):
+    """The agent card is missing or cannot be read."""
+
+
+class BadResponse(DragomanError):
+    """The other side's answer is not A2A."""
+
+
+class AuthError(DragomanError):
+    """The other side did not accept the credentials, or wants some."""
+
+
+class InputRequired(DragomanError):
+    """The task waits for an answer: `.question`, and `.task` to continue."""
+
+    def __init__(self, question: str, *, task: Task) -> None:
+        super().__init__(question)
+        self.question = question
+        self.task = task
+
+
+class TaskEnded(DragomanError):
+    """The task ended without a result; `.task` is what is left of it."""
+
+    def __init__(self, text: str, *, task: Task) -> None:
+        super().__init__(text)
+        self.task = task
+
+
+class TaskFailed(TaskEnded):
+    """The task failed."""
+
+
+class TaskRejected(TaskEnded):
+    """The agent refused the task."""
+
+
+class TaskCanceled(TaskEnded):
+    """The task was canceled."""
+
+
+class Failed(DragomanError):
+    """Raise it in an agent: the task fails and the caller reads this text."""
+
+
+class Rejected(DragomanError):
+    """Raise it in an agent: the task is rejected and the caller reads this text."""
+
+
+class A2AError(DragomanError):
+    """An error the protocol defines. `reason` is stable; `code` is its JSON-RPC number."""
+
+    code: ClassVar[int] = -32603
+    reason: ClassVar[str] = "INTERNAL_ERROR"
+    text: ClassVar[str] = "Internal error"
+
+    def __init__(self, message: str | None = None, *, details: Any = None, **metadata: str) -> None:
+        super().__init__(message or self.text)
+        self.details = details
+        self.metadata = metadata
+
+    @property
+    def message(self) -> str:
+        """The sentence a person reads."""
+        return str(self)
+
+
+class ParseError(A2AError):
+    """The payload is not JSON."""
+
+    code = -32700
+    reason = "PARSE_ERROR"
+    text = "Invalid JSON payload"
+
+
+class InvalidRequest(A2AError):
+    """The JSON is not a request."""
+
+    code = -32600
+    reason = "INVALID_REQUEST"
+    text = "Request payload validation error"
+
+
+class MethodNotFound(A2AError):
+    """There is no such method or path."""
+
+    code = -32601
+    reason = "METHOD_NOT_FOUND"
+    text = "Method not found"
+
+
+class InvalidParams(A2AError):
+    """A parameter is missing or wrong; `.field` names it."""
+
+    code = -32602
+    reason = "INVALID_PARAMS"
+    text = "Invalid parameters"
+
+    def __init__(self, message: str | None = None, *, field: str = "", **metadata: str) -> None:
+        super().__init__(message, **metadata)
+        self.field = field
+
+
+class InternalError(A2AError):
+    """Something broke on the server; the text hides what, the log has it."""
+
+
+class ServerError(A2AError):
+    """The server cannot do this now."""
+
+    code = -32000
+    reason = "SERVER_ERROR"
+    text = "Server error"
+
+
+class Overloaded(ServerError):
+    """The server is at a limit; try again later."""
+
+    reason = "RESOURCE_EXHAUSTED"
+    text = "The server is busy: try again later"
+
+
+class TaskNotFound(A2AError):
+    """The task does not exist, or is not the caller's to see."""
+
+    code = -32001
+    reason = "TASK_NOT_FOUND"
+    text = "Task not found"
+
+
+class TaskNotCancelable(A2AError):
+    """The task has already ended."""
+
+    code = -32002
+    reason = "TASK_NOT_CANCELABLE"
+    text = "Task cannot be canceled"
+
+
+class PushNotificationNotSupported(A2AError):
+    """This agent sends no webhooks."""
+
+    code = -32003
+    reason = "PUSH_NOTIFICATION_NOT_SUPPORTED"
+    text = "Push notifications are not supported"
+
+
+class UnsupportedOperation(A2AError):
+    """The operation does not apply to this agent or this task."""
+
+    code = -32004
+    reason = "UNSUPPORTED_OPERATION"
+    text = "This operation is not supported"
+
+
+class ContentTypeNotSupported(A2AError):
+    """The agent cannot read this media type."""
+
+    code = -32005
+    reason = "CONTENT_TYPE_NOT_SUPPORTED"
+    text = "Content type not supported"
+
+
+class InvalidAgentResponse(A2AError):
+    """The agent answered something the protocol does not allow."""
+
+    code = -32006
+    reason = "INVALID_AGENT_RESPONSE"
+    text = "Invalid agent response"
+
+
+class ExtendedAgentCardNotConfigured(A2AError):
+    """The agent promises an extended card and has none."""
+
+    code = -32007
+    reason = "EXTENDED_AGENT_CARD_NOT_CONFIGURED"
+    text = "Extended agent card is not configured"
+
+
+class ExtensionSupportRequired(A2AError):
+    """The agent demands an extension the request does not declare."""
+
+    code = -32008
+    reason = "EXTENSION_SUPPORT_REQUIRED"
+    text = "The agent requires an extension"
+
+
+class VersionNotSupported(A2AError):
+    """The asked protocol version is unknown here."""
+
+    code = -32009
+    reason = "VERSION_NOT_SUPPORTED"
+    text = "Protocol version not supported"
+
+
+class TaskGenerationMismatch(A2AError):
+    """The task has moved on since the caller looked."""
+
+    code = -32010
+    reason = "TASK_GENERATION_MISMATCH"
+    text = "The task has changed"
+
+
+class Unauthenticated(A2AError):
+    """The caller did not say who it is, or not convincingly."""
+
+    code = -31401
+    reason = "UNAUTHENTICATED"
+    text = "Authentication required"
+
+
+class Unauthorized(A2AError):
+    """The caller may not do this."""
+
+    code = -31403
+    reason = "PERMISSION_DENIED"
+    text = "Not allowed"

@@ -1,0 +1,61 @@
+"""What happens to a task, one event at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+from dragoman.model.artifact import Artifact
+from dragoman.model.message import Message
+from dragoman.model.task import Task, TaskStatus
+
+
+class StatusUpdate(Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """The task's status changed."""
+
+    task_id: str
+    context_id: str
+    status: TaskStatus
+    metadata: dict[str, Any] | None = None
+    generation: int | None = None
+
+
+class ArtifactUpdate(Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """An artifact is new, replaced (`append` false) or longer (`append` true)."""
+
+    task_id: str
+    context_id: str
+    artifact: Artifact
+    append: bool = False
+    last_chunk: bool = False
+    metadata: dict[str, Any] | None = None
+    generation: int | None = None
+
+
+class StreamResponse(Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """Exactly one of the four things a stream carries."""
+
+    task: Task | None = None
+    message: Message | None = None
+    status_update: StatusUpdate | None = None
+    artifact_update: ArtifactUpdate | None = None
+
+    @property
+    def payload(self) -> Task | Message | StatusUpdate | ArtifactUpdate:
+        """The one that is set."""
+        found = self.status_update or self.artifact_update or self.task or self.message
+        if found is None:
+            raise ValueError("a stream response holds one of task, message, statusUpdate and artifactUpdate")
+        return found
+
+
+def response_of(event: Task | Message | StatusUpdate | ArtifactUpdate) -> StreamResponse:
+    """Put an event into the envelope a stream carries."""
+    if isinstance(event, StatusUpdate):
+        return StreamResponse(status_update=event)
+    if isinstance(event, ArtifactUpdate):
+        return StreamResponse(artifact_update=event)
+    if isinstance(event, Task):
+        return StreamResponse(task=event)
+    return StreamResponse(message=event)

@@ -1,0 +1,80 @@
+"""A unit of work with a life of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+from dragoman.model.answer import Answer
+from dragoman.model.artifact import Artifact
+from dragoman.model.error import InputRequired, TaskCanceled, TaskFailed, TaskRejected
+from dragoman.model.message import Message
+from dragoman.model.part import Part
+from dragoman.model.state import State
+
+
+class TaskStatus(Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """Where a task stands, since when, and what the agent says about it."""
+
+    state: State
+    message: Message | None = None
+    timestamp: str | None = None
+
+
+class Task(Answer, Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """A task as callers see it.
+
+    `generation` counts the task's events; on the wire it exists from A2A 1.1 on.
+    """
+
+    id: str
+    context_id: str
+    status: TaskStatus
+    artifacts: tuple[Artifact, ...] = ()
+    history: tuple[Message, ...] = ()
+    metadata: dict[str, Any] | None = None
+    generation: int | None = None
+
+    @property
+    def state(self) -> State:
+        """The state, as in `status.state`."""
+        return self.status.state
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The parts of all artifacts, else those of the status message."""
+        if self.artifacts:
+            return tuple(part for artifact in self.artifacts for part in artifact.parts)
+        return self.status.message.parts if self.status.message else ()
+
+    @property
+    def question(self) -> str | None:
+        """What the agent asks while it waits for the caller, else None."""
+        return self._status_text() if self.state.waiting else None
+
+    @property
+    def error(self) -> str | None:
+        """Why the task failed or was rejected, else None."""
+        return self._status_text() if self.state in (State.FAILED, State.REJECTED) else None
+
+    def _status_text(self) -> str:
+        return self.status.message.text if self.status.message else ""
+
+    def raise_for_state(self) -> None:
+        """Turn an unhappy state into an exception.
+
+        Raises:
+            TaskFailed: the task failed.
+            TaskRejected: the agent refused it.
+            TaskCanceled: it was canceled.
+            InputRequired: the agent waits for an answer.
+        """
+        if self.state is State.FAILED:
+            raise TaskFailed(self.error or "the task failed", task=self)
+        if self.state is State.REJECTED:
+            raise TaskRejected(self.error or "the task was rejected", task=self)
+        if self.state is State.CANCELED:
+            raise TaskCanceled("the task was canceled", task=self)
+        if self.state.waiting:
+            raise InputRequired(self.question or "the agent waits for an answer", task=self)

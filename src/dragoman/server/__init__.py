@@ -1,0 +1,1 @@
+"""The ASGI app, the cards, the settings; `build` alone names concrete parts."""

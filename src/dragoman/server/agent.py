@@ -1,0 +1,172 @@
+"""The agent, as its author writes it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+
+import msgspec
+
+from dragoman.agents.functions import Functions
+from dragoman.agents.skill import Skill, mentions_reply, skill_of
+from dragoman.model.card import AgentExtension
+from dragoman.model.error import ConfigError, Failed
+
+if TYPE_CHECKING:
+    from dragoman.client.connection import Connection
+    from dragoman.engine.context import Context
+    from dragoman.server.app import App
+    from dragoman.server.settings import Settings
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Agent:
+    """An agent: a name, a description, and skills or a low-level `run`.
+
+    `card` is merged last into the agent card. `extensions` are URIs, or AgentExtension objects where an extension
+    is required. With `parallel`, several tasks of one conversation may run at once.
+
+    Raises:
+        ConfigError: the name is empty or an extension cannot be read.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        description: str = "",
+        version: str = "0.1.0",
+        run: Callable[[Context], AsyncIterator[Any]] | None = None,
+        extensions: Sequence[AgentExtension | str | Mapping[str, Any]] = (),
+        card: Mapping[str, Any] | None = None,
+        closing: Literal["whole", "last"] = "whole",
+        parallel: bool = False,
+    ) -> None:
+        if not name or "/" in name:
+            raise ConfigError("an agent needs a name without a slash")
+        self.name = name
+        self.description = description
+        self.version = version
+        self.card: dict[str, Any] = dict(card or {})
+        self.closing: Literal["whole", "last"] = closing
+        self.parallel = parallel
+        self.extensions: tuple[AgentExtension, ...] = tuple(_extension(extension) for extension in extensions)
+        self._run = run
+        self._run_replies = run is not None and mentions_reply(run)
+        self._functions = Functions()
+
+    # -- skills ----------------------------------------------------------------------------------------------------
+
+    @overload
+    def skill(self, fn: F, /) -> F: ...
+    @overload
+    def skill(
+        self,
+        *,
+        id: str | None = None,
+        name: str | None = None,
+        description: str | None = None,
+        tags: Sequence[str] = (),
+        examples: Sequence[str] = (),
+        default: bool = False,
+        permission: str | None = None,
+        timeout: float | None = None,
+        restart: bool = False,
+    ) -> Callable[[F], F]: ...
+    def skill(self, fn: Any = None, /, **options: Any) -> Any:
+        """Make a function a skill of this agent; use it with or without arguments.
+
+        `permission` closes the skill to callers without it, `timeout` is in seconds, and `restart` lets it run
+        again after a crash instead of failing.
+
+        Raises:
+            ConfigError: a parameter has no type, or the id is taken.
+        """
+
+        def decorate(function: F) -> F:
+            self._functions.add(skill_of(function, **options))
+            return function
+
+        return decorate if fn is None else decorate(fn)
+
+    @property
+    def skills(self) -> tuple[Skill, ...]:
+        """The skills, in the order they were added."""
+        return tuple(self._functions.skills.values())
+
+    # -- as the engine sees it -------------------------------------------------------------------------------------
+
+    @property
+    def streams(self) -> bool:
+        """False when the author's card says that the agent does not stream."""
+        capabilities = self.card.get("capabilities")
+        return not (isinstance(capabilities, Mapping) and capabilities.get("streaming") is False)
+
+    def _uses_run(self, ctx: Context) -> bool:
+        return self._run is not None and self._functions.named(ctx) is None
+
+    def may_reply(self, ctx: Context) -> bool:
+        """True when this message may be answered without a task."""
+        if self._uses_run(ctx):
+            return self._run_replies
+        skill = self._chosen(ctx)
+        return skill is not None and skill.may_reply
+
+    def restarts(self, ctx: Context) -> bool:
+        """True when the chosen skill may run again after a crash."""
+        skill = None if self._uses_run(ctx) else self._chosen(ctx)
+        return skill is not None and skill.restart
+
+    def _chosen(self, ctx: Context) -> Skill | None:
+        try:
+            return self._functions.choose(ctx)[0]
+        except Failed:
+            return None
+
+    def run(self, ctx: Context) -> AsyncIterator[Any]:
+        """Do what a message asks."""
+        if self._run is not None and self._uses_run(ctx):
+            return self._run(ctx)
+        return self._functions.run(ctx)
+
+    # -- serving ---------------------------------------------------------------------------------------------------
+
+    def app(self, **settings: Any) -> App:
+        """The agent as a plain ASGI callable, to run under any server or to mount anywhere.
+
+        Raises:
+            ConfigError: a setting is wrong.
+        """
+        from dragoman.server.server import Server
+
+        return Server(self, **settings).app()
+
+    def app_for(self, settings: Settings) -> App:
+        """The ASGI callable with settings that are read already. Raises ConfigError."""
+        from dragoman.server.build import build
+
+        return build((self,), settings)
+
+    def serve(self, **settings: Any) -> None:
+        """Listen and answer until stopped. Raises ConfigError when that is not possible."""
+        from dragoman.server.server import Server
+
+        Server(self, **settings).serve()
+
+    def in_process(self) -> Connection:
+        """A connection for `Client(agent)`: the whole engine in memory, no port and no file."""
+        from dragoman.server.in_process import connect
+
+        return connect(self)
+
+
+def _extension(extension: AgentExtension | str | Mapping[str, Any]) -> AgentExtension:
+    if isinstance(extension, AgentExtension):
+        return extension
+    if isinstance(extension, str):
+        return AgentExtension(extension)
+    try:
+        return msgspec.convert(dict(extension), AgentExtension)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"an extension cannot be read: {error}") from None

@@ -1,0 +1,184 @@
+"""Tasks kept in this process only: for tests, and for agents that may forget."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from typing import TYPE_CHECKING
+
+from dragoman.engine.ports import Page, StoredTask
+from dragoman.model.error import TaskGenerationMismatch
+from dragoman.model.record import Record
+from dragoman.model.state import State
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dragoman.engine.ports import Note, Scope, TaskQuery, TaskRow, Write
+
+_UNFINISHED = frozenset({State.SUBMITTED, State.WORKING})
+
+
+class _Kept:
+    """Everything about one task. Record n is `bodies[n - 1]`."""
+
+    __slots__ = ("bodies", "notes", "row", "snapshot", "snapshot_generation")
+
+    def __init__(self, row: TaskRow) -> None:
+        self.row = row
+        # Bytes and not records, whose decoded events would be kept alive with them.
+        self.bodies: list[bytes] = []
+        self.notes: list[Note] = []
+        self.snapshot: bytes | None = None
+        self.snapshot_generation = 0
+
+    def stored(self) -> StoredTask:
+        return StoredTask(self.row, self.snapshot, self.snapshot_generation)
+
+
+class MemoryStore:
+    """A store without a disk. What it took is gone when the process is."""
+
+    def __init__(self) -> None:
+        self._last_number = 0
+        self._by_id: dict[str, _Kept] = {}
+        self._by_number: dict[int, _Kept] = {}
+        self._by_scope: dict[Scope, list[_Kept]] = {}
+        self._states: dict[tuple[Scope, str], bytes] = {}
+        self._repeats: dict[bytes, tuple[int, str]] = {}
+        self._unreported: list[tuple[Callable[[BaseException | None], None], BaseException | None]] = []
+
+    async def open(self) -> None:
+        """Do nothing: it is ready."""
+
+    async def close(self) -> None:
+        """Report what has not been reported yet."""
+        while self._unreported:
+            self._report()
+
+    async def check(self) -> None:
+        """Do nothing: it always takes writes."""
+
+    # -- writing ---------------------------------------------------------------------------------------------------
+
+    def next_number(self) -> int:
+        """A number no other task has, larger than all before."""
+        self._last_number += 1
+        return self._last_number
+
+    def write(self, write: Write) -> None:
+        """Make a change. The outcome arrives through `write.done` on the next turn of the loop."""
+        error = self._apply(write)
+        # The caller is in the middle of something and must not be called back from here.
+        if not self._unreported:
+            asyncio.get_running_loop().call_soon(self._report)
+        self._unreported.append((write.done, error))
+
+    def _report(self) -> None:
+        unreported, self._unreported = self._unreported, []
+        for done, error in unreported:
+            try:
+                done(error)
+            except Exception as failure:  # noqa: BLE001 - one caller's mistake must not keep the others waiting
+                asyncio.get_running_loop().call_exception_handler(
+                    {"message": "a store's write could not be reported", "exception": failure}
+                )
+
+    def _apply(self, write: Write) -> BaseException | None:
+        row, record = write.row, write.record
+        kept = _Kept(row) if write.create else self._by_id.get(row.id)
+        if kept is None:
+            return TaskGenerationMismatch(f"there is no task {row.id}")
+        if write.create and (row.id in self._by_id or row.number in self._by_number):
+            return TaskGenerationMismatch(f"there is a task {row.id} or a task number {row.number} already")
+        generation = len(kept.bodies) + (record is not None)
+        if row.generation != generation or (record is not None and record.generation != generation):
+            return TaskGenerationMismatch(f"task {row.id} is at generation {len(kept.bodies)}: this does not follow")
+        if write.create:
+            self._add(kept)
+        if record is not None:
+            kept.bodies.append(record.body)
+        kept.row = row
+        kept.notes.extend(write.notes)
+        if write.snapshot is not None:
+            kept.snapshot, kept.snapshot_generation = write.snapshot, generation
+        if write.context_state is not None:
+            self._states[row.scope, row.context_id] = write.context_state
+        if write.repeat is not None:
+            self._forget_repeats(row.status_ms)
+            # Taken out first, so that the oldest marks stay in front.
+            self._repeats.pop(write.repeat.key, None)
+            self._repeats[write.repeat.key] = (write.repeat.until_ms, row.id)
+        return None
+
+    def _add(self, kept: _Kept) -> None:
+        row = kept.row
+        self._by_id[row.id] = kept
+        self._by_number[row.number] = kept
+        self._by_scope.setdefault(row.scope, []).append(kept)
+        self._last_number = max(self._last_number, row.number)
+
+    def _forget_repeats(self, now_ms: int) -> None:
+        while self._repeats:
+            key, (until_ms, _) = next(iter(self._repeats.items()))
+            if until_ms > now_ms:
+                return
+            del self._repeats[key]
+
+    # -- reading ---------------------------------------------------------------------------------------------------
+
+    async def task(self, task_id: str) -> StoredTask | None:
+        """Find a task by its id."""
+        kept = self._by_id.get(task_id)
+        return None if kept is None else kept.stored()
+
+    async def records(self, number: int, after: int, limit: int) -> list[Record]:
+        """The records of a task with a generation above `after`, in order, at most `limit`."""
+        kept = self._by_number.get(number)
+        if kept is None:
+            return []
+        return [Record(after + 1 + index, body) for index, body in enumerate(kept.bodies[after : after + limit])]
+
+    async def notes(self, number: int) -> list[Note]:
+        """All notes of a task, in the order they were written."""
+        kept = self._by_number.get(number)
+        return [] if kept is None else list(kept.notes)
+
+    async def page(self, query: TaskQuery) -> Page:
+        """One page of tasks, newest status first."""
+        found = [kept.row for kept in self._by_scope.get(query.scope, ()) if _matches(kept.row, query)]
+        total = len(found)
+        if query.after is not None:
+            found = [row for row in found if _place(row) < query.after]
+        first = heapq.nlargest(query.limit + 1, found, key=_place)
+        tasks = [self._by_id[row.id].stored() for row in first[: query.limit]]
+        return Page(tasks, len(first) > query.limit, total)
+
+    async def context_state(self, scope: Scope, context_id: str) -> bytes | None:
+        """The state kept for a conversation."""
+        return self._states.get((scope, context_id))
+
+    async def repeated(self, key: bytes, now_ms: int) -> str | None:
+        """The task a message with this mark was accepted into, if that was recently."""
+        until_ms, task_id = self._repeats.get(key, (now_ms, ""))
+        return task_id if until_ms > now_ms else None
+
+    async def unfinished(self, agent: str) -> list[StoredTask]:
+        """The tasks of an agent that are submitted or working, oldest first."""
+        return [
+            kept.stored()
+            for _, kept in sorted(self._by_number.items())
+            if kept.row.scope.agent == agent and kept.row.state in _UNFINISHED
+        ]
+
+
+def _place(row: TaskRow) -> tuple[int, int]:
+    return row.status_ms, row.number
+
+
+def _matches(row: TaskRow, query: TaskQuery) -> bool:
+    return (
+        (query.context_id is None or row.context_id == query.context_id)
+        and (query.state is None or row.state is query.state)
+        and (query.since_ms is None or row.status_ms > query.since_ms)
+    )

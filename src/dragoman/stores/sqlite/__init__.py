@@ -1,0 +1,1 @@
+"""Tasks in one SQLite file: one writer thread with group commit, read-only readers."""

@@ -1,0 +1,91 @@
+"""The queries, each on a read-only connection."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any
+
+from dragoman.engine.ports import Note, Page, Scope, StoredTask, TaskQuery, TaskRow
+from dragoman.model.record import Record
+from dragoman.stores.sqlite.schema import NUMBERS, STATES
+
+_TASK = """
+SELECT t.number, t.id, s.agent, s.tenant, s.owner, t.context_id, t.origin, t.state, t.status_ms, t.generation,
+       t.created_ms, p.body, p.generation
+FROM tasks t JOIN scopes s USING (scope) LEFT JOIN snapshots p ON p.task = t.number
+"""
+
+
+def task(connection: sqlite3.Connection, task_id: str) -> StoredTask | None:
+    """Find a task by its id."""
+    row = connection.execute(f"{_TASK} WHERE t.id = ?", (task_id,)).fetchone()
+    return None if row is None else _stored(row)
+
+
+def records(connection: sqlite3.Connection, number: int, after: int, limit: int) -> list[Record]:
+    """Records of a task, in order."""
+    rows = connection.execute(
+        "SELECT generation, body FROM events WHERE task = ? AND generation > ? ORDER BY generation LIMIT ?",
+        (number, after, limit),
+    )
+    return [Record(generation, body) for generation, body in rows]
+
+
+def notes(connection: sqlite3.Connection, number: int) -> list[Note]:
+    """Notes of a task, in order."""
+    rows = connection.execute("SELECT generation, kind, body FROM notes WHERE task = ? ORDER BY note", (number,))
+    return [Note(*row) for row in rows]
+
+
+def page(connection: sqlite3.Connection, query: TaskQuery) -> Page:
+    """One page of tasks, newest status first, and how many there are."""
+    where = ["t.scope = (SELECT scope FROM scopes WHERE agent = ? AND tenant = ? AND owner = ?)"]
+    values: list[Any] = list(query.scope)
+    if query.context_id is not None:
+        where.append("t.context_id = ?")
+        values.append(query.context_id)
+    if query.state is not None:
+        where.append("t.state = ?")
+        values.append(NUMBERS[query.state])
+    if query.since_ms is not None:
+        where.append("t.status_ms > ?")
+        values.append(query.since_ms)
+    # Only fixed texts are joined here; every value is a parameter.
+    total = connection.execute(f"SELECT count(*) FROM tasks t WHERE {' AND '.join(where)}", values).fetchone()[0]  # noqa: S608
+    if query.after is not None:
+        where.append("(t.status_ms, t.number) < (?, ?)")
+        values.extend(query.after)
+    rows = connection.execute(
+        f"{_TASK} WHERE {' AND '.join(where)} ORDER BY t.status_ms DESC, t.number DESC LIMIT ?",
+        (*values, query.limit + 1),
+    ).fetchall()
+    return Page([_stored(row) for row in rows[: query.limit]], len(rows) > query.limit, int(total))
+
+
+def context_state(connection: sqlite3.Connection, scope: Scope, context_id: str) -> bytes | None:
+    """The state kept for a conversation."""
+    row = connection.execute(
+        "SELECT c.state FROM contexts c JOIN scopes s USING (scope) "
+        "WHERE s.agent = ? AND s.tenant = ? AND s.owner = ? AND c.context_id = ?",
+        (*scope, context_id),
+    ).fetchone()
+    return None if row is None else row[0]
+
+
+def repeated(connection: sqlite3.Connection, key: bytes, now_ms: int) -> str | None:
+    """The task that took a message with this mark."""
+    row = connection.execute("SELECT task_id FROM repeats WHERE key = ? AND until_ms > ?", (key, now_ms)).fetchone()
+    return None if row is None else row[0]
+
+
+def unfinished(connection: sqlite3.Connection, agent: str) -> list[StoredTask]:
+    """Submitted and working tasks of an agent, oldest first."""
+    rows = connection.execute(f"{_TASK} WHERE t.state IN (1, 2) AND s.agent = ? ORDER BY t.number", (agent,))
+    return [_stored(row) for row in rows]
+
+
+def _stored(row: tuple[Any, ...]) -> StoredTask:
+    number, task_id, agent, tenant, owner, context, origin, state, status_ms, generation, created, body, at = row
+    scope = Scope(agent, tenant, owner)
+    facts = TaskRow(number, task_id, scope, context, origin, STATES[state], status_ms, generation, created)
+    return StoredTask(facts, body, at or 0)

@@ -1,0 +1,76 @@
+"""The tables, and how an older file becomes a newer one."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+from dragoman.model.error import ConfigError
+from dragoman.model.state import State
+
+VERSION = 1
+
+# A state's number is the one protobuf gives it.
+STATES: tuple[State, ...] = (
+    State.UNSPECIFIED,
+    State.SUBMITTED,
+    State.WORKING,
+    State.COMPLETED,
+    State.FAILED,
+    State.CANCELED,
+    State.INPUT_REQUIRED,
+    State.REJECTED,
+    State.AUTH_REQUIRED,
+)
+NUMBERS: dict[State, int] = {state: number for number, state in enumerate(STATES)}
+
+_TABLES = """
+CREATE TABLE scopes (
+    scope INTEGER PRIMARY KEY, agent TEXT NOT NULL, tenant TEXT NOT NULL, owner TEXT NOT NULL,
+    UNIQUE (agent, tenant, owner)
+);
+CREATE TABLE tasks (
+    number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, scope INTEGER NOT NULL, context_id TEXT NOT NULL,
+    origin TEXT NOT NULL, state INTEGER NOT NULL, status_ms INTEGER NOT NULL, generation INTEGER NOT NULL,
+    created_ms INTEGER NOT NULL
+);
+CREATE INDEX tasks_newest ON tasks (scope, status_ms, number);
+CREATE INDEX tasks_by_state ON tasks (scope, state, status_ms, number);
+CREATE INDEX tasks_by_context ON tasks (scope, context_id, status_ms, number);
+CREATE INDEX tasks_unfinished ON tasks (number) WHERE state IN (1, 2);
+CREATE TABLE events (
+    task INTEGER NOT NULL, generation INTEGER NOT NULL, body BLOB NOT NULL, PRIMARY KEY (task, generation)
+) WITHOUT ROWID;
+CREATE TABLE notes (
+    note INTEGER PRIMARY KEY, task INTEGER NOT NULL, generation INTEGER NOT NULL, kind TEXT NOT NULL, body BLOB NOT NULL
+);
+CREATE INDEX notes_of_task ON notes (task, note);
+CREATE TABLE snapshots (task INTEGER PRIMARY KEY, generation INTEGER NOT NULL, body BLOB NOT NULL);
+CREATE TABLE contexts (
+    scope INTEGER NOT NULL, context_id TEXT NOT NULL, state BLOB NOT NULL, PRIMARY KEY (scope, context_id)
+) WITHOUT ROWID;
+CREATE TABLE repeats (key BLOB PRIMARY KEY, task_id TEXT NOT NULL, until_ms INTEGER NOT NULL) WITHOUT ROWID;
+CREATE INDEX repeats_old ON repeats (until_ms);
+"""
+
+
+def prepare(connection: sqlite3.Connection, path: Path) -> None:
+    """Create the tables in a new file, or check those of an old one.
+
+    Raises:
+        ConfigError: the file is not a store, or a newer one.
+    """
+    try:
+        version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+        tables = int(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
+    except sqlite3.DatabaseError:
+        raise ConfigError(f"{path} is not a store of Dragoman: use another --store") from None
+    if version > VERSION:
+        raise ConfigError(
+            f"{path} was written by a newer Dragoman (schema {version}, this one knows {VERSION}): "
+            "upgrade Dragoman, or use another --store"
+        )
+    if version == 0 and tables:
+        raise ConfigError(f"{path} is another program's database: use another --store")
+    if version == 0:
+        connection.executescript(f"BEGIN;{_TABLES}PRAGMA user_version = {VERSION};COMMIT;")

@@ -1,0 +1,142 @@
+"""The store of a single server: one SQLite file."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import sqlite3
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+
+from dragoman.model.error import ConfigError, ServerError
+from dragoman.stores.sqlite import reader
+from dragoman.stores.sqlite.lock import FileLock
+from dragoman.stores.sqlite.writer import Writer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dragoman.engine.ports import Note, Page, Scope, StoredTask, TaskQuery, Write
+    from dragoman.model.record import Record
+
+P = ParamSpec("P")
+T = TypeVar("T")
+READERS = 2
+
+
+class SqliteStore:
+    """Tasks in one file, which belongs to one server at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = FileLock(path.with_name(path.name + ".lock"))
+        self._writer = Writer(path)
+        self._numbers = itertools.count(1)
+        self._pool: ThreadPoolExecutor | None = None
+        self._local = threading.local()
+        self._connections: list[sqlite3.Connection] = []
+
+    async def open(self) -> None:
+        """Lock and open the file, creating it when it is not there.
+
+        Raises:
+            ConfigError: another server has it, or it cannot be used.
+        """
+        try:
+            _make_folder(self._path.parent)
+            self._lock.take(self._path.name)
+        except OSError as error:
+            raise ConfigError(f"the store {self._path} cannot be opened: {error.strerror}") from None
+        try:
+            last = self._writer.open(asyncio.get_running_loop())
+        except sqlite3.Error as error:
+            self._lock.release()
+            raise ConfigError(f"the store {self._path} cannot be opened: {error}") from None
+        except BaseException:
+            self._lock.release()
+            raise
+        self._numbers = itertools.count(last + 1)
+        self._pool = ThreadPoolExecutor(READERS, thread_name_prefix="dragoman-reader")
+
+    async def close(self) -> None:
+        """Finish what was written and let go of the file."""
+        await self._writer.close()
+        if self._pool is not None:
+            pool, self._pool = self._pool, None
+            await asyncio.to_thread(pool.shutdown)
+        for connection in self._connections:
+            connection.close()
+        self._connections.clear()
+        self._local = threading.local()
+        self._lock.release()
+
+    def next_number(self) -> int:
+        """A number no other task has, larger than all before."""
+        return next(self._numbers)
+
+    def write(self, write: Write) -> None:
+        """Queue a change; `write.done` is called when it survives a power loss."""
+        self._writer.put(write)
+
+    async def task(self, task_id: str) -> StoredTask | None:
+        """Find a task by its id."""
+        return await self._read(reader.task, task_id)
+
+    async def records(self, number: int, after: int, limit: int) -> list[Record]:
+        """The records of a task after a generation, in order."""
+        return await self._read(reader.records, number, after, limit)
+
+    async def notes(self, number: int) -> list[Note]:
+        """All notes of a task, in the order they were written."""
+        return await self._read(reader.notes, number)
+
+    async def page(self, query: TaskQuery) -> Page:
+        """One page of tasks."""
+        return await self._read(reader.page, query)
+
+    async def context_state(self, scope: Scope, context_id: str) -> bytes | None:
+        """The state kept for a conversation."""
+        return await self._read(reader.context_state, scope, context_id)
+
+    async def repeated(self, key: bytes, now_ms: int) -> str | None:
+        """The task a message with this mark was accepted into, if that was recently."""
+        return await self._read(reader.repeated, key, now_ms)
+
+    async def unfinished(self, agent: str) -> list[StoredTask]:
+        """The tasks of an agent that are submitted or working, oldest first."""
+        return await self._read(reader.unfinished, agent)
+
+    async def check(self) -> None:
+        """Raise ServerError when the last write failed or the file cannot be read."""
+        if self._writer.last_error is not None:
+            raise ServerError(f"the store's last write failed: {self._writer.last_error}")
+        await self._read(reader.task, "")
+
+    async def _read(
+        self, query: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        if self._pool is None:
+            raise ServerError("the store is closed")
+        return await asyncio.get_running_loop().run_in_executor(
+            self._pool, lambda: query(self._connection(), *args, **kwargs)
+        )
+
+    def _connection(self) -> sqlite3.Connection:
+        connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
+        if connection is None:
+            uri = f"{self._path.resolve().as_uri()}?mode=ro"
+            connection = sqlite3.connect(uri, uri=True, check_same_thread=False)
+            connection.execute("PRAGMA busy_timeout = 5000")
+            self._local.connection = connection
+            self._connections.append(connection)
+        return connection
+
+
+def _make_folder(folder: Path) -> None:
+    if folder.exists():
+        return
+    folder.mkdir(parents=True)
+    if folder.name == ".dragoman":
+        (folder / ".gitignore").write_text("*\n")

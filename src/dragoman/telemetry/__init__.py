@@ -1,0 +1,1 @@
+"""The leaf layer: logs today, traces and metrics later."""

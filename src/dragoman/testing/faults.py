@@ -1,0 +1,121 @@
+"""An agent that misbehaves, to test callers."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import TYPE_CHECKING, Any
+
+from dragoman.testing.served import app_of
+
+if TYPE_CHECKING:
+    from dragoman.testing.served import ASGIApp, Message, Receive, Send, Servable
+
+GARBAGE = b"\x00\xff<this is not JSON>"
+
+_EVENT_END = re.compile(rb"(?>\r\n|\n|\r){2}")
+_DATA_LINE = re.compile(rb"^data\b", re.MULTILINE)
+
+
+def faults(
+    target: Servable | ASGIApp,
+    *,
+    cut_after: int | None = None,
+    delay: float | None = None,
+    garbage: bool = False,
+    **settings: Any,
+) -> ASGIApp:
+    """An ASGI app around the agent's own, for `served` or a client, with one or more of these faults.
+
+    Args:
+        target: the agent or server.
+        cut_after: the connection of every event stream breaks off after that many events.
+        delay: every answer comes that many seconds late; the work itself is done at once.
+        garbage: every POST is answered with bytes that are not JSON, and does nothing.
+        settings: the settings of `agent.app()`; without `store`, tasks are kept in memory.
+    """
+    app = app_of(target, settings)
+
+    async def faulty(scope: Message, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await app(scope, receive, send)
+            return
+        if delay is not None:
+            send = _late(send, delay)
+        if garbage and scope["method"] == "POST":
+            await _answer_garbage(send)
+        elif cut_after is not None:
+            await _cut(app, scope, receive, send, cut_after)
+        else:
+            await app(scope, receive, send)
+
+    return faulty
+
+
+def _late(send: Send, seconds: float) -> Send:
+    async def late(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            await asyncio.sleep(seconds)
+        await send(message)
+
+    return late
+
+
+async def _answer_garbage(send: Send) -> None:
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(GARBAGE)).encode())]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": GARBAGE})
+
+
+async def _cut(app: ASGIApp, scope: Message, receive: Receive, send: Send, events: int) -> None:
+    counter: _EventCounter | None = None
+
+    async def cutting(message: Message) -> None:
+        nonlocal counter
+        if message["type"] == "http.response.start" and _is_event_stream(message):
+            counter = _EventCounter(events)
+        if counter is None or message["type"] != "http.response.body":
+            await send(message)
+            return
+        if counter.left:
+            body = counter.take(message.get("body", b""))
+            more = message.get("more_body", False)
+            await send({**message, "body": body, "more_body": more or not counter.left})
+        if not counter.left:
+            raise _broken()
+
+    await app(scope, receive, cutting)
+    # An app may have swallowed the error; the server must still see one, or it would end the response properly.
+    if counter is not None and not counter.left:
+        raise _broken()
+
+
+def _broken() -> ConnectionResetError:
+    return ConnectionResetError("the stream was cut on purpose")
+
+
+def _is_event_stream(start: Message) -> bool:
+    return any(
+        name.lower() == b"content-type" and value.startswith(b"text/event-stream") for name, value in start["headers"]
+    )
+
+
+class _EventCounter:
+    """Counts the events of a stream however they are cut into chunks; comments, such as heartbeats, are none."""
+
+    def __init__(self, events: int) -> None:
+        self.left = events
+        self._open = b""
+
+    def take(self, body: bytes) -> bytes:
+        """The part of the chunk up to the last event that is let through."""
+        text = self._open + body
+        start = 0
+        for end in _EVENT_END.finditer(text):
+            if _DATA_LINE.search(text, start, end.end()):
+                self.left -= 1
+            start = end.end()
+            if not self.left:
+                return text[len(self._open) : start]
+        self._open = text[start:]
+        return body

@@ -1,0 +1,134 @@
+"""A real port for a test."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    import socket
+
+Message: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Message]]
+Send: TypeAlias = Callable[[Message], Awaitable[None]]
+ASGIApp: TypeAlias = Callable[[Message, Receive, Send], Awaitable[None]]
+
+_START_SECONDS = 30.0
+_STOP_SECONDS = 10.0
+
+
+class Servable(Protocol):
+    """What has an ASGI app to give: an Agent, a Server."""
+
+    def app(self, **settings: Any) -> ASGIApp:
+        """The app with these settings."""
+        ...
+
+
+def app_of(target: Servable | ASGIApp, settings: dict[str, Any]) -> ASGIApp:
+    """The app of an agent or server, by default without a file; an ASGI app as it is.
+
+    Raises:
+        TypeError: an ASGI app was given settings, which it cannot take.
+    """
+    # Callable first: an ASGI middleware often has an `app` too, the one inside it.
+    if callable(target):
+        if settings:
+            raise TypeError(f"an ASGI app takes no settings: {', '.join(settings)}")
+        return target
+    return target.app(**{"store": "memory:", **settings})
+
+
+@contextmanager
+def served(target: Servable | ASGIApp, **settings: Any) -> Iterator[str]:
+    """Serve an agent, a server or an ASGI app on a free port of 127.0.0.1, and give its base URL.
+
+    It runs in a thread with an event loop of its own, so it can be called from a test that has one, and from one
+    that has none. The settings are those of `agent.app()`; without `store`, tasks are kept in memory.
+
+    Raises:
+        RuntimeError: the app refused to start, or did not stop in time.
+    """
+    import uvicorn
+
+    watched = _Watched(app_of(target, settings))
+    ready = threading.Event()
+    port = 0
+
+    class Server(uvicorn.Server):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            nonlocal port
+            await super().startup(sockets)
+            port = self.servers[0].sockets[0].getsockname()[1]
+            ready.set()
+
+    # Without log_config uvicorn leaves the logging of the process that tests alone.
+    server = Server(
+        uvicorn.Config(
+            watched,
+            host="127.0.0.1",
+            port=0,
+            lifespan="auto",
+            ws="none",
+            log_config=None,
+            log_level="warning",
+            timeout_graceful_shutdown=1,
+        )
+    )
+
+    def run() -> None:
+        try:
+            server.run()
+        except BaseException as error:  # noqa: BLE001 - uvicorn leaves with SystemExit; the test's thread raises it
+            watched.failure = watched.failure or error
+        finally:
+            ready.set()
+
+    thread = threading.Thread(target=run, name="dragoman-served", daemon=True)
+    thread.start()
+    try:
+        if not ready.wait(_START_SECONDS):
+            raise RuntimeError(f"the server did not start within {_START_SECONDS:g} s")
+        _raise_failure(watched)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.should_exit = True
+        thread.join(_STOP_SECONDS + float(settings.get("drain", 0)))
+    if thread.is_alive():
+        raise RuntimeError(f"the server did not stop within {_STOP_SECONDS:g} s")
+    _raise_failure(watched)
+
+
+def _raise_failure(watched: _Watched) -> None:
+    if isinstance(watched.failure, Exception):
+        raise watched.failure
+    if watched.failure is not None:
+        raise RuntimeError("the server could not run") from watched.failure
+
+
+class _Watched:
+    """An app whose refusal to start is kept: uvicorn would only log it and leave."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self.failure: BaseException | None = None
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        if scope["type"] != "lifespan":
+            await self._app(scope, receive, send)
+            return
+
+        async def watch(message: Message) -> None:
+            if message["type"] in ("lifespan.startup.failed", "lifespan.shutdown.failed"):
+                self.failure = RuntimeError(message.get("message") or message["type"])
+            await send(message)
+
+        try:
+            await self._app(scope, receive, watch)
+        except Exception as error:
+            # An exception without such a message only says that the app knows no lifespan.
+            if self.failure is not None:
+                self.failure = error
+            raise

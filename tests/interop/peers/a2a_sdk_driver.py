@@ -1,0 +1,516 @@
+"""Drive an agent through the official client of a2a-sdk, one JSON line per case.
+
+Runs in the environment of tests/interop/peers/a2a-sdk.txt, never in ours:
+
+    a2a_sdk_driver.py BASE_URL --transport jsonrpc|rest --protocol 1.0|0.3 [--only CASE]
+
+The agent must have the skills of tests/interop/agents.py. Exit code 1: a case failed.
+"""
+
+import argparse
+import asyncio
+import json
+import sys
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import aclosing, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+from a2a.client import A2ACardResolver, Client, ClientConfig, ClientFactory
+from a2a.helpers import get_artifact_text, get_data_parts, get_message_text, new_data_part, new_text_part
+from a2a.types import (
+    AgentCard,
+    AgentInterface,
+    CancelTaskRequest,
+    ExtendedAgentCardNotConfiguredError,
+    GetExtendedAgentCardRequest,
+    GetTaskRequest,
+    ListTasksRequest,
+    Message,
+    Part,
+    PushNotificationNotSupportedError,
+    Role,
+    SendMessageConfiguration,
+    SendMessageRequest,
+    StreamResponse,
+    SubscribeToTaskRequest,
+    Task,
+    TaskNotCancelableError,
+    TaskNotFoundError,
+    TaskPushNotificationConfig,
+    TaskState,
+    UnsupportedOperationError,
+)
+from a2a.utils.constants import TransportProtocol
+from a2a.utils.errors import JSON_RPC_ERROR_CODE_MAP, InternalError, JSONParseError, MethodNotFoundError
+
+HTTP_TIMEOUT = 60.0
+CASE_TIMEOUT = 20.0
+NOT_IN_0_3 = "not in 0.3"
+SECRET_OF_BOOM = "swordfish"
+
+BINDINGS = {"jsonrpc": TransportProtocol.JSONRPC.value, "rest": TransportProtocol.HTTP_JSON.value}
+
+TERMINAL = {
+    TaskState.TASK_STATE_COMPLETED,
+    TaskState.TASK_STATE_FAILED,
+    TaskState.TASK_STATE_CANCELED,
+    TaskState.TASK_STATE_REJECTED,
+}
+
+# The client also raises these three when it could not read the answer at all (a bare 404 becomes
+# MethodNotFoundError), so they never prove that the server refused for the right reason.
+UNREADABLE = (InternalError, MethodNotFoundError, JSONParseError)
+REFUSALS = tuple(each for each in JSON_RPC_ERROR_CODE_MAP if each not in UNREADABLE)
+
+
+class CaseFailed(Exception):
+    """The agent's answer is not what the case asks for."""
+
+
+@dataclass(frozen=True)
+class Peer:
+    """The agent under test, seen through two clients of the same interface."""
+
+    card: AgentCard
+    protocol: str
+    unary: Client
+    streaming: Client
+    factory: ClientFactory
+
+    @property
+    def is_legacy(self) -> bool:
+        return self.protocol == "0.3"
+
+
+Case = Callable[[Peer], Awaitable[str]]
+CASES: dict[str, Case] = {}
+
+
+def case(function: Case) -> Case:
+    CASES[function.__name__] = function
+    return function
+
+
+# --- asking and expecting
+
+
+def expect(condition: object, complaint: str) -> None:
+    if not condition:
+        raise CaseFailed(complaint)
+
+
+def expect_state(task: Task, wanted: TaskState) -> None:
+    seen = TaskState.Name(task.status.state)
+    expect(task.status.state == wanted, f"state is {seen}, wanted {TaskState.Name(wanted)}: {text_of(task)!r}")
+
+
+@contextmanager
+def refusing(*wanted: type[Exception]) -> Iterator[None]:
+    """The block must raise one of the SDK's own error classes."""
+    try:
+        yield
+    except wanted:
+        return
+    except Exception as error:
+        raise CaseFailed(f"raised {error!r}, wanted {names_of(wanted)}") from error
+    raise CaseFailed(f"nothing was raised, wanted {names_of(wanted)}")
+
+
+def names_of(classes: tuple[type[Exception], ...]) -> str:
+    return "any A2A error" if classes == REFUSALS else " or ".join(each.__name__ for each in classes)
+
+
+def calling(skill: str, **arguments: Any) -> list[Part]:
+    return [new_data_part({"tool": skill, "arguments": arguments})]
+
+
+def saying(text: str) -> list[Part]:
+    return [new_text_part(text)]
+
+
+def request_of(
+    parts: list[Part], *, task_id: str = "", context_id: str = "", return_immediately: bool = False
+) -> SendMessageRequest:
+    message = Message(
+        message_id=str(uuid.uuid4()), role=Role.ROLE_USER, parts=parts, task_id=task_id, context_id=context_id
+    )
+    return SendMessageRequest(
+        message=message, configuration=SendMessageConfiguration(return_immediately=return_immediately)
+    )
+
+
+async def exchange(peer: Peer, request: SendMessageRequest) -> StreamResponse:
+    answers = [answer async for answer in peer.unary.send_message(request)]
+    expect(len(answers) == 1, f"{len(answers)} answers to one unary send")
+    return answers[0]
+
+
+async def send_for_task(peer: Peer, parts: list[Part], **options: Any) -> Task:
+    answer = await exchange(peer, request_of(parts, **options))
+    expect(answer.HasField("task"), f"wanted a task, got {answer.WhichOneof('payload')}")
+    expect(answer.task.id and answer.task.context_id, "the task lacks its id or context id")
+    return answer.task
+
+
+async def start_slow(peer: Peer) -> Task:
+    """A task that is working and stays so until it is cancelled."""
+    task = await send_for_task(peer, calling("slow"), return_immediately=True)
+    expect(task.status.state not in TERMINAL, f"slow is already {TaskState.Name(task.status.state)}")
+    while task.status.state != TaskState.TASK_STATE_WORKING:
+        task = await get(peer, task.id)
+        expect(task.status.state not in TERMINAL, f"slow became {TaskState.Name(task.status.state)}")
+    return task
+
+
+async def get(peer: Peer, task_id: str, history_length: int | None = None) -> Task:
+    return await peer.unary.get_task(GetTaskRequest(id=task_id, history_length=history_length))
+
+
+async def cancel_task(peer: Peer, task_id: str) -> Task:
+    return await peer.unary.cancel_task(CancelTaskRequest(id=task_id))
+
+
+async def drained(events: AsyncIterator[StreamResponse]) -> list[StreamResponse]:
+    return [event async for event in events]
+
+
+# --- reading
+
+
+def text_of(task: Task) -> str:
+    """All a human would read: the artifacts, else the message of the status."""
+    artifacts = "".join(get_artifact_text(artifact, delimiter="") for artifact in task.artifacts)
+    return artifacts or get_message_text(task.status.message, delimiter="")
+
+
+def last_state_of(events: list[StreamResponse]) -> TaskState:
+    last = events[-1]
+    expect(last.WhichOneof("payload") in ("status_update", "task"), f"the last event is {last.WhichOneof('payload')}")
+    return last.status_update.status.state if last.HasField("status_update") else last.task.status.state
+
+
+def ids_of(event: StreamResponse) -> tuple[str, str]:
+    if event.HasField("task"):
+        return event.task.id, event.task.context_id
+    update = event.status_update if event.HasField("status_update") else event.artifact_update
+    return update.task_id, update.context_id
+
+
+def streamed_text(events: list[StreamResponse]) -> str:
+    """The artifacts as a caller assembles them: a snapshot, then chunks that append or replace."""
+    texts: dict[str, str] = {}
+    for event in events:
+        for artifact in event.task.artifacts:
+            texts[artifact.artifact_id] = get_artifact_text(artifact, delimiter="")
+        if event.HasField("artifact_update"):
+            update = event.artifact_update
+            before = texts.get(update.artifact.artifact_id, "") if update.append else ""
+            texts[update.artifact.artifact_id] = before + get_artifact_text(update.artifact, delimiter="")
+    return "".join(texts.values())
+
+
+# --- the cases
+
+
+@case
+async def send(peer: Peer) -> str:
+    task = await send_for_task(peer, saying("hello"))
+    expect_state(task, TaskState.TASK_STATE_COMPLETED)
+    expect(text_of(task) == "hello", f"echo answered {text_of(task)!r}")
+    expect(task.artifacts, "the text is not in an artifact")
+    return f"task {task.id} completed"
+
+
+@case
+async def send_reply(peer: Peer) -> str:
+    answer = await exchange(peer, request_of(calling("reply", text="hi")))
+    expect(answer.HasField("message"), f"wanted a message, got {answer.WhichOneof('payload')}")
+    expect(answer.message.role == Role.ROLE_AGENT, f"role is {Role.Name(answer.message.role)}")
+    expect(get_message_text(answer.message) == "hi", f"it says {get_message_text(answer.message)!r}")
+    return "a bare message"
+
+
+@case
+async def stream(peer: Peer) -> str:
+    events = await drained(peer.streaming.send_message(request_of(calling("count", n=3))))
+    kinds = [event.WhichOneof("payload") for event in events]
+    expect(kinds and kinds[0] == "task", f"the events are {kinds}, the first must be a task")
+    expect("artifact_update" in kinds, f"no artifact chunk in {kinds}")
+    expect(streamed_text(events) == "1 2 3 ", f"the chunks make {streamed_text(events)!r}")
+    expect(last_state_of(events) == TaskState.TASK_STATE_COMPLETED, f"the stream ends with {events[-1]}")
+    expect(len({ids_of(event) for event in events}) == 1, "the events differ in task id or context id")
+    return ", ".join(str(kind) for kind in kinds)
+
+
+@case
+async def stream_reply(peer: Peer) -> str:
+    events = await drained(peer.streaming.send_message(request_of(calling("reply", text="hi"))))
+    kinds = [event.WhichOneof("payload") for event in events]
+    expect(kinds == ["message"], f"the events are {kinds}, wanted one message")
+    expect(get_message_text(events[0].message) == "hi", f"it says {get_message_text(events[0].message)!r}")
+    return "one message"
+
+
+@case
+async def return_immediately(peer: Peer) -> str:
+    task = await send_for_task(peer, calling("slow"), return_immediately=True)
+    expect(task.status.state not in TERMINAL, f"state is {TaskState.Name(task.status.state)}")
+    expect_state(await cancel_task(peer, task.id), TaskState.TASK_STATE_CANCELED)
+    return f"came back {TaskState.Name(task.status.state)}"
+
+
+@case
+async def get_task(peer: Peer) -> str:
+    sent = await send_for_task(peer, saying("hello"))
+    whole = await get(peer, sent.id)
+    expect_state(whole, TaskState.TASK_STATE_COMPLETED)
+    expect(whole.id == sent.id and whole.context_id == sent.context_id, "other ids than those of the send")
+    expect(text_of(whole) == "hello", f"its text is {text_of(whole)!r}")
+    expect(len(whole.history) >= 1, "the history lacks the user's message")
+
+    # 0.3 has no way to say "none": there 0 is no limit.
+    wanted_for_zero = len(whole.history) if peer.is_legacy else 0
+    lengths = [len((await get(peer, sent.id, limit)).history) for limit in (0, 1)]
+    expect(lengths == [wanted_for_zero, 1], f"history_length 0 and 1 gave {lengths} messages of {len(whole.history)}")
+    return f"{len(whole.history)} messages in the whole history"
+
+
+@case
+async def get_unknown(peer: Peer) -> str:
+    with refusing(TaskNotFoundError):
+        await get(peer, str(uuid.uuid4()))
+    return "TaskNotFoundError"
+
+
+@case
+async def list_tasks(peer: Peer) -> str:
+    if peer.is_legacy:
+        return NOT_IN_0_3
+    stranger = await send_for_task(peer, saying("another context"))
+    first = await send_for_task(peer, saying("one"))
+    second = await send_for_task(peer, saying("two"), context_id=first.context_id)
+    expect(second.context_id == first.context_id, "a message with a context id did not stay in that context")
+    expect(second.id != first.id, "a message with only a context id continued the old task")
+
+    listed: list[Task] = []
+    token = ""
+    for last in (False, True):
+        page = await peer.unary.list_tasks(
+            ListTasksRequest(context_id=first.context_id, page_size=1, page_token=token)
+        )
+        expect(page.total_size == 2, f"total_size is {page.total_size}, wanted 2")
+        expect(len(page.tasks) == 1, f"a page of size 1 has {len(page.tasks)} tasks")
+        expect(page.page_size == 1, f"page_size is {page.page_size}, wanted 1")
+        expect(bool(page.next_page_token) is not last, f"next_page_token is {page.next_page_token!r}, last={last}")
+        listed.extend(page.tasks)
+        token = page.next_page_token
+    expect({task.id for task in listed} == {first.id, second.id}, "the two pages are not the two tasks")
+    expect(not any(task.artifacts for task in listed), "artifacts were listed without being asked for")
+
+    detailed = await peer.unary.list_tasks(ListTasksRequest(context_id=stranger.context_id, include_artifacts=True))
+    expect([task.id for task in detailed.tasks] == [stranger.id], "the filter by context id lets others through")
+    expect(text_of(detailed.tasks[0]) == "another context", "include_artifacts left the artifacts out")
+    return "two pages of one"
+
+
+@case
+async def cancel(peer: Peer) -> str:
+    task = await start_slow(peer)
+    expect_state(await cancel_task(peer, task.id), TaskState.TASK_STATE_CANCELED)
+    expect_state(await get(peer, task.id), TaskState.TASK_STATE_CANCELED)
+    with refusing(TaskNotCancelableError):
+        await cancel_task(peer, task.id)
+    return "canceled, then TaskNotCancelableError"
+
+
+@case
+async def cancel_finished(peer: Peer) -> str:
+    task = await send_for_task(peer, saying("hello"))
+    with refusing(TaskNotCancelableError):
+        await cancel_task(peer, task.id)
+    return "TaskNotCancelableError"
+
+
+@case
+async def subscribe(peer: Peer) -> str:
+    task = await start_slow(peer)
+    async with aclosing(peer.streaming.subscribe(SubscribeToTaskRequest(id=task.id))) as events:
+        first = await anext(events)
+        expect(first.HasField("task"), f"the first event is {first.WhichOneof('payload')}, wanted a task")
+        expect(first.task.id == task.id, "the first event is another task")
+        await cancel_task(peer, task.id)
+        rest = await drained(events)
+    expect(rest, "the stream ended without telling that the task was canceled")
+    expect(last_state_of(rest) == TaskState.TASK_STATE_CANCELED, f"the stream ends with {rest[-1]}")
+    expect({ids_of(event) for event in [first, *rest]} == {(task.id, task.context_id)}, "an event has other ids")
+    return f"{1 + len(rest)} events"
+
+
+@case
+async def subscribe_terminal(peer: Peer) -> str:
+    task = await send_for_task(peer, saying("hello"))
+    with refusing(*(REFUSALS if peer.is_legacy else (UnsupportedOperationError,))):
+        await drained(peer.streaming.subscribe(SubscribeToTaskRequest(id=task.id)))
+    return "refused"
+
+
+@case
+async def multi_turn(peer: Peer) -> str:
+    asked = await send_for_task(peer, calling("ask_name"))
+    expect_state(asked, TaskState.TASK_STATE_INPUT_REQUIRED)
+    question = get_message_text(asked.status.message)
+    expect(question == "Your name?", f"it asks {question!r}")
+
+    answered = await send_for_task(peer, saying("Ada"), task_id=asked.id)
+    expect_state(answered, TaskState.TASK_STATE_COMPLETED)
+    expect(answered.id == asked.id, "the answer went to another task")
+    expect(answered.context_id == asked.context_id, f"context id {asked.context_id} became {answered.context_id}")
+    expect(text_of(answered) == "Hello Ada", f"it answered {text_of(answered)!r}")
+    return "asked and answered"
+
+
+@case
+async def wrong_context(peer: Peer) -> str:
+    asked = await send_for_task(peer, calling("ask_name"))
+    with refusing(*REFUSALS):
+        await exchange(peer, request_of(saying("Ada"), task_id=asked.id, context_id=str(uuid.uuid4())))
+    expect_state(await get(peer, asked.id), TaskState.TASK_STATE_INPUT_REQUIRED)
+    expect_state(await cancel_task(peer, asked.id), TaskState.TASK_STATE_CANCELED)
+    return "refused, and the task still waits"
+
+
+@case
+async def terminal_message(peer: Peer) -> str:
+    task = await send_for_task(peer, saying("hello"))
+    with refusing(*(REFUSALS if peer.is_legacy else (UnsupportedOperationError,))):
+        await exchange(peer, request_of(saying("more"), task_id=task.id, context_id=task.context_id))
+    return "refused"
+
+
+@case
+async def failed(peer: Peer) -> str:
+    task = await send_for_task(peer, calling("boom"))
+    expect_state(task, TaskState.TASK_STATE_FAILED)
+    expect(SECRET_OF_BOOM not in str(task), "the text of the exception reached the caller")
+    return text_of(task)
+
+
+@case
+async def rejected(peer: Peer) -> str:
+    task = await send_for_task(peer, calling("deny"))
+    expect_state(task, TaskState.TASK_STATE_REJECTED)
+    expect(text_of(task) == "not today", f"it says {text_of(task)!r}")
+    return "not today"
+
+
+@case
+async def data_roundtrip(peer: Peer) -> str:
+    value = {"number": 7, "half": 0.5, "yes": True, "none": None, "list": [1, "two", {"three": 3}], "text": "ünï"}
+    task = await send_for_task(peer, calling("same", value=value))
+    expect_state(task, TaskState.TASK_STATE_COMPLETED)
+    seen = [data for artifact in task.artifacts for data in get_data_parts(artifact.parts)]
+    # The SDK reads every number as a float; 7 == 7.0 is the loose comparison that needs.
+    expect(seen == [value], f"{value} came back as {seen}")
+    return "equal"
+
+
+@case
+async def push_config(peer: Peer) -> str:
+    task = await send_for_task(peer, saying("hello"))
+    config = TaskPushNotificationConfig(task_id=task.id, id="hook", url="https://example.com/hook")
+    with refusing(PushNotificationNotSupportedError):
+        await peer.unary.create_task_push_notification_config(config)
+    return "PushNotificationNotSupportedError"
+
+
+@case
+async def extended_card(peer: Peer) -> str:
+    # Without the capability the client answers from its own copy, and nothing would be tested.
+    claiming = AgentCard()
+    claiming.CopyFrom(peer.card)
+    claiming.capabilities.extended_agent_card = True
+    client = peer.factory.create(claiming)
+    with refusing(UnsupportedOperationError, ExtendedAgentCardNotConfiguredError):
+        await client.get_extended_agent_card(GetExtendedAgentCardRequest())
+    return "refused"
+
+
+# --- running
+
+
+def speaks(interface: AgentInterface, binding: str, protocol: str) -> bool:
+    version = interface.protocol_version
+    return interface.protocol_binding == binding and (version == protocol or version.startswith(f"{protocol}."))
+
+
+def narrowed(card: AgentCard, binding: str, protocol: str) -> AgentCard:
+    """The card with the one interface to test: of several the SDK would always take 1.0."""
+    wanted = [interface for interface in card.supported_interfaces if speaks(interface, binding, protocol)]
+    offered = [f"{each.protocol_binding} {each.protocol_version}" for each in card.supported_interfaces]
+    expect(wanted, f"the card offers {offered}, not {binding} {protocol}")
+    expect(card.capabilities.streaming, "the card does not claim streaming: the client would silently not stream")
+    narrow = AgentCard()
+    narrow.CopyFrom(card)
+    del narrow.supported_interfaces[:]
+    narrow.supported_interfaces.append(wanted[0])
+    return narrow
+
+
+async def discover(url: str, http: httpx.AsyncClient, binding: str, protocol: str) -> Peer:
+    def factory(*, streaming: bool) -> ClientFactory:
+        return ClientFactory(
+            ClientConfig(httpx_client=http, streaming=streaming, supported_protocol_bindings=[binding])
+        )
+
+    unary, streaming = factory(streaming=False), factory(streaming=True)
+    card = narrowed(await A2ACardResolver(http, url).get_agent_card(), binding, protocol)
+    return Peer(card, protocol, unary.create(card), streaming.create(card), unary)
+
+
+def report(name: str, ok: bool, detail: str) -> None:
+    print(json.dumps({"case": name, "ok": ok, "detail": detail}), flush=True)  # noqa: T201
+
+
+async def passes(name: str, peer: Peer) -> bool:
+    try:
+        async with asyncio.timeout(CASE_TIMEOUT):
+            detail = await CASES[name](peer)
+    except CaseFailed as failure:
+        report(name, ok=False, detail=str(failure))
+    except TimeoutError:
+        report(name, ok=False, detail=f"no end after {CASE_TIMEOUT:g} s")
+    except Exception as error:  # whatever the SDK trips over is a finding of this case, not the end of the run
+        report(name, ok=False, detail=repr(error))
+    else:
+        report(name, ok=True, detail=detail)
+        return True
+    return False
+
+
+async def run(url: str, transport: str, protocol: str, names: list[str]) -> bool:
+    async with httpx.AsyncClient(timeout=HTTP_TIMEOUT) as http:
+        try:
+            peer = await discover(url, http, BINDINGS[transport], protocol)
+        except Exception as error:
+            report("card", ok=False, detail=repr(error))
+            return False
+        report("card", ok=True, detail=peer.card.supported_interfaces[0].url)
+        return all([await passes(name, peer) for name in names])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Drive an agent through the client of a2a-sdk.")
+    parser.add_argument("url")
+    parser.add_argument("--transport", choices=sorted(BINDINGS), required=True)
+    parser.add_argument("--protocol", choices=["1.0", "0.3"], required=True)
+    parser.add_argument("--only", choices=list(CASES), metavar="CASE")
+    options = parser.parse_args()
+    names = [options.only] if options.only else list(CASES)
+    return 0 if asyncio.run(run(options.url, options.transport, options.protocol, names)) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
