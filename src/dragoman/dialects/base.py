@@ -90,8 +90,8 @@ class CallingDialect(Dialect, Protocol):
         """
         ...
 
-    def result_from(self, operation: Operation, data: bytes | dict[str, Any]) -> Result:
-        """Read the result of an operation.
+    def result_from(self, operation: Operation, data: Any) -> Result:
+        """Read the result of an operation from JSON text or decoded JSON.
 
         Raises:
             BadResponse: it is not what this version promises.

@@ -34,8 +34,6 @@ _URL_SAFE = str.maketrans("-_", "+/", " \t\r\n")
 _ABSENT: Any = object()
 
 
-
-
 class Reader(Generic[T]):
     """Reads one type. `ignoring` names fields this version does not know.
 
@@ -53,7 +51,7 @@ class Reader(Generic[T]):
         # A snake_case caller trips over the first required name of two words; where there is none, look.
         self._look = not _demands_camel(inspect.type_info(type_))
 
-    def read(self, data: bytes | dict[str, Any]) -> T:
+    def read(self, data: Any) -> T:
         """Read JSON text or decoded JSON.
 
         Raises:
@@ -143,9 +141,10 @@ class _Shaper:
         tag_field = structs[0].tag_field if structs else None
 
         def choose(value: Any) -> Any:
-            tag = cast("dict[str, Any]", value).get(tag_field or "") if isinstance(value, dict) else None
+            members = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+            tag = members.get(tag_field or "")
             # An unknown tag is left for the decoder to complain about.
-            return by_tag[tag](value) if isinstance(tag, str) and tag in by_tag else value
+            return by_tag[tag](members) if isinstance(tag, str) and tag in by_tag else cast("Any", value)
 
         return choose if structs else None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from dragoman.dialects.cards import card_json, read_card
 from dragoman.dialects.invalid import Answers, missing_field
@@ -67,7 +67,7 @@ _PARAMS: dict[Operation, type[Any]] = {
 _READERS: dict[Operation, Reader[Any]] = {operation: Reader(type_) for operation, type_ in _PARAMS.items()}
 _TASK = Reader(Task03, fill=True)
 _MESSAGE = Reader(Message03, fill=True)
-_EVENT: Reader[Event03] = Reader(Event03, fill=True)  # pyright: ignore[reportArgumentType] - a union is a type to msgspec
+_EVENT = Reader(cast("type[Event03]", Event03), fill=True)
 _PUSH = Reader(TaskPush03, fill=True)
 _PUSHES: Reader[tuple[TaskPush03, ...]] = Reader(tuple[TaskPush03, ...], fill=True)
 
@@ -138,7 +138,7 @@ class V03:
             return b"{}"
         raise _no_operation(operation)
 
-    def result_from(self, operation: Operation, data: bytes | dict[str, Any]) -> Result:
+    def result_from(self, operation: Operation, data: Any) -> Result:
         """See `CallingDialect.result_from`."""
         if operation is Operation.EXTENDED_CARD:
             return read_card(data)

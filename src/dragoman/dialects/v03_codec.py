@@ -76,9 +76,7 @@ def task_from_03(task: Task03) -> Task:
         id=task.id,
         context_id=task.context_id,
         status=_status_from_03(task.status),
-        artifacts=tuple(
-            [_artifact_from_03(each, f"artifacts[{index}]") for index, each in enumerate(task.artifacts)]
-        ),
+        artifacts=tuple([_artifact_from_03(each, f"artifacts[{index}]") for index, each in enumerate(task.artifacts)]),
         history=tuple([message_from_03(each, f"history[{index}]") for index, each in enumerate(task.history)]),
         metadata=task.metadata,
     )
@@ -107,9 +105,7 @@ def event_from_03(event: Event03) -> Event:
         return StatusUpdate(event.task_id, event.context_id, _status_from_03(event.status), event.metadata)
     if isinstance(event, ArtifactUpdate03):
         artifact = _artifact_from_03(event.artifact, "artifact")
-        return ArtifactUpdate(
-            event.task_id, event.context_id, artifact, event.append, event.last_chunk, event.metadata
-        )
+        return ArtifactUpdate(event.task_id, event.context_id, artifact, event.append, event.last_chunk, event.metadata)
     return task_from_03(event) if isinstance(event, Task03) else message_from_03(event, "message")
 
 

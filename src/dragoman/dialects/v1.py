@@ -112,7 +112,7 @@ class V1:
             return encode(card_json(result, {}, "1.0"))
         return b"{}" if result is None else encode(result)
 
-    def event(self, record: Record, *, last: bool) -> bytes:  # noqa: ARG002 - only older versions mark the last one
+    def event(self, record: Record, *, last: bool) -> bytes:
         """See `EventWriter.event`. A 1.0 stream forwards the stored bytes as they are."""
         body = record.body
         # Only an event whose last value is a number can show a generation.
@@ -126,11 +126,11 @@ class V1:
         """See `Dialect.stream`."""
         return self
 
-    def params(self, operation: Operation, request: Request) -> bytes:  # noqa: ARG002 - each request has one form
+    def params(self, operation: Operation, request: Request) -> bytes:
         """See `CallingDialect.params`."""
         return encode(self._known(request))
 
-    def result_from(self, operation: Operation, data: bytes | dict[str, Any]) -> Result:
+    def result_from(self, operation: Operation, data: Any) -> Result:
         """See `CallingDialect.result_from`."""
         if operation in _SENDS:
             event = self.event_from(data)

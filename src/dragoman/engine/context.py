@@ -215,8 +215,13 @@ class Context:
             return
         parts = tuple(part for value in values for part in parts_of(value))
         number = self._live.folding.artifact_count() + 1
-        artifact = Artifact(id or f"artifact-{number}", parts, name, metadata=metadata)
-        self._live.emit(ArtifactUpdate(self.task_id, self.context_id, artifact, last_chunk=True))
+        await self.update_artifact(Artifact(id or f"artifact-{number}", parts, name, metadata=metadata))
+
+    async def update_artifact(self, artifact: Artifact, *, append: bool = False, last_chunk: bool = True) -> None:
+        """Send an artifact, or a piece of one, exactly as given; for agents that manage their own."""
+        if self._mute:
+            return
+        self._live.emit(ArtifactUpdate(self.task_id, self.context_id, artifact, append, last_chunk))
         await self._live.room()
 
     async def messages(self) -> AsyncIterator[Message]:

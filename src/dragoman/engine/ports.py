@@ -67,7 +67,7 @@ class Repeat(NamedTuple):
 class Write(Struct):
     """One atomic change of one task. Writes are applied in the order they were given.
 
-    `row` is the task's row after the change. `done` is called on the event loop once the change is durable, or
+    `row` is the task's row after the change; with `delete`, the task and all that belongs to it are gone. `done` is called on the event loop once the change is durable, or
     with the error that kept it from being so.
     """
 
@@ -79,6 +79,7 @@ class Write(Struct):
     snapshot: bytes | None = None
     context_state: bytes | None = None
     repeat: Repeat | None = None
+    delete: bool = False
 
     def size(self) -> int:
         """About how many bytes the store will write."""

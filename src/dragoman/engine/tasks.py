@@ -94,8 +94,8 @@ class Tasks:
                 raise InternalError(f"the journal of task {stored.row.id} ends at {after}")
             for record in records:
                 event = record.event
-                if folding is None and isinstance(event, Task):
-                    folding = Folding(event)
+                if isinstance(event, Task):
+                    folding = Folding(event, record.generation)
                 elif folding is not None and isinstance(event, (StatusUpdate, ArtifactUpdate)):
                     folding.apply(event)
                 if folding is not None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 GARBAGE = b"\x00\xff<this is not JSON>"
 
 _EVENT_END = re.compile(rb"(?>\r\n|\n|\r){2}")
-_DATA_LINE = re.compile(rb"^data\b", re.MULTILINE)
+_DATA_LINE = re.compile(rb"(?<![^\r\n])data(?=[:\r\n])")
 
 
 def faults(
@@ -95,9 +95,8 @@ def _broken() -> ConnectionResetError:
 
 
 def _is_event_stream(start: Message) -> bool:
-    return any(
-        name.lower() == b"content-type" and value.startswith(b"text/event-stream") for name, value in start["headers"]
-    )
+    headers = start.get("headers", ())
+    return any(name.lower() == b"content-type" and value.startswith(b"text/event-stream") for name, value in headers)
 
 
 class _EventCounter:

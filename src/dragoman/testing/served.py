@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from collections.abc import Awaitable, Callable, Generator, MutableMapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -17,6 +17,7 @@ ASGIApp: TypeAlias = Callable[[Message, Receive, Send], Awaitable[None]]
 
 _START_SECONDS = 30.0
 _STOP_SECONDS = 10.0
+_DEFAULTS = {"store": "memory:", "drain": 1}
 
 
 class Servable(Protocol):
@@ -28,7 +29,7 @@ class Servable(Protocol):
 
 
 def app_of(target: Servable | ASGIApp, settings: dict[str, Any]) -> ASGIApp:
-    """The app of an agent or server, by default without a file; an ASGI app as it is.
+    """The app of an agent or server, by default without a file and quick to stop; an ASGI app as it is.
 
     Raises:
         TypeError: an ASGI app was given settings, which it cannot take.
@@ -38,15 +39,16 @@ def app_of(target: Servable | ASGIApp, settings: dict[str, Any]) -> ASGIApp:
         if settings:
             raise TypeError(f"an ASGI app takes no settings: {', '.join(settings)}")
         return target
-    return target.app(**{"store": "memory:", **settings})
+    return target.app(**{**_DEFAULTS, **settings})
 
 
 @contextmanager
-def served(target: Servable | ASGIApp, **settings: Any) -> Iterator[str]:
+def served(target: Servable | ASGIApp, **settings: Any) -> Generator[str, None, None]:
     """Serve an agent, a server or an ASGI app on a free port of 127.0.0.1, and give its base URL.
 
     It runs in a thread with an event loop of its own, so it can be called from a test that has one, and from one
-    that has none. The settings are those of `agent.app()`; without `store`, tasks are kept in memory.
+    that has none. The settings are those of `agent.app()`; by default tasks are kept in memory, and runs that still
+    go on at the end are given one second.
 
     Raises:
         RuntimeError: the app refused to start, or did not stop in time.

@@ -7,6 +7,7 @@ import contextlib
 import logging
 import sqlite3
 import threading
+import time
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
@@ -141,8 +142,12 @@ class Writer:
         contexts: dict[tuple[int, str], bytes] = {}
         repeats: list[tuple[bytes, str, int]] = []
         size = 0
+        deleted: list[TaskRow] = []
         for write in batch:
             row, record = write.row, write.record
+            if write.delete:
+                deleted.append(row)
+                continue
             size += write.size() + 200
             if record is not None:
                 events.append((row.number, record.generation, record.body))
@@ -173,6 +178,8 @@ class Writer:
             connection.executemany("INSERT OR REPLACE INTO contexts VALUES (?, ?, ?)", rows)
         if repeats:
             connection.executemany("INSERT OR REPLACE INTO repeats VALUES (?, ?, ?)", repeats)
+        for row in deleted:
+            _delete(connection, row)
         return size
 
     def _insert_tasks(self, connection: sqlite3.Connection, created: dict[int, TaskRow]) -> None:
@@ -226,12 +233,20 @@ class Writer:
         if not self._checkpoint_lock.try_take():
             return
         try:
+            connection.execute("DELETE FROM repeats WHERE until_ms < ?", (time.time_ns() // 1_000_000,))
             connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
             self._since_checkpoint = 0
         except sqlite3.Error as error:
             logger.warning("the store could not be checkpointed: %s", error)
         finally:
             self._checkpoint_lock.release()
+
+
+def _delete(connection: sqlite3.Connection, row: TaskRow) -> None:
+    for table in ("events", "notes", "snapshots"):
+        connection.execute(f"DELETE FROM {table} WHERE task = ?", (row.number,))  # noqa: S608 - three fixed names
+    connection.execute("DELETE FROM tasks WHERE number = ?", (row.number,))
+    connection.execute("DELETE FROM repeats WHERE task_id = ?", (row.id,))
 
 
 def _tell(batch: list[Write], outcomes: list[BaseException | None]) -> None:

@@ -1,0 +1,75 @@
+"""Dragoman makes agents talk: anything becomes an A2A agent, any A2A agent can be called, nothing is lost."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dragoman.client.client import Client as Client
+    from dragoman.client.event import Event as Event
+    from dragoman.engine.context import Context as Context
+    from dragoman.model.artifact import Artifact as Artifact
+    from dragoman.model.card import AgentCard as AgentCard
+    from dragoman.model.error import Failed as Failed
+    from dragoman.model.error import Rejected as Rejected
+    from dragoman.model.file import File as File
+    from dragoman.model.message import Message as Message
+    from dragoman.model.part import Part as Part
+    from dragoman.model.state import State as State
+    from dragoman.model.task import Task as Task
+    from dragoman.model.user import User as User
+    from dragoman.server.agent import Agent as Agent
+    from dragoman.server.server import Server as Server
+
+__version__ = "0.1.0"
+
+# Everything is imported when it is first used: a caller never pays for the server.
+_HOMES = {
+    "Agent": "dragoman.server.agent",
+    "Server": "dragoman.server.server",
+    "Context": "dragoman.engine.context",
+    "Client": "dragoman.client.client",
+    "Task": "dragoman.model.task",
+    "Message": "dragoman.model.message",
+    "Part": "dragoman.model.part",
+    "Artifact": "dragoman.model.artifact",
+    "File": "dragoman.model.file",
+    "Event": "dragoman.client.event",
+    "State": "dragoman.model.state",
+    "User": "dragoman.model.user",
+    "AgentCard": "dragoman.model.card",
+    "Failed": "dragoman.model.error",
+    "Rejected": "dragoman.model.error",
+}
+
+__all__ = [  # noqa: RUF022 - in the order of the reference
+    "Agent",
+    "Server",
+    "Context",
+    "Client",
+    "Task",
+    "Message",
+    "Part",
+    "Artifact",
+    "File",
+    "Event",
+    "State",
+    "User",
+    "AgentCard",
+    "Failed",
+    "Rejected",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'dragoman' has no attribute {name!r}")
+    value = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

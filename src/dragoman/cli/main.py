@@ -1,0 +1,109 @@
+"""`dragoman`: the verbs, imported only when they are used, and the exit codes."""
+
+from __future__ import annotations
+
+import sys
+from difflib import get_close_matches
+from importlib import import_module
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+from dragoman import __version__
+from dragoman.model.error import (
+    A2AError,
+    AuthError,
+    CannotConnect,
+    ConfigError,
+    DragomanError,
+    InputRequired,
+    Unauthenticated,
+    Unauthorized,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# Each verb is the `command` of the module of that name in this folder.
+VERBS = {"serve": "Serve agents over A2A."}
+
+# The first that fits counts.
+EXIT_CODES: tuple[tuple[type[DragomanError], int], ...] = (
+    (ConfigError, 2),
+    (CannotConnect, 3),
+    (AuthError, 5),
+    (Unauthenticated, 5),
+    (Unauthorized, 5),
+    (A2AError, 4),
+    (InputRequired, 6),
+    (DragomanError, 1),
+)
+
+
+class LazyGroup(click.Group):
+    """Knows the names of its verbs without importing them, so that `--help` is quick."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The verbs, in the order of the table."""
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a verb."""
+        if cmd_name not in VERBS:
+            return None
+        command: click.Command = import_module(f"dragoman.cli.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of verbs from the table."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(VERBS.items()))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the verb. Raises UsageError with the nearest one."""
+        if not args[0].startswith("-") and args[0] not in VERBS:
+            near = get_close_matches(args[0], VERBS, n=1)
+            hint = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(VERBS)}."
+            raise click.UsageError(f"No such command {args[0]!r}. {hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+
+def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if not wanted or ctx.resilient_parsing:
+        return
+    click.echo(f"dragoman {__version__}")
+    ctx.exit()
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Show the version."
+)
+def group() -> None:
+    """Make agents talk: serve anything as an A2A agent."""
+
+
+def exit_code(error: DragomanError) -> int:
+    """What a command that ends with this error exits with."""
+    return next(code for kind, code in EXIT_CODES if isinstance(error, kind))
+
+
+def main(args: Sequence[str] | None = None) -> NoReturn:
+    """Run a command and exit. Errors made by Dragoman are one sentence on stderr, never a traceback."""
+    try:
+        code = group.main(args=args, prog_name="dragoman", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (KeyboardInterrupt, click.Abort):
+        sys.exit(130)
+    except DragomanError as error:
+        click.echo(f"dragoman: {error}", err=True)
+        sys.exit(exit_code(error))
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,108 @@
+"""`dragoman serve`: agents on a port."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dragoman.model.error import ConfigError
+from dragoman.server.settings import SETTINGS, ConfigFile, Limits, Settings, find_config, load_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from dragoman.server.serve import Servable
+
+FIRST_AGENT = '''\
+from dragoman import Agent
+
+agent = Agent("calculator", description="Adds numbers")
+
+@agent.skill
+def add_numbers(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b'''
+
+
+def _default(name: str) -> str:
+    limit = name.removeprefix("limits_")
+    value: Any = getattr(Limits(), limit) if limit != name else getattr(Settings(), name)
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return "" if value is None or value == () else str(value)
+
+
+def _with_settings(function: Callable[..., None]) -> Callable[..., None]:
+    """Add a flag for every setting that has one."""
+    for name, info in reversed(SETTINGS.items()):
+        if info.flag is None:
+            continue
+        default = _default(name)
+        text = f"{info.help}  [default: {default}]" if default else info.help
+        kind: dict[str, Any] = {"default": None} if info.switch else {"metavar": info.metavar, "multiple": info.repeat}
+        function = click.option(info.flag, name, help=text, **kind)(function)
+    return function
+
+
+@click.command("serve", short_help="Serve agents over A2A.")
+@click.argument("targets", nargs=-1, metavar="[TARGET]...")
+@click.option("--config", metavar="FILE", type=click.Path(path_type=Path), help="File, if not ./dragoman.toml.")
+@_with_settings
+def command(targets: tuple[str, ...], config: Path | None, **flags: Any) -> None:
+    """Serve agents over A2A.
+
+    TARGET is `module:name`, `module`, `file.py` or `file.py:name`: an Agent, a Server or a function. Several are
+    served together, each under /agents/NAME, the first also at the root. Without one, the [agents.NAME] tables of
+    the settings file say what to serve.
+    """
+    from dragoman.server.serve import serve
+    from dragoman.telemetry.logs import configure
+
+    cwd = Path.cwd()
+    given = {name: value for name, value in flags.items() if value is not None and value != ()}
+    settings = load_settings(given, environ=os.environ, config=config, cwd=cwd, flags=True)
+    configure(settings.log, settings.log_level)
+    places = [(target, target, cwd) for target in targets] or _targets_in(
+        find_config(config, environ=os.environ, cwd=cwd)
+    )
+    serve(_together([_load(*place) for place in places]), settings, announce=lambda line: click.echo(line, err=True))
+
+
+def _targets_in(file: ConfigFile | None) -> list[tuple[str, str, Path]]:
+    """What the file says to serve: where it says so, the target, and the folder the target is relative to."""
+    if file is None or not file.agents:
+        raise ConfigError(
+            "nothing to serve: name a target, as in `dragoman serve app.py`. To begin, save this as app.py:\n\n"
+            + FIRST_AGENT
+        )
+    found: list[tuple[str, str, Path]] = []
+    for name, table in file.agents.items():
+        source = f"{file.label} [agents.{name}]"
+        unknown = next((key for key in table if key != "target"), None)
+        if unknown is not None:
+            raise ConfigError(f"{source}: there is no setting `{unknown}`; there is `target`")
+        if not isinstance(table.get("target"), str):
+            raise ConfigError(f'{source}: say what to serve, as in target = "app.py"')
+        found.append((f"{source} target", table["target"], file.path.parent.absolute()))
+    return found
+
+
+def _load(source: str, target: str, folder: Path) -> Servable:
+    from dragoman.server.target import as_servable, load_target
+
+    found = load_target(target, cwd=folder)
+    try:
+        return as_servable(found)
+    except ConfigError as error:
+        raise ConfigError(f"{source}: {error}") from error
+
+
+def _together(servables: Sequence[Servable]) -> Servable:
+    if len(servables) == 1:
+        return servables[0]
+    from dragoman.server.server import Server
+
+    return Server(*servables)

@@ -1,0 +1,179 @@
+"""How errors travel: codes, statuses and details per version and binding."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, cast
+
+from dragoman.model import error as e
+from dragoman.model.error import A2AError, InvalidParams
+
+DOMAIN = "a2a-protocol.org"
+_ANY = "type.googleapis.com/"
+_ERROR_INFO = f"{_ANY}google.rpc.ErrorInfo"
+_BAD_REQUEST = f"{_ANY}google.rpc.BadRequest"
+
+
+class Status(NamedTuple):
+    """An error's HTTP status and its google.rpc name, which is also its gRPC status."""
+
+    http: int
+    name: str
+
+
+STATUSES: dict[type[A2AError], Status] = {
+    A2AError: Status(500, "INTERNAL"),
+    e.ParseError: Status(400, "INVALID_ARGUMENT"),
+    e.InvalidRequest: Status(400, "INVALID_ARGUMENT"),
+    e.MethodNotFound: Status(404, "UNIMPLEMENTED"),
+    e.InvalidParams: Status(400, "INVALID_ARGUMENT"),
+    e.InternalError: Status(500, "INTERNAL"),
+    e.ServerError: Status(503, "UNAVAILABLE"),
+    e.Overloaded: Status(429, "RESOURCE_EXHAUSTED"),
+    e.TaskNotFound: Status(404, "NOT_FOUND"),
+    e.TaskNotCancelable: Status(400, "FAILED_PRECONDITION"),
+    e.PushNotificationNotSupported: Status(400, "FAILED_PRECONDITION"),
+    e.UnsupportedOperation: Status(400, "FAILED_PRECONDITION"),
+    e.ContentTypeNotSupported: Status(400, "INVALID_ARGUMENT"),
+    e.InvalidAgentResponse: Status(500, "INTERNAL"),
+    e.ExtendedAgentCardNotConfigured: Status(400, "FAILED_PRECONDITION"),
+    e.ExtensionSupportRequired: Status(400, "FAILED_PRECONDITION"),
+    e.VersionNotSupported: Status(400, "FAILED_PRECONDITION"),
+    e.TaskGenerationMismatch: Status(409, "ABORTED"),
+    e.Unauthenticated: Status(401, "UNAUTHENTICATED"),
+    e.Unauthorized: Status(403, "PERMISSION_DENIED"),
+}
+_BY_CODE: dict[int, type[A2AError]] = {cls.code: cls for cls in STATUSES if cls not in (A2AError, e.Overloaded)}
+_BY_REASON: dict[str, type[A2AError]] = {cls.reason: cls for cls in STATUSES if cls is not A2AError}
+_BY_HTTP: dict[int, type[A2AError]] = {
+    400: e.InvalidRequest,
+    401: e.Unauthenticated,
+    403: e.Unauthorized,
+    404: e.MethodNotFound,
+    405: e.MethodNotFound,
+    409: e.TaskGenerationMismatch,
+    415: e.ContentTypeNotSupported,
+    422: e.InvalidParams,
+    429: e.Overloaded,
+    503: e.ServerError,
+}
+# The last code of A2A's own that callers of a version know.
+_LAST_KNOWN = {"0.1": -32004, "0.2": -32006, "0.3": -32007}
+_INTERNAL = -32603
+
+
+def rpc_error(error: A2AError, version: str) -> dict[str, Any]:
+    """The `error` member of a JSON-RPC response.
+
+    From 1.0 on `data` is a list of typed details; before, it is the details as given, else an object that
+    says the reason. A code the version does not know becomes an internal error with the message kept.
+    """
+    if version.startswith("0."):
+        data: Any = _plain_data(error) if error.details is None else error.details
+        return {"code": _code(error, version), "message": error.message, "data": data}
+    return {"code": error.code, "message": error.message, "data": error_details(error)}
+
+
+def http_error(error: A2AError, version: str) -> tuple[int, dict[str, Any]]:
+    """The HTTP status and the body, a google.rpc.Status, of a REST error."""
+    status = status_of(error)
+    details = error_details(error)
+    return status.http, {
+        "error": {"code": status.http, "status": status.name, "message": error.message, "details": details}
+    }
+
+
+def status_of(error: A2AError) -> Status:
+    """The HTTP and gRPC status of an error, by its nearest class in the table."""
+    if isinstance(error, e.ContentTypeNotSupported) and error.metadata.get("header") == "content-type":
+        # The table's 400 is for the media type of a part; this is the request's own.
+        return Status(415, "INVALID_ARGUMENT")
+    return next(STATUSES[cls] for cls in type(error).__mro__ if cls in STATUSES)
+
+
+def error_details(error: A2AError) -> list[dict[str, Any]]:
+    """The typed details of an error: its reason, the field that is wrong, then what the error carries."""
+    info: dict[str, Any] = {"@type": _ERROR_INFO, "reason": error.reason, "domain": DOMAIN}
+    if error.metadata:
+        info["metadata"] = {key: str(value) for key, value in error.metadata.items()}
+    details = [info]
+    if isinstance(error, InvalidParams) and error.field:
+        violation = {"field": error.field, "description": error.message}
+        details.append({"@type": _BAD_REQUEST, "fieldViolations": [violation]})
+    if error.details is not None:
+        carried = cast("list[Any]", error.details) if isinstance(error.details, list) else [error.details]
+        details.extend(map(_typed, carried))
+    return details
+
+
+def error_from_rpc(error: object) -> A2AError:
+    """The error behind the `error` member of a JSON-RPC response; an unknown code is an internal error."""
+    members = _object(error)
+    code, data = members.get("code"), members.get("data")
+    cls = _BY_CODE.get(code, e.InternalError) if isinstance(code, int) else e.InternalError
+    named = _BY_REASON.get(str(_error_info(data).get("reason") or _object(data).get("reason")))
+    # An older version hides an error it does not know behind this code; the reason still tells.
+    if named is not None and (cls is e.InternalError or issubclass(named, cls)):
+        cls = named
+    return _rebuilt(cls, members.get("message"), data)
+
+
+def error_from_http(status: int, body: object) -> A2AError:
+    """The error behind a REST answer: by its reason when the body says one, else by the status."""
+    members = _object(_object(body).get("error"))
+    details = members.get("details")
+    reason = _error_info(details).get("reason")
+    by_status = _BY_HTTP.get(status, e.InvalidRequest if status < 500 else e.InternalError)
+    cls = _BY_REASON.get(reason, by_status) if isinstance(reason, str) else by_status
+    message = members.get("message") or _object(body).get("message") or f"{cls.text} (HTTP {status})"
+    return _rebuilt(cls, message, details)
+
+
+def _code(error: A2AError, version: str) -> int:
+    code = error.code
+    # An unknown version is told as such in every version: its caller asked in a newer one.
+    newer = -32099 <= code < _LAST_KNOWN.get(version, -32007) and not isinstance(error, e.VersionNotSupported)
+    return _INTERNAL if newer else code
+
+
+def _plain_data(error: A2AError) -> dict[str, Any]:
+    data: dict[str, Any] = {"reason": error.reason}
+    if isinstance(error, InvalidParams) and error.field:
+        data["field"] = error.field
+    return data | error.metadata
+
+
+def _typed(detail: object) -> dict[str, Any]:
+    if not isinstance(detail, dict):
+        return {"@type": f"{_ANY}google.protobuf.Value", "value": detail}
+    members = cast("dict[str, Any]", detail)
+    return members if "@type" in members else {"@type": f"{_ANY}google.protobuf.Struct", "value": members}
+
+
+def _rebuilt(cls: type[A2AError], message: object, data: object) -> A2AError:
+    text = message if isinstance(message, str) else None
+    rebuilt = cls(text, field=_field(data)) if issubclass(cls, InvalidParams) else cls(text)
+    rebuilt.details = data
+    rebuilt.metadata = {key: str(value) for key, value in _object(_error_info(data).get("metadata")).items()}
+    return rebuilt
+
+
+def _error_info(details: object) -> dict[str, Any]:
+    return next((each for each in _objects(details) if each.get("@type") == _ERROR_INFO), _object(None))
+
+
+def _field(data: object) -> str:
+    plain = _object(data).get("field")
+    if isinstance(plain, str):
+        return plain
+    for detail in _objects(data):
+        for violation in _objects(detail.get("fieldViolations")):
+            return str(violation.get("field", ""))
+    return ""
+
+
+def _object(value: object) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _objects(value: object) -> list[dict[str, Any]]:
+    return [_object(each) for each in cast("list[Any]", value)] if isinstance(value, list) else []

@@ -1,0 +1,51 @@
+"""Under which address a caller reached us, as the card must say it."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dragoman.transports.http import Request
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+class Addresses:
+    """Finds the public base URL of a request: the `url` setting, what a trusted proxy says, else the request's own."""
+
+    def __init__(self, url: str | None, trusted: Sequence[Network]) -> None:
+        self._url = url.rstrip("/") if url else None
+        self._trusted = trusted
+
+    def base(self, request: Request) -> str:
+        """The address of the app's root, without a trailing slash."""
+        if self._url is not None:
+            return self._url
+        scope, headers = request.scope, request.headers
+        scheme: str = scope.get("scheme", "http")
+        host = headers.get("host") or _server(scope.get("server"))
+        root: str = scope.get("root_path", "")
+        if self._is_trusted(scope.get("client")):
+            scheme = _first(headers.get("x-forwarded-proto")) or scheme
+            host = _first(headers.get("x-forwarded-host")) or host
+            root = (_first(headers.get("x-forwarded-prefix")) or "").rstrip("/") + root
+        return f"{scheme}://{host}{root}".rstrip("/")
+
+    def _is_trusted(self, client: Sequence[object] | None) -> bool:
+        if not self._trusted or not client:
+            return False
+        try:
+            address = ipaddress.ip_address(str(client[0]))
+        except ValueError:
+            return False
+        return any(address in network for network in self._trusted)
+
+
+def _first(text: str | None) -> str:
+    return text.partition(",")[0].strip() if text else ""
+
+
+def _server(server: Sequence[object] | None) -> str:
+    return f"{server[0]}:{server[1]}" if server else "localhost"

@@ -1,0 +1,230 @@
+"""The ASGI app: which agent, which transport, and the life of the parts behind them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, unquote
+
+import msgspec
+
+from dragoman.model.error import A2AError, DragomanError, ServerError, Unauthenticated
+from dragoman.model.user import User
+from dragoman.transports.endpoint import Endpoint
+from dragoman.transports.http import Disconnected, Request, respond
+from dragoman.transports.jsonrpc.serve import JsonRpc
+from dragoman.transports.rest.serve import Rest
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from dragoman.engine.ports import Store
+    from dragoman.engine.service import Service
+    from dragoman.model.task import Task
+    from dragoman.server.address import Addresses
+    from dragoman.server.agent import Agent
+    from dragoman.server.cards import Cards
+    from dragoman.transports.http import AsgiScope, Receive, Send
+
+    Authenticate = Callable[[Request], Awaitable[User | None]]
+
+logger = logging.getLogger("dragoman.server")
+_CARDS = ("/.well-known/agent-card.json", "/.well-known/agent.json")
+_RPC = ("/", "/a2a")
+
+
+class Hosted:
+    """One agent with everything that answers for it."""
+
+    def __init__(self, agent: Agent, cards: Cards, service: Callable[[], Service], body_limit: int, *, blocking: bool) -> None:
+        self.agent = agent
+        self.cards = cards
+        self._make_service = service
+        self._body_limit = body_limit
+        self._blocking = blocking
+        self.renew()
+
+    def renew(self) -> None:
+        """Begin with a fresh engine, for a new event loop."""
+        self.service = self._make_service()
+        endpoint = Endpoint(
+            self.service, self.agent.extensions, body_limit=self._body_limit, blocking=self._blocking
+        )
+        self.rpc = JsonRpc(endpoint)
+        self.rest = Rest(endpoint)
+
+
+class App:
+    """A plain ASGI callable. It needs no lifespan: it starts with the first request, and drains when it gets one."""
+
+    def __init__(
+        self, hosted: Sequence[Hosted], store: Store, addresses: Addresses, authenticate: Authenticate | None
+    ) -> None:
+        self._first = hosted[0]
+        self._by_name = {quote(one.agent.name): one for one in hosted}
+        self._hosted = hosted
+        self._store = store
+        self._addresses = addresses
+        self._authenticate = authenticate
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._starting: asyncio.Lock | None = None
+        self._ready = False
+        self.startup_error: BaseException | None = None
+
+    # -- life ------------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Open the store and recover what a crash interrupted. Raises ConfigError."""
+        loop = asyncio.get_running_loop()
+        if self._ready and self._loop is loop:
+            return
+        if self._loop is not loop:
+            # Test clients bring a new loop with every request; what lived on the old one is gone.
+            abandoned, self._loop, self._starting = self._ready, loop, asyncio.Lock()
+            self._ready = False
+            if abandoned:
+                await self._store.close()
+                for hosted in self._hosted:
+                    hosted.renew()
+        assert self._starting is not None
+        async with self._starting:
+            if not self._ready:
+                await self._store.open()
+                for hosted in self._hosted:
+                    await hosted.service.start()
+                self._ready = True
+
+    async def stop(self) -> None:
+        """Let runs finish, end streams, close the store."""
+        if self._ready:
+            self._ready = False
+            await asyncio.gather(*(hosted.service.close() for hosted in self._hosted))
+            await self._store.close()
+
+    async def resume(self, task_id: str, data: Any = None, *, agent: str | None = None) -> Task:
+        """Continue a task that waits in auth-required (or for input), from a callback of your own.
+
+        Raises:
+            TaskNotFound: there is no such task.
+            UnsupportedOperation: it does not wait.
+        """
+        await self.start()
+        hosted = self._first if agent is None else self._by_name[quote(agent)]
+        return await hosted.service.resume(task_id, data)
+
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        """Answer an ASGI event."""
+        if scope["type"] == "http":
+            await self._http(scope, receive, send)
+        elif scope["type"] == "lifespan":
+            await self._lifespan(receive, send)
+        elif scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1000})
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.startup":
+                try:
+                    await self.start()
+                except Exception as error:  # noqa: BLE001 - the server that runs us must hear of it
+                    self.startup_error = error
+                    await send({"type": "lifespan.startup.failed", "message": str(error)})
+                    return
+                await send({"type": "lifespan.startup.complete"})
+            else:
+                await self.stop()
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+
+    # -- requests --------------------------------------------------------------------------------------------------
+
+    async def _http(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        path: str = scope["path"]
+        root: str = scope.get("root_path", "")
+        if root and path.startswith(root):
+            path = path[len(root) :]
+        path = path.rstrip("/") or "/"
+        hosted, path, prefix = self._host(path)
+        request = Request(scope, receive, path)
+        try:
+            if hosted is None:
+                await _not_found(send, path)
+            elif path in _CARDS and request.method in ("GET", "HEAD"):
+                base = self._addresses.base(request) + prefix
+                status, body, headers = hosted.cards.serve(request, base)
+                await respond(send, status, b"" if request.method == "HEAD" else body, headers=headers)
+            elif path in ("/healthz", "/readyz") and not prefix:
+                await self._health(path, send)
+            else:
+                await self._operate(hosted, request, send)
+        except Disconnected:
+            return
+
+    def _host(self, path: str) -> tuple[Hosted | None, str, str]:
+        if not path.startswith("/agents/"):
+            return self._first, path, ""
+        name, slash, rest = path[len("/agents/") :].partition("/")
+        name = quote(unquote(name))
+        return self._by_name.get(name), slash + rest or "/", f"/agents/{name}"
+
+    async def _operate(self, hosted: Hosted, request: Request, send: Send) -> None:
+        is_rpc = request.path in _RPC
+        if is_rpc and request.method != "POST":
+            if request.path == "/" and request.method == "GET":
+                await _not_found(send, request.path)
+                return
+            body = msgspec.json.encode({"error": "JSON-RPC is answered to POST"})
+            await respond(send, 405, body, headers=[(b"allow", b"POST")])
+            return
+        transport = hosted.rpc if is_rpc else hosted.rest
+        try:
+            await self._start_for_request()
+            user = await self._user(request)
+        except A2AError as error:
+            await self._refuse(transport, request, send, error)
+            return
+        transport = hosted.rpc if is_rpc else hosted.rest
+        await transport.serve(request, send, user)
+
+    async def _start_for_request(self) -> None:
+        if self._ready and self._loop is asyncio.get_running_loop():
+            return
+        try:
+            await self.start()
+        except DragomanError as error:
+            logger.error("the server cannot start: %s", error)
+            raise ServerError("the server cannot start: its log says why") from None
+
+    async def _user(self, request: Request) -> User | None:
+        if self._authenticate is None:
+            return None
+        user = await self._authenticate(request)
+        if user is None:
+            raise Unauthenticated
+        return user
+
+    @staticmethod
+    async def _refuse(transport: JsonRpc | Rest, request: Request, send: Send, error: A2AError) -> None:
+        if isinstance(transport, JsonRpc):
+            await transport.refuse(send, error, None, "1.0")
+        else:
+            await transport.refuse(request, send, error, "1.0")
+
+    async def _health(self, path: str, send: Send) -> None:
+        if path == "/healthz":
+            await respond(send, 200, b'{"status":"ok"}')
+            return
+        try:
+            await self._start_for_request()
+            await self._store.check()
+        except A2AError as error:
+            await respond(send, 503, msgspec.json.encode({"status": "unavailable", "reason": str(error)}))
+            return
+        await respond(send, 200, b'{"status":"ready"}')
+
+
+async def _not_found(send: Send, path: str) -> None:
+    hint = "the agent's card is at /.well-known/agent-card.json"
+    await respond(send, 404, msgspec.json.encode({"error": f"not found: {path}", "hint": hint}))

@@ -1,0 +1,67 @@
+"""The one place that names concrete parts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from dragoman.bus.local import LocalBus
+from dragoman.engine.clock import SystemClock
+from dragoman.engine.service import EngineSettings, Service
+from dragoman.model.error import ConfigError
+from dragoman.server.address import Addresses
+from dragoman.server.app import App, Hosted
+from dragoman.server.cards import Cards
+from dragoman.server.store_url import parse_store
+from dragoman.stores.memory import MemoryStore
+from dragoman.stores.sqlite.store import SqliteStore
+
+if TYPE_CHECKING:
+    from dragoman.engine.clock import Clock
+    from dragoman.engine.ports import Store
+    from dragoman.server.agent import Agent
+    from dragoman.server.settings import Settings
+
+
+def open_store(url: str) -> Store:
+    """The store a URL names, not yet opened. Raises ConfigError."""
+    path = parse_store(url)
+    return MemoryStore() if path is None else SqliteStore(path)
+
+
+def build(
+    agents: Sequence[Agent], settings: Settings, *, store: Store | None = None, clock: Clock | None = None
+) -> App:
+    """Put the parts together: one store and one bus for all agents, an engine for each.
+
+    Raises:
+        ConfigError: a setting is wrong, or two agents have one name.
+    """
+    if not agents:
+        raise ConfigError("a server needs at least one agent")
+    names = [agent.name for agent in agents]
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"two agents are called {name!r}: each needs a name of its own")
+    clock = clock or SystemClock()
+    store = store or open_store(settings.store)
+    bus = LocalBus(clock)
+    engine = EngineSettings(
+        dedupe=settings.dedupe,
+        heartbeat=settings.heartbeat,
+        long_poll=settings.long_poll,
+        drain=settings.drain,
+        show_errors=settings.dev,
+    )
+    hosted = [
+        Hosted(
+            agent,
+            Cards(agent, settings.card_version, clock.now()),
+            partial(Service, agent, store, bus, clock, engine),
+            settings.limits.body,
+            blocking=settings.blocking,
+        )
+        for agent in agents
+    ]
+    return App(hosted, store, Addresses(settings.url, settings.trust_proxy), settings.auth)

@@ -1,0 +1,242 @@
+"""Listening: the port first, then the agent, then the news that it is there."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import json
+import logging
+import math
+import os
+import shlex
+import signal
+import socket
+import threading
+from collections.abc import Awaitable, Callable, Generator, MutableMapping, Sequence
+from contextlib import closing, contextmanager
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from dragoman.model.error import ConfigError, DragomanError
+from dragoman.server.store_url import parse_store
+
+if TYPE_CHECKING:
+    import uvicorn
+
+    from dragoman.agents.skill import Skill
+    from dragoman.server.settings import Settings
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+AsgiApp = Callable[[Message, Receive, Send], Awaitable[None]]
+
+
+class Servable(Protocol):
+    """What can be served: an Agent, a Server.
+
+    The ASGI callable may have an attribute `startup_error`: what kept it from starting, or None.
+    """
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        ...
+
+    def app_for(self, settings: Settings) -> AsgiApp:
+        """The ASGI callable to run. Raises ConfigError when the settings do not fit."""
+        ...
+
+
+def serve(servable: Servable, settings: Settings, *, announce: Callable[[str], None]) -> None:
+    """Listen and answer until a signal comes. SIGTERM ends it normally, Ctrl-C with KeyboardInterrupt.
+
+    `announce` is given lines for the user, once requests are answered.
+
+    Raises:
+        ConfigError: the address cannot be listened on, a setting does not fit, or a loop is running in this thread.
+        DragomanError: the app did not start.
+    """
+    _refuse_running_loop()
+    with closing(_bind(settings.host, settings.port)) as listener:
+        app = servable.app_for(settings)
+        host, port = cast("tuple[str, int]", listener.getsockname()[:2])
+        lines = [*_news(servable, settings, host, port), *_warnings(settings, host, port)]
+
+        def tell() -> None:
+            for line in lines:
+                announce(line)
+
+        _run(app, settings, listener, tell)
+
+
+def _refuse_running_loop() -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise ConfigError("serve() blocks, and an event loop is running here: use app() and a server of your own")
+
+
+def _run(app: AsgiApp, settings: Settings, listener: socket.socket, tell: Callable[[], None]) -> None:
+    import uvicorn
+
+    class Server(uvicorn.Server):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            try:
+                await super().startup(sockets)
+            except OSError as error:
+                # Bound, but another process was first to listen: uvicorn would leave the app half open.
+                await self.lifespan.shutdown()
+                raise _cannot_listen(error, settings.host, settings.port) from error
+            tell()
+
+    server = Server(
+        uvicorn.Config(
+            app,
+            loop="auto",  # uvloop where it is installed
+            http="httptools",
+            ws="none",
+            interface="asgi3",
+            lifespan="on",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,  # whose X-Forwarded-* count is the app's to say: trust_proxy
+            server_header=False,
+            timeout_graceful_shutdown=math.ceil(settings.drain),
+        )
+    )
+    with _quiet_failure(app), _signals(server) as received:
+        try:
+            server.run(sockets=[listener])
+        except SystemExit:
+            # uvicorn has logged why, unless the app says it itself.
+            raise _startup_error(app) from None
+    if signal.SIGINT in received:
+        raise KeyboardInterrupt
+
+
+def _startup_error(app: AsgiApp) -> BaseException:
+    error = getattr(app, "startup_error", None)
+    return error if isinstance(error, BaseException) else DragomanError("the server did not start: the log says why")
+
+
+@contextmanager
+def _quiet_failure(app: AsgiApp) -> Generator[None]:
+    """Keep uvicorn from logging a failure that is about to be raised."""
+
+    def wanted(_: logging.LogRecord) -> bool:
+        return getattr(app, "startup_error", None) is None
+
+    logger = logging.getLogger("uvicorn.error")
+    logger.addFilter(wanted)
+    try:
+        yield
+    finally:
+        logger.removeFilter(wanted)
+
+
+@contextmanager
+def _signals(server: uvicorn.Server) -> Generator[list[int]]:
+    """Note the signals that stop the server. uvicorn raises them once more when it is done: here they end."""
+    received: list[int] = []
+
+    def note(number: int, _: object) -> None:
+        received.append(number)
+        server.should_exit = True
+
+    if threading.current_thread() is not threading.main_thread():
+        yield received
+        return
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (socket.gaierror, UnicodeError):
+        raise ConfigError(f"host `{host}` is not known here: use 127.0.0.1, or 0.0.0.0 for every network") from None
+    family, kind, protocol, _, address = found[0]
+    listener = socket.socket(family, kind, protocol)
+    try:
+        if os.name == "posix":  # elsewhere it would let two servers share the port
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+    except OSError as error:
+        listener.close()
+        raise _cannot_listen(error, host, port) from error
+    return listener
+
+
+def _cannot_listen(error: OSError, host: str, port: int) -> ConfigError:
+    if error.errno == errno.EADDRINUSE:
+        return ConfigError(f"port {port} is in use: use --port {_free_port(host, port)}, or --port 0 for any free one")
+    if error.errno == errno.EADDRNOTAVAIL:
+        return ConfigError(f"host {host} is no address of this machine: use 127.0.0.1, or 0.0.0.0 for every network")
+    if error.errno == errno.EACCES:
+        return ConfigError(f"port {port} is not allowed for this user: use --port 8080, or any from 1024 on")
+    return ConfigError(f"cannot listen on {host}:{port}: {error.strerror}")
+
+
+def _free_port(host: str, taken: int) -> int:
+    for port in (*range(taken + 1, min(taken + 21, 65536)), 0):
+        try:
+            with closing(socket.create_server((host, port), family=_family(host))) as free:
+                return cast("int", free.getsockname()[1])
+        except OSError:
+            continue
+    return 0
+
+
+def _family(host: str) -> socket.AddressFamily:
+    return socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][0]
+
+
+def _news(servable: Servable, settings: Settings, host: str, port: int) -> list[str]:
+    """What a user wants to know first; the curl lines work as they are."""
+    if ip_address(host).is_unspecified:
+        host = "::1" if ":" in host else "127.0.0.1"
+    base = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    message = {"message": {"messageId": "try-1", "role": "ROLE_USER", "parts": [_part(servable)]}}
+    rpc = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": message}
+    store = parse_store(settings.store)
+    return [
+        f"{servable.name} is ready",
+        f"  card    {base}/.well-known/agent-card.json",
+        f"  store   {store if store is not None else 'memory: gone when this stops'}",
+        f"  try     {_curl(f'{base}/', rpc)}",
+        f"  stream  {_curl(f'{base}/message:stream', message, '-N')}",
+    ]
+
+
+def _curl(url: str, body: dict[str, Any], *options: str) -> str:
+    headers = ["-H", "Content-Type: application/json", "-H", "A2A-Version: 1.0"]
+    return shlex.join(["curl", *options, url, *headers, "-d", json.dumps(body, ensure_ascii=False)])
+
+
+def _part(servable: Servable) -> dict[str, Any]:
+    """A part the agent can do something with: an example of its first skill, else arguments that skill takes."""
+    first: Any = next(iter(getattr(servable, "agents", ())), servable)
+    skills: Sequence[Skill] = getattr(first, "skills", ())
+    skill = next((skill for skill in skills if skill.default), next(iter(skills), None))
+    if skill is None:
+        return {"text": "hello"}
+    if skill.examples:
+        return {"text": skill.examples[0]}
+    required: dict[str, Any] = {parameter.name: parameter.type for parameter in skill.parameters if parameter.required}
+    samples: dict[Any, Any] = {int: 2, float: 2.5, bool: True, str: "hello"}
+    if required and str not in required.values() and all(wanted in samples for wanted in required.values()):
+        return {"data": {"tool": skill.id, "arguments": {name: samples[wanted] for name, wanted in required.items()}}}
+    return {"text": "hello"}
+
+
+def _warnings(settings: Settings, host: str, port: int) -> list[str]:
+    if settings.auth is not None or ip_address(host).is_loopback:
+        return []
+    place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return [f"warning: anyone who can reach {place} can use this agent: set auth, or bind 127.0.0.1"]

@@ -1,0 +1,392 @@
+"""The settings: one name everywhere, one table that the flags, the documentation and the errors are made from.
+
+A flag or keyword counts before `DRAGOMAN_<NAME>`, that before `[serve]` in the file, that before `PORT` and
+`BIND_HOST`, and those before the default.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from difflib import get_close_matches
+from ipaddress import IPv4Network, IPv6Network, ip_network
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, cast, get_args
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+from dragoman.model.error import ConfigError
+from dragoman.server.store_url import parse_store, without_password
+
+Network = IPv4Network | IPv6Network
+LogLevel = Literal["debug", "info", "warning", "error"]
+
+
+class Limits(Struct, frozen=True, kw_only=True):
+    """How much of anything a caller may ask for."""
+
+    body: int = 10_000_000
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """How to serve. Each field is explained in SETTINGS; `load_settings` checks what it reads, this does not."""
+
+    host: str = "127.0.0.1"
+    port: int = 8080
+    store: str = "sqlite:///.dragoman/tasks.db"
+    url: str | None = None
+    trust_proxy: tuple[Network, ...] = ()
+    auth: Any = None
+    card_version: Literal["both", "1.0", "0.3"] = "both"
+    dedupe: float = 600
+    dev: bool = False
+    drain: float = 30
+    log: Literal["text", "json"] = "text"
+    log_level: LogLevel = "info"
+    blocking: bool = True
+    heartbeat: float = 15
+    long_poll: float = 30
+    limits: Limits = Limits()
+
+
+class SettingInfo(NamedTuple):
+    """One setting: its help, how its flag is written (None: it has none), and how a value is read.
+
+    `read(value, is_text)` returns the checked value and raises ValueError with what is wrong; `is_text` says that
+    the value came as text, from a flag or the environment, and may be a number or a switch in words.
+    """
+
+    help: str
+    flag: str | None
+    metavar: str
+    read: Callable[[Any, bool], Any]
+    switch: bool = False
+    repeat: bool = False
+
+
+class ConfigFile(Struct, frozen=True, kw_only=True):
+    """A settings file as read, with its tables. Only the names of the tables have been checked."""
+
+    path: Path
+    label: str
+    serve: dict[str, Any]
+    limits: dict[str, Any]
+    agents: dict[str, dict[str, Any]]
+    remotes: dict[str, dict[str, Any]]
+
+
+def load_settings(
+    keywords: Mapping[str, Any],
+    *,
+    environ: Mapping[str, str],
+    config: Path | None,
+    cwd: Path,
+    flags: bool = False,
+) -> Settings:
+    """The settings in force. A keyword that is None counts as not given; so does an empty environment variable.
+
+    `flags` says that the keywords came from a command line: named as in SETTINGS, and their values are text.
+
+    Raises:
+        ConfigError: a name is unknown, a value wrong or the file unreadable; says where, and what to type instead.
+    """
+    file = find_config(config, environ=environ, cwd=cwd)
+    given = _from_platform(environ)
+    if file is not None:
+        given |= _from_file(file)
+    given |= _from_environment(environ)
+    given |= _from_flags(keywords) if flags else _from_keywords(keywords)
+    values = {name: _read(name, value) for name, value in given.items()}
+    if values.get("dev"):
+        values.setdefault("dedupe", 0)
+    limits = {name: values.pop(f"limits_{name}") for name in Limits.__struct_fields__ if f"limits_{name}" in values}
+    return Settings(**values, limits=Limits(**limits))
+
+
+def find_config(config: Path | None, *, environ: Mapping[str, str], cwd: Path) -> ConfigFile | None:
+    """The file named by `config`, else by `$DRAGOMAN_CONFIG`, else `dragoman.toml` in `cwd` if there is one.
+
+    Raises:
+        ConfigError: the named file is missing, the file is not TOML, or a table in it is unknown.
+    """
+    named = config or (Path(environ["DRAGOMAN_CONFIG"]) if environ.get("DRAGOMAN_CONFIG") else None)
+    path = cwd / (named or "dragoman.toml")
+    if named is None and not path.exists():
+        return None
+    label = str(path.relative_to(cwd)) if path.is_relative_to(cwd) else str(path)
+    try:
+        content = tomllib.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"{label}: there is no such settings file") from None
+    except OSError as error:
+        raise ConfigError(f"{label}: cannot be read: {error.strerror}") from error
+    except ValueError as error:  # tomllib.TOMLDecodeError and UnicodeDecodeError are both ValueErrors
+        raise ConfigError(f"{label}: is not TOML: {error}") from error
+    return _config_file(path, label, content)
+
+
+def _config_file(path: Path, label: str, content: dict[str, Any]) -> ConfigFile:
+    tables: dict[str, dict[str, Any]] = {"serve": {}, "limits": {}, "agents": {}, "remotes": {}}
+    for name, table in content.items():
+        if name in SETTINGS and name not in tables:
+            raise ConfigError(f"{label}: `{name}` belongs under [serve]")
+        if name not in tables:
+            raise ConfigError(f"{label}: there is no table [{name}]{_nearest(name, tables, '[{}]')}")
+        tables[name] = _table(table, f"{label} [{name}]")
+    for name in ("agents", "remotes"):
+        for key, table in tables[name].items():
+            tables[name][key] = _table(table, f"{label} [{name}.{key}]")
+    return ConfigFile(path=path, label=label, **tables)
+
+
+def _table(value: Any, source: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ConfigError(f"{source}: must be a table, not {_shown(value)}")
+    return cast("dict[str, Any]", value)
+
+
+class _Given(NamedTuple):
+    value: Any
+    source: str
+    is_text: bool = False
+    base: Path | None = None  # what a relative path in the value is relative to, if not the current folder
+
+
+_RESERVED = frozenset({"DRAGOMAN_CONFIG", "DRAGOMAN_SECRET", "DRAGOMAN_TOKEN"})
+
+# A Kubernetes Service named `dragoman`, or `dragoman-x`, puts these into every pod beside it.
+_KUBERNETES = re.compile(r"DRAGOMAN_(\w+_)?(SERVICE_(HOST|PORT(_\w+)?)|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)")
+_KUBERNETES_PORT = re.compile(r"(tcp|udp|sctp)://.*")
+
+
+def _from_platform(environ: Mapping[str, str]) -> dict[str, _Given]:
+    names = {"port": "PORT", "host": "BIND_HOST"}
+    return {
+        name: _Given(environ[variable], f"environment {variable}", is_text=True)
+        for name, variable in names.items()
+        if environ.get(variable)
+    }
+
+
+def _from_file(file: ConfigFile) -> dict[str, _Given]:
+    in_serve = [name for name in SETTINGS if not name.startswith("limits_")]
+    given: dict[str, _Given] = {}
+    for table, prefix, known in (("serve", "", in_serve), ("limits", "limits_", Limits.__struct_fields__)):
+        for name, value in cast("dict[str, Any]", getattr(file, table)).items():
+            if name not in known:
+                raise ConfigError(f"{file.label} [{table}]: there is no setting `{name}`{_nearest(name, known)}")
+            given[prefix + name] = _Given(value, f"{file.label} [{table}] {name}", base=file.path.parent.absolute())
+    return given
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, _Given]:
+    names = {f"DRAGOMAN_{name.upper()}": name for name in SETTINGS}
+    given: dict[str, _Given] = {}
+    for variable, value in environ.items():
+        if not variable.startswith("DRAGOMAN_") or variable in _RESERVED or _is_kubernetes(variable, value):
+            continue
+        if variable not in names:
+            raise ConfigError(f"environment {variable}: there is no such setting{_nearest(variable, names)}")
+        if value:
+            given[names[variable]] = _Given(value, f"environment {variable}", is_text=True)
+    return given
+
+
+def _is_kubernetes(variable: str, value: str) -> bool:
+    if variable.endswith("_PORT") and _KUBERNETES_PORT.fullmatch(value):
+        return True
+    return _KUBERNETES.fullmatch(variable) is not None
+
+
+def _from_flags(keywords: Mapping[str, Any]) -> dict[str, _Given]:
+    given: dict[str, _Given] = {}
+    for name, value in keywords.items():
+        if name not in SETTINGS:
+            flag = f"--{name.replace('_', '-')}"
+            flags = [info.flag for info in SETTINGS.values() if info.flag is not None]
+            raise ConfigError(f"{flag}: there is no such setting{_nearest(flag, flags)}")
+        if value is not None:
+            given[name] = _Given(value, SETTINGS[name].flag or name, is_text=isinstance(value, str))
+    return given
+
+
+def _from_keywords(keywords: Mapping[str, Any]) -> dict[str, _Given]:
+    given: dict[str, _Given] = {}
+    for name, value in keywords.items():
+        if name not in Settings.__struct_fields__:
+            known = Settings.__struct_fields__
+            raise ConfigError(f"keyword {name}: there is no such setting{_nearest(name, known)}")
+        if name == "limits":
+            given |= _from_limits(value)
+        elif value is not None:
+            given[name] = _Given(value, f"keyword {name}")
+    return given
+
+
+def _from_limits(value: Any) -> dict[str, _Given]:
+    known = Limits.__struct_fields__
+    if isinstance(value, Limits):
+        value = {name: getattr(value, name) for name in known}
+    given: dict[str, _Given] = {}
+    for name, limit in _table({} if value is None else value, "keyword limits").items():
+        if name not in known:
+            raise ConfigError(f"keyword limits: there is no limit `{name}`{_nearest(name, known)}")
+        given[f"limits_{name}"] = _Given(limit, f"keyword limits[{_shown(name)}]")
+    return given
+
+
+def _read(name: str, given: _Given) -> Any:
+    try:
+        value = SETTINGS[name].read(given.value, given.is_text)
+    except ValueError as error:
+        raise ConfigError(f"{given.source}: {error}") from None
+    if name == "store":
+        path = parse_store(value, named=given.source)
+        if path is not None and given.base is not None:
+            return f"sqlite:///{(given.base / path).as_posix()}"
+    return value
+
+
+def _nearest(name: str, known: Iterable[str], form: str = "{}") -> str:
+    """The end of a sentence that says a name is unknown: the one that was meant, else all there are."""
+    known = list(known)
+    near = get_close_matches(name, known, n=1)
+    if near:
+        return f"; did you mean `{form.format(near[0])}`?"
+    return f"; there are {', '.join(form.format(one) for one in known)}"
+
+
+def _shown(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=repr)
+
+
+def _text(value: Any, is_text: bool) -> str:
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"must be text, not {_shown(value)}")
+    return value
+
+
+def _whole(low: int, high: int | None = None) -> Callable[[Any, bool], int]:
+    wanted = f"must be a whole number from {low}" + ("" if high is None else f" to {high}")
+
+    def read(value: Any, is_text: bool) -> int:
+        number: Any = int(value) if is_text and re.fullmatch(r"-?[0-9]+", value) else value
+        if type(number) is not int or number < low or (high is not None and number > high):
+            raise ValueError(f"{wanted}, not {_shown(value)}")
+        return number
+
+    return read
+
+
+def _seconds(*, zero: bool) -> Callable[[Any, bool], float]:
+    wanted = "must be seconds, 0 or more" if zero else "must be seconds, more than 0"
+
+    def read(value: Any, is_text: bool) -> float:
+        number: Any = value
+        if is_text and re.fullmatch(r"-?[0-9]+(\.[0-9]+)?", value):
+            number = float(value) if "." in value else int(value)
+        if type(number) not in (int, float) or not math.isfinite(number) or number < 0 or not (number or zero):
+            raise ValueError(f"{wanted}, not {_shown(value)}")
+        return number
+
+    return read
+
+
+def _switch(value: Any, is_text: bool) -> bool:
+    words = {"true": True, "1": True, "on": True, "yes": True, "false": False, "0": False, "off": False, "no": False}
+    if is_text and value.lower() in words:
+        return words[value.lower()]
+    if not isinstance(value, bool):
+        raise ValueError(f"must be true or false, not {_shown(value)}")
+    return value
+
+
+def _choice(*choices: str) -> Callable[[Any, bool], str]:
+    def read(value: Any, is_text: bool) -> str:
+        word: Any = value.lower() if is_text else value
+        if word not in choices:
+            near = get_close_matches(str(value), choices, n=1)
+            hint = f"; did you mean {_shown(near[0])}?" if near else ""
+            raise ValueError(f"must be {', '.join(_shown(one) for one in choices)}, not {_shown(value)}{hint}")
+        return word
+
+    return read
+
+
+def _address(value: Any, is_text: bool) -> str:
+    if not isinstance(value, str) or not _is_address(value):
+        shown = without_password(value) if isinstance(value, str) else _shown(value)
+        raise ValueError(f"must be an address like https://agents.example.com, not {shown}")
+    return value.rstrip("/")
+
+
+def _is_address(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        parts.port  # noqa: B018 reading it raises when it is no number
+    except ValueError:  # not passed on: its text may hold a password
+        return False
+    plain = not (parts.query or parts.fragment or parts.username or parts.password)
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and plain
+
+
+def _networks(value: Any, is_text: bool) -> tuple[Network, ...]:
+    if isinstance(value, str):
+        value = [part.strip() for part in value.split(",")]
+    if not isinstance(value, (list, tuple)):
+        raise ValueError(f"must be networks like 10.0.0.0/8, not {_shown(value)}")
+    return tuple(_network(one) for one in cast("list[Any]", value))
+
+
+def _network(value: Any) -> Network:
+    if isinstance(value, (IPv4Network, IPv6Network)):
+        return value
+    if not isinstance(value, str):  # ip_network would make an address of any number
+        raise ValueError(f"must be networks like 10.0.0.0/8, not {_shown(value)}")
+    try:
+        return ip_network(value)
+    except ValueError as error:
+        raise ValueError(f"must be networks like 10.0.0.0/8: {error}") from None
+
+
+def _auth(value: Any, is_text: bool) -> Any:
+    # A name that nothing acts on would leave the server open while it looks guarded.
+    if isinstance(value, (str, int, float, list, dict)):
+        raise ValueError("this version takes a Python function only, in agent.serve(auth=check)")
+    return value
+
+
+SETTINGS: dict[str, SettingInfo] = {
+    "host": SettingInfo("Address to listen on.", "--host", "ADDRESS", _text),
+    "port": SettingInfo("Port to listen on; 0 picks a free one.", "--port", "NUMBER", _whole(0, 65535)),
+    "store": SettingInfo("Where tasks are kept: memory:, or sqlite:///FILE.", "--store", "URL", _text),
+    "url": SettingInfo("Public address on the card, if not the request's.", "--url", "URL", _address),
+    "trust_proxy": SettingInfo(
+        "Network whose X-Forwarded-* count; repeat for several.", "--trust-proxy", "NETWORK", _networks, repeat=True
+    ),
+    "auth": SettingInfo("Function that says who is calling; Python only.", None, "FUNCTION", _auth),
+    "card_version": SettingInfo(
+        "Card format: both, or exactly 1.0 or 0.3.", "--card-version", "VERSION", _choice("both", "1.0", "0.3")
+    ),
+    "dedupe": SettingInfo(
+        "How long a repeated message returns its first task; 0 is never.", "--dedupe", "SECONDS", _seconds(zero=True)
+    ),
+    "dev": SettingInfo("Exception texts to callers, no de-duplication.", "--dev/--no-dev", "", _switch, switch=True),
+    "drain": SettingInfo("How long open requests may take when stopping.", "--drain", "SECONDS", _seconds(zero=True)),
+    "log": SettingInfo("Form of the log on stderr: text or json.", "--log", "FORM", _choice("text", "json")),
+    "log_level": SettingInfo(
+        "The least to log: debug, info, warning or error.", "--log-level", "LEVEL", _choice(*get_args(LogLevel))
+    ),
+    "blocking": SettingInfo(
+        "Whether 0.3 callers who say nothing wait for the end.", "--blocking/--no-blocking", "", _switch, switch=True
+    ),
+    "heartbeat": SettingInfo(
+        "Silence after which a stream shows a sign of life.", "--heartbeat", "SECONDS", _seconds(zero=False)
+    ),
+    "long_poll": SettingInfo("How long a long poll may wait.", "--long-poll", "SECONDS", _seconds(zero=True)),
+    "limits_body": SettingInfo("Largest request body accepted.", "--limits-body", "BYTES", _whole(1)),
+}

@@ -1,0 +1,54 @@
+"""Logs on stderr, for people or for machines."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import Any, TextIO
+
+_ORDINARY = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
+
+
+def configure(kind: str, level: str) -> None:
+    """Send every log to stderr: `kind` is "text" or "json" (one object a line), `level` as in the settings.
+
+    May be called again: the last call counts. Handlers that others have put on the root logger stay.
+
+    Raises:
+        ValueError: there is no such level.
+    """
+    handler = _Handler()
+    handler.setFormatter(_JsonLines() if kind == "json" else _Text("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
+    root = logging.getLogger()
+    root.setLevel(level.upper())
+    root.handlers[:] = [other for other in root.handlers if not isinstance(other, _Handler)]
+    root.addHandler(handler)
+    # uvicorn tells every step of its start and stop at INFO; what a user wants to know, `serve` announces.
+    logging.getLogger("uvicorn").setLevel(logging.NOTSET if level == "debug" else logging.WARNING)
+
+
+class _Handler(logging.StreamHandler[TextIO]):
+    def emit(self, record: logging.LogRecord) -> None:
+        # Looked up each time: whoever replaces sys.stderr (a test runner, a notebook) gets the logs too.
+        self.stream = sys.stderr
+        super().emit(record)
+
+
+class _Text(logging.Formatter):
+    default_msec_format = "%s.%03d"
+
+
+class _JsonLines(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        line |= {key: value for key, value in vars(record).items() if key not in _ORDINARY and key not in line}
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False, default=str)

@@ -1,0 +1,73 @@
+"""How the store contract writes: rows, and writes that are waited for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any, TypeAlias
+
+from msgspec import structs
+
+from dragoman.engine.ports import Scope, Store, StoredTask, TaskRow, Write
+from dragoman.model.record import Record
+from dragoman.model.state import State
+
+OpenStore: TypeAlias = Callable[[], AbstractAsyncContextManager[Store]]
+Check: TypeAlias = Callable[[OpenStore], Awaitable[None]]
+
+NOW = 1_800_000_000_000
+SCOPE = Scope("agent", "tenant", "owner")
+ALL = 1000
+
+
+def row_of(
+    store: Store,
+    task_id: str,
+    *,
+    scope: Scope = SCOPE,
+    context_id: str = "context",
+    origin: str = "1.0",
+    state: State = State.SUBMITTED,
+    status_ms: int = NOW,
+) -> TaskRow:
+    """The row of a new task, with a number of its own."""
+    return TaskRow(store.next_number(), task_id, scope, context_id, origin, state, status_ms, 1, NOW)
+
+
+def body(text: str) -> bytes:
+    """Bytes in which a store could lose something: numbers, spaces, letters beyond ASCII."""
+    return f'{{"text":"{text} é 🐪 \\u0000","one": 1.0,"big":12345678901234567890}}'.encode()
+
+
+async def outcome(store: Store, row: TaskRow, **parts: Any) -> BaseException | None:
+    """Write, and wait for what is reported."""
+    reported: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
+    store.write(Write(row, reported.set_result, **parts))
+    async with asyncio.timeout(30):
+        return await reported
+
+
+async def write(store: Store, row: TaskRow, **parts: Any) -> TaskRow:
+    """Write what must be accepted."""
+    error = await outcome(store, row, **parts)
+    assert error is None, f"a write of {row.id} at generation {row.generation} was refused: {error!r}"
+    return row
+
+
+async def create(store: Store, row: TaskRow, **parts: Any) -> TaskRow:
+    """Write a new task with its first record."""
+    return await write(store, row, create=True, record=Record(1, b"{}"), **parts)
+
+
+async def append(store: Store, row: TaskRow, content: bytes = b"{}", **parts: Any) -> TaskRow:
+    """Write the next record of a task, and give its row after that."""
+    row = structs.replace(row, generation=row.generation + 1)
+    return await write(store, row, record=Record(row.generation, content), **parts)
+
+
+async def found(store: Store, task_id: str) -> StoredTask:
+    """Read a task that must be there."""
+    stored = await store.task(task_id)
+    assert stored is not None, f"the task {task_id} is not there"
+    return stored

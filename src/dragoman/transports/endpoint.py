@@ -1,0 +1,88 @@
+"""From a decoded request to the engine and back, the same for every binding."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from dragoman.dialects.negotiate import Dialects
+from dragoman.engine.call import Call
+from dragoman.engine.stream import Stream
+from dragoman.model.error import MethodNotFound
+from dragoman.model.operation import Operation
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dragoman.dialects.base import Dialect, Result
+    from dragoman.engine.service import Service
+    from dragoman.model.card import AgentExtension
+    from dragoman.model.user import User
+    from dragoman.transports.http import Header, Request
+
+
+class Outcome(NamedTuple):
+    """A result or a stream, the tag of its task, and whether the message was a repeat."""
+
+    result: Result | Stream
+    origin: str
+    repeat: bool = False
+
+
+class Endpoint:
+    """One agent behind the transports."""
+
+    def __init__(
+        self, service: Service, extensions: Sequence[AgentExtension], *, body_limit: int, blocking: bool
+    ) -> None:
+        self.service = service
+        self.body_limit = body_limit
+        self.dialects = Dialects(blocking_by_default=blocking)
+        self._extensions = {extension.uri for extension in extensions}
+
+    def call(self, request: Request, dialect: Dialect, user: User | None, tenant: str = "") -> Call:
+        """The circumstances of a request."""
+        return Call(
+            user=user,
+            tenant=tenant,
+            extensions=self._activated(request),
+            origin=dialect.version,
+            asks=dialect.asks,
+        )
+
+    def _activated(self, request: Request) -> frozenset[str]:
+        if not self._extensions:
+            return frozenset()
+        asked = ",".join(request.headers.get(name, "") for name in ("a2a-extensions", "x-a2a-extensions"))
+        return frozenset(uri.strip() for uri in asked.split(",")) & self._extensions
+
+    async def perform(self, operation: Operation, call: Call, params: Any, after: int | None) -> Outcome:
+        """Carry out an operation. Raises A2AError."""
+        service = self.service
+        if operation is Operation.SEND:
+            return Outcome(*await service.send(call, params))
+        if operation is Operation.GET:
+            return Outcome(*await service.get(call, params))
+        if operation is Operation.CANCEL:
+            return Outcome(*await service.cancel(call, params))
+        if operation is Operation.LIST:
+            return Outcome(await service.list(call, params), "")
+        if operation is Operation.STREAM:
+            stream = await service.stream(call, params)
+            return Outcome(stream, stream.origin, stream.repeat)
+        if operation is Operation.SUBSCRIBE:
+            stream = await service.subscribe(call, params, after)
+            return Outcome(stream, stream.origin)
+        if operation is Operation.EXTENDED_CARD:
+            service.extended_card(call, params.tenant)
+        else:
+            service.push(call, params.tenant)
+        raise MethodNotFound
+
+    def headers(self, call: Call, dialect: Dialect, outcome: Outcome) -> list[Header]:
+        """What a response says beside its body: activated extensions, and that it is a repeat."""
+        found: list[Header] = []
+        if call.extensions and dialect.extensions_header:
+            found.append((dialect.extensions_header.encode(), ", ".join(sorted(call.extensions)).encode()))
+        if outcome.repeat:
+            found.append((b"idempotent-replayed", b"true"))
+        return found

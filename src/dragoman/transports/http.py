@@ -1,0 +1,113 @@
+"""Requests and responses over plain ASGI, with nothing between."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from functools import cached_property
+from typing import Any
+from urllib.parse import parse_qsl
+
+from dragoman.model.error import A2AError, ContentTypeNotSupported, InvalidRequest
+
+AsgiScope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Header = tuple[bytes, bytes]
+
+JSON = b"application/json"
+A2A_JSON = b"application/a2a+json"
+
+
+class TooLarge(InvalidRequest):
+    """The body is larger than this server takes."""
+
+
+class Disconnected(Exception):
+    """The caller left before the request was whole."""
+
+
+class Request:
+    """An HTTP request. `path` is relative to where the app is mounted."""
+
+    def __init__(self, scope: AsgiScope, receive: Receive, path: str) -> None:
+        self.scope = scope
+        self.receive = receive
+        self.method: str = scope["method"]
+        self.path = path
+
+    @cached_property
+    def headers(self) -> dict[str, str]:
+        """The headers, by lower-case name; of several with one name, all, joined by commas."""
+        found: dict[str, str] = {}
+        for name, value in self.scope["headers"]:
+            key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+            found[key] = f"{found[key]}, {text}" if key in found else text
+        return found
+
+    @cached_property
+    def query(self) -> dict[str, str]:
+        """The query parameters; of several with one name, all, joined by commas."""
+        found: dict[str, str] = {}
+        for name, value in parse_qsl(self.scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True):
+            found[name] = f"{found[name]},{value}" if name in found else value
+        return found
+
+    @property
+    def content_type(self) -> str:
+        """The media type of the body, without its parameters."""
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+    def must_be_json(self) -> None:
+        """Refuse a body that says it is something else. Raises ContentTypeNotSupported."""
+        kind = self.content_type
+        if kind and kind != "application/json" and not kind.endswith("+json"):
+            raise ContentTypeNotSupported(
+                f"the body is {kind}: send it with Content-Type: application/json", header="content-type"
+            )
+
+    async def body(self, limit: int) -> bytes:
+        """Read the whole body.
+
+        Raises:
+            TooLarge: it has more than `limit` bytes.
+            Disconnected: the caller left.
+        """
+        length = self.headers.get("content-length", "")
+        if length.isdecimal() and int(length) > limit:
+            raise TooLarge(f"the body is larger than {limit} bytes")
+        chunks: list[bytes] = []
+        size = 0
+        while True:
+            message = await self.receive()
+            if message["type"] == "http.disconnect":
+                raise Disconnected
+            chunk: bytes = message.get("body", b"")
+            size += len(chunk)
+            if size > limit:
+                raise TooLarge(f"the body is larger than {limit} bytes")
+            if not message.get("more_body", False):
+                return b"".join((*chunks, chunk)) if chunks else chunk
+            chunks.append(chunk)
+
+
+async def respond(send: Send, status: int, body: bytes, content_type: bytes = JSON, headers: Iterable[Header] = ()) -> None:
+    """Send a whole response."""
+    await send(
+        {
+            "type": "http.response.start",
+            "status": status,
+            "headers": [
+                (b"content-type", content_type),
+                (b"content-length", str(len(body)).encode()),
+                *headers,
+            ],
+        }
+    )
+    await send({"type": "http.response.body", "body": body})
+
+
+def status_of(error: A2AError) -> int:
+    """The HTTP status of a JSON-RPC error: 200, except where HTTP itself has something to say."""
+    if isinstance(error, TooLarge):
+        return 413
+    return {-31401: 401, -31403: 403}.get(error.code, 200)

@@ -1,0 +1,126 @@
+"""JSON-RPC 2.0 over HTTP POST, for every version of A2A."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from dragoman.dialects.errors import rpc_error
+from dragoman.dialects.negotiate import asked_version
+from dragoman.engine.stream import Stream
+from dragoman.model.error import A2AError, InternalError, InvalidParams, InvalidRequest, ParseError
+from dragoman.transports.http import respond, status_of
+from dragoman.transports.sse import EventWriter, last_event_id
+
+if TYPE_CHECKING:
+    from dragoman.model.record import Record
+    from dragoman.model.user import User
+    from dragoman.transports.endpoint import Endpoint
+    from dragoman.transports.http import Request, Send
+
+logger = logging.getLogger("dragoman.http")
+
+
+class Envelope(msgspec.Struct):
+    """A JSON-RPC request. Its parts are checked by hand, so that each mistake is named."""
+
+    jsonrpc: Any = None
+    method: Any = None
+    id: Any = None
+    params: msgspec.Raw = msgspec.Raw(b"")
+
+
+_decode = msgspec.json.Decoder(Envelope).decode
+_is_json = msgspec.json.Decoder(msgspec.Raw).decode
+
+
+def read_envelope(body: bytes) -> Envelope:
+    """Read a request.
+
+    Raises:
+        ParseError: the body is not JSON.
+        InvalidRequest: it is JSON, but not a request.
+    """
+    try:
+        envelope = _decode(body)
+    except msgspec.ValidationError:
+        what = "batches are not supported" if body.lstrip().startswith(b"[") else "the request must be an object"
+        raise InvalidRequest(what) from None
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise ParseError("malformed JSON") from None
+    except RecursionError:
+        raise ParseError("the JSON is nested too deeply") from None
+    if not isinstance(envelope.id, (str, int, float, type(None))) or isinstance(envelope.id, bool):
+        envelope.id = None
+        raise InvalidRequest("invalid request id: it must be a string, a number or null")
+    return envelope
+
+
+def _check(envelope: Envelope) -> None:
+    if envelope.jsonrpc != "2.0":
+        raise InvalidRequest('invalid jsonrpc version: "jsonrpc" must be "2.0"')
+    if not isinstance(envelope.method, str) or not envelope.method:
+        raise InvalidRequest('missing or invalid method: "method" must be a non-empty string')
+    params = bytes(envelope.params).lstrip()
+    if params and params != b"null" and not params.startswith(b"{"):
+        raise InvalidParams("params must be an object", field="params")
+
+
+class JsonRpc:
+    """Answers JSON-RPC requests for one agent."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+
+    async def serve(self, request: Request, send: Send, user: User | None) -> None:
+        """Answer one request; every error becomes a JSON-RPC error."""
+        request_id: Any = None
+        version = "1.0"
+        try:
+            request.must_be_json()
+            envelope = read_envelope(await request.body(self._endpoint.body_limit))
+            request_id = envelope.id
+            _check(envelope)
+            version = "1.0" if envelope.method[:1].isupper() else "0.3"
+            version = await self._answer(request, send, user, envelope)
+        except A2AError as error:
+            await self.refuse(send, error, request_id, version)
+        except (ConnectionError, OSError):
+            return
+        except Exception:
+            logger.exception("a request broke")
+            await self.refuse(send, InternalError(), request_id, version)
+
+    @staticmethod
+    async def refuse(send: Send, error: A2AError, request_id: Any, version: str) -> None:
+        """Answer with an error."""
+        body = {"jsonrpc": "2.0", "id": request_id, "error": rpc_error(error, version)}
+        await respond(send, status_of(error), msgspec.json.encode(body))
+
+    async def _answer(self, request: Request, send: Send, user: User | None, envelope: Envelope) -> str:
+        endpoint = self._endpoint
+        asked = asked_version(request.headers.get("a2a-version"), request.query.get("A2A-Version"))
+        choice = endpoint.dialects.for_method(envelope.method, asked)
+        params = choice.dialect.request(choice.operation, bytes(envelope.params) or b"{}")
+        call = endpoint.call(request, choice.dialect, user)
+        outcome = await endpoint.perform(choice.operation, call, params, last_event_id(request.headers))
+        dialect = endpoint.dialects.answering(choice, outcome.origin)
+        headers = endpoint.headers(call, dialect, outcome)
+        prefix = b'{"jsonrpc":"2.0","id":%b,"result":' % msgspec.json.encode(envelope.id)
+        if not isinstance(outcome.result, Stream):
+            body = dialect.result(choice.operation, outcome.result)
+            await respond(send, 200, b"%b%b}" % (prefix, body), headers=headers)
+            return dialect.version
+        spelling = dialect.stream()
+
+        def event(record: Record, last: bool) -> bytes:
+            return b"%b%b}" % (prefix, spelling.event(record, last=last))
+
+        def error(problem: A2AError) -> bytes:
+            failure = {"jsonrpc": "2.0", "id": envelope.id, "error": rpc_error(problem, dialect.version)}
+            return msgspec.json.encode(failure)
+
+        await EventWriter(event, error, headers).write(outcome.result.batches, request.receive, send)
+        return dialect.version

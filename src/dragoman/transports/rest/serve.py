@@ -1,0 +1,110 @@
+"""HTTP+JSON: 1.x at the root, 0.3 under /v1."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from dragoman.dialects.errors import http_error
+from dragoman.dialects.negotiate import asked_version
+from dragoman.engine.stream import Stream
+from dragoman.model.error import A2AError, InternalError, InvalidParams, ParseError
+from dragoman.model.operation import Operation
+from dragoman.transports.http import A2A_JSON, JSON, TooLarge, respond
+from dragoman.transports.rest import routes
+from dragoman.transports.sse import EventWriter, last_event_id
+
+if TYPE_CHECKING:
+    from dragoman.dialects.base import Dialect
+    from dragoman.model.record import Record
+    from dragoman.model.user import User
+    from dragoman.transports.endpoint import Endpoint
+    from dragoman.transports.http import Header, Request, Send
+
+logger = logging.getLogger("dragoman.http")
+
+
+class Rest:
+    """Answers HTTP+JSON requests for one agent."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+
+    async def serve(self, request: Request, send: Send, user: User | None) -> None:
+        """Answer one request; every error becomes a google.rpc.Status."""
+        v03 = request.path == "/v1" or request.path.startswith("/v1/")
+        version = "0.3" if v03 else "1.0"
+        try:
+            await self._answer(request, send, user, v03=v03)
+        except A2AError as error:
+            await self.refuse(request, send, error, version)
+        except (ConnectionError, OSError):
+            return
+        except Exception:
+            logger.exception("a request broke")
+            await self.refuse(request, send, InternalError(), version)
+
+    @staticmethod
+    async def refuse(request: Request, send: Send, error: A2AError, version: str) -> None:
+        """Answer with an error."""
+        status, body = http_error(error, version)
+        headers: list[Header] = []
+        if isinstance(error, TooLarge):
+            status = body["error"]["code"] = 413
+        if isinstance(error, routes.NotAllowed):
+            status = body["error"]["code"] = 405
+            headers.append((b"allow", error.allow.encode()))
+        await respond(send, status, msgspec.json.encode(body), _media_type(request), headers)
+
+    async def _answer(self, request: Request, send: Send, user: User | None, *, v03: bool) -> None:
+        endpoint = self._endpoint
+        asked = asked_version(request.headers.get("a2a-version"), request.query.get("A2A-Version"))
+        route = routes.find(request.method, request.path[3:] if v03 else request.path, v03=v03)
+        dialect = endpoint.dialects.for_rest(path_is_v1=v03, asked=asked)
+        params = await self._params(request, dialect, route)
+        call = endpoint.call(request, dialect, user, route.tenant)
+        outcome = await endpoint.perform(route.operation, call, params, last_event_id(request.headers))
+        headers = endpoint.headers(call, dialect, outcome)
+        if not isinstance(outcome.result, Stream):
+            body = dialect.result(route.operation, outcome.result)
+            await respond(send, 200, body, _media_type(request), headers)
+            return
+        spelling = dialect.stream()
+
+        def event(record: Record, last: bool) -> bytes:
+            return spelling.event(record, last=last)
+
+        def error(problem: A2AError) -> bytes:
+            return msgspec.json.encode(http_error(problem, dialect.version)[1])
+
+        await EventWriter(event, error, headers).write(outcome.result.batches, request.receive, send)
+
+    async def _params(self, request: Request, dialect: Dialect, route: routes.Route) -> Any:
+        if request.method in ("GET", "DELETE"):
+            query = {name: value for name, value in request.query.items() if name != "A2A-Version"}
+            return dialect.request_from(route.operation, {**query, **route.params})
+        request.must_be_json()
+        body = await request.body(self._endpoint.body_limit)
+        if route.operation in (Operation.SEND, Operation.STREAM):
+            return dialect.request(route.operation, body)
+        return dialect.request_from(route.operation, {**_object(body), **route.params})
+
+
+def _object(body: bytes) -> dict[str, Any]:
+    if not body.strip():
+        return {}
+    try:
+        value = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise ParseError("malformed JSON") from None
+    except RecursionError:
+        raise ParseError("the JSON is nested too deeply") from None
+    if not isinstance(value, dict):
+        raise InvalidParams("the body must be a JSON object")
+    return value
+
+
+def _media_type(request: Request) -> bytes:
+    return JSON if request.content_type == "application/json" else A2A_JSON

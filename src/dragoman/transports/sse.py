@@ -1,0 +1,102 @@
+"""Server-sent events: every record once, with its number as the id."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Iterable, MutableMapping
+from contextlib import aclosing, suppress
+from typing import TYPE_CHECKING, Any
+
+from dragoman.model.error import A2AError, InternalError
+
+if TYPE_CHECKING:
+    from dragoman.engine.stream import Batch
+    from dragoman.model.record import Record
+    from dragoman.transports.http import Header, Receive, Send
+
+logger = logging.getLogger("dragoman.http")
+HEARTBEAT = b": keep-alive\n\n"
+
+
+def last_event_id(headers: dict[str, str]) -> int | None:
+    """The number of the record a reader saw last, if it says so in a form we gave it."""
+    text = headers.get("last-event-id", "").strip()
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else None
+
+
+class EventWriter:
+    """Writes one stream to one reader. `event` spells a record, `error` spells a failure in the middle."""
+
+    def __init__(
+        self,
+        event: Callable[[Record, bool], bytes],
+        error: Callable[[A2AError], bytes],
+        headers: Iterable[Header] = (),
+    ) -> None:
+        self._event = event
+        self._error = error
+        self._headers = headers
+
+    async def write(self, batches: AsyncIterator[Batch], receive: Receive, send: Send) -> None:
+        """Send the stream until it ends or the reader leaves. Raises A2AError when it fails before its first event."""
+        async with aclosing(batches):  # pyright: ignore[reportArgumentType] - every stream is a generator
+            first = await anext(batches)
+            await send(
+                {
+                    "type": "http.response.start",
+                    "status": 200,
+                    "headers": [
+                        (b"content-type", b"text/event-stream"),
+                        (b"cache-control", b"no-store"),
+                        (b"x-accel-buffering", b"no"),
+                        *self._headers,
+                    ],
+                }
+            )
+            pump = asyncio.ensure_future(self._pump(first, batches, send))
+            gone = asyncio.ensure_future(_until_gone(receive))
+            try:
+                await asyncio.wait((pump, gone), return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for task in (pump, gone):
+                    task.cancel()
+                    with suppress(asyncio.CancelledError):
+                        await task
+
+    async def _pump(self, first: Batch, batches: AsyncIterator[Batch], send: Send) -> None:
+        try:
+            await send(self._body(first))
+            if not first.ended:
+                async for batch in batches:
+                    await send(self._body(batch))
+        except OSError:
+            return
+        except A2AError as error:
+            await send(_chunk(b"data: " + self._error(error) + b"\n\n"))
+        except Exception:
+            logger.exception("a stream broke")
+            await send(_chunk(b"data: " + self._error(InternalError()) + b"\n\n"))
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    def _body(self, batch: Batch) -> MutableMapping[str, Any]:
+        if not batch.records:
+            return _chunk(HEARTBEAT if not batch.ended else b"")
+        last = len(batch.records) - 1 if batch.ended else -1
+        frames: list[bytes] = []
+        for index, record in enumerate(batch.records):
+            body = self._event(record, index == last)
+            if record.generation:
+                frames.append(b"id: %d\ndata: %b\n\n" % (record.generation, body))
+            else:
+                frames.append(b"data: %b\n\n" % body)
+        return _chunk(b"".join(frames))
+
+
+def _chunk(body: bytes) -> MutableMapping[str, Any]:
+    return {"type": "http.response.body", "body": body, "more_body": True}
+
+
+async def _until_gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
