@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
 _YES = {"yes", "y", "true", "on", "1", "ok"}
 _NO = {"no", "n", "false", "off", "0"}
-_NAMES = {str: "text", int: "a whole number", float: "a number", bool: "yes or no", dict: "a JSON object", list: "a JSON list"}
+_NAMES = {
+    str: "text",
+    int: "a whole number",
+    float: "a number",
+    bool: "yes or no",
+    dict: "a JSON object",
+    list: "a JSON list",
+}
 _PATH = re.compile(r" - at `[^`]*`$")
 
 
@@ -24,7 +31,11 @@ def type_name(wanted: Any) -> str:
     if known is not None:
         return known
     literals = getattr(wanted, "__args__", None)
-    if literals and getattr(wanted, "__origin__", None) is not None and all(isinstance(v, (str, int)) for v in literals):
+    if (
+        literals
+        and getattr(wanted, "__origin__", None) is not None
+        and all(isinstance(v, (str, int)) for v in literals)
+    ):
         return "one of " + ", ".join(str(value) for value in literals)
     return getattr(wanted, "__name__", None) or str(wanted).replace("typing.", "")
 
@@ -62,8 +73,8 @@ def read_answer(text: str, data: Any, wanted: Any, choices: Sequence[Any] | None
         try:
             return fit(data, wanted)
         except Unfit:
-            if isinstance(data, dict) and len(data) == 1:  # {"days": 3}: a form with one field
-                return fit(next(iter(data.values())), wanted)
+            if isinstance(data, dict) and len(cast("dict[str, Any]", data)) == 1:  # {"days": 3}: a form, one field
+                return fit(next(iter(cast("dict[str, Any]", data).values())), wanted)
             raise
     return _from_text(text.strip(), wanted)
 

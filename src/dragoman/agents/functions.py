@@ -11,7 +11,7 @@ import inspect
 from collections.abc import AsyncGenerator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from dragoman.agents.answers import Unfit, fit, type_name
 from dragoman.agents.replay import Paused, Replay
@@ -74,7 +74,7 @@ class Functions:
         ctx.message = ctx.history[0]
         loaded = copy.deepcopy(ctx.state)
         if ctx.answered:
-            _become(ctx.state, (ctx.answered[0].ref or {}).get("state", {}))
+            _become(ctx.state, cast("dict[str, Any]", ctx.answered[0].ref or {}).get("state", {}))
         replay = Replay(ctx.answered, copy.deepcopy(ctx.state))
         ctx.questions = replay
         try:
@@ -104,11 +104,16 @@ def _become(state: dict[str, Any], other: dict[str, Any]) -> None:
 
 def _request(ctx: Context) -> tuple[str | None, dict[str, Any]]:
     message = ctx.history[0] if ctx.history else ctx.message
-    objects = [part.data for part in message.parts if part.kind == "data" and isinstance(part.data, dict)]
+    objects = [
+        cast("dict[str, Any]", part.data)
+        for part in message.parts
+        if part.kind == "data" and isinstance(part.data, dict)
+    ]
     for data in objects:
-        if isinstance(data.get("tool"), str):
-            arguments = data.get("arguments")
-            return data["tool"], dict(arguments) if isinstance(arguments, dict) else {}
+        tool: Any = data.get("tool")
+        if isinstance(tool, str):
+            arguments: Any = data.get("arguments")
+            return tool, dict(cast("dict[str, Any]", arguments)) if isinstance(arguments, dict) else {}
     asked = ctx.metadata.get("skillId") or ctx.metadata.get("skill_id")
     return (asked if isinstance(asked, str) else None), dict(objects[0]) if objects else {}
 

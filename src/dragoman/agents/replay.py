@@ -59,6 +59,8 @@ class Replay:
             raise Paused(ask)
         known = self._answered[self._next]
         if known.question != question:
-            raise Failed(f"the question has changed since it was answered: it was {known.question!r}, it is {question!r}")
+            raise Failed(
+                f"the question has changed since it was answered: it was {known.question!r}, it is {question!r}"
+            )
         self._next += 1
         return known

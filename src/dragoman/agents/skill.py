@@ -128,8 +128,8 @@ def _parameter(fn: Callable[..., Any], parameter: inspect.Parameter, wanted: Any
 def _check_context(fn: Callable[..., Any], context: str | None, *, sync: bool) -> None:
     on_loop = inspect.iscoroutinefunction(fn) or inspect.isasyncgenfunction(fn)
     if context is not None and sync == on_loop:
-        right = "dragoman.Context" if on_loop else "dragoman.sync.Context"
-        raise ConfigError(f"skill `{fn.__name__}`: annotate `{context}` as {right}: {'async' if on_loop else 'def'} skills use that one")
+        kind, right = ("async", "dragoman.Context") if on_loop else ("def", "dragoman.sync.Context")
+        raise ConfigError(f"skill `{fn.__name__}`: annotate `{context}` as {right}: {kind} skills use that one")
 
 
 def mentions_reply(fn: Callable[..., Any]) -> bool:

@@ -12,7 +12,7 @@ from dragoman.model.error import ConfigError
 from dragoman.server.settings import SETTINGS, ConfigFile, Limits, Settings, find_config, load_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from dragoman.server.serve import Servable
 
@@ -63,12 +63,19 @@ def command(targets: tuple[str, ...], config: Path | None, **flags: Any) -> None
 
     cwd = Path.cwd()
     given = {name: value for name, value in flags.items() if value is not None and value != ()}
-    settings = load_settings(given, environ=os.environ, config=config, cwd=cwd, flags=True)
+
+    def settings_of(keywords: Mapping[str, Any]) -> Settings:
+        return load_settings(keywords, environ=os.environ, config=config, cwd=cwd, flags=given)
+
+    # A wrong setting is told before anything is imported, and what is imported may log already.
+    settings = settings_of({})
     configure(settings.log, settings.log_level)
-    places = [(target, target, cwd) for target in targets] or _targets_in(
-        find_config(config, environ=os.environ, cwd=cwd)
-    )
-    serve(_together([_load(*place) for place in places]), settings, announce=lambda line: click.echo(line, err=True))
+    file = find_config(config, environ=os.environ, cwd=cwd)
+    places = [(target, target, cwd) for target in targets] or _targets_in(file)
+    servable = _together([_load(*place) for place in places])
+    settings = settings_of(getattr(servable, "keywords", {}))
+    configure(settings.log, settings.log_level)
+    serve(servable, settings, announce=lambda line: click.echo(line, err=True))
 
 
 def _targets_in(file: ConfigFile | None) -> list[tuple[str, str, Path]]:
@@ -103,6 +110,10 @@ def _load(source: str, target: str, folder: Path) -> Servable:
 def _together(servables: Sequence[Servable]) -> Servable:
     if len(servables) == 1:
         return servables[0]
+    from dragoman.server.agent import Agent
     from dragoman.server.server import Server
 
-    return Server(*servables)
+    agents = [servable for servable in servables if isinstance(servable, Agent)]
+    if len(agents) < len(servables):
+        raise ConfigError("a Server is served alone: name the agents instead, or make one Server of them")
+    return Server(*agents)

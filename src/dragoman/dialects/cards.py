@@ -106,9 +106,9 @@ def _as_03(modern: Json, card: AgentCard) -> Json:
 
 def _as_both(modern: Json, card: AgentCard) -> Json:
     older = _as_03(modern, card)
-    shown = older | modern
+    shown = modern | {key: value for key, value in older.items() if key not in modern}
     shown["skills"] = [
-        old | new for old, new in zip(cast("list[Json]", older["skills"]), modern["skills"], strict=True)
+        new | old for new, old in zip(modern["skills"], cast("list[Json]", older["skills"]), strict=True)
     ]
     if "securitySchemes" in modern:
         shown["securitySchemes"] = {name: scheme_to_both(each) for name, each in modern["securitySchemes"].items()}
@@ -182,8 +182,9 @@ def _speaks_01(card: Json) -> bool:
     """True for a card of 0.1, which does not say so: it has what later versions dropped and lacks what they demand."""
     if any(key in card for key in ("protocolVersion", "supportedInterfaces", "preferredTransport", "securitySchemes")):
         return False
-    modes = card.get("defaultInputModes")
-    return "authentication" in card or not isinstance(modes, list) or all("/" not in str(mode) for mode in modes)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    if "authentication" in card or not isinstance(card.get("defaultInputModes"), list):
+        return True
+    return all("/" not in str(mode) for mode in cast("list[Any]", card["defaultInputModes"]))
 
 
 def _capabilities_from(card: Json) -> Any:

@@ -37,16 +37,16 @@ class ProtoPart(Struct, frozen=True, omit_defaults=True):
     kind: str | None = None
 
 
-class ProtoMessage(Struct, frozen=True, omit_defaults=True, rename="camel"):
+class ProtoMessage(Struct, frozen=True, omit_defaults=True, rename="camel", kw_only=True):
     """A message; its parts are called `content`."""
 
     aliases: ClassVar[dict[str, str]] = {"parts": "content"}
 
     message_id: str
-    content: tuple[ProtoPart, ...]
     context_id: str | None = None
     task_id: str | None = None
     role: str | int = "ROLE_UNSPECIFIED"
+    content: tuple[ProtoPart, ...]
     metadata: dict[str, Any] | None = None
     extensions: tuple[str, ...] = ()
 

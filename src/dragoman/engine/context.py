@@ -14,12 +14,10 @@ from dragoman.engine.outputs import Answered
 from dragoman.engine.values import json_of, parts_of
 from dragoman.model.artifact import Artifact
 from dragoman.model.error import ConfigError
-from dragoman.model.event import ArtifactUpdate, StatusUpdate
+from dragoman.model.event import ArtifactUpdate
 from dragoman.model.message import Message
 from dragoman.model.part import Part
 from dragoman.model.state import Role, State
-from dragoman.model.task import TaskStatus
-from dragoman.model.time import timestamp
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -199,8 +197,7 @@ class Context:
             return
         measure = {key: value for key, value in (("done", done), ("total", total)) if value is not None}
         message = agent_message(self._live, (Part(text=text),))
-        status = TaskStatus(State.WORKING, message, timestamp(self.clock.now()))
-        self._live.emit(StatusUpdate(self.task_id, self.context_id, status, measure or None))
+        self._live.status(State.WORKING, message, metadata=measure or None)
         await self._live.room()
 
     async def artifact(

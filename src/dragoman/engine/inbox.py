@@ -76,9 +76,7 @@ class Inbox:
             known = await self._known(scope, repeat)
             if known is not None:
                 return known
-            accepted = await self._take(scope, call, request, repeat)
-            self._repeats.remember(repeat, accepted.row.id)
-            return accepted
+            return await self._take(scope, call, request, repeat)
 
     async def _known(self, scope: Scope, repeat: Repeat) -> Accepted | None:
         task_id = await self._repeats.find(repeat)
@@ -93,9 +91,7 @@ class Inbox:
             return None
         return Accepted(row, live, repeat=True)
 
-    async def _take(
-        self, scope: Scope, call: Call, request: SendMessageRequest, repeat: Repeat | None
-    ) -> Accepted:
+    async def _take(self, scope: Scope, call: Call, request: SendMessageRequest, repeat: Repeat | None) -> Accepted:
         task_id = request.message.task_id or request.new_task_id
         if task_id is None:
             return self._create(scope, call, request, repeat)
@@ -145,9 +141,7 @@ class Inbox:
     def _create(self, scope: Scope, call: Call, request: SendMessageRequest, repeat: Repeat | None) -> Accepted:
         tasks, message = self._tasks, request.message
         if request.configuration.if_generation_match is not None:
-            raise InvalidParams(
-                "ifGenerationMatch needs a message.taskId", field="configuration.ifGenerationMatch"
-            )
+            raise InvalidParams("ifGenerationMatch needs a message.taskId", field="configuration.ifGenerationMatch")
         now = tasks.clock.now()
         task_id = request.new_task_id or str(uuid4())
         context_id = message.context_id or str(uuid4())
@@ -161,6 +155,7 @@ class Inbox:
         if call != Call(origin=call.origin) or request.metadata:
             live.request = msgspec.json.encode(Origin(call, request.metadata))
         ctx = Context(live, call, message, clock=tasks.clock, metadata=request.metadata)
+        self._remember(repeat, task_id)
         live.draft = self._agent.may_reply(ctx)
         if not live.draft:
             live.create()
@@ -172,6 +167,7 @@ class Inbox:
     async def _tell(self, live: LiveTask, message: Message, repeat: Repeat | None) -> Accepted:
         message = structs.replace(message, task_id=live.id, context_id=live.folding.context_id)
         kept = live.note("message", encode(message), says=message, repeat=repeat)
+        self._remember(repeat, live.id)
         live.inbox.append(message)
         if live.arrived is not None and not live.arrived.done():
             live.arrived.set_result(None)
@@ -179,7 +175,11 @@ class Inbox:
         return Accepted(live.row, live, follow_up=True)
 
     async def _answer(
-        self, stored: StoredTask, call: Call, request: SendMessageRequest | None, repeat: Repeat | None,
+        self,
+        stored: StoredTask,
+        call: Call,
+        request: SendMessageRequest | None,
+        repeat: Repeat | None,
         message: Message | None = None,
     ) -> Accepted:
         row = stored.row
@@ -187,14 +187,19 @@ class Inbox:
         if said is None or not row.state.waiting:
             raise UnsupportedOperation("the task was interrupted and takes no messages", taskId=row.id)
         live = await self._tasks.revive(stored)
-        said = structs.replace(said, task_id=row.id, context_id=row.context_id)
-        live.status(State.WORKING, notes=(("answer", encode(said)),), says=said, repeat=repeat)
-        await live.durable()
         memory = await self._tasks.memory(row)
+        said = structs.replace(said, task_id=row.id, context_id=row.context_id)
         metadata = (request.metadata if request else None) or (memory.origin.metadata if memory.origin else None)
-        ctx = self._context(live, call, said, memory, metadata)
-        self._begin(live, ctx)
+        # No await from here to the run: a caller who leaves must not leave the task working with nobody at it.
+        live.status(State.WORKING, notes=(("answer", encode(said)),), says=said, repeat=repeat)
+        self._remember(repeat, row.id)
+        self._begin(live, self._context(live, call, said, memory, metadata, answer=said))
+        await live.durable()
         return Accepted(live.row, live, follow_up=True)
+
+    def _remember(self, repeat: Repeat | None, task_id: str) -> None:
+        if repeat is not None:
+            self._repeats.remember(repeat, task_id)
 
     async def resume(self, scope: Scope, message: Message) -> Accepted:
         """Answer a waiting task from inside the server. Raises TaskNotFound or UnsupportedOperation."""
@@ -220,6 +225,7 @@ class Inbox:
         memory: Memory,
         metadata: dict[str, Any] | None,
         *,
+        answer: Message | None = None,
         restarted: bool = False,
     ) -> Context:
         return Context(
@@ -228,7 +234,7 @@ class Inbox:
             message,
             clock=self._tasks.clock,
             metadata=metadata,
-            answered=memory.answered,
+            answered=memory.answered(answer),
             once=memory.once,
             restarted=restarted,
         )
@@ -258,7 +264,8 @@ class Inbox:
             call = memory.origin.call if memory.origin else Call(tenant=stored.row.scope.tenant)
             metadata = memory.origin.metadata if memory.origin else None
             began = stored.row.state is not State.SUBMITTED
-            message = live.folding.history[-1]
+            message = memory.answers[-1] if memory.answers else live.folding.history[0]
+            live.inbox.extend(memory.told)
             ctx = self._context(live, call, message, memory, metadata, restarted=began)
             if not began or self._agent.restarts(ctx):
                 self._begin(live, ctx)

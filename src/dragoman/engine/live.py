@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
@@ -102,6 +102,7 @@ class LiveTask:
         says: Message | None = None,
         context_state: bytes | None = None,
         repeat: Repeat | None = None,
+        at_ms: int | None = None,
     ) -> None:
         """Number an event, take it in and queue it for the store. `says` is a message that belongs to it."""
         if self.held is not None:
@@ -116,7 +117,9 @@ class LiveTask:
         snapshot = None
         if isinstance(event, StatusUpdate):
             state = event.status.state
-            self.row = structs.replace(self.row, state=state, status_ms=self._clock.now(), generation=generation)
+            self.row = structs.replace(
+                self.row, state=state, status_ms=at_ms or self._clock.now(), generation=generation
+            )
             if state.final or state.waiting:
                 self._settle_at = generation
                 snapshot = encode(structs.replace(self.folding.task(), generation=None))
@@ -139,13 +142,15 @@ class LiveTask:
         *,
         notes: tuple[tuple[NoteKind, bytes], ...] = (),
         says: Message | None = None,
+        metadata: dict[str, Any] | None = None,
         context_state: bytes | None = None,
         repeat: Repeat | None = None,
     ) -> None:
         """Write a new status, stamped now."""
-        status = TaskStatus(state, message, timestamp(self._clock.now()))
+        now = self._clock.now()
         self.emit(
-            StatusUpdate(self.id, self.folding.context_id, status),
+            StatusUpdate(self.id, self.folding.context_id, TaskStatus(state, message, timestamp(now)), metadata),
+            at_ms=now,
             notes=notes,
             says=says,
             context_state=context_state,

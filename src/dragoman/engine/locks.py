@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Hashable
+    from collections.abc import AsyncGenerator, Hashable
 
 
 class KeyedLocks:
@@ -17,7 +17,7 @@ class KeyedLocks:
         self._locks: dict[Hashable, tuple[asyncio.Lock, int]] = {}
 
     @asynccontextmanager
-    async def hold(self, key: Hashable) -> AsyncIterator[None]:
+    async def hold(self, key: Hashable) -> AsyncGenerator[None]:
         """Hold the key's lock."""
         lock, users = self._locks.get(key, (None, 0))
         lock = lock or asyncio.Lock()

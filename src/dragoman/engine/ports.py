@@ -67,8 +67,8 @@ class Repeat(NamedTuple):
 class Write(Struct):
     """One atomic change of one task. Writes are applied in the order they were given.
 
-    `row` is the task's row after the change; with `delete`, the task and all that belongs to it are gone. `done` is called on the event loop once the change is durable, or
-    with the error that kept it from being so.
+    `row` is the task's row after the change; with `delete`, the task and all that belongs to it are gone. `done` is
+    called on the event loop once the change is durable, or with the error that kept it from being so.
     """
 
     row: TaskRow
@@ -168,7 +168,7 @@ class Watch(Protocol):
     """One listener's view of how far a task has come."""
 
     async def past(self, generation: int, seconds: float) -> bool:
-        """Wait until the task is known to be past that generation; False when the time is up first."""
+        """Wait for news; True when the task is known to be past that generation, False when time is up or it is not."""
         ...
 
 

@@ -6,6 +6,8 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING
 
+from dragoman.engine.clock import wait
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from typing import Any
@@ -60,13 +62,10 @@ class Runner:
         """Let the runs finish for that long, then cancel what is left and wait for it to stop."""
         if self._workers and seconds > 0:
             idle = asyncio.ensure_future(asyncio.wait(self._workers))
-            timer = self._clock.call_later(seconds, idle.cancel)
             try:
-                await idle
-            except asyncio.CancelledError:
-                pass
+                await wait(self._clock, idle, seconds)
             finally:
-                timer.cancel()
+                idle.cancel()
         self._queues.clear()
         left = list(self._workers)
         for worker in left:

@@ -30,12 +30,29 @@ class Origin(msgspec.Struct, omit_defaults=True):
     metadata: dict[str, Any] | None = None
 
 
+class Question(msgspec.Struct):
+    """What a run asked before it paused, and what it wants back with the answer."""
+
+    question: str
+    ref: Any = None
+
+
 class Memory(NamedTuple):
-    """What earlier runs of a task left behind."""
+    """What earlier runs of a task left behind. `told` are messages that came while it was at work."""
 
     origin: Origin | None
-    answered: tuple[Answered, ...]
+    asked: tuple[Question, ...]
+    answers: tuple[Message, ...]
+    told: tuple[Message, ...]
     once: dict[str, Any]
+
+    def answered(self, last: Message | None = None) -> tuple[Answered, ...]:
+        """The questions with their answers; `last` is one that has just arrived."""
+        answers = self.answers if last is None else (*self.answers, last)
+        return tuple(
+            Answered(asked.question, asked.ref, answer.text, answer.data)
+            for asked, answer in zip(self.asked, answers, strict=False)
+        )
 
 
 class Tasks:
@@ -110,31 +127,28 @@ class Tasks:
         """Bring a task at rest back to life, to add to its journal."""
         task = await self.folded(stored)
         folding = Folding(task, stored.row.generation)
-        return LiveTask(
-            self.store, self.bus, self.clock, stored.row, folding, committed=stored.row.generation
-        )
+        return LiveTask(self.store, self.bus, self.clock, stored.row, folding, committed=stored.row.generation)
 
     async def memory(self, row: TaskRow) -> Memory:
         """What earlier runs of a task left behind: its circumstances, answered questions, results kept by `once`."""
         origin: Origin | None = None
-        questions: list[dict[str, Any]] = []
+        asked: list[Question] = []
         answers: list[Message] = []
+        told: list[Message] = []
         once: dict[str, Any] = {}
         for note in await self.store.notes(row.number):
             if note.kind == "request":
                 origin = msgspec.json.decode(note.body, type=Origin)
             elif note.kind == "ask":
-                questions.append(msgspec.json.decode(note.body))
+                asked.append(msgspec.json.decode(note.body, type=Question))
             elif note.kind == "answer":
                 answers.append(decode_message(note.body))
+            elif note.kind == "message":
+                told.append(decode_message(note.body))
             elif note.kind == "once":
                 kept = msgspec.json.decode(note.body)
                 once[kept["key"]] = kept["value"]
-        answered = tuple(
-            Answered(asked["question"], asked["ref"], answer.text, answer.data)
-            for asked, answer in zip(questions, answers, strict=False)
-        )
-        return Memory(origin, answered, once)
+        return Memory(origin, tuple(asked), tuple(answers), tuple(told), once)
 
 
 def _messages_by_generation(notes: list[Note]) -> dict[int, list[Message]]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, cast
 
 import msgspec
 
@@ -28,11 +29,13 @@ def parts_of(value: Any) -> tuple[Part, ...]:
     if isinstance(value, (bool, int, float)):
         return (Part(text=msgspec.json.encode(value).decode(), media_type=JSON_TYPE),)
     if isinstance(value, (bytes, bytearray, memoryview)):
-        return (Part(raw=bytes(value), media_type="application/octet-stream"),)
+        return (Part(raw=bytes(cast("bytes", value)), media_type="application/octet-stream"),)
     if isinstance(value, File):
         return (value.part(),)
-    if isinstance(value, (list, tuple)) and value and all(isinstance(item, (Part, File)) for item in value):
-        return tuple(part for item in value for part in parts_of(item))
+    if isinstance(value, (list, tuple)):
+        items = cast("Sequence[Any]", value)
+        if items and all(isinstance(item, (Part, File)) for item in items):
+            return tuple(part for item in items for part in parts_of(item))
     return (Part(data=json_of(value)),)
 
 

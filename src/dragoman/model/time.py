@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_LAST_SECOND: tuple[int, str] = (-1, "")
 
 
 def timestamp(ms: int) -> str:
     """Spell milliseconds as `2026-11-15T10:00:00.000Z`."""
-    global _LAST_SECOND  # noqa: PLW0603 - formatting a second costs 2 µs and hundreds of events share it
     second, rest = divmod(ms, 1000)
-    known, text = _LAST_SECOND
-    if known != second:
-        text = (_EPOCH + timedelta(seconds=second)).strftime("%Y-%m-%dT%H:%M:%S")
-        _LAST_SECOND = (second, text)
-    return f"{text}.{rest:03d}Z"
+    return f"{_second(second)}.{rest:03d}Z"
+
+
+@lru_cache(maxsize=4)  # hundreds of events share a second, and formatting one costs 2 µs
+def _second(second: int) -> str:
+    return (_EPOCH + timedelta(seconds=second)).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def milliseconds(text: str) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
 
 import msgspec
 
@@ -63,6 +63,7 @@ class Agent:
     @overload
     def skill(
         self,
+        /,
         *,
         id: str | None = None,
         name: str | None = None,
@@ -74,7 +75,21 @@ class Agent:
         timeout: float | None = None,
         restart: bool = False,
     ) -> Callable[[F], F]: ...
-    def skill(self, fn: Any = None, /, **options: Any) -> Any:
+    def skill(
+        self,
+        fn: Any = None,
+        /,
+        *,
+        id: str | None = None,
+        name: str | None = None,
+        description: str | None = None,
+        tags: Sequence[str] = (),
+        examples: Sequence[str] = (),
+        default: bool = False,
+        permission: str | None = None,
+        timeout: float | None = None,
+        restart: bool = False,
+    ) -> Any:
         """Make a function a skill of this agent; use it with or without arguments.
 
         `permission` closes the skill to callers without it, `timeout` is in seconds, and `restart` lets it run
@@ -85,7 +100,20 @@ class Agent:
         """
 
         def decorate(function: F) -> F:
-            self._functions.add(skill_of(function, **options))
+            self._functions.add(
+                skill_of(
+                    function,
+                    id=id,
+                    name=name,
+                    description=description,
+                    tags=tags,
+                    examples=examples,
+                    default=default,
+                    permission=permission,
+                    timeout=timeout,
+                    restart=restart,
+                )
+            )
             return function
 
         return decorate if fn is None else decorate(fn)
@@ -100,8 +128,10 @@ class Agent:
     @property
     def streams(self) -> bool:
         """False when the author's card says that the agent does not stream."""
-        capabilities = self.card.get("capabilities")
-        return not (isinstance(capabilities, Mapping) and capabilities.get("streaming") is False)
+        capabilities: Any = self.card.get("capabilities")
+        return not (
+            isinstance(capabilities, Mapping) and cast("Mapping[str, Any]", capabilities).get("streaming") is False
+        )
 
     def _uses_run(self, ctx: Context) -> bool:
         return self._run is not None and self._functions.named(ctx) is None

@@ -37,7 +37,9 @@ _RPC = ("/", "/a2a")
 class Hosted:
     """One agent with everything that answers for it."""
 
-    def __init__(self, agent: Agent, cards: Cards, service: Callable[[], Service], body_limit: int, *, blocking: bool) -> None:
+    def __init__(
+        self, agent: Agent, cards: Cards, service: Callable[[], Service], body_limit: int, *, blocking: bool
+    ) -> None:
         self.agent = agent
         self.cards = cards
         self._make_service = service
@@ -48,9 +50,7 @@ class Hosted:
     def renew(self) -> None:
         """Begin with a fresh engine, for a new event loop."""
         self.service = self._make_service()
-        endpoint = Endpoint(
-            self.service, self.agent.extensions, body_limit=self._body_limit, blocking=self._blocking
-        )
+        endpoint = Endpoint(self.service, self.agent.extensions, body_limit=self._body_limit, blocking=self._blocking)
         self.rpc = JsonRpc(endpoint)
         self.rest = Rest(endpoint)
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from dragoman.model.error import ConfigError, DragomanError
 from dragoman.server.store_url import parse_store
+from dragoman.server.target import is_importing
 
 if TYPE_CHECKING:
     import uvicorn
@@ -35,7 +36,8 @@ AsgiApp = Callable[[Message, Receive, Send], Awaitable[None]]
 class Servable(Protocol):
     """What can be served: an Agent, a Server.
 
-    The ASGI callable may have an attribute `startup_error`: what kept it from starting, or None.
+    It may have an attribute `keywords`: settings it was made with, which the command line respects. The ASGI callable
+    may have an attribute `startup_error`: what kept it from starting, or None.
     """
 
     @property
@@ -54,10 +56,11 @@ def serve(servable: Servable, settings: Settings, *, announce: Callable[[str], N
     `announce` is given lines for the user, once requests are answered.
 
     Raises:
-        ConfigError: the address cannot be listened on, a setting does not fit, or a loop is running in this thread.
+        ConfigError: the address cannot be listened on, a setting does not fit, a loop is running in this thread, or
+            this is called while `dragoman serve` imports the module.
         DragomanError: the app did not start.
     """
-    _refuse_running_loop()
+    _refuse_wrong_place()
     with closing(_bind(settings.host, settings.port)) as listener:
         app = servable.app_for(settings)
         host, port = cast("tuple[str, int]", listener.getsockname()[:2])
@@ -70,7 +73,9 @@ def serve(servable: Servable, settings: Settings, *, announce: Callable[[str], N
         _run(app, settings, listener, tell)
 
 
-def _refuse_running_loop() -> None:
+def _refuse_wrong_place() -> None:
+    if is_importing():
+        raise ConfigError('serve() runs while this is imported: put it under `if __name__ == "__main__":`')
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -80,32 +85,40 @@ def _refuse_running_loop() -> None:
 
 def _run(app: AsgiApp, settings: Settings, listener: socket.socket, tell: Callable[[], None]) -> None:
     import uvicorn
+    from uvicorn.lifespan.on import LifespanOn
+
+    class Lifespan(LifespanOn):
+        async def startup(self) -> None:
+            await super().startup()
+            if not self.should_exit:
+                # Another process may have been first to listen. Asked here, because uvloop keeps that to itself.
+                listener.listen(self.config.backlog)
 
     class Server(uvicorn.Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             try:
                 await super().startup(sockets)
             except OSError as error:
-                # Bound, but another process was first to listen: uvicorn would leave the app half open.
                 await self.lifespan.shutdown()
                 raise _cannot_listen(error, settings.host, settings.port) from error
             tell()
 
-    server = Server(
-        uvicorn.Config(
-            app,
-            loop="auto",  # uvloop where it is installed
-            http="httptools",
-            ws="none",
-            interface="asgi3",
-            lifespan="on",
-            log_config=None,
-            access_log=False,
-            proxy_headers=False,  # whose X-Forwarded-* count is the app's to say: trust_proxy
-            server_header=False,
-            timeout_graceful_shutdown=math.ceil(settings.drain),
-        )
+    config = uvicorn.Config(
+        app,
+        loop="auto",  # uvloop where it is installed
+        http="httptools",
+        ws="none",
+        interface="asgi3",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,  # whose X-Forwarded-* count is the app's to say: trust_proxy
+        server_header=False,
+        timeout_graceful_shutdown=math.ceil(settings.drain),
     )
+    config.load()
+    config.lifespan_class = Lifespan
+    server = Server(config)
     with _quiet_failure(app), _signals(server) as received:
         try:
             server.run(sockets=[listener])
@@ -206,7 +219,7 @@ def _news(servable: Servable, settings: Settings, host: str, port: int) -> list[
     rpc = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": message}
     store = parse_store(settings.store)
     return [
-        f"{servable.name} is ready",
+        f"serving {servable.name}",
         f"  card    {base}/.well-known/agent-card.json",
         f"  store   {store if store is not None else 'memory: gone when this stops'}",
         f"  try     {_curl(f'{base}/', rpc)}",

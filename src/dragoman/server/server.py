@@ -41,7 +41,7 @@ class Server:
         return ", ".join(agent.name for agent in self._agents)
 
     def app(self, **settings: Any) -> App:
-        """The server as a plain ASGI callable; further settings go before those it was made with. Raises ConfigError."""
+        """The server as a plain ASGI callable; these settings go before those it was made with. Raises ConfigError."""
         return build(self._agents, self._load(settings))
 
     def app_for(self, settings: Settings) -> App:

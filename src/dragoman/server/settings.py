@@ -85,11 +85,11 @@ def load_settings(
     environ: Mapping[str, str],
     config: Path | None,
     cwd: Path,
-    flags: bool = False,
+    flags: Mapping[str, Any] | None = None,
 ) -> Settings:
     """The settings in force. A keyword that is None counts as not given; so does an empty environment variable.
 
-    `flags` says that the keywords came from a command line: named as in SETTINGS, and their values are text.
+    `flags` come from a command line, named as in SETTINGS and as text. They go before keywords.
 
     Raises:
         ConfigError: a name is unknown, a value wrong or the file unreadable; says where, and what to type instead.
@@ -99,7 +99,8 @@ def load_settings(
     if file is not None:
         given |= _from_file(file)
     given |= _from_environment(environ)
-    given |= _from_flags(keywords) if flags else _from_keywords(keywords)
+    given |= _from_keywords(keywords)
+    given |= _from_flags(flags or {})
     values = {name: _read(name, value) for name, value in given.items()}
     if values.get("dev"):
         values.setdefault("dedupe", 0)
@@ -202,13 +203,13 @@ def _is_kubernetes(variable: str, value: str) -> bool:
     return _KUBERNETES.fullmatch(variable) is not None
 
 
-def _from_flags(keywords: Mapping[str, Any]) -> dict[str, _Given]:
+def _from_flags(flags: Mapping[str, Any]) -> dict[str, _Given]:
     given: dict[str, _Given] = {}
-    for name, value in keywords.items():
+    for name, value in flags.items():
         if name not in SETTINGS:
             flag = f"--{name.replace('_', '-')}"
-            flags = [info.flag for info in SETTINGS.values() if info.flag is not None]
-            raise ConfigError(f"{flag}: there is no such setting{_nearest(flag, flags)}")
+            known = [info.flag for info in SETTINGS.values() if info.flag is not None]
+            raise ConfigError(f"{flag}: there is no such setting{_nearest(flag, known)}")
         if value is not None:
             given[name] = _Given(value, SETTINGS[name].flag or name, is_text=isinstance(value, str))
     return given
@@ -291,7 +292,7 @@ def _seconds(*, zero: bool) -> Callable[[Any, bool], float]:
             number = float(value) if "." in value else int(value)
         if type(number) not in (int, float) or not math.isfinite(number) or number < 0 or not (number or zero):
             raise ValueError(f"{wanted}, not {_shown(value)}")
-        return number
+        return cast("float", number)
 
     return read
 
@@ -312,7 +313,7 @@ def _choice(*choices: str) -> Callable[[Any, bool], str]:
             near = get_close_matches(str(value), choices, n=1)
             hint = f"; did you mean {_shown(near[0])}?" if near else ""
             raise ValueError(f"must be {', '.join(_shown(one) for one in choices)}, not {_shown(value)}{hint}")
-        return word
+        return cast("str", word)
 
     return read
 

@@ -7,6 +7,9 @@ import importlib.util
 import inspect
 import sys
 import traceback
+from collections.abc import Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -17,6 +20,8 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from dragoman.server.serve import Servable
+
+_is_importing: ContextVar[bool] = ContextVar("is_importing", default=False)
 
 _USUAL_NAMES = ("agent", "app", "server")
 
@@ -46,8 +51,23 @@ def load_target(text: str, *, cwd: Path) -> Any:
     if not place or (colon and not name):
         raise ConfigError(f"target `{text}`: write `module:name` or `file.py`")
     _make_importable(cwd)
-    module = _import_file(place, cwd) if place.endswith(".py") else _import_module(place, cwd)
+    with _importing():
+        module = _import_file(place, cwd) if place.endswith(".py") else _import_module(place, cwd)
     return _named(module, name, place) if name else _only(module, place)
+
+
+def is_importing() -> bool:
+    """True while `load_target` imports a user's module."""
+    return _is_importing.get()
+
+
+@contextmanager
+def _importing() -> Generator[None]:
+    token = _is_importing.set(True)
+    try:
+        yield
+    finally:
+        _is_importing.reset(token)
 
 
 def as_servable(obj: Any) -> Servable:
@@ -67,11 +87,11 @@ def as_servable(obj: Any) -> Servable:
             f"serving {kind} needs dragoman[{extra}], which this version does not have yet: "
             "it serves Python functions, see @agent.skill"
         )
-    what = f"the class `{obj.__name__}`" if isinstance(obj, type) else f"a {type(obj).__name__}"
+    what = f"the class `{obj.__name__}`" if isinstance(obj, type) else f"an object of type `{type(obj).__name__}`"
     raise ConfigError(f"{what} cannot be served: an Agent, a Server or a function can")
 
 
-def _is_servable(obj: Any) -> bool:
+def _is_servable(obj: object) -> bool:
     # Looked for on the class: an object that answers to any name, as mocks and proxies do, is not meant.
     return callable(getattr(type(obj), "app_for", None)) and isinstance(getattr(obj, "name", None), str)
 

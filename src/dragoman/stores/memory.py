@@ -14,7 +14,7 @@ from dragoman.model.state import State
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dragoman.engine.ports import Note, Scope, TaskQuery, TaskRow, Write
+    from dragoman.engine.ports import Note, Repeat, Scope, TaskQuery, TaskRow, Write
 
 _UNFINISHED = frozenset({State.SUBMITTED, State.WORKING})
 
@@ -22,13 +22,14 @@ _UNFINISHED = frozenset({State.SUBMITTED, State.WORKING})
 class _Kept:
     """Everything about one task. Record n is `bodies[n - 1]`."""
 
-    __slots__ = ("bodies", "notes", "row", "snapshot", "snapshot_generation")
+    __slots__ = ("bodies", "marks", "notes", "row", "snapshot", "snapshot_generation")
 
     def __init__(self, row: TaskRow) -> None:
         self.row = row
         # Bytes and not records, whose decoded events would be kept alive with them.
         self.bodies: list[bytes] = []
         self.notes: list[Note] = []
+        self.marks: list[bytes] = []
         self.snapshot: bytes | None = None
         self.snapshot_generation = 0
 
@@ -43,7 +44,7 @@ class MemoryStore:
         self._last_number = 0
         self._by_id: dict[str, _Kept] = {}
         self._by_number: dict[int, _Kept] = {}
-        self._by_scope: dict[Scope, list[_Kept]] = {}
+        self._by_scope: dict[Scope, dict[int, _Kept]] = {}
         self._states: dict[tuple[Scope, str], bytes] = {}
         self._repeats: dict[bytes, tuple[int, str]] = {}
         self._unreported: list[tuple[Callable[[BaseException | None], None], BaseException | None]] = []
@@ -86,6 +87,9 @@ class MemoryStore:
 
     def _apply(self, write: Write) -> BaseException | None:
         row, record = write.row, write.record
+        if write.delete:
+            self._delete(row)
+            return None
         kept = _Kept(row) if write.create else self._by_id.get(row.id)
         if kept is None:
             return TaskGenerationMismatch(f"there is no task {row.id}")
@@ -105,25 +109,36 @@ class MemoryStore:
         if write.context_state is not None:
             self._states[row.scope, row.context_id] = write.context_state
         if write.repeat is not None:
-            self._forget_repeats(row.status_ms)
-            # Taken out first, so that the oldest marks stay in front.
-            self._repeats.pop(write.repeat.key, None)
-            self._repeats[write.repeat.key] = (write.repeat.until_ms, row.id)
+            self._mark(kept, write.repeat)
         return None
 
     def _add(self, kept: _Kept) -> None:
         row = kept.row
         self._by_id[row.id] = kept
         self._by_number[row.number] = kept
-        self._by_scope.setdefault(row.scope, []).append(kept)
+        self._by_scope.setdefault(row.scope, {})[row.number] = kept
         self._last_number = max(self._last_number, row.number)
 
-    def _forget_repeats(self, now_ms: int) -> None:
+    def _delete(self, row: TaskRow) -> None:
+        kept = self._by_id.pop(row.id, None)
+        if kept is None:
+            return
+        del self._by_number[kept.row.number]
+        del self._by_scope[kept.row.scope][kept.row.number]
+        for key in kept.marks:
+            if self._repeats.get(key, (0, ""))[1] == row.id:
+                del self._repeats[key]
+
+    def _mark(self, kept: _Kept, repeat: Repeat) -> None:
         while self._repeats:
             key, (until_ms, _) = next(iter(self._repeats.items()))
-            if until_ms > now_ms:
-                return
+            if until_ms > kept.row.status_ms:
+                break
             del self._repeats[key]
+        # Taken out first, so that the oldest marks stay in front.
+        self._repeats.pop(repeat.key, None)
+        self._repeats[repeat.key] = (repeat.until_ms, kept.row.id)
+        kept.marks.append(repeat.key)
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
@@ -146,7 +161,7 @@ class MemoryStore:
 
     async def page(self, query: TaskQuery) -> Page:
         """One page of tasks, newest status first."""
-        found = [kept.row for kept in self._by_scope.get(query.scope, ()) if _matches(kept.row, query)]
+        found = [kept.row for kept in self._by_scope.get(query.scope, {}).values() if _matches(kept.row, query)]
         total = len(found)
         if query.after is not None:
             found = [row for row in found if _place(row) < query.after]
@@ -180,5 +195,5 @@ def _matches(row: TaskRow, query: TaskQuery) -> bool:
     return (
         (query.context_id is None or row.context_id == query.context_id)
         and (query.state is None or row.state is query.state)
-        and (query.since_ms is None or row.status_ms > query.since_ms)
+        and (query.since_ms is None or row.status_ms >= query.since_ms)
     )

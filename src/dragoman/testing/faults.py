@@ -43,7 +43,7 @@ def faults(
         if delay is not None:
             send = _late(send, delay)
         if garbage and scope["method"] == "POST":
-            await _answer_garbage(send)
+            await _answer_garbage(receive, send)
         elif cut_after is not None:
             await _cut(app, scope, receive, send, cut_after)
         else:
@@ -61,7 +61,10 @@ def _late(send: Send, seconds: float) -> Send:
     return late
 
 
-async def _answer_garbage(send: Send) -> None:
+async def _answer_garbage(receive: Receive, send: Send) -> None:
+    # A caller that is still sending might never come to read the answer.
+    while (await receive()).get("more_body"):
+        pass
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(GARBAGE)).encode())]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     await send({"type": "http.response.body", "body": GARBAGE})

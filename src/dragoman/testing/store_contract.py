@@ -85,6 +85,30 @@ async def an_id_is_taken_once(open_store: OpenStore) -> None:
         assert await store.records(second.number, 0, ALL) == [], "the refused task left a record"
 
 
+async def a_deleted_task_is_gone_with_all_that_belongs_to_it(open_store: OpenStore) -> None:
+    """Its id can be used again, and other tasks stay as they are."""
+    async with open_store() as store:
+        request = (Note(1, "request", b"r"),)
+        a = await create(store, row_of(store, "a"), notes=request, repeat=Repeat(b"a", NOW + 1000))
+        a = await append(store, a, snapshot=b"a")
+        b = await create(store, row_of(store, "b"), notes=request, repeat=Repeat(b"b", NOW + 1000))
+        await write(store, a, delete=True)
+        assert await store.task("a") is None, "the task is still found"
+        assert await store.records(a.number, 0, ALL) == [], "its journal is still there"
+        assert await store.notes(a.number) == [], "its notes are still there"
+        assert await store.repeated(b"a", NOW) is None, "its mark is still there"
+        page = await store.page(TaskQuery(SCOPE))
+        left = await store.unfinished("agent")
+        assert [stored.row for stored in page.tasks] == [stored.row for stored in left] == [b], "it is still listed"
+        assert page.total == 1, "it is still counted"
+        assert await store.repeated(b"b", NOW) == "b", "the mark of another task is gone"
+        assert await store.notes(b.number) == list(request), "the notes of another task are gone"
+        late = structs.replace(a, generation=3)
+        assert await outcome(store, late, record=Record(3, b"{}")) is not None, "a late record was accepted"
+        again = await create(store, row_of(store, "a"))
+        assert await found(store, "a") == (again, None, 0), "the new task has something of the old one"
+
+
 # -- the journal -----------------------------------------------------------------------------------------------------
 
 
@@ -212,8 +236,8 @@ async def each_filter_selects_and_counts(open_store: OpenStore) -> None:
         assert await ids(context_id="two") == ["y", "x"], "wrong tasks of a context"
         assert await ids(state=State.SUBMITTED) == ["x", "s0"], "wrong tasks in a state"
         assert await ids(context_id="two", state=State.SUBMITTED) == ["x"], "two filters are not both applied"
-        assert await ids(since_ms=NOW) == ["y", "x"], "since means: strictly after"
-        assert await ids(since_ms=NOW + 2) == [], "since means: strictly after"
+        assert await ids(since_ms=NOW + 1) == ["y", "x"], "since means: then or later"
+        assert await ids(since_ms=NOW + 3) == [], "since means: then or later"
 
 
 # -- indexes ---------------------------------------------------------------------------------------------------------
@@ -271,6 +295,7 @@ store_contract: tuple[Check, ...] = (
     what_is_unknown_is_none_or_empty,
     two_tasks_never_share_a_number,
     an_id_is_taken_once,
+    a_deleted_task_is_gone_with_all_that_belongs_to_it,
     records_come_back_byte_for_byte_and_in_order,
     reading_records_keeps_to_after_and_limit,
     notes_come_back_in_the_order_they_were_written,
@@ -295,6 +320,7 @@ store_contract: tuple[Check, ...] = (
 durable_store_contract: tuple[Check, ...] = (
     durability.everything_is_there_after_reopening,
     durability.numbers_go_on_growing_after_reopening,
+    durability.the_number_of_a_deleted_task_is_not_given_again,
     durability.a_task_goes_on_after_reopening,
     durability.what_was_queued_before_closing_is_there_after_reopening,
 )

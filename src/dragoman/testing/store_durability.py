@@ -11,7 +11,7 @@ from msgspec import structs
 from dragoman.engine.ports import Cursor, Note, Repeat, StoredTask, TaskQuery, Write
 from dragoman.model.record import Record
 from dragoman.model.state import State
-from dragoman.testing.store_writes import ALL, NOW, SCOPE, append, body, create, found, outcome, row_of
+from dragoman.testing.store_writes import ALL, NOW, SCOPE, append, body, create, found, outcome, row_of, write
 
 if TYPE_CHECKING:
     from dragoman.engine.ports import Store, TaskRow
@@ -225,6 +225,16 @@ async def numbers_go_on_growing_after_reopening(open_store: OpenStore) -> None:
     async with open_store() as store:
         number = store.next_number()
         assert number > max(row.number for row in rows), f"the number {number} is taken"
+
+
+async def the_number_of_a_deleted_task_is_not_given_again(open_store: OpenStore) -> None:
+    """Not even after reopening: what was late for the old task must not reach a new one."""
+    async with open_store() as store:
+        row = await create(store, row_of(store, "a"))
+        await write(store, row, delete=True)
+    async with open_store() as store:
+        number = store.next_number()
+        assert number > row.number, f"the number {row.number} was followed by {number}"
 
 
 async def a_task_goes_on_after_reopening(open_store: OpenStore) -> None:

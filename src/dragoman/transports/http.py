@@ -90,7 +90,9 @@ class Request:
             chunks.append(chunk)
 
 
-async def respond(send: Send, status: int, body: bytes, content_type: bytes = JSON, headers: Iterable[Header] = ()) -> None:
+async def respond(
+    send: Send, status: int, body: bytes, content_type: bytes = JSON, headers: Iterable[Header] = ()
+) -> None:
     """Send a whole response."""
     await send(
         {

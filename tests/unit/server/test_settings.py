@@ -19,7 +19,7 @@ def load(
 
 
 def flags(folder: Path, **given: Any) -> Settings:
-    return load_settings(given, environ={}, config=None, cwd=folder, flags=True)
+    return load_settings({}, environ={}, config=None, cwd=folder, flags=given)
 
 
 def problem(folder: Path, config: Path | None = None, /, **given: Any) -> str:
@@ -110,6 +110,11 @@ def test_flags_are_read_like_the_environment(tmp_path: Path):
     settings = flags(tmp_path, port="9", dev=True, trust_proxy=("10.0.0.0/8", "::1"), limits_body="5", log_level=None)
     assert (settings.port, settings.dev, settings.limits.body) == (9, True, 5)
     assert settings.trust_proxy == (ip_network("10.0.0.0/8"), ip_network("::1"))
+
+
+def test_a_flag_counts_before_a_keyword(tmp_path: Path):
+    settings = load_settings({"port": 1, "drain": 2}, environ={}, config=None, cwd=tmp_path, flags={"port": "3"})
+    assert (settings.port, settings.drain) == (3, 2)
 
 
 def test_development_repeats_everything_unless_told_otherwise(tmp_path: Path):

@@ -34,7 +34,7 @@ def records(connection: sqlite3.Connection, number: int, after: int, limit: int)
 def notes(connection: sqlite3.Connection, number: int) -> list[Note]:
     """Notes of a task, in order."""
     rows = connection.execute("SELECT generation, kind, body FROM notes WHERE task = ? ORDER BY note", (number,))
-    return [Note(*row) for row in rows]
+    return [Note(generation, kind, body) for generation, kind, body in rows]
 
 
 def page(connection: sqlite3.Connection, query: TaskQuery) -> Page:
@@ -48,7 +48,7 @@ def page(connection: sqlite3.Connection, query: TaskQuery) -> Page:
         where.append("t.state = ?")
         values.append(NUMBERS[query.state])
     if query.since_ms is not None:
-        where.append("t.status_ms > ?")
+        where.append("t.status_ms >= ?")
         values.append(query.since_ms)
     # Only fixed texts are joined here; every value is a parameter.
     total = connection.execute(f"SELECT count(*) FROM tasks t WHERE {' AND '.join(where)}", values).fetchone()[0]  # noqa: S608
@@ -87,5 +87,6 @@ def unfinished(connection: sqlite3.Connection, agent: str) -> list[StoredTask]:
 def _stored(row: tuple[Any, ...]) -> StoredTask:
     number, task_id, agent, tenant, owner, context, origin, state, status_ms, generation, created, body, at = row
     scope = Scope(agent, tenant, owner)
-    facts = TaskRow(number, task_id, scope, context, origin, STATES[state], status_ms, generation, created)
+    current = STATES[int(state)]
+    facts = TaskRow(number, task_id, scope, context, origin, current, status_ms, generation, created)
     return StoredTask(facts, body, at or 0)

@@ -25,6 +25,7 @@ STATES: tuple[State, ...] = (
 NUMBERS: dict[State, int] = {state: number for number, state in enumerate(STATES)}
 
 _TABLES = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE scopes (
     scope INTEGER PRIMARY KEY, agent TEXT NOT NULL, tenant TEXT NOT NULL, owner TEXT NOT NULL,
     UNIQUE (agent, tenant, owner)

@@ -109,10 +109,12 @@ class SqliteStore:
         return await self._read(reader.unfinished, agent)
 
     async def check(self) -> None:
-        """Raise ServerError when the last write failed or the file cannot be read."""
-        if self._writer.last_error is not None:
-            raise ServerError(f"the store's last write failed: {self._writer.last_error}")
-        await self._read(reader.task, "")
+        """Write and read something. Raises ServerError when that is not possible now."""
+        try:
+            await self._writer.probe()
+            await self._read(reader.task, "")
+        except sqlite3.Error as error:
+            raise ServerError(f"the store does not work now: {error}") from None
 
     async def _read(
         self, query: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs

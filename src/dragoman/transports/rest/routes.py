@@ -9,7 +9,9 @@ from dragoman.model.error import MethodNotFound
 from dragoman.model.operation import Operation
 
 # Words that stand at the beginning of other paths can never be tenants.
-NOT_TENANTS = frozenset({"a2a", "v1", "agents", "api", ".well-known", "tasks", "extendedAgentCard", "healthz", "readyz"})
+NOT_TENANTS = frozenset(
+    {"a2a", "v1", "agents", "api", ".well-known", "tasks", "extendedAgentCard", "healthz", "readyz"}
+)
 _PUSH = "pushNotificationConfigs"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -103,7 +103,7 @@ def _object(body: bytes) -> dict[str, Any]:
         raise ParseError("the JSON is nested too deeply") from None
     if not isinstance(value, dict):
         raise InvalidParams("the body must be a JSON object")
-    return value
+    return cast("dict[str, Any]", value)
 
 
 def _media_type(request: Request) -> bytes:

@@ -1,0 +1,65 @@
+# Two commands do everything: `make run` and `make test`. The rest is for those who change Dragoman.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PYTEST := $(BIN)/python -m pytest
+
+.PHONY: help run setup test check format lock interop soak bench verify clean
+
+help:           ## Show what there is.
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+run: $(VENV)/run.ready  ## Start the demo agent on 127.0.0.1:8080.
+	@$(BIN)/dragoman serve dragoman.examples.trip
+
+setup: $(VENV)/dev.ready  ## Put everything into .venv: all extras and the test tools.
+
+test: $(VENV)/dev.ready  ## Run the suite.
+	$(PYTEST) -n 2 -m "not interop and not soak"
+
+check: $(VENV)/dev.ready  ## Lint, format, types, import layers, spelling.
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/basedpyright
+	$(BIN)/mypy tests/typing
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/codespell
+
+format: $(VENV)/dev.ready  ## Put the code into shape.
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+interop: $(VENV)/dev.ready .peers/a2a-sdk/ready  ## Foreign SDKs drive us, each in an environment under .peers/.
+	$(PYTEST) -m interop tests/interop
+
+verify: check test interop  ## All of it.
+
+lock: $(VENV)/dev.ready  ## Choose the newest versions again.
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip compile pyproject.toml --upgrade --universal --python-version 3.11 --no-header --no-annotate \
+	    --no-emit-index-url --no-emit-find-links -q -o requirements/run.lock
+	$(BIN)/uv pip compile pyproject.toml --upgrade --universal --python-version 3.11 --all-extras --group test --group check \
+	    --no-header --no-annotate --no-emit-index-url --no-emit-find-links -q -o requirements/dev.lock
+
+clean:          ## Remove what can be made again.
+	rm -rf $(VENV) .peers .pytest_cache .ruff_cache .hypothesis dist build
+
+$(VENV)/bin/python:
+	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Dragoman needs Python 3.11 or newer: make PYTHON=python3.12 …")'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/run.ready: $(VENV)/bin/python pyproject.toml requirements/run.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/run.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	@touch $@
+
+$(VENV)/dev.ready: $(VENV)/bin/python pyproject.toml requirements/dev.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/dev.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	@touch $@ $(VENV)/run.ready
+
+.peers/a2a-sdk/ready: tests/interop/peers/a2a-sdk.txt
+	$(PYTHON) -m venv .peers/a2a-sdk
+	.peers/a2a-sdk/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@touch $@

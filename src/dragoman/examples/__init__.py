@@ -1,0 +1,1 @@
+"""What the README and `make run` show."""

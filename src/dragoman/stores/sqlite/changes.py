@@ -1,0 +1,122 @@
+"""Many changes as few statements."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import TYPE_CHECKING
+
+from dragoman.stores.sqlite.schema import NUMBERS
+
+if TYPE_CHECKING:
+    from dragoman.engine.ports import TaskRow, Write
+
+
+class Conflict(Exception):
+    """A record does not follow the task's last one: somebody else wrote, or wrote twice."""
+
+
+class Changes:
+    """The changes of one transaction. A task's row is written once, however many of its events are in the batch."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._created: dict[int, tuple[TaskRow, int]] = {}
+        self._changed: dict[int, tuple[TaskRow, int]] = {}
+        self._events: list[tuple[int, int, bytes]] = []
+        self._notes: list[tuple[int, int, str, bytes]] = []
+        self._snapshots: dict[int, tuple[int, int, bytes]] = {}
+        self._contexts: dict[tuple[int, str], bytes] = {}
+        self._repeats: list[tuple[bytes, str, int]] = []
+        self._deleted: list[TaskRow] = []
+
+    def add(self, write: Write, scope: int) -> None:
+        """Take the next change; `scope` is the number of its row's scope."""
+        row = write.row
+        if write.delete:
+            self._deleted.append(row)
+            return
+        self.size += write.size() + 200
+        if write.record is not None:
+            self._add_record(write, scope)
+        self._notes.extend((row.number, note.generation, note.kind, note.body) for note in write.notes)
+        if write.snapshot is not None:
+            self._snapshots[row.number] = (row.number, row.generation, write.snapshot)
+        if write.context_state is not None:
+            self._contexts[scope, row.context_id] = write.context_state
+        if write.repeat is not None:
+            self._repeats.append((write.repeat.key, row.id, write.repeat.until_ms))
+
+    def _add_record(self, write: Write, scope: int) -> None:
+        row, record = write.row, write.record
+        assert record is not None
+        before = self._created.get(row.number) or self._changed.get(row.number)
+        expected = 1 if write.create else before[0].generation + 1 if before else record.generation
+        if record.generation != expected or row.generation != expected:
+            raise Conflict("a record does not follow its task's last one")
+        self._events.append((row.number, record.generation, record.body))
+        if write.create or row.number in self._created:
+            self._created[row.number] = (row, scope)
+        else:
+            self._changed[row.number] = (row, before[1] if before else record.generation - 1)
+
+    def apply(self, connection: sqlite3.Connection) -> None:
+        """Write everything, within the transaction that is open.
+
+        Raises:
+            Conflict: a record does not follow its task's last one.
+            sqlite3.Error: the database refuses.
+        """
+        self._insert_tasks(connection)
+        self._update_tasks(connection)
+        connection.executemany("INSERT INTO events VALUES (?, ?, ?)", self._events)
+        connection.executemany("INSERT INTO notes (task, generation, kind, body) VALUES (?, ?, ?, ?)", self._notes)
+        connection.executemany("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?)", self._snapshots.values())
+        contexts = [(scope, context, state) for (scope, context), state in self._contexts.items()]
+        connection.executemany("INSERT OR REPLACE INTO contexts VALUES (?, ?, ?)", contexts)
+        connection.executemany("INSERT OR REPLACE INTO repeats VALUES (?, ?, ?)", self._repeats)
+        for row in self._deleted:
+            _delete(connection, row)
+
+    def _insert_tasks(self, connection: sqlite3.Connection) -> None:
+        connection.executemany(
+            "INSERT INTO tasks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            [
+                (
+                    row.number,
+                    row.id,
+                    scope,
+                    row.context_id,
+                    row.origin,
+                    NUMBERS[row.state],
+                    row.status_ms,
+                    row.generation,
+                    row.created_ms,
+                )
+                for row, scope in self._created.values()
+            ],
+        )
+
+    def _update_tasks(self, connection: sqlite3.Connection) -> None:
+        if not self._changed:
+            return
+        done = connection.executemany(
+            "UPDATE tasks SET state = ?, status_ms = ?, generation = ? WHERE number = ? AND generation = ?",
+            [
+                (NUMBERS[row.state], row.status_ms, row.generation, number, expected)
+                for number, (row, expected) in self._changed.items()
+            ],
+        )
+        if done.rowcount != len(self._changed):
+            raise Conflict("a record does not follow its task's last one")
+
+
+def _delete(connection: sqlite3.Connection, row: TaskRow) -> None:
+    for table in ("events", "notes", "snapshots"):
+        connection.execute(f"DELETE FROM {table} WHERE task = ?", (row.number,))  # noqa: S608 - three fixed names
+    # Its number must never be given again: late notes would end up with a stranger.
+    connection.execute(
+        "INSERT INTO meta VALUES ('last_number', ?) ON CONFLICT DO UPDATE SET value = max(value, excluded.value)",
+        (row.number,),
+    )
+    connection.execute("DELETE FROM tasks WHERE number = ?", (row.number,))
+    connection.execute("DELETE FROM repeats WHERE task_id = ?", (row.id,))

@@ -1,0 +1,64 @@
+"""The agent that foreign clients are driven against: one skill per behaviour worth testing.
+
+The drivers in peers/ run without dragoman, so they know these skills, and their words, by heart.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+from dragoman import Agent, Context, Rejected
+from dragoman.outputs import Reply
+
+agent = Agent("interop", description="Behaves in every way a caller must cope with")
+
+
+@agent.skill
+def echo(text: str) -> str:
+    """Return the text."""
+    return text
+
+
+@agent.skill
+async def count(n: int) -> AsyncIterator[str]:
+    """Stream the numbers from 1 to n, one chunk each."""
+    for number in range(1, n + 1):
+        yield f"{number} "
+
+
+@agent.skill
+async def ask_name(ctx: Context) -> AsyncIterator[str]:
+    """Ask for a name, then greet it."""
+    name = await ctx.ask("Your name?")
+    yield f"Hello {name}"
+
+
+@agent.skill
+async def slow(ctx: Context) -> None:
+    """Work until cancelled."""
+    await ctx.progress("working")
+    await asyncio.Event().wait()
+
+
+@agent.skill
+def boom() -> str:
+    """Fail with a text that no caller may see."""
+    raise RuntimeError("the password is swordfish")
+
+
+@agent.skill
+def same(value: dict[str, Any]) -> dict[str, Any]:
+    """Return the object as it came."""
+    return value
+
+
+@agent.skill
+def deny() -> str:
+    """Refuse to work."""
+    raise Rejected("not today")
+
+
+@agent.skill
+async def reply(text: str) -> Reply:
+    """Answer with a bare message, without a task."""
+    return Reply(text)

@@ -1,0 +1,388 @@
+"""The command line: its help, its exit codes, and a server that is really there."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from dragoman.cli.main import EXIT_CODES, VERBS, exit_code, group
+from dragoman.model.error import (
+    AuthError,
+    CannotConnect,
+    ConfigError,
+    DragomanError,
+    Failed,
+    TaskNotFound,
+    Unauthenticated,
+)
+from dragoman.server.settings import SETTINGS
+from dragoman.telemetry.logs import configure
+
+SRC = Path(__file__).resolve().parents[3] / "src"
+DRAGOMAN = [sys.executable, "-m", "dragoman.cli.main"]
+
+# An agent of a few lines that answers with what it was sent.
+ECHO = """
+import json
+
+class App:
+    startup_error = None
+
+    async def __call__(self, scope, receive, send):
+        if scope["type"] == "lifespan":
+            await self.live(receive, send)
+            return
+        body = json.loads((await receive())["body"])
+        answer = {"path": scope["path"], "headers": {k.decode(): v.decode() for k, v in scope["headers"]}, "body": body}
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": json.dumps(answer).encode()})
+
+    async def live(self, receive, send):
+        while True:
+            kind = (await receive())["type"]
+            await send({"type": f"{kind}.complete"})
+            if kind == "lifespan.shutdown":
+                print("closed", flush=True)
+                return
+
+class Echo:
+    name = "echo"
+    def app_for(self, settings):
+        return App()
+
+agent = Echo()
+"""
+
+
+def environment(**more: str) -> dict[str, str]:
+    kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    return {**kept, "PYTHONPATH": str(SRC), "PYTHONWARNINGS": "error", **more}
+
+
+def dragoman(folder: Path, *args: str, **more: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*DRAGOMAN, *args], cwd=folder, env=environment(**more), capture_output=True, text=True, timeout=30, check=False
+    )
+
+
+@contextmanager
+def serving(folder: Path, *args: str, lines: int = 5) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
+    """A server, and the lines it prints once it is there."""
+    with subprocess.Popen(
+        [*DRAGOMAN, "serve", *args],
+        cwd=folder,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            assert process.stderr is not None
+            yield process, [process.stderr.readline().rstrip("\n") for _ in range(lines)]
+        finally:
+            process.kill()
+
+
+def pasted(line: str) -> dict[str, object]:
+    """What a printed curl line answers when a shell runs it as it stands."""
+    command = line.partition("  curl")[2]
+    assert command
+    done = subprocess.run(
+        ["sh", "-c", f"curl{command}"], capture_output=True, text=True, timeout=30, check=True, env=environment()
+    )
+    return json.loads(done.stdout)
+
+
+@pytest.fixture
+def echo(tmp_path: Path) -> Path:
+    (tmp_path / "app.py").write_text(ECHO)
+    return tmp_path
+
+
+def test_help_lists_every_verb():
+    done = CliRunner().invoke(group, ["--help"])
+    assert done.exit_code == 0
+    for verb, text in VERBS.items():
+        assert f"{verb}  {text}" in done.output
+
+
+def test_the_short_help_of_a_verb_is_the_one_in_the_list():
+    with group.make_context("dragoman", ["--help"], resilient_parsing=True) as ctx:
+        for verb, text in VERBS.items():
+            command = group.get_command(ctx, verb)
+            assert command is not None
+            assert command.get_short_help_str(100) == text
+
+
+def test_help_is_quick_and_imports_neither_the_server_nor_the_types(tmp_path: Path):
+    check = "import sys; from dragoman.cli.main import main\ntry: main(['--help'])\nfinally: print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", check], cwd=tmp_path, env=environment(), capture_output=True, text=True, check=True
+    )
+    assert not {"uvicorn", "msgspec", "asyncio", "dragoman.cli.serve"} & set(done.stdout.split())
+    times: list[float] = []
+    for _ in range(5):
+        start = time.perf_counter()
+        assert dragoman(tmp_path, "--help").returncode == 0
+        times.append(time.perf_counter() - start)
+    assert min(times) < 0.2
+
+
+def test_the_version_is_told(tmp_path: Path):
+    from dragoman import __version__
+
+    assert dragoman(tmp_path, "--version").stdout == f"dragoman {__version__}\n"
+
+
+def test_serve_has_a_flag_with_help_for_every_setting_that_has_one():
+    output = " ".join(CliRunner().invoke(group, ["serve", "--help"], terminal_width=200).output.split())
+    for info in SETTINGS.values():
+        if info.flag is not None:
+            assert info.flag.replace("/", " / ") in output
+            assert info.help in output
+
+
+def test_an_unknown_verb_is_told_with_the_nearest():
+    done = CliRunner().invoke(group, ["srve"])
+    assert done.exit_code == 2
+    assert "No such command 'srve'. Did you mean 'serve'?" in done.output
+    assert "There are: serve." in CliRunner().invoke(group, ["zzz"]).output
+
+
+def test_usage_errors_exit_with_2(tmp_path: Path):
+    done = dragoman(tmp_path, "serve", "--zzz")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "No such option" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (ConfigError("x"), 2),
+        (CannotConnect("x"), 3),
+        (TaskNotFound(), 4),
+        (AuthError("x"), 5),
+        (Unauthenticated(), 5),
+        (Failed("x"), 1),
+        (DragomanError("x"), 1),
+    ],
+)
+def test_every_error_has_its_exit_code(error: DragomanError, code: int):
+    assert exit_code(error) == code
+
+
+def test_no_exit_code_is_hidden_by_an_earlier_one():
+    kinds = [kind for kind, _ in EXIT_CODES]
+    for number, kind in enumerate(kinds):
+        assert not any(issubclass(kind, earlier) for earlier in kinds[:number])
+
+
+def test_without_a_target_the_first_agent_to_write_is_shown(tmp_path: Path):
+    done = dragoman(tmp_path, "serve")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("dragoman: nothing to serve: name a target, as in `dragoman serve app.py`.")
+    example = done.stderr.partition("\n\n")[2]
+    (tmp_path / "app.py").write_text(example)
+    subprocess.run([sys.executable, "app.py"], cwd=tmp_path, env=environment(), check=True, timeout=30)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_a_server_says_where_it_is_and_every_line_it_prints_works(echo: Path, host: str):
+    with serving(echo, "app.py", "--port", "0", "--host", host, "--store", "memory:") as (process, lines):
+        name, card, store, try_it, stream = lines
+        assert name == "serving echo"
+        base = card.removeprefix("  card    ").removesuffix("/.well-known/agent-card.json")
+        assert base.startswith("http://[::1]:" if host == "::1" else "http://127.0.0.1:")
+        assert store == "  store   memory: gone when this stops"
+        sent = pasted(try_it)
+        assert sent["path"] == "/"
+        assert sent["headers"]["a2a-version"] == "1.0"  # pyright: ignore
+        assert sent["headers"]["content-type"] == "application/json"  # pyright: ignore
+        message = {"messageId": "try-1", "role": "ROLE_USER", "parts": [{"text": "hello"}]}
+        rpc = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
+        assert sent["body"] == rpc
+        assert "-N" in shlex.split(stream)
+        sent = pasted(stream)
+        assert (sent["path"], sent["body"]) == ("/message:stream", {"message": message})
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_a_signal_stops_it_cleanly(echo: Path, number: signal.Signals, code: int):
+    with serving(echo, "app.py", "--port", "0") as (process, _):
+        process.send_signal(number)
+        out, err = process.communicate(timeout=30)
+    assert (process.returncode, out, err.strip()) == (code, "closed\n", "")
+
+
+def test_a_host_that_others_reach_prints_a_warning_and_lines_that_work_here(echo: Path):
+    with serving(echo, "app.py", "--port", "0", "--host", "0.0.0.0", lines=6) as (_, lines):
+        port = lines[1].removeprefix("  card    http://127.0.0.1:").partition("/")[0]
+        says = f"warning: anyone who can reach 0.0.0.0:{port} can use this agent: set auth, or bind 127.0.0.1"
+        assert lines[5] == says
+        assert pasted(lines[3])["path"] == "/"
+
+
+def test_settings_an_object_was_made_with_count_and_flags_go_before_them(echo: Path):
+    made_with = "agent.keywords = {'port': 0, 'store': 'memory:', 'auth': lambda request: None}\n"
+    (echo / "app.py").write_text(ECHO + made_with)
+    with serving(echo, "app.py", "--host", "0.0.0.0", "--store", "sqlite:///other.db") as (process, lines):
+        assert lines[2] == "  store   other.db"
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=30)
+    assert "warning" not in err
+
+
+def test_two_functions_are_served_together_and_answer(tmp_path: Path):
+    (tmp_path / "two.py").write_text(
+        "def add(a: int, b: int) -> int:\n    return a + b\ndef low(text: str) -> str: ...\n"
+    )
+    with serving(tmp_path, "two.py:add", "two.py:low", "--port", "0", "--store", "memory:") as (_, lines):
+        assert lines[0] == "serving add, low"
+        assert "result" in pasted(lines[3])
+
+
+def test_a_server_is_not_served_beside_others(echo: Path):
+    done = dragoman(echo, "serve", "app.py", "app.py")
+    assert done.returncode == 2
+    assert done.stderr.startswith("dragoman: a Server is served alone: name the agents instead")
+
+
+def test_the_line_it_prints_for_a_function_calls_it_with_arguments_it_takes(tmp_path: Path):
+    (tmp_path / "one.py").write_text("def add(a: int, b: float) -> float:\n    return a + b\n")
+    with serving(tmp_path, "one.py:add", "--port", "0", "--store", "memory:") as (_, lines):
+        assert '"text":"4.5"' in json.dumps(pasted(lines[3]), separators=(",", ":"))
+
+
+def test_a_port_that_is_taken_between_binding_and_listening_is_told_and_the_app_is_closed(echo: Path):
+    takes = """
+import socket
+class Late(Echo):
+    def app_for(self, settings):
+        self.rival = socket.create_server(("127.0.0.1", settings.port))
+        return App()
+agent = Late()
+"""
+    (echo / "app.py").write_text(ECHO + takes)
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        port = found.getsockname()[1]
+    done = dragoman(echo, "serve", "app.py", "--port", str(port))
+    assert (done.returncode, done.stdout) == (2, "closed\n")
+    assert f"dragoman: port {port} is in use: use --port" in done.stderr
+
+
+def test_the_file_says_what_to_serve_relative_to_itself(echo: Path):
+    (echo / "etc").mkdir()
+    (echo / "etc" / "other.toml").write_text(
+        '[serve]\nport = 0\nstore = "sqlite:///t.db"\n[agents.e]\ntarget = "app.py"'
+    )
+    (echo / "app.py").rename(echo / "etc" / "app.py")
+    with serving(echo, "--config", "etc/other.toml") as (_, lines):
+        assert lines[0] == "serving echo"
+        assert lines[2] == f"  store   {echo / 'etc' / 't.db'}"
+
+
+@pytest.mark.parametrize(
+    ("table", "says"),
+    [
+        ("[agents.e]", 'dragoman.toml [agents.e]: say what to serve, as in target = "app.py"'),
+        ("[agents.e]\ntarget = 1", 'dragoman.toml [agents.e]: say what to serve, as in target = "app.py"'),
+        ("[agents.e]\nfile = 'x'", "dragoman.toml [agents.e]: there is no setting `file`; there is `target`"),
+        ("[agents.e]\ntarget = 'app:ECHO'", "dragoman.toml [agents.e] target: an object of type `str` cannot be"),
+    ],
+)
+def test_what_is_wrong_in_an_agents_table_is_told_with_the_table(tmp_path: Path, table: str, says: str):
+    (tmp_path / "app.py").write_text("ECHO = ''")
+    (tmp_path / "dragoman.toml").write_text(table)
+    done = dragoman(tmp_path, "serve")
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"dragoman: {says}")
+
+
+FAILING = """
+class {name}(App):
+    async def live(self, receive, send):
+        await receive()
+        from dragoman.model.error import ConfigError
+        {fails}
+
+class Failing(Echo):
+    def app_for(self, settings):
+        return {name}()
+
+agent = Failing()
+"""
+
+
+@pytest.mark.parametrize(
+    "fails",
+    [
+        "self.startup_error = ConfigError('tasks.db is in use by pid 4711'); raise self.startup_error",
+        "self.startup_error = ConfigError('tasks.db is in use by pid 4711'); "
+        "await send({'type': 'lifespan.startup.failed', 'message': 'no'})",
+    ],
+)
+def test_what_keeps_the_app_from_starting_is_told_as_it_is(echo: Path, fails: str):
+    (echo / "app.py").write_text(ECHO + FAILING.format(name="Unready", fails=fails))
+    done = dragoman(echo, "serve", "app.py", "--port", "0")
+    assert (done.returncode, done.stderr) == (2, "dragoman: tasks.db is in use by pid 4711\n")
+
+
+def test_an_app_that_breaks_without_a_word_is_told_with_the_log(echo: Path):
+    (echo / "app.py").write_text(ECHO + FAILING.format(name="Broken", fails="1 / 0"))
+    done = dragoman(echo, "serve", "app.py", "--port", "0", "--log", "json")
+    assert done.returncode == 1
+    *logged, last = done.stderr.splitlines()
+    assert last == "dragoman: the server did not start: the log says why"
+    assert "ZeroDivisionError" in json.loads(logged[0])["exception"]
+
+
+@pytest.fixture
+def _logging_is_restored() -> Iterator[None]:
+    root = logging.getLogger()
+    level, handlers = root.level, list(root.handlers)
+    yield
+    root.setLevel(level)
+    root.handlers[:] = handlers
+    logging.getLogger("uvicorn").setLevel(logging.NOTSET)
+
+
+@pytest.mark.usefixtures("_logging_is_restored")
+def test_logs_are_lines_of_json_with_their_extras(capsys: pytest.CaptureFixture[str]):
+    configure("json", "info")
+    configure("json", "info")
+    log = logging.getLogger("dragoman.test")
+    log.debug("not shown")
+    log.info("two\nlines %s", "ü", extra={"task": "t1", "path": Path("x")})
+    (line,) = capsys.readouterr().err.splitlines()
+    entry = json.loads(line)
+    assert entry.pop("time").endswith("+00:00")
+    assert entry == {
+        "level": "info",
+        "logger": "dragoman.test",
+        "message": "two\nlines ü",
+        "task": "t1",
+        "path": "x",
+    }
+
+
+@pytest.mark.usefixtures("_logging_is_restored")
+def test_logs_as_text_name_level_and_logger(capsys: pytest.CaptureFixture[str]):
+    configure("text", "warning")
+    logging.getLogger("dragoman.test").info("not shown")
+    logging.getLogger("dragoman.test").warning("shown")
+    assert capsys.readouterr().err.endswith("WARNING dragoman.test: shown\n")

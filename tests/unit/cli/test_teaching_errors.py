@@ -1,0 +1,179 @@
+"""What the user did, and what is printed: every mistake is answered with what to type instead."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+SRC = Path(__file__).resolve().parents[3] / "src"
+
+SERVABLE = """
+class Echo:
+    name = "echo"
+    def app_for(self, settings): ...
+
+agent = Echo()
+"""
+
+SCRIPT = """
+import os
+from pathlib import Path
+from dragoman.server.settings import load_settings
+
+load_settings({"prot": 9000}, environ=os.environ, config=None, cwd=Path.cwd())
+"""
+
+
+class Mistake(NamedTuple):
+    """What the user typed, in a folder with `files`; `{taken}` is a port that is in use."""
+
+    did: str
+    typed: str
+    prints: str
+    files: dict[str, str] = {}  # noqa: RUF012 never changed
+    environ: dict[str, str] = {}  # noqa: RUF012 never changed
+    python: bool = False  # typed to Python, not to dragoman
+
+
+MISTAKES = [
+    Mistake(
+        "misspelt a flag",
+        "serve app.py --prot 9000",
+        "Error: No such option '--prot'. (Did you mean one of: '--host', '--port'?)",
+    ),
+    Mistake(
+        "misspelt a variable",
+        "serve app.py",
+        "dragoman: environment DRAGOMAN_PROT: there is no such setting; did you mean `DRAGOMAN_PORT`?",
+        environ={"DRAGOMAN_PROT": "9000"},
+    ),
+    Mistake(
+        "misspelt a setting in the file",
+        "serve app.py",
+        "dragoman: dragoman.toml [serve]: there is no setting `prot`; did you mean `port`?",
+        files={"dragoman.toml": "[serve]\nprot = 9000\n"},
+    ),
+    Mistake(
+        "misspelt a keyword",
+        "script.py",
+        "ConfigError: keyword prot: there is no such setting; did you mean `port`?",
+        python=True,
+    ),
+    Mistake(
+        "gave a flag the wrong type",
+        "serve app.py --port http",
+        'dragoman: --port: must be a whole number from 0 to 65535, not "http"',
+    ),
+    Mistake(
+        "gave the file the wrong type",
+        "serve app.py",
+        'dragoman: dragoman.toml [serve] port: must be a whole number from 0 to 65535, not "9000"',
+        files={"dragoman.toml": '[serve]\nport = "9000"\n'},
+    ),
+    Mistake(
+        "wanted what an extra has",
+        "serve app.py --store postgresql://me:hunter2@db/tasks",
+        "dragoman: --store postgresql://…: needs dragoman[postgres]: uv add 'dragoman[postgres]'"
+        if find_spec("asyncpg") is None
+        else "dragoman: --store postgresql://…: PostgreSQL is not in this version: use sqlite:///.dragoman/tasks.db",
+    ),
+    Mistake(
+        "misspelt the module",
+        "serve ap:agent",
+        "dragoman: there is no module `ap`; did you mean `app`?",
+    ),
+    Mistake(
+        "misspelt the file",
+        "serve ap.py",
+        "dragoman: there is no file `ap.py`; did you mean `app.py`?",
+    ),
+    Mistake(
+        "misspelt the name",
+        "serve app:agnet",
+        "dragoman: `app` has no `agnet`; did you mean `agent`?",
+    ),
+    Mistake(
+        "imported what is not installed",
+        "serve other.py",
+        "dragoman: other.py:1: imports `no_such_package`, which is not installed: uv add no_such_package",
+        files={"other.py": "import no_such_package\n"},
+    ),
+    Mistake(
+        "made no agent",
+        "serve other.py",
+        'dragoman: `other.py` has nothing to serve: write `agent = Agent("other", description="…")` in it and mark '
+        "functions with `@agent.skill`",
+        files={"other.py": "x = 1\n"},
+    ),
+    Mistake(
+        "named something else",
+        "serve other.py:x",
+        "dragoman: other.py:x: an object of type `int` cannot be served: an Agent, a Server or a function can",
+        files={"other.py": "x = 1\n"},
+    ),
+    Mistake(
+        "gave a file name as store",
+        "serve app.py --store tasks.db",
+        "dragoman: --store tasks.db: must be `memory:`, `sqlite:///relative.db` or `sqlite:////absolute.db`; "
+        "did you mean `sqlite:///tasks.db`?",
+    ),
+    Mistake(
+        "took a port that is in use",
+        "serve app.py --port {taken}",
+        "dragoman: port {taken} is in use: use --port {free}, or --port 0 for any free one",
+    ),
+    Mistake(
+        "named a host that does not exist",
+        "serve app.py --host no.such.host.invalid",
+        "dragoman: host `no.such.host.invalid` is not known here: use 127.0.0.1, or 0.0.0.0 for every network",
+    ),
+    Mistake(
+        "named a host that is another machine's",
+        "serve app.py --host 192.0.2.1",
+        "dragoman: host 192.0.2.1 is no address of this machine: use 127.0.0.1, or 0.0.0.0 for every network",
+    ),
+]
+
+
+@pytest.fixture
+def ports() -> Iterator[dict[str, int]]:
+    """A port that is in use, and the next one, which is free."""
+    while True:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port: int = taken.getsockname()[1]
+            try:
+                socket.create_server(("127.0.0.1", port + 1)).close()
+            except (OSError, OverflowError):
+                continue
+            yield {"taken": port, "free": port + 1}
+            return
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=[mistake.did for mistake in MISTAKES])
+def test_a_mistake_is_answered_with_what_to_type_instead(tmp_path: Path, mistake: Mistake, ports: dict[str, int]):
+    for name, text in {"app.py": SERVABLE, "script.py": SCRIPT, **mistake.files}.items():
+        (tmp_path / name).write_text(text)
+    kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    typed = mistake.typed.format(**ports).split()
+    done = subprocess.run(
+        [sys.executable, *typed] if mistake.python else [sys.executable, "-m", "dragoman.cli.main", *typed],
+        cwd=tmp_path,
+        env={**kept, "PYTHONPATH": str(SRC), **mistake.environ},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert done.stdout == ""
+    assert done.stderr.splitlines()[-1].endswith(mistake.prints.format(**ports))
+    assert done.returncode == (1 if mistake.python else 2)
+    assert mistake.python or "Traceback" not in done.stderr
+    assert "hunter2" not in done.stderr
