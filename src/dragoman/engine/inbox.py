@@ -251,6 +251,8 @@ class Inbox:
             finally:
                 if self._tasks.live.get(live.id) is live:
                     del self._tasks.live[live.id]
+                if not (live.ended or live.state.waiting or live.reply):
+                    live.abandon()
 
         self._tasks.live[live.id] = live
         self._runner.start(live, start)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 AHEAD_EVENTS = 256
 AHEAD_BYTES = 1_000_000
 WINDOW_EVENTS = 512
+STOPPING = "the server is stopping: ask again when it is back"
 UNAVAILABLE = "the store cannot take writes now: try again later"
 
 
@@ -253,6 +254,14 @@ class LiveTask:
         if self.worker is not None:
             self.worker.cancel()
         self._bus.notify(self.id, self.committed + 1)
+
+    def abandon(self) -> None:
+        """Nobody works on this task here any more, and it has neither ended nor paused: let nobody wait for that."""
+        waiting = [*(future for _, future in self._waiters), *self._settlers]
+        self._waiters, self._settlers = [], []
+        for future in waiting:
+            if not future.done():
+                future.set_exception(ServerError(STOPPING))
 
     def _check(self) -> None:
         if self._broken is not None:

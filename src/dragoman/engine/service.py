@@ -11,6 +11,7 @@ from msgspec import structs
 from dragoman.engine import paging
 from dragoman.engine.call import Call
 from dragoman.engine.inbox import Accepted, Inbox
+from dragoman.engine.live import STOPPING
 from dragoman.engine.locks import KeyedLocks
 from dragoman.engine.ports import Cursor, Scope, TaskQuery
 from dragoman.engine.runner import Runner
@@ -20,6 +21,7 @@ from dragoman.model.error import (
     ExtensionSupportRequired,
     InvalidParams,
     PushNotificationNotSupported,
+    ServerError,
     TaskNotCancelable,
     UnsupportedOperation,
 )
@@ -79,6 +81,7 @@ class Service:
         self._inbox = Inbox(agent, self._tasks, self._runner, self._locks, settings.dedupe, settings.show_errors)
         self._follower = Follower(store, bus, self._tasks.live.get, settings.heartbeat)
         self._store = store
+        self._closing = False
         self._required = frozenset(extension.uri for extension in agent.extensions if extension.required)
 
     @property
@@ -91,7 +94,8 @@ class Service:
         await self._inbox.recover()
 
     async def close(self) -> None:
-        """Let the runs finish for a while; end the streams, which can be resumed elsewhere."""
+        """Take no more messages, let the runs finish for a while, then end the streams, which can be resumed."""
+        self._closing = True
         await self._runner.drain(self._settings.drain)
         self._follower.closing = True
         self._bus.wake_all()
@@ -144,6 +148,8 @@ class Service:
         return Stream(batches, accepted.row.origin, accepted.repeat)
 
     async def _accept(self, call: Call, request: SendMessageRequest) -> Accepted:
+        if self._closing:
+            raise ServerError(STOPPING)
         scope = self._admit(call, request.tenant)
         return await self._inbox.accept(scope, call, request)
 

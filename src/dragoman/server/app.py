@@ -70,6 +70,7 @@ class App:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._starting: asyncio.Lock | None = None
         self._ready = False
+        self._drained = False
         self.startup_error: BaseException | None = None
 
     # -- life ------------------------------------------------------------------------------------------------------
@@ -91,15 +92,24 @@ class App:
         async with self._starting:
             if not self._ready:
                 await self._store.open()
+                if self._drained:
+                    for hosted in self._hosted:
+                        hosted.renew()
                 for hosted in self._hosted:
                     await hosted.service.start()
-                self._ready = True
+                self._ready, self._drained = True, False
+
+    async def drain(self) -> None:
+        """Let runs finish and end the streams, while connections are still open. A second call does nothing."""
+        if self._ready and not self._drained:
+            self._drained = True
+            await asyncio.gather(*(hosted.service.close() for hosted in self._hosted))
 
     async def stop(self) -> None:
         """Let runs finish, end streams, close the store."""
+        await self.drain()
         if self._ready:
             self._ready = False
-            await asyncio.gather(*(hosted.service.close() for hosted in self._hosted))
             await self._store.close()
 
     async def resume(self, task_id: str, data: Any = None, *, agent: str | None = None) -> Task:

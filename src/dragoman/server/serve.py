@@ -6,7 +6,6 @@ import asyncio
 import errno
 import json
 import logging
-import math
 import os
 import shlex
 import signal
@@ -31,6 +30,10 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 AsgiApp = Callable[[Message, Receive, Send], Awaitable[None]]
+
+
+# How long connections may take to end once the app has drained, in seconds.
+GRACE = 5
 
 
 class Servable(Protocol):
@@ -103,6 +106,13 @@ def _run(app: AsgiApp, settings: Settings, listener: socket.socket, tell: Callab
                 raise _cannot_listen(error, settings.host, settings.port) from error
             tell()
 
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            # Runs get their time while their callers are still connected; uvicorn then finds nothing to wait for.
+            drain = getattr(app, "drain", None)
+            if drain is not None:
+                await drain()
+            await super().shutdown(sockets)
+
     config = uvicorn.Config(
         app,
         loop="auto",  # uvloop where it is installed
@@ -114,7 +124,7 @@ def _run(app: AsgiApp, settings: Settings, listener: socket.socket, tell: Callab
         access_log=False,
         proxy_headers=False,  # whose X-Forwarded-* count is the app's to say: trust_proxy
         server_header=False,
-        timeout_graceful_shutdown=math.ceil(settings.drain),
+        timeout_graceful_shutdown=GRACE,
     )
     config.load()
     config.lifespan_class = Lifespan
