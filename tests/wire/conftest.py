@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -18,11 +20,11 @@ import pytest
 
 from dragoman import Agent, Context, Rejected
 from dragoman.outputs import Reply
-from dragoman.sync import Context as SyncContext
 from dragoman.testing import served
 
-# A healthy answer takes milliseconds; this only keeps a hanging stream from hanging the suite.
+# A healthy answer takes milliseconds; these only keep a hanging one from hanging the suite.
 TIMEOUT = 10
+STREAM_TIMEOUT = 5
 SPEAKERS = ("1.0-rpc", "1.0-rest", "1.1-rpc", "1.1-rest", "0.3-rpc", "0.3-rest", "0.1-rpc")
 
 _MODERN = {
@@ -53,72 +55,88 @@ METHODS = {
 }
 
 
-def make_agent(**options: Any) -> Agent:
-    """An agent with a skill for everything that can happen."""
-    agent = Agent("wire", description="Says what it is told", version="1.2.3", **options)
+def echo(text: str) -> str:
+    """Say it again."""
+    return text
 
-    @agent.skill
-    def echo(text: str) -> str:
-        """Say it again."""
-        return text
 
-    @agent.skill
-    async def count(n: int) -> AsyncIterator[str]:
-        """Count aloud."""
-        for number in range(1, n + 1):
-            yield f"{number} "
+async def count(n: int) -> AsyncIterator[str]:
+    """Count aloud."""
+    for number in range(1, n + 1):
+        yield f"{number} "
 
-    @agent.skill
-    def same(value: dict[str, Any]) -> dict[str, Any]:
-        """Give the object back."""
-        return value
 
-    @agent.skill
-    async def ask_name(ctx: Context) -> AsyncIterator[str]:
-        """Ask, then greet."""
-        name = await ctx.ask("What is your name?")
-        yield "Hello, "
-        yield f"{name}!"
+def same(value: dict[str, Any]) -> dict[str, Any]:
+    """Give the object back."""
+    return value
 
-    @agent.skill
-    async def slow(ctx: Context) -> None:
-        """Begin and never end."""
-        await ctx.progress("begun")
-        await asyncio.Event().wait()
 
-    @agent.skill
-    async def until_told(ctx: Context) -> AsyncIterator[str]:
-        """Begin, and end with the next message."""
-        await ctx.progress("begun")
-        async for message in ctx.messages():
-            yield message.text
-            return
+async def both() -> AsyncIterator[Any]:
+    """Give a text and an object, each an artifact."""
+    yield "a text"
+    yield {"an": "object"}
 
-    @agent.skill
-    def boom() -> str:
-        """Break."""
-        raise RuntimeError("secret text in /etc/shadow")
 
-    @agent.skill
-    def deny() -> str:
-        """Refuse."""
-        raise Rejected("not today")
+async def ask_name(ctx: Context) -> AsyncIterator[str]:
+    """Ask, then greet."""
+    name = await ctx.ask("What is your name?")
+    yield "Hello, "
+    yield f"{name}!"
 
-    @agent.skill
-    def reply() -> Reply:
-        """Answer without a task."""
-        return Reply("at once")
 
-    @agent.skill
-    def add_numbers(a: int, b: int) -> int:
-        """Add two numbers."""
-        return a + b
+async def slow(ctx: Context) -> None:
+    """Begin and never end."""
+    await ctx.progress("begun")
+    await asyncio.Event().wait()
 
-    @agent.skill
-    def who(ctx: SyncContext) -> str:
-        """Say which tenant and user this is."""
-        return f"{ctx.tenant}/{ctx.user.id if ctx.user else ''}"
 
+async def until_told(ctx: Context) -> AsyncIterator[str]:
+    """Begin, and end with the next message."""
+    await ctx.progress("begun")
+    async for message in ctx.messages():
+        yield message.text
+        return
+
+
+async def sign_in(ctx: Context) -> str:
+    """Ask for credentials, which come with the next message."""
+    await ctx.ask_auth("Please sign in", url="https://login.example.com/")
+    return "signed in"
+
+
+def boom() -> str:
+    """Break."""
+    raise RuntimeError("secret text in /etc/shadow")
+
+
+def deny() -> str:
+    """Refuse."""
+    raise Rejected("not today")
+
+
+def reply() -> Reply:
+    """Answer without a task."""
+    return Reply("at once")
+
+
+def add_numbers(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+async def who(ctx: Context) -> str:
+    """Say whose request this is, for which tenant, and with which extensions."""
+    return f"user={ctx.user.id if ctx.user else ''} tenant={ctx.tenant} extensions={','.join(sorted(ctx.extensions))}"
+
+
+SKILLS = (echo, count, same, both, ask_name, slow, until_told, sign_in, boom, deny, reply, add_numbers, who)
+
+
+def make_agent(name: str = "wire", **options: Any) -> Agent:
+    """An agent with a skill for everything that can happen; the first is the default."""
+    agent = Agent(name, description="Says what it is told", version="1.2.3", **options)
+    for function in SKILLS:
+        agent.skill(function)
     return agent
 
 
@@ -191,12 +209,19 @@ class Reading:
         self.headers = response.headers
         self.comments: list[str] = []
         self.lines: list[str] = []
-        self._arriving = response.iter_lines()
+        self._arriving = self._before_the_deadline(response.iter_lines())
+
+    def _before_the_deadline(self, lines: Iterator[str]) -> Iterator[str]:
+        # Heartbeats keep a stream that never ends from ever timing out.
+        deadline = time.monotonic() + STREAM_TIMEOUT
+        for line in lines:
+            assert time.monotonic() < deadline, f"the stream goes on after {self.lines[:20]}"
+            self.lines.append(line)
+            yield line
 
     def __iter__(self) -> Iterator[Event]:
         number: str | None = None
         for line in self._arriving:
-            self.lines.append(line)
             if line.startswith(":"):
                 self.comments.append(line)
             elif line.startswith("id: "):
@@ -214,6 +239,12 @@ class Reading:
         line = next(line for line in self._arriving if line)
         assert line.startswith(":"), line
         return line
+
+    def refusal(self) -> Answer:
+        """The answer, which is none of a stream."""
+        assert self.headers["content-type"] in ("application/json", "application/a2a+json")
+        self.response.read()
+        return Answer(self.response, self.asked)
 
 
 class Wire:
@@ -271,6 +302,10 @@ class Speaker:
         # Where the requests go: a tenant of a REST binding, another path of JSON-RPC.
         self.path = path
 
+    def at(self, path: str) -> Speaker:
+        """The same at another path."""
+        return Speaker(self.wire, self.name, path)
+
     # -- what a message looks like ---------------------------------------------------------------------------------
 
     def part(self, value: Any) -> dict[str, Any]:
@@ -291,9 +326,7 @@ class Speaker:
             return {"kind": "message", "role": "user", "parts": parts, **named}
         return {"role": "ROLE_USER", "content" if self.is_rest and not self.is_modern else "parts": parts, **named}
 
-    def params(
-        self, *values: Any, tool: str = "", task: Any = None, now: bool = False, **more: Any
-    ) -> dict[str, Any]:
+    def params(self, *values: Any, tool: str = "", task: Any = None, now: bool = False, **more: Any) -> dict[str, Any]:
         """What is sent with a message.
 
         `tool` and `arguments` call a skill by its name, `task` is one to go on with, `now` asks for an answer at
@@ -430,6 +463,35 @@ def _headers(content_type: str | None = "application/a2a+json", **headers: str) 
     return {**({} if content_type is None else {"Content-Type": content_type}), **headers}
 
 
+class Like:
+    """Equal to any text of that form."""
+
+    def __init__(self, pattern: str) -> None:
+        self._pattern = re.compile(pattern)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, str) and self._pattern.fullmatch(other) is not None
+
+    def __hash__(self) -> int:
+        return hash(self._pattern)
+
+    def __repr__(self) -> str:
+        return f"<like {self._pattern.pattern}>"
+
+
+class Likenesses:
+    """The forms of what is new in every answer."""
+
+    uuid = Like(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+    time = Like(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
+
+
+@pytest.fixture(scope="session")
+def like() -> type[Likenesses]:
+    """Stands in expected JSON for an id or a time."""
+    return Likenesses
+
+
 @pytest.fixture(scope="session")
 def http() -> Iterator[httpx2.Client]:
     """One client for the whole run; it follows no redirects, so that one would be seen."""
@@ -457,7 +519,7 @@ def speaker(wire: Wire, request: pytest.FixtureRequest) -> Speaker:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Ask every speaker the same, unless a test says `@pytest.mark.parametrize("speaker", [...], indirect=True)`."""
+    """Ask every speaker the same, unless a module says `SPEAKERS` or a test is parametrised with `speaker` itself."""
     chosen = [mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")]
     if "speaker" in metafunc.fixturenames and "speaker" not in chosen:
-        metafunc.parametrize("speaker", SPEAKERS, indirect=True)
+        metafunc.parametrize("speaker", getattr(metafunc.module, "SPEAKERS", SPEAKERS), indirect=True)

@@ -94,6 +94,6 @@ def _from_text(text: str, wanted: Any) -> Any:
     except Unfit:
         try:
             return fit(msgspec.json.decode(text.encode()), wanted)
-        except msgspec.MsgspecError:
+        except (msgspec.MsgspecError, ValueError):
             pass
         raise Unfit(type_name(wanted)) from None

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import copy
 import difflib
 import functools
 import inspect
-from collections.abc import AsyncGenerator, Callable, Iterator
+import logging
+import threading
+from collections.abc import AsyncGenerator, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, cast
 
 from dragoman.agents.answers import Unfit, fit, type_name
-from dragoman.agents.replay import Paused, Replay
+from dragoman.agents.replay import Paused, Replay, pause_in
 from dragoman.agents.sync_context import SyncContext
+from dragoman.engine.threads import in_thread
 from dragoman.model.error import ConfigError, Failed, Rejected
 
 if TYPE_CHECKING:
     from dragoman.agents.skill import Parameter, Skill
     from dragoman.engine.context import Context
 
+logger = logging.getLogger("dragoman.agent")
 THREADS = 64
 _END = object()
 
@@ -71,12 +74,14 @@ class Functions:
 
     async def run(self, ctx: Context) -> AsyncGenerator[Any, None]:
         """Run the chosen skill; an engine-level agent."""
-        ctx.message = ctx.history[0]
+        ctx.message, ctx.metadata = ctx.history[0], ctx.opening
         loaded = copy.deepcopy(ctx.state)
         if ctx.answered:
             _become(ctx.state, cast("dict[str, Any]", ctx.answered[0].ref or {}).get("state", {}))
-        replay = Replay(ctx.answered, copy.deepcopy(ctx.state))
+        first = copy.deepcopy(ctx.state)
+        replay = Replay(ctx.answered, first)
         ctx.questions = replay
+        pause: Paused | None = None
         try:
             skill, arguments = self.choose(ctx)
             ctx.skill = skill.id
@@ -84,22 +89,35 @@ class Functions:
             values = await _bind(skill, arguments, ctx, replay)
             async with aclosing(_limited(skill, ctx, values)) as outputs:
                 async for value in outputs:
+                    replay.check()
                     if not replay.replaying:
                         yield value
-        except Paused as pause:
-            # What the function did to the state counts when the task ends, not when it pauses.
-            _become(ctx.state, loaded)
+            replay.check()
+            if replay.replaying:
+                raise Failed("the function ended before asking what had been answered already")
+        except (Paused, BaseExceptionGroup) as error:
+            pause = pause_in(error)
+            if pause is None:
+                raise
+        finally:
+            if pause is not None:
+                # What the function did to the state counts when the task ends, not when it pauses.
+                _become(ctx.state, loaded)
+            elif ctx.answered:
+                _become(ctx.state, _changed(loaded, first, ctx.state))
+        if pause is not None:
             yield pause.ask
-            return
-        if replay.paused:
-            raise Failed("the pause was swallowed: let it pass through `except:`, catch Exception instead")
-        if replay.replaying:
-            raise Failed("the function ended before asking what had been answered already")
 
 
 def _become(state: dict[str, Any], other: dict[str, Any]) -> None:
     state.clear()
     state.update(copy.deepcopy(other))
+
+
+def _changed(loaded: dict[str, Any], first: dict[str, Any], last: dict[str, Any]) -> dict[str, Any]:
+    """What other tasks of the conversation made of the state while this one waited, with this one's own changes."""
+    kept = {key: value for key, value in loaded.items() if key in last or key not in first}
+    return kept | {key: value for key, value in last.items() if key not in first or first[key] != value}
 
 
 def _request(ctx: Context) -> tuple[str | None, dict[str, Any]]:
@@ -114,7 +132,7 @@ def _request(ctx: Context) -> tuple[str | None, dict[str, Any]]:
         if isinstance(tool, str):
             arguments: Any = data.get("arguments")
             return tool, dict(cast("dict[str, Any]", arguments)) if isinstance(arguments, dict) else {}
-    asked = ctx.metadata.get("skillId") or ctx.metadata.get("skill_id")
+    asked = ctx.opening.get("skillId") or ctx.opening.get("skill_id")
     return (asked if isinstance(asked, str) else None), dict(objects[0]) if objects else {}
 
 
@@ -172,24 +190,38 @@ async def _limited(skill: Skill, ctx: Context, values: dict[str, Any]) -> AsyncG
         return
     worker = asyncio.current_task()
     assert worker is not None
-    late = False
+    timed_out = Failed(f"timed out after {skill.timeout:g} s")
+    late = cancelled = False
+    inside = True
 
     def stop() -> None:
-        nonlocal late
-        late = True
-        worker.cancel()
+        nonlocal late, cancelled
+        # Between two values the worker is busy elsewhere, where nobody would know this cancel.
+        late, cancelled = True, inside
+        if cancelled:
+            worker.cancel()
 
     timer = ctx.clock.call_later(skill.timeout, stop)
     try:
         async with aclosing(_outputs(skill, ctx, values)) as outputs:
             async for value in outputs:
-                yield value
+                inside = False
+                if not late:
+                    yield value
+                if late:
+                    break
+                inside = True
+        inside = False
     except asyncio.CancelledError:
-        if late and worker.uncancel() == 0:
-            raise Failed(f"timed out after {skill.timeout:g} s") from None
+        if cancelled and worker.uncancel() == 0:
+            raise timed_out from None
         raise
     finally:
         timer.cancel()
+    if late:
+        if cancelled:  # and the skill went on all the same
+            worker.uncancel()
+        raise timed_out
 
 
 async def _outputs(skill: Skill, ctx: Context, values: dict[str, Any]) -> AsyncGenerator[Any, None]:
@@ -205,14 +237,32 @@ async def _outputs(skill: Skill, ctx: Context, values: dict[str, Any]) -> AsyncG
     elif inspect.iscoroutinefunction(fn):
         yield await fn(**values)
     elif inspect.isgeneratorfunction(fn):
-        items: Iterator[Any] = fn(**values)
-        while (value := await _in_thread(next, items, _END)) is not _END:
-            yield value
+        items = _ThreadGenerator(fn(**values))
+        try:
+            while (value := await in_thread(items.next, pool=_threads())) is not _END:
+                yield value
+        except BaseException:
+            # Not waited for: it may be busy for long, and sees ctx.cancelled.
+            _threads().submit(items.close)
+            raise
     else:
-        yield await _in_thread(functools.partial(fn, **values))
+        yield await in_thread(functools.partial(fn, **values), pool=_threads())
 
 
-async def _in_thread(fn: Callable[..., Any], *args: Any) -> Any:
-    context = contextvars.copy_context()
-    loop = asyncio.get_running_loop()
-    return await loop.run_in_executor(_threads(), functools.partial(context.run, fn, *args))
+class _ThreadGenerator:
+    """A generator that is only ever touched in threads, by one at a time: its clean-up may block too."""
+
+    def __init__(self, items: Generator[Any, None, None]) -> None:
+        self._items = items
+        self._turn = threading.Lock()
+
+    def next(self) -> Any:
+        with self._turn:
+            return next(self._items, _END)
+
+    def close(self) -> None:
+        with self._turn:
+            try:
+                self._items.close()
+            except Exception:
+                logger.exception("a skill failed while it was closed")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from dragoman.agents.answers import Unfit, read_answer
 from dragoman.engine.outputs import Answered, Ask
@@ -17,6 +17,14 @@ class Paused(BaseException):
     def __init__(self, ask: Ask) -> None:
         super().__init__(ask.question)
         self.ask = ask
+
+
+def pause_in(error: BaseException) -> Paused | None:
+    """The pause itself, or the first within a group that holds nothing else: task groups wrap what leaves them."""
+    if isinstance(error, BaseExceptionGroup):
+        pauses = [pause_in(inner) for inner in cast("BaseExceptionGroup[BaseException]", error).exceptions]
+        return None if None in pauses else pauses[0]
+    return error if isinstance(error, Paused) else None
 
 
 class Replay:
@@ -48,12 +56,18 @@ class Replay:
         """Give what the task was resumed with. Raises Paused when it was not yet."""
         details = () if url is None else (Part(url=url),)
         answer = self._answer(text, Ask(text, self._ref(), auth=True, details=details))
-        return answer.text if answer.data is None else answer.data
+        return (answer.text or None) if answer.data is None else answer.data
+
+    def check(self) -> None:
+        """Raise Failed when the function goes on although it was paused."""
+        if self.paused:
+            raise Failed("the pause was swallowed: let it pass through `except:`, catch Exception instead")
 
     def _ref(self) -> dict[str, Any] | None:
         return {"state": self._first_state} if self._next == 0 else None
 
     def _answer(self, question: str, ask: Ask) -> Answered:
+        self.check()
         if not self.replaying:
             self.paused = True
             raise Paused(ask)

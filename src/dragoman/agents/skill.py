@@ -119,9 +119,10 @@ def _parameter(fn: Callable[..., Any], parameter: inspect.Parameter, wanted: Any
         )
     help_text = ""
     if get_origin(wanted) is Annotated:
-        help_text = next((note for note in get_args(wanted)[1:] if isinstance(note, str)), "")
-        if help_text:
-            wanted = get_args(wanted)[0]
+        kind, *notes = get_args(wanted)
+        help_text = next((note for note in notes if isinstance(note, str)), "")
+        limits = [note for note in notes if not isinstance(note, str)]
+        wanted = Annotated[(kind, *limits)] if limits else kind
     return Parameter(name, wanted, parameter.default is parameter.empty, help_text)
 
 

@@ -62,12 +62,16 @@ class SyncContext:
 
     def progress(self, text: str, done: float | None = None, total: float | None = None) -> None:
         """Tell the caller how far the work is."""
+        if self.cancelled:  # also when there is no loop any more that could do it
+            return
         self._do(self._ctx.progress(text, done, total))
 
     def artifact(
         self, *values: Any, name: str | None = None, id: str | None = None, metadata: dict[str, Any] | None = None
     ) -> None:
         """Send a result beside the answer. Raises TypeError when a value has no JSON form."""
+        if self.cancelled:
+            return
         self._do(self._ctx.artifact(*values, name=name, id=id, metadata=metadata))
 
     def _do(self, work: Coroutine[Any, Any, T]) -> T:

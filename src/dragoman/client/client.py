@@ -101,8 +101,14 @@ class Client:
 
     async def _follow(self, request: SendMessageRequest) -> AsyncIterator[Any]:
         connection = await self._open()
-        async for record in connection.stream(request):
-            yield record
+        records = connection.stream(request)
+        try:
+            async for record in records:
+                yield record
+        finally:  # a reader who leaves early is let go of now, not when the garbage is collected
+            close = getattr(records, "aclose", None)
+            if close is not None:
+                await close()
 
     async def call(self, tool: str, /, **arguments: Any) -> Any:
         """Call a tool and give its value.

@@ -17,7 +17,7 @@ from dragoman.dialects.card_security import (
 from dragoman.dialects.lenient import Reader
 from dragoman.model.card import AgentCard, AgentInterface
 from dragoman.model.error import BadCard, InvalidParams
-from dragoman.model.json import decode_any
+from dragoman.model.json import decode_any, encode
 
 CardVersion = Literal["both", "1.0", "0.3"]
 Json = dict[str, Any]
@@ -38,7 +38,8 @@ def card_json(card: AgentCard, extra: Json, version: CardVersion) -> Json:
     `1.0` and `0.3` have exactly the keys of that version; `both` has the keys of 1.0 and beside them those
     only 0.3 knows.
     """
-    modern = cast("Json", msgspec.to_builtins(card))
+    # Through JSON, so that it holds lists and nothing of the card itself.
+    modern: Json = decode_any(encode(card))
     if version == "1.0":
         shown = modern
     elif version == "0.3":

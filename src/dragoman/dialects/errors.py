@@ -74,12 +74,30 @@ def rpc_error(error: A2AError, version: str) -> dict[str, Any]:
 
 
 def http_error(error: A2AError, version: str) -> tuple[int, dict[str, Any]]:
-    """The HTTP status and the body, a google.rpc.Status, of a REST error."""
+    """The HTTP status and the body, a google.rpc.Status, of a REST error.
+
+    0.3 left the form free; beside the status its bodies carry the `type` and `message` that the official SDK's
+    0.3 clients read.
+    """
     status = status_of(error)
-    details = error_details(error)
-    return status.http, {
-        "error": {"code": status.http, "status": status.name, "message": error.message, "details": details}
+    body: dict[str, Any] = {
+        "error": {
+            "code": status.http,
+            "status": status.name,
+            "message": error.message,
+            "details": error_details(error),
+        }
     }
+    if version.startswith("0."):
+        body |= {"type": _sdk_name(error), "message": error.message}
+    return status.http, body
+
+
+def _sdk_name(error: A2AError) -> str:
+    name = next(cls for cls in type(error).__mro__ if cls in STATUSES).__name__
+    if name == "ParseError":
+        return "JSONParseError"
+    return name if name.endswith("Error") else f"{name}Error"
 
 
 def status_of(error: A2AError) -> Status:

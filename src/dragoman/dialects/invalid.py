@@ -16,6 +16,7 @@ _TYPES = re.compile(r"Expected `(?P<wanted>[^`]+)`, got `(?P<given>[^`]+)`")
 _LIMIT = re.compile(r"Expected `(?:int|float)` (?P<sign>>=|<=) (?P<bound>-?\d+)")
 _VALUE = re.compile(r"Invalid (?:enum )?value (?P<value>.+)", re.DOTALL)
 
+_ROOM = 80
 _WORDS = {
     "str": "a string",
     "int": "a whole number",
@@ -43,6 +44,11 @@ def invalid_params(error: msgspec.ValidationError) -> InvalidParams:
     if missing:
         return missing_field(f"{field}.{missing['name']}" if field else missing["name"])
     return InvalidParams(f"{field or 'params'} {_complaint(what, field)}", field=field)
+
+
+def quoted(value: str) -> str:
+    """A caller's own words, cut short: an answer must not grow with a request."""
+    return repr(_short(value))
 
 
 def missing_field(field: str) -> InvalidParams:
@@ -90,11 +96,15 @@ def _complaint(what: str, field: str) -> str:
         return f"must be {limit['bound']} or {'more' if limit['sign'] == '>=' else 'less'}"
     if value := _VALUE.fullmatch(what):
         choice = _CHOICES.get(field.rpartition(".")[2], "one of the values the specification lists")
-        return f"cannot be {value['value']}: it must be {choice}"
+        return f"cannot be {_short(value['value'])}: it must be {choice}"
     if what == "Invalid base64 encoded string":
         return "must be base64"
     # What is left are sentences of the model and of the decoder.
-    return f"is wrong: {what}"
+    return f"is wrong: {_short(what)}"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _ROOM else text[:_ROOM] + "…"
 
 
 def _readable(types: str) -> str:

@@ -38,18 +38,25 @@ class Reader(Generic[T]):
     """Reads one type. `ignoring` names fields this version does not know.
 
     With `fill` a missing field has its proto3 default, as ProtoJSON leaves empty values out; with
-    `loose` the strict way already takes numbers as text, as ProtoJSON spells an int64.
+    `loose` the strict way already takes numbers as text, as ProtoJSON spells an int64. `envelope` is for
+    a type of which one member is always there: the caller tries again when it finds none.
     """
 
     def __init__(
-        self, type_: type[T], *, ignoring: frozenset[str] = frozenset(), fill: bool = False, loose: bool = False
+        self,
+        type_: type[T],
+        *,
+        ignoring: frozenset[str] = frozenset(),
+        fill: bool = False,
+        loose: bool = False,
+        envelope: bool = False,
     ) -> None:
         self._type = type_
         self._ignoring = ignoring
         self._fill = fill
         self._strictly: Callable[[bytes], T] = msgspec.json.Decoder(type_, strict=not loose).decode
         # A snake_case caller trips over the first required name of two words; where there is none, look.
-        self._look = not _demands_camel(inspect.type_info(type_))
+        self._look = not envelope and not _demands_camel(inspect.type_info(type_))
 
     def read(self, data: Any) -> T:
         """Read JSON text or decoded JSON.
@@ -119,8 +126,8 @@ class _Shaper:
             return self._array(kind)
         if isinstance(kind, inspect.UnionType):
             return self._union(kind)
-        if isinstance(kind, inspect.EnumType):
-            return _enum(kind)
+        if isinstance(kind, inspect.EnumType) and kind.cls in _ENUMS:
+            return _enum(_ENUMS[kind.cls])
         return _SCALARS.get(type(kind))
 
     def _array(self, kind: inspect.VarTupleType | inspect.ListType) -> Shape | None:
@@ -214,11 +221,7 @@ def _demands_camel(kind: inspect.Type) -> bool:
     )
 
 
-def _enum(kind: inspect.EnumType) -> Shape | None:
-    find = _ENUMS.get(kind.cls)
-    if find is None:
-        return None
-
+def _enum(find: Callable[[object], object]) -> Shape:
     def read(value: Any) -> Any:
         found = find(value)
         return value if found is None else found

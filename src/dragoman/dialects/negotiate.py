@@ -6,6 +6,7 @@ from difflib import get_close_matches
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
+from dragoman.dialects.invalid import quoted
 from dragoman.dialects.legacy import LEGACY
 from dragoman.dialects.v03 import V03
 from dragoman.dialects.v03_proto import V03Proto
@@ -63,6 +64,7 @@ METHODS: dict[str, Method] = {operation.value: Method(operation, Family.V1) for 
     "tasks/pushNotification/set": Method(Operation.CREATE_PUSH, Family.V01),
     "tasks/pushNotification/get": Method(Operation.GET_PUSH, Family.V01),
 }
+_LONGEST = 2 * max(map(len, METHODS))
 # Names the likeness of letters would not lead to.
 _MEANT = {"tasks/list": "ListTasks", "tasks/subscribe": "tasks/resubscribe"}
 
@@ -80,7 +82,7 @@ def asked_version(header: str | None, query: str | None) -> str | None:
     if version not in KNOWN_VERSIONS:
         supported = ", ".join(KNOWN_VERSIONS)
         raise VersionNotSupported(
-            f"A2A version {asked!r} is not spoken here; these are: {supported}", asked=asked, supported=supported
+            f"A2A version {quoted(asked)} is not spoken here; these are: {supported}", asked=asked, supported=supported
         )
     return version
 
@@ -100,7 +102,7 @@ class Dialects:
         """
         found = METHODS.get(method)
         if found is None:
-            raise MethodNotFound(f"Method not found: {method!r}{_hint(method)}")
+            raise MethodNotFound(f"Method not found: {quoted(method)}{_hint(method)}")
         operation, family = found
         if family is Family.V1:
             return Choice(operation, V1_1 if asked == "1.1" else V1_0)
@@ -121,7 +123,8 @@ class Dialects:
 
 def _hint(method: str) -> str:
     spelled = {name.lower(): name for name in METHODS}
-    near = get_close_matches(method.lower(), spelled, n=1)
+    # Comparing costs the square of the length, and no method is that long.
+    near = get_close_matches(method.lower(), spelled, n=1) if len(method) <= _LONGEST else []
     meant = _MEANT.get(method) or (spelled[near[0]] if near else None)
     return f". Did you mean {meant!r}?" if meant else ""
 

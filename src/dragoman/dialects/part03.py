@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from msgspec import UNSET, Struct, field
 
-from dragoman.dialects.invalid import missing_field
+from dragoman.dialects.invalid import missing_field, quoted
 from dragoman.dialects.sidecar import pack, unpack, unwrap, wrap
 from dragoman.model.error import InvalidParams
 from dragoman.model.part import Part
@@ -83,7 +83,9 @@ def _kind(part: Part03, at: str) -> str:
     said = part.kind if part.kind is not None else part.type
     if said is not None:
         if said not in _KINDS:
-            raise InvalidParams(f"{at}.{tag} cannot be {said!r}: it must be text, file or data", field=f"{at}.{tag}")
+            raise InvalidParams(
+                f"{at}.{tag} cannot be {quoted(said)}: it must be text, file or data", field=f"{at}.{tag}"
+            )
         return said
     held = (
         (["text"] if part.text is not None else [])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from dragoman.dialects.invalid import missing_field
+from dragoman.dialects.invalid import missing_field, quoted
 from dragoman.model.error import InvalidParams
 from dragoman.model.message import Message
 from dragoman.model.push import TaskPushNotificationConfig
@@ -70,7 +70,7 @@ def sound_list(request: ListTasksRequest) -> ListTasksRequest:
             milliseconds(after)
         except ValueError:
             raise InvalidParams(
-                f"statusTimestampAfter must be a time such as 2026-11-15T10:00:00.000Z, not {after!r}",
+                f"statusTimestampAfter must be a time such as 2026-11-15T10:00:00.000Z, not {quoted(after)}",
                 field="statusTimestampAfter",
             ) from None
     return replace(

@@ -74,7 +74,7 @@ _PARAMS: dict[Operation, type[Any]] = {
 _READERS: dict[Operation, Reader[Any]] = {operation: Reader(type_) for operation, type_ in _PARAMS.items()}
 _TASK = Reader(ProtoTask, fill=True)
 _MESSAGE = Reader(ProtoMessage, fill=True)
-_RESPONSE = Reader(ProtoResponse, fill=True)
+_RESPONSE = Reader(ProtoResponse, fill=True, envelope=True)
 _PUSH = Reader(ProtoTaskPush, fill=True)
 _PUSHES = Reader(ProtoPushes, fill=True)
 
@@ -82,7 +82,7 @@ _PUSHES = Reader(ProtoPushes, fill=True)
 class V03Proto:
     """A2A 0.3 over REST.
 
-    `blocking_by_default` says what a request without `blocking` means.
+    `blocking_by_default` says what a request without a `configuration` means.
     """
 
     version = "0.3"
@@ -199,9 +199,9 @@ class V03Proto:
         return GetExtendedAgentCardRequest()
 
     def _send(self, params: ProtoSend) -> SendMessageRequest:
-        said = params.configuration
+        # A ProtoJSON client cannot write `blocking: false`: all it can do is send a configuration without it.
+        said = params.configuration or ProtoConfiguration(blocking=self._blocking)
         push = said.push_notification
-        blocking = self._blocking if said.blocking is None else said.blocking
         return SendMessageRequest(
             message=sound_message(message_from_proto(params.message, "message"), "content"),
             configuration=SendMessageConfiguration(
@@ -210,7 +210,7 @@ class V03Proto:
                 if push is None
                 else push_from_03(push, "configuration.pushNotification"),
                 history_length=said.history_length or None,
-                return_immediately=not blocking,
+                return_immediately=not said.blocking,
             ),
             metadata=params.metadata,
         )

@@ -116,7 +116,7 @@ class ProtoResponse(Struct, frozen=True, omit_defaults=True, rename="camel"):
 
 
 class ProtoConfiguration(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """How a message is to be handled; without `blocking` the server chooses."""
+    """How a message is to be handled. ProtoJSON leaves false out, so no `blocking` in here is false."""
 
     aliases: ClassVar[dict[str, str]] = {"pushNotificationConfig": "pushNotification"}
 
@@ -132,7 +132,7 @@ class ProtoSend(Struct, frozen=True, omit_defaults=True):
     aliases: ClassVar[dict[str, str]] = {"request": "message"}
 
     message: ProtoMessage
-    configuration: ProtoConfiguration = ProtoConfiguration()
+    configuration: ProtoConfiguration | None = None
     metadata: dict[str, Any] | None = None
 
 

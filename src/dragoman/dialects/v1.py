@@ -76,15 +76,15 @@ class V1:
         self._counts = version != "1.0"
         ignoring = _ONLY_0_1 if self._counts else _ONLY_0_1 | _ONLY_1_1
 
-        def reader(type_: type[Any], *, fill: bool = True) -> Reader[Any]:
-            return Reader(type_, ignoring=ignoring, fill=fill, loose=self._counts)
+        def reader(type_: type[Any], *, fill: bool = True, envelope: bool = False) -> Reader[Any]:
+            return Reader(type_, ignoring=ignoring, fill=fill, loose=self._counts, envelope=envelope)
 
         self._requests: dict[Operation, Reader[Request]] = {
             operation: reader(type_, fill=False) for operation, type_ in REQUEST_TYPES.items()
         }
         self._task: Reader[Task] = reader(Task)
         self._message: Reader[Message] = reader(Message)
-        self._event: Reader[StreamResponse] = reader(StreamResponse)
+        self._event: Reader[StreamResponse] = reader(StreamResponse, envelope=True)
         self._page: Reader[ListTasksResponse] = reader(ListTasksResponse)
         self._push: Reader[TaskPushNotificationConfig] = reader(TaskPushNotificationConfig)
         self._pushes: Reader[PushConfigs] = reader(PushConfigs)

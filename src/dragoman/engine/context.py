@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import logging
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
@@ -10,8 +9,10 @@ from uuid import uuid4
 
 import msgspec
 
+from dragoman.engine.locks import KeyedLocks
 from dragoman.engine.outputs import Answered
-from dragoman.engine.values import json_of, parts_of
+from dragoman.engine.threads import in_thread
+from dragoman.engine.values import data_of, json_of, parts_of
 from dragoman.model.artifact import Artifact
 from dragoman.model.error import ConfigError
 from dragoman.model.event import ArtifactUpdate
@@ -59,6 +60,7 @@ class Context:
         *,
         clock: Clock,
         metadata: dict[str, Any] | None = None,
+        opening: dict[str, Any] | None = None,
         answered: tuple[Answered, ...] = (),
         state: dict[str, Any] | None = None,
         once: dict[str, Any] | None = None,
@@ -67,9 +69,13 @@ class Context:
         self._live = live
         self._call = call
         self._once = once if once is not None else {}
+        self._once_locks = KeyedLocks()
         self.clock = clock
         self.message = message
         self.metadata: dict[str, Any] = {**(message.metadata or {}), **(metadata or {})}
+        # The same of the message that began the task: whatever an answer says, it chooses the skill.
+        first = live.folding.history[0] if live.folding.history else message
+        self.opening: dict[str, Any] = {**(first.metadata or {}), **(opening or {})}
         self.answered = answered
         self.restarted = restarted
         self.state: dict[str, Any] = state if state is not None else {}
@@ -117,7 +123,7 @@ class Context:
     @property
     def data(self) -> Any:
         """The value of the message's first data part, or None."""
-        return self.message.data
+        return data_of(self.message)
 
     @property
     def files(self) -> list[Part]:
@@ -136,12 +142,12 @@ class Context:
 
     @property
     def cancelled(self) -> bool:
-        """True once the task has been canceled; code in a thread should look now and then."""
-        return self._live.ended
+        """True once the task has been canceled or the server stops; code in a thread should look now and then."""
+        return self._live.over
 
     @property
     def _mute(self) -> bool:
-        return self._live.ended or (self.questions is not None and self.questions.replaying)
+        return self._live.over or (self.questions is not None and self.questions.replaying)
 
     # -- what a run can do -----------------------------------------------------------------------------------------
 
@@ -178,18 +184,20 @@ class Context:
         Raises:
             TypeError: the result has no JSON form.
         """
-        if key in self._once:
+        async with self._once_locks.hold(key):
+            if key in self._once:
+                return self._once[key]
+            if inspect.iscoroutinefunction(fn):
+                result = await fn(*args)
+            else:
+                result = await in_thread(fn, *args)
+                if inspect.isawaitable(result):
+                    result = await result
+            body = msgspec.json.encode({"key": key, "value": json_of(result)})
+            if not self._live.ended:
+                await self._live.note("once", body)
+            self._once[key] = msgspec.json.decode(body)["value"]
             return self._once[key]
-        if inspect.iscoroutinefunction(fn):
-            result = await fn(*args)
-        else:
-            result = await asyncio.to_thread(fn, *args)
-            if inspect.isawaitable(result):
-                result = await result
-        body = msgspec.json.encode({"key": key, "value": json_of(result)})
-        await self._live.note("once", body)
-        self._once[key] = msgspec.json.decode(body)["value"]
-        return self._once[key]
 
     async def progress(self, text: str, done: float | None = None, total: float | None = None) -> None:
         """Tell the caller how far the work is."""
@@ -211,24 +219,32 @@ class Context:
         if self._mute:
             return
         parts = tuple(part for value in values for part in parts_of(value))
-        number = self._live.folding.artifact_count() + 1
+        number = self._live.artifact_number()
         await self.update_artifact(Artifact(id or f"artifact-{number}", parts, name, metadata=metadata))
 
-    async def update_artifact(self, artifact: Artifact, *, append: bool = False, last_chunk: bool = True) -> None:
+    async def update_artifact(
+        self,
+        artifact: Artifact,
+        *,
+        append: bool = False,
+        last_chunk: bool = True,
+        metadata: dict[str, Any] | None = None,
+    ) -> None:
         """Send an artifact, or a piece of one, exactly as given; for agents that manage their own."""
         if self._mute:
             return
-        self._live.emit(ArtifactUpdate(self.task_id, self.context_id, artifact, append, last_chunk))
+        self._live.emit(ArtifactUpdate(self.task_id, self.context_id, artifact, append, last_chunk, metadata))
         await self._live.room()
 
     async def messages(self) -> AsyncIterator[Message]:
         """The messages the caller sends while the work goes on. Ends when the task does."""
         live = self._live
-        while not live.ended:
-            while live.inbox:
+        while not live.over:
+            if live.inbox:
                 yield live.inbox.popleft()
-            live.arrived = asyncio.get_running_loop().create_future()
-            await live.arrived
+                continue
+            live.arrived.clear()
+            await live.arrived.wait()
 
 
 def agent_message(live: LiveTask, parts: tuple[Part, ...]) -> Message:

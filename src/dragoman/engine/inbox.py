@@ -18,7 +18,13 @@ from dragoman.engine.ports import Repeat, Scope, StoredTask, TaskRow
 from dragoman.engine.repeats import Repeats
 from dragoman.engine.run import Run
 from dragoman.engine.tasks import Memory, Origin
-from dragoman.model.error import InvalidParams, TaskGenerationMismatch, TaskNotFound, UnsupportedOperation
+from dragoman.model.error import (
+    InvalidParams,
+    ServerError,
+    TaskGenerationMismatch,
+    TaskNotFound,
+    UnsupportedOperation,
+)
 from dragoman.model.fold import Folding
 from dragoman.model.json import encode
 from dragoman.model.part import Part
@@ -39,11 +45,14 @@ INTERRUPTED = "interrupted by a restart"
 
 
 class Accepted(NamedTuple):
-    """A message that was taken: its task, alive if it is, and whether it goes on with one or repeats one."""
+    """A message that was taken: its task, alive if it is, and whether it repeats one.
+
+    `task` is what a message that goes on with a task found there, itself included.
+    """
 
     row: TaskRow
     live: LiveTask | None
-    follow_up: bool = False
+    task: Task | None = None
     repeat: bool = False
 
 
@@ -96,6 +105,9 @@ class Inbox:
         if task_id is None:
             return self._create(scope, call, request, repeat)
         async with self._locks.hold(task_id):
+            draft = self._tasks.live.get(task_id)
+            if draft is not None and draft.draft:  # whether there is a task of this id is being decided
+                await draft.opened()
             try:
                 row, live, stored = await self._tasks.find(scope, task_id)
             except TaskNotFound:
@@ -152,9 +164,10 @@ class Inbox:
         row = TaskRow(number, task_id, scope, context_id, call.origin, State.SUBMITTED, now, 1, now)
         live = LiveTask(tasks.store, tasks.bus, tasks.clock, row, folding, committed=0)
         live.repeat = repeat
+        live.joins = request.message.context_id is not None
         if call != Call(origin=call.origin) or request.metadata:
             live.request = msgspec.json.encode(Origin(call, request.metadata))
-        ctx = Context(live, call, message, clock=tasks.clock, metadata=request.metadata)
+        ctx = Context(live, call, message, clock=tasks.clock, metadata=request.metadata, opening=request.metadata)
         self._remember(repeat, task_id)
         live.draft = self._agent.may_reply(ctx)
         if not live.draft:
@@ -167,12 +180,12 @@ class Inbox:
     async def _tell(self, live: LiveTask, message: Message, repeat: Repeat | None) -> Accepted:
         message = structs.replace(message, task_id=live.id, context_id=live.folding.context_id)
         kept = live.note("message", encode(message), says=message, repeat=repeat)
+        task = live.task()
         self._remember(repeat, live.id)
         live.inbox.append(message)
-        if live.arrived is not None and not live.arrived.done():
-            live.arrived.set_result(None)
+        live.arrived.set()
         await kept
-        return Accepted(live.row, live, follow_up=True)
+        return Accepted(live.row, live, task)
 
     async def _answer(
         self,
@@ -192,10 +205,11 @@ class Inbox:
         metadata = (request.metadata if request else None) or (memory.origin.metadata if memory.origin else None)
         # No await from here to the run: a caller who leaves must not leave the task working with nobody at it.
         live.status(State.WORKING, notes=(("answer", encode(said)),), says=said, repeat=repeat)
+        task = live.task()
         self._remember(repeat, row.id)
         self._begin(live, self._context(live, call, said, memory, metadata, answer=said))
-        await live.durable()
-        return Accepted(live.row, live, follow_up=True)
+        await live.durable(task.generation)
+        return Accepted(live.row, live, task)
 
     def _remember(self, repeat: Repeat | None, task_id: str) -> None:
         if repeat is not None:
@@ -207,6 +221,8 @@ class Inbox:
         async with self._locks.hold(task_id):
             _, live, stored = await self._tasks.find(scope, task_id)
             if live is not None:
+                if not live.state.waiting:  # somebody else was first
+                    raise UnsupportedOperation("the task does not wait", taskId=task_id)
                 await live.settled()
                 stored = await self._tasks.store.task(task_id)
             if stored is None:
@@ -234,25 +250,23 @@ class Inbox:
             message,
             clock=self._tasks.clock,
             metadata=metadata,
+            opening=memory.origin.metadata if memory.origin else None,
             answered=memory.answered(answer),
             once=memory.once,
             restarted=restarted,
         )
 
     def _begin(self, live: LiveTask, ctx: Context, *, new_context: bool = False) -> None:
+        async def load_state() -> dict[str, Any]:
+            if new_context:
+                return {}
+            kept = await self._tasks.store.context_state(live.row.scope, live.folding.context_id)
+            return msgspec.json.decode(kept) if kept else {}
+
         async def start() -> None:
-            try:
-                if not new_context:
-                    kept = await self._tasks.store.context_state(live.row.scope, live.folding.context_id)
-                    ctx.state.update(msgspec.json.decode(kept) if kept else {})
-                await Run(self._agent, live, ctx, show_errors=self._show_errors).go()
-                with contextlib.suppress(Exception):
-                    await live.durable()
-            finally:
-                if self._tasks.live.get(live.id) is live:
-                    del self._tasks.live[live.id]
-                if not (live.ended or live.state.waiting or live.reply):
-                    live.abandon()
+            await Run(self._agent, live, ctx, show_errors=self._show_errors).go(load_state)
+            with contextlib.suppress(ServerError):
+                await live.durable()
 
         self._tasks.live[live.id] = live
         self._runner.start(live, start)
@@ -261,17 +275,18 @@ class Inbox:
         """Run again what may run again or never began; fail the rest with a plain reason."""
         ended: list[LiveTask] = []
         for stored in await self._tasks.store.unfinished(self._agent.name):
-            live = await self._tasks.revive(stored)
+            live = await self._tasks.revive(stored, again=True)
             memory = await self._tasks.memory(stored.row)
             call = memory.origin.call if memory.origin else Call(tenant=stored.row.scope.tenant)
             metadata = memory.origin.metadata if memory.origin else None
             began = stored.row.state is not State.SUBMITTED
-            message = memory.answers[-1] if memory.answers else live.folding.history[0]
-            live.inbox.extend(memory.told)
-            ctx = self._context(live, call, message, memory, metadata, restarted=began)
-            if not began or self._agent.restarts(ctx):
-                self._begin(live, ctx)
-                continue
+            if live.folding.history:  # one that was put into the store by hand may say nothing that could be run
+                message = memory.answers[-1] if memory.answers else live.folding.history[0]
+                live.inbox.extend(memory.told)
+                ctx = self._context(live, call, message, memory, metadata, restarted=began)
+                if not began or self._agent.restarts(ctx):
+                    self._begin(live, ctx)
+                    continue
             live.status(State.FAILED, agent_message(live, (Part(text=INTERRUPTED),)))
             ended.append(live)
         await asyncio.gather(*(live.durable() for live in ended))

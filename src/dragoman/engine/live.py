@@ -16,6 +16,7 @@ from dragoman.model.event import ArtifactUpdate, StatusUpdate
 from dragoman.model.fold import Folding
 from dragoman.model.json import encode
 from dragoman.model.record import Record
+from dragoman.model.state import State
 from dragoman.model.task import Task, TaskStatus
 from dragoman.model.time import timestamp
 
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 
     from dragoman.engine.clock import Clock
     from dragoman.engine.ports import Bus, Store
+    from dragoman.model.artifact import Artifact
     from dragoman.model.message import Message
-    from dragoman.model.state import State
 
 # How far an agent may run ahead of the disk, and what subscribers find in memory.
 AHEAD_EVENTS = 256
@@ -40,31 +41,51 @@ class LiveTask:
 
     The agent never waits for the disk here; whatever leaves the process waits with `durable` or `settled`.
     A draft has no record yet: its first event creates the task, unless the run turns out to be a bare reply.
+    `standing` are the artifacts a run builds on: those it found, or, when it runs again after a crash, those of the
+    last pause.
     """
 
-    def __init__(self, store: Store, bus: Bus, clock: Clock, row: TaskRow, folding: Folding, *, committed: int) -> None:
+    def __init__(
+        self,
+        store: Store,
+        bus: Bus,
+        clock: Clock,
+        row: TaskRow,
+        folding: Folding,
+        *,
+        committed: int,
+        standing: tuple[Artifact, ...] = (),
+    ) -> None:
         self._store = store
         self._bus = bus
         self._clock = clock
         self.row = row
         self.folding = folding
         self.committed = committed
+        self.standing = standing
+        self._artifact_ids = {artifact.artifact_id for artifact in standing}
         self.draft = False
         self.reply: Message | None = None
         self.inbox: deque[Message] = deque()
-        self.arrived: asyncio.Future[None] | None = None
+        # Set when there is something to look at: a message, or the end.
+        self.arrived = asyncio.Event()
         self.worker: asyncio.Task[None] | None = None
         # Output that waits one turn of the loop to learn whether it is the last; any event must let it go first.
         self.held: Callable[[], None] | None = None
         self.repeat: Repeat | None = None
         self.request: bytes | None = None
+        self.joins = False
         self._window: deque[Record] = deque()
         self._window_bytes = 0
         self._ahead_bytes = 0
-        self._waiters: list[tuple[int, asyncio.Future[None]]] = []
+        # How many records and how many notes must be durable before the future is done.
+        self._waiters: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._notes_queued = 0
+        self._notes_kept = 0
         self._settle_at: int | None = None
         self._settlers: list[asyncio.Future[None]] = []
         self._broken: BaseException | None = None
+        self._abandoned = False
 
     @property
     def id(self) -> str:
@@ -79,7 +100,12 @@ class LiveTask:
     @property
     def ended(self) -> bool:
         """True when nothing may be added any more."""
-        return self.state.final or self._broken is not None
+        return self.state.final or self.reply is not None or self._broken is not None
+
+    @property
+    def over(self) -> bool:
+        """True when what the run says does not count any more: it has ended, paused, or was given up."""
+        return self.ended or self.state.waiting or self._abandoned
 
     @property
     def broken(self) -> bool:
@@ -106,31 +132,38 @@ class LiveTask:
         at_ms: int | None = None,
     ) -> None:
         """Number an event, take it in and queue it for the store. `says` is a message that belongs to it."""
+        self._check()
         if self.held is not None:
             held, self.held = self.held, None
             held()
         if self.draft:
-            self.create()
+            self._open(working=isinstance(event, ArtifactUpdate))
+        generation = self.folding.generation + 1
+        # First: what has no JSON form must not take a number.
+        record = Record.of(generation, event)
         self.folding.apply(event)
         if says is not None:
             self.folding.say(says)
-        generation = self.folding.generation
         snapshot = None
+        before: State | None = None
         if isinstance(event, StatusUpdate):
-            state = event.status.state
+            before, state = self.row.state, event.status.state
             self.row = structs.replace(
                 self.row, state=state, status_ms=at_ms or self._clock.now(), generation=generation
             )
             if state.final or state.waiting:
                 self._settle_at = generation
                 snapshot = encode(structs.replace(self.folding.task(), generation=None))
+                self.arrived.set()
             else:
                 self._settle_at = None
         else:
             self.row = structs.replace(self.row, generation=generation)
+            self._artifact_ids.add(event.artifact.artifact_id)
         self._queue(
-            Record.of(generation, event),
+            record,
             notes=tuple(Note(generation, kind, body) for kind, body in notes),
+            before=before,
             snapshot=snapshot,
             context_state=context_state,
             repeat=repeat,
@@ -162,31 +195,27 @@ class LiveTask:
         self, kind: NoteKind, body: bytes, *, says: Message | None = None, repeat: Repeat | None = None
     ) -> asyncio.Future[None]:
         """Keep something beside the last record; it takes no number. The future is done when it is durable."""
+        self._check()
         if self.draft:
-            self.create()
+            self._open(working=True)
         if says is not None:
             self.folding.say(says)
-        kept: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def done(error: BaseException | None) -> None:
-            if error is not None:
-                self._break(error)
-            if kept.done():
-                return
-            if error is None:
-                kept.set_result(None)
-            else:
-                kept.set_exception(ServerError(UNAVAILABLE))
-
+        self._notes_queued += 1
         note = Note(self.folding.generation, kind, body)
-        self._store.write(Write(self.row, done, notes=(note,), repeat=repeat))
-        return kept
+        self._store.write(Write(self.row, self._note_done, notes=(note,), repeat=repeat))
+        return self._wait(0, self._notes_queued)
+
+    def _open(self, *, working: bool) -> None:
+        self.create()
+        if working:
+            self.status(State.WORKING)
 
     def _queue(
         self,
         record: Record,
         *,
         create: bool = False,
+        before: State | None = None,
         notes: tuple[Note, ...] = (),
         snapshot: bytes | None = None,
         context_state: bytes | None = None,
@@ -203,6 +232,8 @@ class LiveTask:
                 self.row,
                 done,
                 create=create,
+                joins=create and self.joins,
+                before=before,
                 record=record,
                 notes=notes,
                 snapshot=snapshot,
@@ -232,11 +263,26 @@ class LiveTask:
             self._wake_settlers()
         self._bus.notify(self.id, self.committed)
 
+    def _note_done(self, error: BaseException | None) -> None:
+        if error is not None:
+            self._break(error)
+            return
+        self._notes_kept += 1
+        self._wake_waiters()
+
+    def _wait(self, generation: int, notes: int) -> asyncio.Future[None]:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append((generation, notes, future))
+        return future
+
     def _wake_waiters(self) -> None:
-        due = [future for wanted, future in self._waiters if wanted <= self.committed]
-        self._waiters = [(wanted, future) for wanted, future in self._waiters if wanted > self.committed]
-        for future in due:
-            if not future.done():
+        waiters, self._waiters = self._waiters, []
+        for generation, notes, future in waiters:
+            if future.done():
+                continue
+            if generation > self.committed or notes > self._notes_kept:
+                self._waiters.append((generation, notes, future))
+            else:
                 future.set_result(None)
 
     def _wake_settlers(self) -> None:
@@ -246,45 +292,51 @@ class LiveTask:
                 future.set_result(None)
 
     def _break(self, error: BaseException) -> None:
+        if self._broken is not None:  # the run is being told already
+            return
         self._broken = error
-        for future in [future for _, future in self._waiters] + self._settlers:
-            if not future.done():
-                future.set_exception(ServerError(UNAVAILABLE))
-        self._waiters, self._settlers = [], []
+        self._give_up(UNAVAILABLE)
         if self.worker is not None:
             self.worker.cancel()
-        self._bus.notify(self.id, self.committed + 1)
+        # Wake the readers, and promise them nothing: no record follows.
+        self._bus.notify(self.id, self.committed)
 
     def abandon(self) -> None:
         """Nobody works on this task here any more, and it has neither ended nor paused: let nobody wait for that."""
-        waiting = [*(future for _, future in self._waiters), *self._settlers]
+        self._abandoned = True
+        self._give_up(STOPPING)
+
+    def _give_up(self, reason: str) -> None:
+        waiting = [*(future for _, _, future in self._waiters), *self._settlers]
         self._waiters, self._settlers = [], []
         for future in waiting:
             if not future.done():
-                future.set_exception(ServerError(STOPPING))
+                future.set_exception(ServerError(reason))
+        self.arrived.set()
 
     def _check(self) -> None:
         if self._broken is not None:
             raise ServerError(UNAVAILABLE) from self._broken
+        if self._abandoned:
+            raise ServerError(STOPPING)
 
     async def durable(self, generation: int | None = None) -> None:
         """Wait until that record (by default: all so far) survives a crash. Raises ServerError when it cannot."""
-        wanted = self.folding.generation if generation is None else generation
         self._check()
-        if self.committed < wanted:
-            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiters.append((wanted, future))
-            await future
+        wanted, notes = (self.folding.generation, self._notes_queued) if generation is None else (generation, 0)
+        if self.committed < wanted or self._notes_kept < notes:
+            await self._wait(wanted, notes)
 
     async def room(self) -> None:
         """Wait while the task is too far ahead of the store."""
-        if self.crowded:
-            await self.durable(self.folding.generation - AHEAD_EVENTS // 2)
+        while self.crowded:
+            await self.durable(max(self.committed + 1, self.folding.generation - AHEAD_EVENTS // 2))
 
     @property
     def crowded(self) -> bool:
         """True when the task should wait for the store."""
-        return self.folding.generation - self.committed > AHEAD_EVENTS or self._ahead_bytes > AHEAD_BYTES
+        ahead = self.folding.generation - self.committed + (self.held is not None)
+        return ahead >= AHEAD_EVENTS or self._ahead_bytes >= AHEAD_BYTES
 
     async def settled(self) -> None:
         """Wait until the run has ended or paused, and that is durable. Raises ServerError when it cannot be."""
@@ -299,9 +351,7 @@ class LiveTask:
         """Wait until the task exists for sure, or the run has answered without one."""
         while self.draft and self.reply is None:
             self._check()
-            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiters.append((1, future))
-            await future
+            await self._wait(1, 0)
         if self.reply is None:
             await self.durable(1)
 
@@ -323,6 +373,14 @@ class LiveTask:
             return None
         start = generation + 1 - window[0].generation
         return list(islice(window, start, start + self.committed - generation))
+
+    def artifact_number(self) -> int:
+        """Which artifact a new one would be, the first being 1. A run that begins again counts again."""
+        return len(self._artifact_ids) + 1
+
+    def has_artifact(self, artifact_id: str) -> bool:
+        """True when the run builds on, or has made, an artifact with this id."""
+        return artifact_id in self._artifact_ids
 
     def task(self) -> Task:
         """The task as folded so far. Wait for `durable` before it leaves the process."""

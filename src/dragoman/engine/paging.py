@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
@@ -14,6 +14,9 @@ from dragoman.model.error import InvalidParams
 
 if TYPE_CHECKING:
     from dragoman.engine.ports import TaskQuery
+
+
+_Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 
 def token(query: TaskQuery, cursor: Cursor) -> str:
@@ -30,7 +33,7 @@ def cursor(query: TaskQuery, text: str) -> Cursor:
     """
     try:
         body = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
-        status_ms, number, filters = msgspec.json.decode(body, type=tuple[int, int, str])
+        status_ms, number, filters = msgspec.json.decode(body, type=tuple[_Int64, _Int64, str])
     except (ValueError, binascii.Error, msgspec.MsgspecError):
         raise InvalidParams("pageToken is not a token of this list", field="pageToken") from None
     if filters != _filters(query):

@@ -67,13 +67,17 @@ class Repeat(NamedTuple):
 class Write(Struct):
     """One atomic change of one task. Writes are applied in the order they were given.
 
-    `row` is the task's row after the change; with `delete`, the task and all that belongs to it are gone. `done` is
-    called on the event loop once the change is durable, or with the error that kept it from being so.
+    `row` is the task's row after the change, and `before` the state it leaves, if it leaves one. A created task
+    either begins a conversation or `joins` one that may have tasks already. With `delete`, the task and all that
+    belongs to it are gone. `done` is called on the event loop once the change is durable, or with the error that kept
+    it from being so.
     """
 
     row: TaskRow
     done: Callable[[BaseException | None], None]
     create: bool = False
+    joins: bool = False
+    before: State | None = None
     record: Record | None = None
     notes: tuple[Note, ...] = ()
     snapshot: bytes | None = None
@@ -110,6 +114,19 @@ class Page(NamedTuple):
     tasks: Sequence[StoredTask]
     more: bool
     total: int
+
+
+class Sweep(Struct, frozen=True):
+    """What may go. Only ended tasks are ever touched; None leaves them alone.
+
+    Tasks that ended before `ended_before_ms`, and the oldest ended ones above `keep_tasks`, are deleted. Of tasks
+    that ended before `compact_before_ms` the snapshot stays and the events go. One sweep touches at most `limit`.
+    """
+
+    ended_before_ms: int | None = None
+    keep_tasks: int | None = None
+    compact_before_ms: int | None = None
+    limit: int = 200
 
 
 class Store(Protocol):
@@ -157,6 +174,10 @@ class Store(Protocol):
 
     async def unfinished(self, agent: str) -> list[StoredTask]:
         """The tasks of an agent that are submitted or working, oldest first."""
+        ...
+
+    async def sweep(self, rules: Sweep) -> int:
+        """Delete and compact some of what the rules name. Gives how many tasks were touched; 0 means all is done."""
         ...
 
     async def check(self) -> None:

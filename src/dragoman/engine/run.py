@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -19,7 +18,7 @@ from dragoman.model.part import Part
 from dragoman.model.state import State
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     from dragoman.engine.context import Context
     from dragoman.engine.live import LiveTask
@@ -36,28 +35,33 @@ class Run:
         self._live = live
         self._ctx = ctx
         self._show_errors = show_errors
-        self._state_before = msgspec.json.encode(ctx.state)
+        self._state_before: bytes | None = None
 
-    async def go(self) -> None:
+    async def go(self, load_state: Callable[[], Awaitable[dict[str, Any]]]) -> None:
         """Run to the end or to a pause. Never raises, except when it is itself cancelled from outside."""
         live = self._live
         if live.ended:
             return
         outputs: AsyncIterator[Any] | None = None
         try:
+            self._ctx.state.update(await load_state())
+            self._state_before = msgspec.json.encode(self._ctx.state)
             if not live.draft and live.state is not State.WORKING:
                 live.status(State.WORKING)
             outputs = self._agent.run(self._ctx)
             await self._take(outputs)
-        except asyncio.CancelledError:
-            if not live.ended:  # the server stops: recovery decides what becomes of the task
-                raise
         except Rejected as error:
             self._end(State.REJECTED, str(error))
         except Failed as error:
             self._end(State.FAILED, str(error))
-        except Exception as error:  # noqa: BLE001 - whatever an agent raises ends its task, never the server
-            self._end(State.FAILED, self._hidden(error))
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:
+            # Whatever an agent raises ends its task, never the server, and a cancel that nobody asked for is no
+            # exception. One that somebody did, while the task goes on, means that the server stops: recovery decides.
+            if isinstance(error, asyncio.CancelledError) and not live.ended and _is_being_cancelled():
+                raise
+            self._end(State.FAILED, None if live.ended else self._hidden(error))
         finally:
             await _close(outputs)
 
@@ -68,13 +72,11 @@ class Run:
             if live.ended:
                 return
             if isinstance(value, Reply):
-                self._reply(value)
+                self._reply(value, alone=response is None or not response.holds)
                 return
             if live.draft:
                 live.status(State.WORKING)
-            if response is None:
-                name = f"{self._ctx.skill or self._agent.name}-result"
-                response = Response(live, name, self._agent.closing, afresh=self._ctx.restarted)
+            response = response or self._response()
             if isinstance(value, Ask):
                 response.pause()
                 self._pause(value)
@@ -86,9 +88,13 @@ class Run:
             return
         if live.draft:
             live.status(State.WORKING)
-        if response is not None:
-            response.close()
+        # A run without output may still have to close a text that was begun before a pause.
+        (response or self._response()).close()
         self._end(State.COMPLETED)
+
+    def _response(self) -> Response:
+        name = f"{self._ctx.skill or self._agent.name}-result"
+        return Response(self._live, name, self._agent.closing, afresh=self._ctx.restarted)
 
     def _output(self, response: Response, value: Any) -> None:
         if isinstance(value, str):
@@ -98,12 +104,12 @@ class Run:
         elif value is not None:
             response.whole(parts_of(value))
 
-    def _reply(self, reply: Reply) -> None:
+    def _reply(self, reply: Reply, *, alone: bool) -> None:
         live = self._live
         message = agent_message(live, parts_of(reply.value))
         if live.draft:
             live.answer(msgspec.structs.replace(message, task_id=None))
-        elif live.folding.artifact_count():
+        elif live.folding.artifact_count() or not alone:
             raise InvalidAgentResponse("a Reply must be the only output")
         else:
             live.status(State.COMPLETED, message, context_state=self._changed_state())
@@ -119,20 +125,23 @@ class Run:
         live = self._live
         if live.ended:
             return
-        message = None if text is None else agent_message(live, (Part(text=text),))
+        # Texts of exceptions may hold what has no place in JSON, such as the bytes of a file's name.
+        message = None if text is None else agent_message(live, (Part(text=text.encode(errors="replace").decode()),))
         if live.draft:
             live.status(State.WORKING)
         live.status(state, message, context_state=self._changed_state())
 
     def _changed_state(self) -> bytes | None:
+        if self._state_before is None:
+            return None
         try:
             after = msgspec.json.encode(json_of(self._ctx.state))
-        except TypeError as error:
+        except (TypeError, ValueError, RecursionError) as error:
             self._ctx.log.warning("ctx.state is not JSON and was not saved: %s", error)
             return None
         return after if after != self._state_before else None
 
-    def _hidden(self, error: Exception) -> str:
+    def _hidden(self, error: BaseException) -> str:
         reference = secrets.token_hex(3)
         logger.error("task %s failed, reference %s", self._live.id, reference, exc_info=error)
         if self._show_errors:
@@ -140,8 +149,15 @@ class Run:
         return f"execution failed: Internal error, reference {reference}"
 
 
+def _is_being_cancelled() -> bool:
+    worker = asyncio.current_task()
+    return worker is not None and worker.cancelling() > 0
+
+
 async def _close(outputs: AsyncIterator[Any] | None) -> None:
     close = getattr(outputs, "aclose", None)
     if close is not None:
-        with suppress(Exception):
+        try:
             await close()
+        except Exception:
+            logger.exception("an agent failed while it was closed")

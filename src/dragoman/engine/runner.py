@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from typing import TYPE_CHECKING
-
-from dragoman.engine.clock import wait
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -17,12 +16,17 @@ if TYPE_CHECKING:
 
     Start = Callable[[], Coroutine[Any, Any, None]]
 
+logger = logging.getLogger("dragoman.engine")
+# How long a run that was cancelled may take to clean up when the server stops, in seconds.
+LAST_WORDS = 5
+
 
 class Runner:
     """Starts runs. Those of one conversation follow each other unless the agent says otherwise."""
 
-    def __init__(self, clock: Clock, *, parallel: bool) -> None:
+    def __init__(self, clock: Clock, put_away: Callable[[LiveTask], None], *, parallel: bool) -> None:
         self._clock = clock
+        self._put_away = put_away
         self._parallel = parallel
         self._queues: dict[tuple[object, str], deque[tuple[LiveTask, Start]]] = {}
         self._workers: set[asyncio.Task[None]] = set()
@@ -44,30 +48,43 @@ class Runner:
         worker = asyncio.get_running_loop().create_task(start())
         live.worker = worker
         self._workers.add(worker)
-        worker.add_done_callback(lambda done: self._next(key, done))
+        # Not at the end of the run itself: one that is cancelled before it begins never gets there.
+        worker.add_done_callback(lambda done: self._next(key, live, done))
 
-    def _next(self, key: tuple[object, str], done: asyncio.Task[None]) -> None:
+    def _next(self, key: tuple[object, str], live: LiveTask, done: asyncio.Task[None]) -> None:
         self._workers.discard(done)
-        if not done.cancelled():
-            done.exception()
+        if not done.cancelled() and (error := done.exception()) is not None:
+            logger.error("the run of task %s broke off", live.id, exc_info=error)
+        self._put_away(live)
         queue = self._queues.get(key)
         while queue:
             live, start = queue.popleft()
             if not live.ended:
                 self._spawn(key, live, start)
                 return
+            self._put_away(live)
         self._queues.pop(key, None)
 
     async def drain(self, seconds: float) -> None:
-        """Let the runs finish for that long, then cancel what is left and wait for it to stop."""
-        if self._workers and seconds > 0:
-            idle = asyncio.ensure_future(asyncio.wait(self._workers))
-            try:
-                await wait(self._clock, idle, seconds)
-            finally:
-                idle.cancel()
+        """Let the runs finish for that long, those that wait for their conversation too, then cancel what is left."""
+        if seconds > 0:
+            await self._idle(seconds)
+        waiting = [live for queue in self._queues.values() for live, _ in queue]
         self._queues.clear()
-        left = list(self._workers)
-        for worker in left:
+        for live in waiting:
+            self._put_away(live)
+        for worker in self._workers:
             worker.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
+        await self._idle(LAST_WORDS)
+        if self._workers:
+            logger.error("%d runs go on although they were cancelled", len(self._workers))
+
+    async def _idle(self, seconds: float) -> None:
+        up: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        timer = self._clock.call_later(seconds, lambda: up.done() or up.set_result(None))
+        try:
+            while self._workers and not up.done():
+                await asyncio.wait((*self._workers, up), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            timer.cancel()
+            up.cancel()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
@@ -15,14 +16,16 @@ from dragoman.engine.live import STOPPING
 from dragoman.engine.locks import KeyedLocks
 from dragoman.engine.ports import Cursor, Scope, TaskQuery
 from dragoman.engine.runner import Runner
-from dragoman.engine.stream import Batch, Follower, Stream
+from dragoman.engine.stream import Batch, Follower, Stream, ends_stream
 from dragoman.engine.tasks import Tasks
 from dragoman.model.error import (
     ExtensionSupportRequired,
     InvalidParams,
+    Overloaded,
     PushNotificationNotSupported,
     ServerError,
     TaskNotCancelable,
+    TaskNotFound,
     UnsupportedOperation,
 )
 from dragoman.model.message import Message
@@ -34,10 +37,10 @@ from dragoman.model.task import Task
 from dragoman.model.time import milliseconds
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator
 
     from dragoman.engine.clock import Clock
-    from dragoman.engine.ports import Bus, Runnable, Store
+    from dragoman.engine.ports import Bus, Runnable, Store, TaskRow
     from dragoman.model.request import (
         CancelTaskRequest,
         GetTaskRequest,
@@ -55,6 +58,8 @@ class EngineSettings(msgspec.Struct, frozen=True):
     long_poll: float = 30
     drain: float = 30
     show_errors: bool = False
+    max_tasks: int = 10_000
+    max_streams: int = 10_000
 
 
 class Answer(NamedTuple):
@@ -76,7 +81,7 @@ class Service:
         self._bus = bus
         self._settings = settings
         self._tasks = Tasks(store, bus, clock)
-        self._runner = Runner(clock, parallel=agent.parallel)
+        self._runner = Runner(clock, self._tasks.put_away, parallel=agent.parallel)
         self._locks = KeyedLocks()
         self._inbox = Inbox(agent, self._tasks, self._runner, self._locks, settings.dedupe, settings.show_errors)
         self._follower = Follower(store, bus, self._tasks.live.get, settings.heartbeat)
@@ -121,7 +126,7 @@ class Service:
         else:
             await live.settled()
         if live.reply is not None:
-            return Answer(live.reply, live.row.origin)
+            return Answer(live.reply, live.row.origin, accepted.repeat)
         task = await self._tasks.durable_task(live, None)
         return Answer(shortened(task, length), live.row.origin, accepted.repeat)
 
@@ -137,11 +142,15 @@ class Service:
         if live is not None:
             await live.opened()
             if live.reply is not None:
-                return Stream(_single(Record.of(0, live.reply)), live.row.origin)
+                return Stream(_single(Record.of(0, live.reply)), live.row.origin, accepted.repeat)
         length = request.configuration.history_length
-        if accepted.follow_up and live is not None:
-            task = await self._tasks.durable_task(live, None)
-            return Stream(self._from_snapshot(accepted, task, length, pause_ends=True), accepted.row.origin)
+        task = accepted.task
+        if accepted.repeat and request.message.task_id is not None:
+            stored = await self._store.task(accepted.row.id) if live is None else None
+            task = await self._tasks.durable_task(live, stored)
+        if task is not None:
+            batches = self._from_snapshot(accepted.row, shortened(task, length), pause_ends=True)
+            return Stream(batches, accepted.row.origin, accepted.repeat)
         batches = self._follower.follow(accepted.row, 0, pause_ends=True)
         if length is not None:
             batches = _shorten_first(batches, length)
@@ -150,6 +159,8 @@ class Service:
     async def _accept(self, call: Call, request: SendMessageRequest) -> Accepted:
         if self._closing:
             raise ServerError(STOPPING)
+        if len(self._tasks.live) >= self._settings.max_tasks:
+            raise Overloaded(f"{self._settings.max_tasks} tasks are at work: try again later")
         scope = self._admit(call, request.tenant)
         return await self._inbox.accept(scope, call, request)
 
@@ -161,7 +172,9 @@ class Service:
             UnsupportedOperation: it does not wait.
         """
         stored = await self._store.task(task_id)
-        scope = stored.row.scope if stored else Scope(self._agent.name, "", "")
+        if stored is None or stored.row.scope.agent != self._agent.name:
+            raise TaskNotFound(taskId=task_id)
+        scope = stored.row.scope
         row, _, _ = await self._tasks.find(scope, task_id)
         if not row.state.waiting:
             raise UnsupportedOperation(f"task {task_id} is {row.state}: it does not wait", taskId=task_id)
@@ -205,7 +218,7 @@ class Service:
         tasks: list[Task] = []
         for stored in page.tasks:
             live = self._tasks.live.get(stored.row.id)
-            task = await self._tasks.durable_task(live, stored)
+            task = await self._tasks.durable_task(None if live is None or live.broken else live, stored)
             task = shortened(task, request.history_length)
             tasks.append(task if request.include_artifacts else structs.replace(task, artifacts=()))
         following = ""
@@ -252,8 +265,7 @@ class Service:
         if state.final:
             raise UnsupportedOperation("the task has ended: there is nothing to subscribe to", taskId=request.id)
         task = await self._tasks.durable_task(live, stored)
-        accepted = Accepted(row, live, follow_up=True)
-        return Stream(self._from_snapshot(accepted, task, None, pause_ends=False), row.origin)
+        return Stream(self._from_snapshot(row, task, pause_ends=False), row.origin)
 
     # -- what later capabilities turn on ---------------------------------------------------------------------------
 
@@ -285,16 +297,20 @@ class Service:
         return Scope(self._agent.name, call.tenant or tenant or "", call.owner)
 
     def _must_stream(self) -> None:
+        if self._follower.open >= self._settings.max_streams:
+            raise Overloaded(f"{self._settings.max_streams} streams are open: try again later")
         if not self._agent.streams:
             raise UnsupportedOperation("this agent does not stream: its card says streaming is false")
 
-    async def _from_snapshot(
-        self, accepted: Accepted, task: Task, length: int | None, *, pause_ends: bool
-    ) -> AsyncIterator[Batch]:
+    async def _from_snapshot(self, row: TaskRow, task: Task, *, pause_ends: bool) -> AsyncGenerator[Batch, None]:
         generation = task.generation or 0
-        yield Batch((Record.of(generation, shortened(task, length)),))
-        async for batch in self._follower.follow(accepted.row, generation, pause_ends=pause_ends):
-            yield batch
+        ended = ends_stream(task.state, pause_ends=pause_ends)
+        yield Batch((Record.of(generation, task),), ended)
+        if ended:
+            return
+        async with aclosing(self._follower.follow(row, generation, pause_ends=pause_ends)) as batches:
+            async for batch in batches:
+                yield batch
 
 
 def shortened(task: Task, length: int | None) -> Task:
@@ -315,14 +331,15 @@ def _since(text: str | None) -> int | None:
         ) from None
 
 
-async def _single(record: Record) -> AsyncIterator[Batch]:
+async def _single(record: Record) -> AsyncGenerator[Batch, None]:
     yield Batch((record,), ended=True)
 
 
-async def _shorten_first(batches: AsyncIterator[Batch], length: int) -> AsyncIterator[Batch]:
-    async for records, ended in batches:
-        if records and records[0].generation == 1 and isinstance(records[0].event, Task):
-            first = Record.of(1, shortened(records[0].event, length))
-            yield Batch([first, *records[1:]], ended)
-        else:
-            yield Batch(records, ended)
+async def _shorten_first(batches: AsyncGenerator[Batch, None], length: int) -> AsyncGenerator[Batch, None]:
+    async with aclosing(batches):
+        async for records, ended in batches:
+            if records and records[0].generation == 1 and isinstance(records[0].event, Task):
+                first = Record.of(1, shortened(records[0].event, length))
+                yield Batch([first, *records[1:]], ended)
+            else:
+                yield Batch(records, ended)

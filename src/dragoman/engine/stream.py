@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from dragoman.engine.live import UNAVAILABLE
@@ -9,7 +10,7 @@ from dragoman.model.error import ServerError
 from dragoman.model.state import State
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Sequence
 
     from dragoman.engine.live import LiveTask
     from dragoman.engine.ports import Bus, Store, TaskRow
@@ -42,15 +43,26 @@ class Follower:
         self._live = live
         self._heartbeat = heartbeat
         self.closing = False
+        self.open = 0
 
-    async def follow(self, row: TaskRow, after: int, *, pause_ends: bool) -> AsyncIterator[Batch]:
+    @contextmanager
+    def _counted(self) -> Generator[None]:
+        self.open += 1
+        try:
+            yield
+        finally:
+            self.open -= 1
+
+    async def follow(self, row: TaskRow, after: int, *, pause_ends: bool) -> AsyncGenerator[Batch, None]:
         """Give every durable record after that one until the task ends, or also until it asks for input."""
-        with self._bus.watch(row.id) as watch:
-            live = self._live(row.id)
+        with self._counted(), self._bus.watch(row.id) as watch:
+            live: LiveTask | None = None
             while True:
-                live = self._live(row.id) or live
+                current = self._live(row.id)
+                # One that was put away still has its last records, but does not know what came after it.
+                live = current or live
                 records = live.after(after) if live is not None else None
-                if records is None:
+                if records is None or (not records and current is None):
                     records = await self._store.records(row.number, after, PAGE)
                 if records:
                     batch = _cut(records, pause_ends=pause_ends)
@@ -69,8 +81,11 @@ class Follower:
 def _cut(records: list[Record], *, pause_ends: bool) -> Batch:
     for index, record in enumerate(records):
         state = record.state
-        if state is None:
-            continue
-        if state.final or (pause_ends and state is State.INPUT_REQUIRED):
+        if state is not None and ends_stream(state, pause_ends=pause_ends):
             return Batch(records[: index + 1], ended=True)
     return Batch(records)
+
+
+def ends_stream(state: State, *, pause_ends: bool) -> bool:
+    """True when a stream is over once the task is in this state."""
+    return state.final or (pause_ends and state is State.INPUT_REQUIRED)

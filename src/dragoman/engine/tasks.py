@@ -11,6 +11,7 @@ from dragoman.engine.call import Call
 from dragoman.engine.live import LiveTask
 from dragoman.engine.outputs import Answered
 from dragoman.engine.stream import PAGE
+from dragoman.engine.values import data_of
 from dragoman.model.error import InternalError, TaskNotFound
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
 from dragoman.model.fold import Folding
@@ -50,7 +51,7 @@ class Memory(NamedTuple):
         """The questions with their answers; `last` is one that has just arrived."""
         answers = self.answers if last is None else (*self.answers, last)
         return tuple(
-            Answered(asked.question, asked.ref, answer.text, answer.data)
+            Answered(asked.question, asked.ref, answer.text, data_of(answer))
             for asked, answer in zip(self.asked, answers, strict=False)
         )
 
@@ -63,6 +64,13 @@ class Tasks:
         self.bus = bus
         self.clock = clock
         self.live: dict[str, LiveTask] = {}
+
+    def put_away(self, live: LiveTask) -> None:
+        """Forget a task that nobody works on any more; it is at rest in the store."""
+        if self.live.get(live.id) is live:
+            del self.live[live.id]
+        if not live.over:
+            live.abandon()
 
     async def find(self, scope: Scope, task_id: str) -> tuple[TaskRow, LiveTask | None, StoredTask | None]:
         """Find a task in its scope.
@@ -85,7 +93,7 @@ class Tasks:
         """The task with all its events so far, once they are durable."""
         if live is not None:
             task = live.task()
-            await live.durable(task.generation)
+            await live.durable()
             return task
         if stored is None:
             raise InternalError("a task is alive or stored")
@@ -123,11 +131,15 @@ class Tasks:
             raise InternalError(f"task {stored.row.id} has no first record")
         return folding
 
-    async def revive(self, stored: StoredTask) -> LiveTask:
-        """Bring a task at rest back to life, to add to its journal."""
+    async def revive(self, stored: StoredTask, *, again: bool = False) -> LiveTask:
+        """Bring a task at rest back to life, to add to its journal, or to do `again` all since its last pause."""
+        row = stored.row
         task = await self.folded(stored)
-        folding = Folding(task, stored.row.generation)
-        return LiveTask(self.store, self.bus, self.clock, stored.row, folding, committed=stored.row.generation)
+        standing = task.artifacts
+        if again:  # a snapshot is made when a task pauses or ends, and this one has not ended
+            standing = decode_task(stored.snapshot).artifacts if stored.snapshot is not None else ()
+        folding = Folding(task, row.generation)
+        return LiveTask(self.store, self.bus, self.clock, row, folding, committed=row.generation, standing=standing)
 
     async def memory(self, row: TaskRow) -> Memory:
         """What earlier runs of a task left behind: its circumstances, answered questions, results kept by `once`."""

@@ -30,7 +30,8 @@ class Addresses:
         if self._is_trusted(scope.get("client")):
             scheme = _first(headers.get("x-forwarded-proto")) or scheme
             host = _first(headers.get("x-forwarded-host")) or host
-            root = (_first(headers.get("x-forwarded-prefix")) or "").rstrip("/") + root
+            prefix = _first(headers.get("x-forwarded-prefix")).strip("/")
+            root = f"/{prefix}{root}" if prefix else root
         return f"{scheme}://{host}{root}".rstrip("/")
 
     def _is_trusted(self, client: Sequence[object] | None) -> bool:
@@ -40,6 +41,8 @@ class Addresses:
             address = ipaddress.ip_address(str(client[0]))
         except ValueError:
             return False
+        # A socket that listens on both families shows an IPv4 caller as ::ffff:a.b.c.d.
+        address = getattr(address, "ipv4_mapped", None) or address
         return any(address in network for network in self._trusted)
 
 

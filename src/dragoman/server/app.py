@@ -5,20 +5,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 import msgspec
 
-from dragoman.model.error import A2AError, DragomanError, ServerError, Unauthenticated
+from dragoman.model.error import A2AError, DragomanError, InternalError, ServerError, Unauthenticated
 from dragoman.model.user import User
 from dragoman.transports.endpoint import Endpoint
-from dragoman.transports.http import Disconnected, Request, respond
+from dragoman.transports.http import Disconnected, Request, respond, segments_of
 from dragoman.transports.jsonrpc.serve import JsonRpc
 from dragoman.transports.rest.serve import Rest
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
+    from dragoman.engine.janitor import Janitor
     from dragoman.engine.ports import Store
     from dragoman.engine.service import Service
     from dragoman.model.task import Task
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("dragoman.server")
 _CARDS = ("/.well-known/agent-card.json", "/.well-known/agent.json")
+_HEALTH = ("/healthz", "/readyz")
 _RPC = ("/", "/a2a")
 
 
@@ -59,14 +61,20 @@ class App:
     """A plain ASGI callable. It needs no lifespan: it starts with the first request, and drains when it gets one."""
 
     def __init__(
-        self, hosted: Sequence[Hosted], store: Store, addresses: Addresses, authenticate: Authenticate | None
+        self,
+        hosted: Sequence[Hosted],
+        store: Store,
+        addresses: Addresses,
+        authenticate: Authenticate | None,
+        janitor: Janitor | None = None,
     ) -> None:
         self._first = hosted[0]
-        self._by_name = {quote(one.agent.name): one for one in hosted}
+        self._by_name = {one.agent.name: one for one in hosted}
         self._hosted = hosted
         self._store = store
         self._addresses = addresses
         self._authenticate = authenticate
+        self._janitor = janitor
         self._loop: asyncio.AbstractEventLoop | None = None
         self._starting: asyncio.Lock | None = None
         self._ready = False
@@ -98,6 +106,8 @@ class App:
                 for hosted in self._hosted:
                     await hosted.service.start()
                 self._ready, self._drained = True, False
+                if self._janitor is not None:
+                    self._janitor.start()
 
     async def drain(self) -> None:
         """Let runs finish and end the streams, while connections are still open. A second call does nothing."""
@@ -110,6 +120,8 @@ class App:
         await self.drain()
         if self._ready:
             self._ready = False
+            if self._janitor is not None:
+                await self._janitor.stop()
             await self._store.close()
 
     async def resume(self, task_id: str, data: Any = None, *, agent: str | None = None) -> Task:
@@ -120,7 +132,7 @@ class App:
             UnsupportedOperation: it does not wait.
         """
         await self.start()
-        hosted = self._first if agent is None else self._by_name[quote(agent)]
+        hosted = self._first if agent is None else self._by_name[agent]
         return await hosted.service.resume(task_id, data)
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
@@ -151,49 +163,46 @@ class App:
     # -- requests --------------------------------------------------------------------------------------------------
 
     async def _http(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
-        path: str = scope["path"]
-        root: str = scope.get("root_path", "")
-        if root and path.startswith(root):
-            path = path[len(root) :]
-        path = path.rstrip("/") or "/"
-        hosted, path, prefix = self._host(path)
-        request = Request(scope, receive, path)
-        try:
-            if hosted is None:
-                await _not_found(send, path)
-            elif path in _CARDS and request.method in ("GET", "HEAD"):
-                base = self._addresses.base(request) + prefix
-                status, body, headers = hosted.cards.serve(request, base)
-                await respond(send, status, b"" if request.method == "HEAD" else body, headers=headers)
-            elif path in ("/healthz", "/readyz") and not prefix:
-                await self._health(path, send)
+        hosted, segments, prefix = self._host(segments_of(scope))
+        request = Request(scope, receive, segments)
+        path, looks = request.path, request.method in ("GET", "HEAD")
+        if hosted is None:
+            await _not_found(send, scope["path"])
+        elif path in _CARDS or (path in _HEALTH and not prefix):
+            if not looks:
+                await _not_allowed(send, "GET, HEAD")
+            elif path in _CARDS:
+                await self._card(hosted, request, send, prefix)
             else:
-                await self._operate(hosted, request, send)
-        except Disconnected:
-            return
+                await self._health(path, send)
+        elif path == "/" and looks:
+            await _not_found(send, path)
+        elif path in _RPC and request.method != "POST":
+            await _not_allowed(send, "POST")
+        else:
+            await self._operate(hosted, request, send)
 
-    def _host(self, path: str) -> tuple[Hosted | None, str, str]:
-        if not path.startswith("/agents/"):
-            return self._first, path, ""
-        name, slash, rest = path[len("/agents/") :].partition("/")
-        name = quote(unquote(name))
-        return self._by_name.get(name), slash + rest or "/", f"/agents/{name}"
+    def _host(self, segments: list[str]) -> tuple[Hosted | None, list[str], str]:
+        match segments:
+            case ["agents", name, *rest]:
+                return self._by_name.get(name), rest, f"/agents/{quote(name, safe='')}"
+            case _:
+                return self._first, segments, ""
+
+    async def _card(self, hosted: Hosted, request: Request, send: Send, prefix: str) -> None:
+        status, body, headers = hosted.cards.serve(request, self._addresses.base(request) + prefix)
+        await respond(send, status, body, headers=headers, head=request.method == "HEAD")
 
     async def _operate(self, hosted: Hosted, request: Request, send: Send) -> None:
         is_rpc = request.path in _RPC
-        if is_rpc and request.method != "POST":
-            if request.path == "/" and request.method == "GET":
-                await _not_found(send, request.path)
-                return
-            body = msgspec.json.encode({"error": "JSON-RPC is answered to POST"})
-            await respond(send, 405, body, headers=[(b"allow", b"POST")])
-            return
         transport = hosted.rpc if is_rpc else hosted.rest
         try:
             await self._start_for_request()
             user = await self._user(request)
         except A2AError as error:
             await self._refuse(transport, request, send, error)
+            return
+        except Disconnected:
             return
         transport = hosted.rpc if is_rpc else hosted.rest
         await transport.serve(request, send, user)
@@ -210,7 +219,13 @@ class App:
     async def _user(self, request: Request) -> User | None:
         if self._authenticate is None:
             return None
-        user = await self._authenticate(request)
+        try:
+            user = await self._authenticate(request)
+        except (A2AError, Disconnected):
+            raise
+        except Exception:
+            logger.exception("the function that says who is calling broke")
+            raise InternalError from None
         if user is None:
             raise Unauthenticated
         return user
@@ -233,6 +248,11 @@ class App:
             await respond(send, 503, msgspec.json.encode({"status": "unavailable", "reason": str(error)}))
             return
         await respond(send, 200, b'{"status":"ready"}')
+
+
+async def _not_allowed(send: Send, allow: str) -> None:
+    body = msgspec.json.encode({"error": f"use {allow} here"})
+    await respond(send, 405, body, headers=[(b"allow", allow.encode())])
 
 
 async def _not_found(send: Send, path: str) -> None:

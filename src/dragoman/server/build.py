@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from dragoman.bus.local import LocalBus
 from dragoman.engine.clock import SystemClock
+from dragoman.engine.janitor import Janitor, Retention
 from dragoman.engine.service import EngineSettings, Service
 from dragoman.model.error import ConfigError
 from dragoman.server.address import Addresses
@@ -53,6 +54,8 @@ def build(
         long_poll=settings.long_poll,
         drain=settings.drain,
         show_errors=settings.dev,
+        max_tasks=settings.limits.tasks,
+        max_streams=settings.limits.streams,
     )
     hosted = [
         Hosted(
@@ -64,4 +67,7 @@ def build(
         )
         for agent in agents
     ]
-    return App(hosted, store, Addresses(settings.url, settings.trust_proxy), settings.auth)
+    limits = settings.limits
+    retention = Retention(keep=limits.keep, keep_tasks=limits.keep_tasks, compact=limits.compact)
+    addresses = Addresses(settings.url, settings.trust_proxy)
+    return App(hosted, store, addresses, settings.auth, Janitor(store, clock, retention))

@@ -6,23 +6,20 @@ A flag or keyword counts before `DRAGOMAN_<NAME>`, that before `[serve]` in the 
 
 from __future__ import annotations
 
-import json
-import math
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
-from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast, get_args
-from urllib.parse import urlsplit
 
 from msgspec import Struct
 
 from dragoman.model.error import ConfigError
-from dragoman.server.store_url import parse_store, without_password
+from dragoman.server import setting_values as values
+from dragoman.server.setting_values import Network
+from dragoman.server.store_url import parse_store
 
-Network = IPv4Network | IPv6Network
 LogLevel = Literal["debug", "info", "warning", "error"]
 
 
@@ -30,6 +27,11 @@ class Limits(Struct, frozen=True, kw_only=True):
     """How much of anything a caller may ask for."""
 
     body: int = 10_000_000
+    tasks: int = 10_000
+    streams: int = 10_000
+    keep: float = 0
+    keep_tasks: int = 0
+    compact: float = 86_400
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -101,11 +103,11 @@ def load_settings(
     given |= _from_environment(environ)
     given |= _from_keywords(keywords)
     given |= _from_flags(flags or {})
-    values = {name: _read(name, value) for name, value in given.items()}
-    if values.get("dev"):
-        values.setdefault("dedupe", 0)
-    limits = {name: values.pop(f"limits_{name}") for name in Limits.__struct_fields__ if f"limits_{name}" in values}
-    return Settings(**values, limits=Limits(**limits))
+    chosen = {name: _read(name, value) for name, value in given.items()}
+    if chosen.get("dev"):
+        chosen.setdefault("dedupe", 0)
+    limits = {name: chosen.pop(f"limits_{name}") for name in Limits.__struct_fields__ if f"limits_{name}" in chosen}
+    return Settings(**chosen, limits=Limits(**limits))
 
 
 def find_config(config: Path | None, *, environ: Mapping[str, str], cwd: Path) -> ConfigFile | None:
@@ -146,7 +148,7 @@ def _config_file(path: Path, label: str, content: dict[str, Any]) -> ConfigFile:
 
 def _table(value: Any, source: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise ConfigError(f"{source}: must be a table, not {_shown(value)}")
+        raise ConfigError(f"{source}: must be a table, not {values.shown(value)}")
     return cast("dict[str, Any]", value)
 
 
@@ -236,7 +238,7 @@ def _from_limits(value: Any) -> dict[str, _Given]:
     for name, limit in _table({} if value is None else value, "keyword limits").items():
         if name not in known:
             raise ConfigError(f"keyword limits: there is no limit `{name}`{_nearest(name, known)}")
-        given[f"limits_{name}"] = _Given(limit, f"keyword limits[{_shown(name)}]")
+        given[f"limits_{name}"] = _Given(limit, f"keyword limits[{values.shown(name)}]")
     return given
 
 
@@ -261,133 +263,64 @@ def _nearest(name: str, known: Iterable[str], form: str = "{}") -> str:
     return f"; there are {', '.join(form.format(one) for one in known)}"
 
 
-def _shown(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, default=repr)
-
-
-def _text(value: Any, is_text: bool) -> str:
-    if not isinstance(value, str) or not value:
-        raise ValueError(f"must be text, not {_shown(value)}")
-    return value
-
-
-def _whole(low: int, high: int | None = None) -> Callable[[Any, bool], int]:
-    wanted = f"must be a whole number from {low}" + ("" if high is None else f" to {high}")
-
-    def read(value: Any, is_text: bool) -> int:
-        number: Any = int(value) if is_text and re.fullmatch(r"-?[0-9]+", value) else value
-        if type(number) is not int or number < low or (high is not None and number > high):
-            raise ValueError(f"{wanted}, not {_shown(value)}")
-        return number
-
-    return read
-
-
-def _seconds(*, zero: bool) -> Callable[[Any, bool], float]:
-    wanted = "must be seconds, 0 or more" if zero else "must be seconds, more than 0"
-
-    def read(value: Any, is_text: bool) -> float:
-        number: Any = value
-        if is_text and re.fullmatch(r"-?[0-9]+(\.[0-9]+)?", value):
-            number = float(value) if "." in value else int(value)
-        if type(number) not in (int, float) or not math.isfinite(number) or number < 0 or not (number or zero):
-            raise ValueError(f"{wanted}, not {_shown(value)}")
-        return cast("float", number)
-
-    return read
-
-
-def _switch(value: Any, is_text: bool) -> bool:
-    words = {"true": True, "1": True, "on": True, "yes": True, "false": False, "0": False, "off": False, "no": False}
-    if is_text and value.lower() in words:
-        return words[value.lower()]
-    if not isinstance(value, bool):
-        raise ValueError(f"must be true or false, not {_shown(value)}")
-    return value
-
-
-def _choice(*choices: str) -> Callable[[Any, bool], str]:
-    def read(value: Any, is_text: bool) -> str:
-        word: Any = value.lower() if is_text else value
-        if word not in choices:
-            near = get_close_matches(str(value), choices, n=1)
-            hint = f"; did you mean {_shown(near[0])}?" if near else ""
-            raise ValueError(f"must be {', '.join(_shown(one) for one in choices)}, not {_shown(value)}{hint}")
-        return cast("str", word)
-
-    return read
-
-
-def _address(value: Any, is_text: bool) -> str:
-    if not isinstance(value, str) or not _is_address(value):
-        shown = without_password(value) if isinstance(value, str) else _shown(value)
-        raise ValueError(f"must be an address like https://agents.example.com, not {shown}")
-    return value.rstrip("/")
-
-
-def _is_address(text: str) -> bool:
-    try:
-        parts = urlsplit(text)
-        parts.port  # noqa: B018 reading it raises when it is no number
-    except ValueError:  # not passed on: its text may hold a password
-        return False
-    plain = not (parts.query or parts.fragment or parts.username or parts.password)
-    return parts.scheme in ("http", "https") and bool(parts.hostname) and plain
-
-
-def _networks(value: Any, is_text: bool) -> tuple[Network, ...]:
-    if isinstance(value, str):
-        value = [part.strip() for part in value.split(",")]
-    if not isinstance(value, (list, tuple)):
-        raise ValueError(f"must be networks like 10.0.0.0/8, not {_shown(value)}")
-    return tuple(_network(one) for one in cast("list[Any]", value))
-
-
-def _network(value: Any) -> Network:
-    if isinstance(value, (IPv4Network, IPv6Network)):
-        return value
-    if not isinstance(value, str):  # ip_network would make an address of any number
-        raise ValueError(f"must be networks like 10.0.0.0/8, not {_shown(value)}")
-    try:
-        return ip_network(value)
-    except ValueError as error:
-        raise ValueError(f"must be networks like 10.0.0.0/8: {error}") from None
-
-
-def _auth(value: Any, is_text: bool) -> Any:
-    # A name that nothing acts on would leave the server open while it looks guarded.
-    if isinstance(value, (str, int, float, list, dict)):
-        raise ValueError("this version takes a Python function only, in agent.serve(auth=check)")
-    return value
-
-
 SETTINGS: dict[str, SettingInfo] = {
-    "host": SettingInfo("Address to listen on.", "--host", "ADDRESS", _text),
-    "port": SettingInfo("Port to listen on; 0 picks a free one.", "--port", "NUMBER", _whole(0, 65535)),
-    "store": SettingInfo("Where tasks are kept: memory:, or sqlite:///FILE.", "--store", "URL", _text),
-    "url": SettingInfo("Public address on the card, if not the request's.", "--url", "URL", _address),
+    "host": SettingInfo("Address to listen on.", "--host", "ADDRESS", values.text),
+    "port": SettingInfo("Port to listen on; 0 picks a free one.", "--port", "NUMBER", values.whole(0, 65535)),
+    "store": SettingInfo("Where tasks are kept: memory:, or sqlite:///FILE.", "--store", "URL", values.text),
+    "url": SettingInfo("Public address on the card, if not the request's.", "--url", "URL", values.address),
     "trust_proxy": SettingInfo(
-        "Network whose X-Forwarded-* count; repeat for several.", "--trust-proxy", "NETWORK", _networks, repeat=True
+        "Network whose X-Forwarded-* count; repeat for several.",
+        "--trust-proxy",
+        "NETWORK",
+        values.networks,
+        repeat=True,
     ),
-    "auth": SettingInfo("Function that says who is calling; Python only.", None, "FUNCTION", _auth),
+    "auth": SettingInfo("Function that says who is calling; Python only.", None, "FUNCTION", values.auth),
     "card_version": SettingInfo(
-        "Card format: both, or exactly 1.0 or 0.3.", "--card-version", "VERSION", _choice("both", "1.0", "0.3")
+        "Card format: both, or exactly 1.0 or 0.3.", "--card-version", "VERSION", values.choice("both", "1.0", "0.3")
     ),
     "dedupe": SettingInfo(
-        "How long a repeated message returns its first task; 0 is never.", "--dedupe", "SECONDS", _seconds(zero=True)
+        "How long a repeated message returns its first task; 0 is never.",
+        "--dedupe",
+        "SECONDS",
+        values.seconds(zero=True),
     ),
-    "dev": SettingInfo("Exception texts to callers, no de-duplication.", "--dev/--no-dev", "", _switch, switch=True),
-    "drain": SettingInfo("How long open requests may take when stopping.", "--drain", "SECONDS", _seconds(zero=True)),
-    "log": SettingInfo("Form of the log on stderr: text or json.", "--log", "FORM", _choice("text", "json")),
+    "dev": SettingInfo(
+        "Exception texts to callers, no de-duplication.", "--dev/--no-dev", "", values.switch, switch=True
+    ),
+    "drain": SettingInfo(
+        "How long open requests may take when stopping.", "--drain", "SECONDS", values.seconds(zero=True)
+    ),
+    "log": SettingInfo("Form of the log on stderr: text or json.", "--log", "FORM", values.choice("text", "json")),
     "log_level": SettingInfo(
-        "The least to log: debug, info, warning or error.", "--log-level", "LEVEL", _choice(*get_args(LogLevel))
+        "The least to log: debug, info, warning or error.", "--log-level", "LEVEL", values.choice(*get_args(LogLevel))
     ),
     "blocking": SettingInfo(
-        "Whether 0.3 callers who say nothing wait for the end.", "--blocking/--no-blocking", "", _switch, switch=True
+        "Whether 0.3 callers who say nothing wait for the end.",
+        "--blocking/--no-blocking",
+        "",
+        values.switch,
+        switch=True,
     ),
     "heartbeat": SettingInfo(
-        "Silence after which a stream shows a sign of life.", "--heartbeat", "SECONDS", _seconds(zero=False)
+        "Silence after which a stream shows a sign of life.", "--heartbeat", "SECONDS", values.seconds(zero=False)
     ),
-    "long_poll": SettingInfo("How long a long poll may wait.", "--long-poll", "SECONDS", _seconds(zero=True)),
-    "limits_body": SettingInfo("Largest request body accepted.", "--limits-body", "BYTES", _whole(1)),
+    "long_poll": SettingInfo("How long a long poll may wait.", "--long-poll", "SECONDS", values.seconds(zero=True)),
+    "limits_body": SettingInfo("Largest request body accepted.", "--limits-body", "BYTES", values.whole(1)),
+    "limits_tasks": SettingInfo("How many tasks may run at once.", "--limits-tasks", "NUMBER", values.whole(1)),
+    "limits_streams": SettingInfo(
+        "How many streams may be open at once.", "--limits-streams", "NUMBER", values.whole(1)
+    ),
+    "limits_keep": SettingInfo(
+        "How long ended tasks are kept; 0 is for ever.", "--limits-keep", "SECONDS", values.seconds(zero=True)
+    ),
+    "limits_keep_tasks": SettingInfo(
+        "How many ended tasks are kept; 0 is any number.", "--limits-keep-tasks", "NUMBER", values.whole(0)
+    ),
+    "limits_compact": SettingInfo(
+        "When an ended task's single events go, its last state stays; 0 is never.",
+        "--limits-compact",
+        "SECONDS",
+        values.seconds(zero=True),
+    ),
 }

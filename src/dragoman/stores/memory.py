@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from dragoman.engine.ports import Page, StoredTask
@@ -14,7 +15,7 @@ from dragoman.model.state import State
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dragoman.engine.ports import Note, Repeat, Scope, TaskQuery, TaskRow, Write
+    from dragoman.engine.ports import Note, Repeat, Scope, Sweep, TaskQuery, TaskRow, Write
 
 _UNFINISHED = frozenset({State.SUBMITTED, State.WORKING})
 
@@ -46,6 +47,10 @@ class MemoryStore:
         self._by_number: dict[int, _Kept] = {}
         self._by_scope: dict[Scope, dict[int, _Kept]] = {}
         self._states: dict[tuple[Scope, str], bytes] = {}
+        self._conversations: dict[tuple[Scope, str], int] = {}
+        # In the order they ended, by number; and those of them whose events are still there.
+        self._ended: dict[int, _Kept] = {}
+        self._compactable: dict[int, _Kept] = {}
         self._repeats: dict[bytes, tuple[int, str]] = {}
         self._unreported: list[tuple[Callable[[BaseException | None], None], BaseException | None]] = []
 
@@ -103,6 +108,8 @@ class MemoryStore:
         if record is not None:
             kept.bodies.append(record.body)
         kept.row = row
+        if row.state.final and row.number not in self._ended:
+            self._ended[row.number] = self._compactable[row.number] = kept
         kept.notes.extend(write.notes)
         if write.snapshot is not None:
             kept.snapshot, kept.snapshot_generation = write.snapshot, generation
@@ -118,13 +125,45 @@ class MemoryStore:
         self._by_number[row.number] = kept
         self._by_scope.setdefault(row.scope, {})[row.number] = kept
         self._last_number = max(self._last_number, row.number)
+        conversation = (row.scope, row.context_id)
+        self._conversations[conversation] = self._conversations.get(conversation, 0) + 1
+
+    async def sweep(self, rules: Sweep) -> int:
+        """Delete and compact some of what the rules name. Gives how many tasks were touched."""
+        aged = rules.ended_before_ms
+        surplus = 0 if rules.keep_tasks is None else max(0, len(self._ended) - rules.keep_tasks)
+        gone: list[_Kept] = []
+        for kept in islice(self._ended.values(), rules.limit):
+            if len(gone) >= surplus and (aged is None or kept.row.status_ms >= aged):
+                break
+            gone.append(kept)
+        for kept in gone:
+            self._delete(kept.row)
+        compact: list[_Kept] = []
+        for kept in islice(self._compactable.values(), rules.limit - len(gone)):
+            if rules.compact_before_ms is None or kept.row.status_ms >= rules.compact_before_ms:
+                break
+            compact.append(kept)
+        for kept in compact:
+            del self._compactable[kept.row.number]
+            if kept.snapshot_generation == kept.row.generation:
+                kept.bodies.clear()
+                kept.notes.clear()
+        return len(gone) + len(compact)
 
     def _delete(self, row: TaskRow) -> None:
         kept = self._by_id.pop(row.id, None)
         if kept is None:
             return
         del self._by_number[kept.row.number]
+        self._ended.pop(kept.row.number, None)
+        self._compactable.pop(kept.row.number, None)
         del self._by_scope[kept.row.scope][kept.row.number]
+        conversation = (kept.row.scope, kept.row.context_id)
+        self._conversations[conversation] -= 1
+        if not self._conversations[conversation]:  # it is over: nobody can go on with it
+            del self._conversations[conversation]
+            self._states.pop(conversation, None)
         for key in kept.marks:
             if self._repeats.get(key, (0, ""))[1] == row.id:
                 del self._repeats[key]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from functools import cached_property
 from typing import Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, unquote
 
 from dragoman.model.error import A2AError, ContentTypeNotSupported, InvalidRequest
 
@@ -26,14 +26,35 @@ class Disconnected(Exception):
     """The caller left before the request was whole."""
 
 
-class Request:
-    """An HTTP request. `path` is relative to where the app is mounted."""
+def segments_of(scope: AsgiScope) -> list[str]:
+    """The words of the path below where the app is mounted; a trailing slash adds none.
 
-    def __init__(self, scope: AsgiScope, receive: Receive, path: str) -> None:
+    The path is cut before it is decoded: the id of a task may hold a slash or a percent sign.
+    """
+    path: str = scope["path"]
+    words = path.split("/")
+    raw: bytes = scope.get("raw_path") or b""
+    if b"%" in raw:
+        decoded = [unquote(word) for word in raw.partition(b"?")[0].decode("latin-1").split("/")]
+        # Where they differ, something on the way has rewritten the path alone.
+        if "/".join(decoded) == path:
+            words = decoded
+    root: list[str] = scope.get("root_path", "").rstrip("/").split("/")
+    words = words[len(root) :] if words[: len(root)] == root else words[1:]
+    while words and not words[-1]:
+        words.pop()
+    return words
+
+
+class Request:
+    """An HTTP request. `segments` are the words of its path, relative to the agent it is for."""
+
+    def __init__(self, scope: AsgiScope, receive: Receive, segments: list[str]) -> None:
         self.scope = scope
         self.receive = receive
         self.method: str = scope["method"]
-        self.path = path
+        self.segments = segments
+        self.path = "/" + "/".join(segments)
 
     @cached_property
     def headers(self) -> dict[str, str]:
@@ -91,21 +112,25 @@ class Request:
 
 
 async def respond(
-    send: Send, status: int, body: bytes, content_type: bytes = JSON, headers: Iterable[Header] = ()
+    send: Send,
+    status: int,
+    body: bytes,
+    content_type: bytes = JSON,
+    headers: Iterable[Header] = (),
+    *,
+    head: bool = False,
 ) -> None:
-    """Send a whole response."""
+    """Send a whole response; to HEAD, only what is said about it."""
+    about = [(b"content-type", content_type), (b"content-length", str(len(body)).encode())]
     await send(
         {
             "type": "http.response.start",
             "status": status,
-            "headers": [
-                (b"content-type", content_type),
-                (b"content-length", str(len(body)).encode()),
-                *headers,
-            ],
+            # A 304 says nothing about a body it does not have.
+            "headers": [*(about if status != 304 else ()), *headers],
         }
     )
-    await send({"type": "http.response.body", "body": body})
+    await send({"type": "http.response.body", "body": b"" if head else body})
 
 
 def status_of(error: A2AError) -> int:

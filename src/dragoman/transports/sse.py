@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, MutableMapping
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any
 
-from dragoman.model.error import A2AError, InternalError
+from dragoman.model.error import A2AError, InternalError, ServerError
 
 if TYPE_CHECKING:
     from dragoman.engine.stream import Batch
@@ -41,7 +41,9 @@ class EventWriter:
     async def write(self, batches: AsyncIterator[Batch], receive: Receive, send: Send) -> None:
         """Send the stream until it ends or the reader leaves. Raises A2AError when it fails before its first event."""
         async with aclosing(batches):  # pyright: ignore[reportArgumentType] - every stream is a generator
-            first = await anext(batches)
+            first = await anext(batches, None)
+            if first is None:
+                raise ServerError("the server is stopping: subscribe again when it is back")
             await send(
                 {
                     "type": "http.response.start",

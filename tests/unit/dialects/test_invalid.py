@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from dragoman.dialects.legacy import LEGACY
-from dragoman.dialects.v1 import V1_0, V1_1
 from dragoman.dialects.v03 import V03_RPC
 from dragoman.dialects.v03_proto import V03_PROTO
+from dragoman.dialects.v1 import V1_0, V1_1
 from dragoman.model.error import InvalidParams
 from dragoman.model.operation import Operation
 
@@ -82,7 +82,10 @@ def refused(dialect: Any, operation: Operation, params: Any) -> InvalidParams:
         ),
         (
             SEND,
-            {"message": V1_MESSAGE, "configuration": {"taskPushNotificationConfig": {"url": "u", "authentication": {}}}},
+            {
+                "message": V1_MESSAGE,
+                "configuration": {"taskPushNotificationConfig": {"url": "u", "authentication": {}}},
+            },
             "configuration.taskPushNotificationConfig.authentication.scheme",
             "is required",
         ),
@@ -241,3 +244,15 @@ def test_tasks_get_and_cancel_without_an_id_are_invalid_params(
 
     assert caught.value.code == -32602
     assert caught.value.field == "id"
+
+
+@pytest.mark.parametrize(
+    ("dialect", "operation", "params"),
+    [
+        (V1_0, SEND, {"message": {**V1_MESSAGE, "role": "x" * 10_000}}),
+        (V1_0, LIST, {"statusTimestampAfter": "x" * 10_000}),
+        (V03_RPC, SEND, {"message": {**V03_MESSAGE, "parts": [{"kind": "x" * 10_000}]}}),
+    ],
+)
+def test_an_error_does_not_repeat_all_a_caller_said(dialect: Any, operation: Operation, params: Any) -> None:
+    assert len(refused(dialect, operation, params).message) < 300

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from dragoman.dialects.lenient import Reader, from_base64
-from dragoman.dialects.v1 import V1_0, V1_1
 from dragoman.dialects.v03 import V03_RPC
+from dragoman.dialects.v1 import V1_0, V1_1
 from dragoman.model.artifact import Artifact
 from dragoman.model.error import BadResponse, InvalidParams, ParseError
 from dragoman.model.event import ArtifactUpdate, StatusUpdate, StreamResponse
@@ -81,8 +81,8 @@ def test_base64_needs_no_padding(text: str) -> None:
     assert from_base64(text) == b"hi"
 
 
-@pytest.mark.parametrize("text", ["a", "a*bc", "ä"])
-def test_what_is_not_base64_is_refused_with_the_field_named(text: str) -> None:
+@pytest.mark.parametrize("text", ["a", "a*bc", "ä", 5])
+def test_what_is_not_base64_is_refused_with_the_field_named(text: Any) -> None:
     with pytest.raises(InvalidParams, match="must be base64") as caught:
         sent(plain(parts=[{"raw": text}]))
     assert caught.value.field == "message.parts[0].raw"
@@ -182,7 +182,10 @@ def test_snake_case_is_accepted_where_camel_case_is_required() -> None:
 
 
 def test_camel_case_goes_before_snake_case() -> None:
-    for body in (b'{"id":"t","history_length":3,"historyLength":4}', b'{"id":"t","historyLength":4,"history_length":3}'):
+    for body in (
+        b'{"id":"t","history_length":3,"historyLength":4}',
+        b'{"id":"t","historyLength":4,"history_length":3}',
+    ):
         assert V1_0.request(Operation.GET, body) == GetTaskRequest("t", 4)
 
 
@@ -234,9 +237,7 @@ def test_json_nested_too_deeply_is_a_parse_error(key: str) -> None:
 
 def test_a_number_beyond_every_range_names_its_field() -> None:
     with pytest.raises(InvalidParams, match="out of range") as caught:
-        V1_0.request(
-            Operation.SEND, b'{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"data":{"x":1e999}}]}}'
-        )
+        V1_0.request(Operation.SEND, b'{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"data":{"x":1e999}}]}}')
     assert caught.value.field == "message.parts[0].data"
     with pytest.raises(InvalidParams, match="out of range"):
         V1_0.request(Operation.GET, b'{"id_":1e999}')
@@ -279,9 +280,7 @@ class TestAnswers:
 def test_a_reader_fills_numbers_and_flags_too() -> None:
     listed = V1_0.result_from(Operation.LIST, b"{}")
 
-    assert listed == V1_0.result_from(
-        Operation.LIST, {"tasks": [], "nextPageToken": "", "pageSize": 0, "totalSize": 0}
-    )
+    assert listed == V1_0.result_from(Operation.LIST, {"tasks": [], "nextPageToken": "", "pageSize": 0, "totalSize": 0})
 
 
 def test_a_reader_of_plain_values_leaves_them_alone() -> None:

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from dragoman.dialects.legacy import LEGACY
-from dragoman.dialects.v1 import V1_0, V1_1
 from dragoman.dialects.v03 import V03_RPC
 from dragoman.dialects.v03_proto import V03_PROTO
+from dragoman.dialects.v1 import V1_0, V1_1
 from dragoman.model.artifact import Artifact
 from dragoman.model.event import ArtifactUpdate, StatusUpdate, response_of
 from dragoman.model.json import encode

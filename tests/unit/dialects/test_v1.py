@@ -11,7 +11,8 @@ from dragoman.dialects.v1 import V1_0, V1_1
 from dragoman.model.artifact import Artifact
 from dragoman.model.card import AgentCapabilities, AgentCard, AgentInterface
 from dragoman.model.error import BadCard, BadResponse
-from dragoman.model.event import ArtifactUpdate, StatusUpdate, StreamResponse
+from dragoman.model.event import ArtifactUpdate, StatusUpdate, StreamResponse, response_of
+from dragoman.model.json import encode
 from dragoman.model.message import Message
 from dragoman.model.operation import Operation
 from dragoman.model.part import Part
@@ -35,7 +36,14 @@ STATUS = TaskStatus(State.COMPLETED, timestamp="2026-11-15T10:00:00.000Z")
 TASK = Task("t", "c", STATUS, (Artifact("a", (Part(text="yo"),)),), generation=4)
 WEBHOOK = TaskPushNotificationConfig("https://x.example", "p", "t", "tok", AuthenticationInfo("Bearer", "c"))
 CARD = AgentCard(
-    "n", "d", (AgentInterface("https://a.example", "JSONRPC", "1.0"),), "1", AgentCapabilities(), ("text/plain",), (), ()
+    "n",
+    "d",
+    (AgentInterface("https://a.example", "JSONRPC", "1.0"),),
+    "1",
+    AgentCapabilities(),
+    ("text/plain",),
+    (),
+    (),
 )
 TASK_JSON = {
     "id": "t",
@@ -43,6 +51,7 @@ TASK_JSON = {
     "status": {"state": "TASK_STATE_COMPLETED", "timestamp": "2026-11-15T10:00:00.000Z"},
     "artifacts": [{"artifactId": "a", "parts": [{"text": "yo"}]}],
 }
+STATUS_JSON = {"taskId": "t", "contextId": "c", "status": TASK_JSON["status"]}
 MESSAGE_JSON = {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "yo"}]}
 WEBHOOK_JSON = {
     "url": "https://x.example",
@@ -211,17 +220,27 @@ class TestEvents:
             assert V1_0.event(record, last=False) is record.body
 
     def test_1_0_hides_the_generation_a_task_record_may_hold(self) -> None:
-        assert json.loads(V1_0.event(Record.of(3, TASK), last=False)) == {"task": TASK_JSON}
+        for event, shown in (
+            (TASK, {"task": TASK_JSON}),
+            (StatusUpdate("t", "c", STATUS, generation=3), {"statusUpdate": STATUS_JSON}),
+        ):
+            record = Record(3, encode(response_of(event)))
+            assert b"generation" in record.body
+            assert json.loads(V1_0.event(record, last=False)) == shown
+            (body,) = json.loads(V1_1.event(record, last=False)).values()
+            assert body["generation"] == "3"
 
     def test_a_generation_in_metadata_is_the_authors(self) -> None:
         task = Task("t", "c", STATUS, metadata={"a": {"b": 1, "generation": 5}}, generation=4)
-        body = V1_0.event(Record.of(3, task), last=False)
+        body = V1_0.event(Record(3, encode(response_of(task))), last=False)
 
         assert json.loads(body)["task"]["metadata"] == {"a": {"b": 1, "generation": 5}}
         assert "generation" not in json.loads(body)["task"]
 
     def test_a_number_at_the_end_that_is_no_generation_stays(self) -> None:
-        update = Record(2, b'{"statusUpdate":{"taskId":"t","contextId":"c","status":{"state":"TASK_STATE_WORKING"},"x":5}}')
+        update = Record(
+            2, b'{"statusUpdate":{"taskId":"t","contextId":"c","status":{"state":"TASK_STATE_WORKING"},"x":5}}'
+        )
 
         assert V1_0.event(update, last=False) is update.body
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sqlite3
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from dragoman.stores.sqlite.schema import NUMBERS
+from dragoman.stores.sqlite.sweeping import delete_task
 
 if TYPE_CHECKING:
     from dragoman.engine.ports import TaskRow, Write
+    from dragoman.model.state import State
 
 
 class Conflict(Exception):
@@ -27,13 +30,15 @@ class Changes:
         self._snapshots: dict[int, tuple[int, int, bytes]] = {}
         self._contexts: dict[tuple[int, str], bytes] = {}
         self._repeats: list[tuple[bytes, str, int]] = []
-        self._deleted: list[TaskRow] = []
+        self._deleted: list[tuple[TaskRow, int]] = []
+        self._counts: dict[tuple[int, int], int] = {}
+        self._joined: Counter[tuple[int, str]] = Counter()
 
     def add(self, write: Write, scope: int) -> None:
         """Take the next change; `scope` is the number of its row's scope."""
         row = write.row
         if write.delete:
-            self._deleted.append(row)
+            self._deleted.append((row, scope))
             return
         self.size += write.size() + 200
         if write.record is not None:
@@ -53,11 +58,25 @@ class Changes:
         expected = 1 if write.create else before[0].generation + 1 if before else record.generation
         if record.generation != expected or row.generation != expected:
             raise Conflict("a record does not follow its task's last one")
+        self._count(write, scope)
         self._events.append((row.number, record.generation, record.body))
         if write.create or row.number in self._created:
             self._created[row.number] = (row, scope)
         else:
             self._changed[row.number] = (row, before[1] if before else record.generation - 1)
+
+    def _count(self, write: Write, scope: int) -> None:
+        if write.create:
+            self._add_count(scope, write.row.state, 1)
+            if write.joins:
+                self._joined[scope, write.row.context_id] += 1
+        elif write.before is not None and write.before is not write.row.state:
+            self._add_count(scope, write.before, -1)
+            self._add_count(scope, write.row.state, 1)
+
+    def _add_count(self, scope: int, state: State, tasks: int) -> None:
+        key = (scope, NUMBERS[state])
+        self._counts[key] = self._counts.get(key, 0) + tasks
 
     def apply(self, connection: sqlite3.Connection) -> None:
         """Write everything, within the transaction that is open.
@@ -74,8 +93,9 @@ class Changes:
         contexts = [(scope, context, state) for (scope, context), state in self._contexts.items()]
         connection.executemany("INSERT OR REPLACE INTO contexts VALUES (?, ?, ?)", contexts)
         connection.executemany("INSERT OR REPLACE INTO repeats VALUES (?, ?, ?)", self._repeats)
-        for row in self._deleted:
-            _delete(connection, row)
+        self._write_counts(connection)
+        for row, scope in self._deleted:
+            self._delete(connection, row, scope)
 
     def _insert_tasks(self, connection: sqlite3.Connection) -> None:
         connection.executemany(
@@ -109,14 +129,21 @@ class Changes:
         if done.rowcount != len(self._changed):
             raise Conflict("a record does not follow its task's last one")
 
+    def _write_counts(self, connection: sqlite3.Connection) -> None:
+        connection.executemany(
+            "INSERT INTO state_counts VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET tasks = tasks + excluded.tasks",
+            [(scope, state, tasks) for (scope, state), tasks in self._counts.items() if tasks],
+        )
+        # The first time a conversation is joined its tasks are counted; from then on the row is kept up.
+        connection.executemany(
+            "INSERT INTO context_counts VALUES "
+            "(?1, ?2, (SELECT count(*) FROM tasks WHERE scope = ?1 AND context_id = ?2)) "
+            "ON CONFLICT DO UPDATE SET tasks = tasks + ?3",
+            [(scope, context, tasks) for (scope, context), tasks in self._joined.items()],
+        )
 
-def _delete(connection: sqlite3.Connection, row: TaskRow) -> None:
-    for table in ("events", "notes", "snapshots"):
-        connection.execute(f"DELETE FROM {table} WHERE task = ?", (row.number,))  # noqa: S608 - three fixed names
-    # Its number must never be given again: late notes would end up with a stranger.
-    connection.execute(
-        "INSERT INTO meta VALUES ('last_number', ?) ON CONFLICT DO UPDATE SET value = max(value, excluded.value)",
-        (row.number,),
-    )
-    connection.execute("DELETE FROM tasks WHERE number = ?", (row.number,))
-    connection.execute("DELETE FROM repeats WHERE task_id = ?", (row.id,))
+    def _delete(self, connection: sqlite3.Connection, row: TaskRow, scope: int) -> None:
+        found = connection.execute("SELECT state FROM tasks WHERE number = ?", (row.number,)).fetchone()
+        if found is None:
+            return
+        delete_task(connection, row.number, row.id, scope, row.context_id, int(found[0]))

@@ -39,8 +39,14 @@ def notes(connection: sqlite3.Connection, number: int) -> list[Note]:
 
 def page(connection: sqlite3.Connection, query: TaskQuery) -> Page:
     """One page of tasks, newest status first, and how many there are."""
-    where = ["t.scope = (SELECT scope FROM scopes WHERE agent = ? AND tenant = ? AND owner = ?)"]
-    values: list[Any] = list(query.scope)
+    found = connection.execute(
+        "SELECT scope FROM scopes WHERE agent = ? AND tenant = ? AND owner = ?", query.scope
+    ).fetchone()
+    if found is None:
+        return Page((), more=False, total=0)
+    scope = int(found[0])
+    where = ["t.scope = ?"]
+    values: list[Any] = [scope]
     if query.context_id is not None:
         where.append("t.context_id = ?")
         values.append(query.context_id)
@@ -50,8 +56,11 @@ def page(connection: sqlite3.Connection, query: TaskQuery) -> Page:
     if query.since_ms is not None:
         where.append("t.status_ms >= ?")
         values.append(query.since_ms)
-    # Only fixed texts are joined here; every value is a parameter.
-    total = connection.execute(f"SELECT count(*) FROM tasks t WHERE {' AND '.join(where)}", values).fetchone()[0]  # noqa: S608
+    total = _kept_total(connection, query, scope)
+    if total is None:
+        # Only fixed texts are joined here; every value is a parameter.
+        counting = f"SELECT count(*) FROM tasks t WHERE {' AND '.join(where)}"  # noqa: S608
+        total = int(connection.execute(counting, values).fetchone()[0])
     if query.after is not None:
         where.append("(t.status_ms, t.number) < (?, ?)")
         values.extend(query.after)
@@ -59,7 +68,25 @@ def page(connection: sqlite3.Connection, query: TaskQuery) -> Page:
         f"{_TASK} WHERE {' AND '.join(where)} ORDER BY t.status_ms DESC, t.number DESC LIMIT ?",
         (*values, query.limit + 1),
     ).fetchall()
-    return Page([_stored(row) for row in rows[: query.limit]], len(rows) > query.limit, int(total))
+    return Page([_stored(row) for row in rows[: query.limit]], len(rows) > query.limit, total)
+
+
+def _kept_total(connection: sqlite3.Connection, query: TaskQuery, scope: int) -> int | None:
+    """The number of tasks where it is kept ready: without filters, by state, by context. None where it is not."""
+    if query.since_ms is not None or (query.state is not None and query.context_id is not None):
+        return None
+    if query.context_id is not None:
+        row = connection.execute(
+            "SELECT tasks FROM context_counts WHERE scope = ? AND context_id = ?", (scope, query.context_id)
+        ).fetchone()
+        return None if row is None else int(row[0])
+    if query.state is not None:
+        row = connection.execute(
+            "SELECT tasks FROM state_counts WHERE scope = ? AND state = ?", (scope, NUMBERS[query.state])
+        ).fetchone()
+        return 0 if row is None else int(row[0])
+    row = connection.execute("SELECT sum(tasks) FROM state_counts WHERE scope = ?", (scope,)).fetchone()
+    return int(row[0] or 0)
 
 
 def context_state(connection: sqlite3.Connection, scope: Scope, context_id: str) -> bytes | None:

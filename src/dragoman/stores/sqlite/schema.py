@@ -8,8 +8,6 @@ from pathlib import Path
 from dragoman.model.error import ConfigError
 from dragoman.model.state import State
 
-VERSION = 1
-
 # A state's number is the one protobuf gives it.
 STATES: tuple[State, ...] = (
     State.UNSPECIFIED,
@@ -24,7 +22,8 @@ STATES: tuple[State, ...] = (
 )
 NUMBERS: dict[State, int] = {state: number for number, state in enumerate(STATES)}
 
-_TABLES = """
+# What version 1 was. It never changes: files of that version are out there.
+_FIRST = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE scopes (
     scope INTEGER PRIMARY KEY, agent TEXT NOT NULL, tenant TEXT NOT NULL, owner TEXT NOT NULL,
@@ -55,8 +54,30 @@ CREATE INDEX repeats_old ON repeats (until_ms);
 """
 
 
+# What each version added to the one before. A file is brought up step by step, each in a transaction of its own.
+_STEPS = (
+    """
+-- How many tasks there are, kept in the commit that changes it: a list tells its size without counting.
+CREATE TABLE state_counts (
+    scope INTEGER NOT NULL, state INTEGER NOT NULL, tasks INTEGER NOT NULL, PRIMARY KEY (scope, state)
+) WITHOUT ROWID;
+INSERT INTO state_counts SELECT scope, state, count(*) FROM tasks GROUP BY scope, state;
+-- Only conversations that a second task joined have a row here; most have one task and need none.
+CREATE TABLE context_counts (
+    scope INTEGER NOT NULL, context_id TEXT NOT NULL, tasks INTEGER NOT NULL, PRIMARY KEY (scope, context_id)
+) WITHOUT ROWID;
+INSERT INTO context_counts SELECT scope, context_id, count(*) FROM tasks GROUP BY scope, context_id HAVING count(*) > 1;
+-- Ended tasks in the order they ended, for retention and compaction. They never change: rows are only appended.
+CREATE INDEX tasks_ended ON tasks (status_ms, number) WHERE state IN (3, 4, 5, 7);
+""",
+)
+VERSION = 1 + len(_STEPS)
+# Must be spelled as in the index, or SQLite does not use it.
+ENDED = "state IN (3, 4, 5, 7)"
+
+
 def prepare(connection: sqlite3.Connection, path: Path) -> None:
-    """Create the tables in a new file, or check those of an old one.
+    """Create the tables in a new file, or bring those of an older one up to date.
 
     Raises:
         ConfigError: the file is not a store, or a newer one.
@@ -73,5 +94,6 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
         )
     if version == 0 and tables:
         raise ConfigError(f"{path} is another program's database: use another --store")
-    if version == 0:
-        connection.executescript(f"BEGIN;{_TABLES}PRAGMA user_version = {VERSION};COMMIT;")
+    for number, step in enumerate((_FIRST, *_STEPS), 1):
+        if number > version:
+            connection.executescript(f"BEGIN IMMEDIATE;{step}PRAGMA user_version = {number};COMMIT;")

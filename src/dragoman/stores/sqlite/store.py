@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from dragoman.model.error import ConfigError, ServerError
-from dragoman.stores.sqlite import reader
+from dragoman.stores.sqlite import reader, sweeping
 from dragoman.stores.sqlite.lock import FileLock
 from dragoman.stores.sqlite.writer import Writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dragoman.engine.ports import Note, Page, Scope, StoredTask, TaskQuery, Write
+    from dragoman.engine.ports import Note, Page, Scope, StoredTask, Sweep, TaskQuery, Write
     from dragoman.model.record import Record
 
 P = ParamSpec("P")
@@ -108,10 +108,14 @@ class SqliteStore:
         """The tasks of an agent that are submitted or working, oldest first."""
         return await self._read(reader.unfinished, agent)
 
+    async def sweep(self, rules: Sweep) -> int:
+        """Delete and compact some of what the rules name. Gives how many tasks were touched."""
+        return await self._writer.run(lambda connection: sweeping.sweep(connection, rules))
+
     async def check(self) -> None:
         """Write and read something. Raises ServerError when that is not possible now."""
         try:
-            await self._writer.probe()
+            await self._writer.run(sweeping.probe)
             await self._read(reader.task, "")
         except sqlite3.Error as error:
             raise ServerError(f"the store does not work now: {error}") from None

@@ -10,8 +10,9 @@ import threading
 import time
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar, cast
 
+from dragoman.model.error import ServerError
 from dragoman.stores.sqlite.changes import Changes, Conflict
 from dragoman.stores.sqlite.lock import FileLock
 from dragoman.stores.sqlite.schema import prepare
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from dragoman.engine.ports import Scope, Write
 
 logger = logging.getLogger("dragoman.store")
+T = TypeVar("T")
 
 BATCH_WRITES = 2000
 BATCH_BYTES = 8_000_000
@@ -37,7 +39,7 @@ class Writer:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._queue: SimpleQueue[Write | asyncio.Future[None] | None] = SimpleQueue()
+        self._queue: SimpleQueue[Write | Callable[[sqlite3.Connection], None] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._scopes: dict[Scope, int] = {}
@@ -68,21 +70,49 @@ class Writer:
         return int(last or 0)
 
     def put(self, write: Write) -> None:
-        """Queue a change."""
+        """Queue a change. After closing, nothing is queued and the change is told so."""
+        if self._thread is None:
+            asyncio.get_running_loop().call_soon(write.done, ServerError("the store is closed"))
+            return
         self._queue.put(write)
 
-    async def probe(self) -> None:
-        """Write something for real. Raises sqlite3.Error when that is not possible."""
-        outcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._queue.put(outcome)
-        await outcome
+    async def run(self, job: Callable[[sqlite3.Connection], T]) -> T:
+        """Do something in the writer's thread, between two batches, in a transaction of its own.
+
+        Raises:
+            sqlite3.Error: the database refuses; nothing has changed then.
+        """
+        outcome: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+        def tell(result: T | None, error: Exception | None) -> None:
+            if outcome.done():
+                return
+            if error is None:
+                outcome.set_result(cast("T", result))
+            else:
+                outcome.set_exception(error)
+
+        def work(connection: sqlite3.Connection) -> None:
+            result, error = None, None
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                result = job(connection)
+                connection.execute("COMMIT")
+            except Exception as problem:  # noqa: BLE001 - it belongs to whoever asked
+                error = problem
+                with contextlib.suppress(sqlite3.Error):
+                    connection.execute("ROLLBACK")
+            self._on_loop(lambda: tell(result, error))
+
+        self._queue.put(work)
+        return await outcome
 
     async def close(self) -> None:
         """Finish what is queued and close the file."""
-        if self._thread is not None:
+        thread, self._thread = self._thread, None
+        if thread is not None:
             self._queue.put(None)
-            await asyncio.to_thread(self._thread.join)
-            self._thread = None
+            await asyncio.to_thread(thread.join)
 
     # -- the thread ------------------------------------------------------------------------------------------------
 
@@ -111,29 +141,12 @@ class Writer:
                 if batch:
                     self._queue.put(None)
                 break
-            if isinstance(item, asyncio.Future):
-                self._probe(connection, item)
+            if callable(item):
+                item(connection)
             else:
                 batch.append(item)
                 size += item.size()
         return batch
-
-    def _probe(self, connection: sqlite3.Connection, outcome: asyncio.Future[None]) -> None:
-        error: sqlite3.Error | None = None
-        try:
-            connection.execute("INSERT INTO meta VALUES ('probe', 1) ON CONFLICT DO UPDATE SET value = value + 1")
-        except sqlite3.Error as problem:
-            error = problem
-
-        def tell() -> None:
-            if outcome.done():
-                return
-            if error is None:
-                outcome.set_result(None)
-            else:
-                outcome.set_exception(error)
-
-        self._on_loop(tell)
 
     def _commit(self, connection: sqlite3.Connection, batch: list[Write]) -> list[BaseException | None]:
         error = self._try(connection, batch)

@@ -11,7 +11,7 @@ from dragoman.dialects.errors import rpc_error
 from dragoman.dialects.negotiate import asked_version
 from dragoman.engine.stream import Stream
 from dragoman.model.error import A2AError, InternalError, InvalidParams, InvalidRequest, ParseError
-from dragoman.transports.http import respond, status_of
+from dragoman.transports.http import Disconnected, respond, status_of
 from dragoman.transports.sse import EventWriter, last_event_id
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class JsonRpc:
             version = await self._answer(request, send, user, envelope)
         except A2AError as error:
             await self.refuse(send, error, request_id, version)
-        except (ConnectionError, OSError):
+        except (Disconnected, OSError):
             return
         except Exception:
             logger.exception("a request broke")
@@ -104,7 +104,7 @@ class JsonRpc:
         asked = asked_version(request.headers.get("a2a-version"), request.query.get("A2A-Version"))
         choice = endpoint.dialects.for_method(envelope.method, asked)
         params = choice.dialect.request(choice.operation, bytes(envelope.params) or b"{}")
-        call = endpoint.call(request, choice.dialect, user)
+        call = endpoint.call(request, choice.dialect, user, params.tenant or "")
         outcome = await endpoint.perform(choice.operation, call, params, last_event_id(request.headers))
         dialect = endpoint.dialects.answering(choice, outcome.origin)
         headers = endpoint.headers(call, dialect, outcome)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import NamedTuple
-from urllib.parse import unquote
 
 from dragoman.model.error import MethodNotFound
 from dragoman.model.operation import Operation
@@ -31,20 +30,19 @@ class NotAllowed(MethodNotFound):
         self.allow = allow
 
 
-def find(method: str, path: str, *, v03: bool) -> Route:
-    """Find the operation for a path relative to its binding's root, without a trailing slash.
+def find(method: str, segments: list[str], *, v03: bool) -> Route:
+    """Find the operation for the words of a path, relative to its binding's root.
 
     Raises:
         MethodNotFound: there is no such path.
         NotAllowed: there is, with another method.
     """
-    segments = [unquote(segment) for segment in path.strip("/").split("/")]
     tenant = ""
     if not v03 and len(segments) > 1 and segments[0] not in NOT_TENANTS:
         tenant, segments = segments[0], segments[1:]
     choices = _choices(segments, v03=v03)
     if not choices:
-        raise MethodNotFound(f"there is nothing at {path}")
+        raise MethodNotFound("there is nothing at this path")
     if method not in choices:
         raise NotAllowed(", ".join(choices))
     operation, params = choices[method]

@@ -12,7 +12,7 @@ from dragoman.dialects.negotiate import asked_version
 from dragoman.engine.stream import Stream
 from dragoman.model.error import A2AError, InternalError, InvalidParams, ParseError
 from dragoman.model.operation import Operation
-from dragoman.transports.http import A2A_JSON, JSON, TooLarge, respond
+from dragoman.transports.http import A2A_JSON, JSON, Disconnected, TooLarge, respond
 from dragoman.transports.rest import routes
 from dragoman.transports.sse import EventWriter, last_event_id
 
@@ -34,13 +34,13 @@ class Rest:
 
     async def serve(self, request: Request, send: Send, user: User | None) -> None:
         """Answer one request; every error becomes a google.rpc.Status."""
-        v03 = request.path == "/v1" or request.path.startswith("/v1/")
+        v03 = request.segments[:1] == ["v1"]
         version = "0.3" if v03 else "1.0"
         try:
             await self._answer(request, send, user, v03=v03)
         except A2AError as error:
             await self.refuse(request, send, error, version)
-        except (ConnectionError, OSError):
+        except (Disconnected, OSError):
             return
         except Exception:
             logger.exception("a request broke")
@@ -61,10 +61,10 @@ class Rest:
     async def _answer(self, request: Request, send: Send, user: User | None, *, v03: bool) -> None:
         endpoint = self._endpoint
         asked = asked_version(request.headers.get("a2a-version"), request.query.get("A2A-Version"))
-        route = routes.find(request.method, request.path[3:] if v03 else request.path, v03=v03)
+        route = routes.find(request.method, request.segments[1:] if v03 else request.segments, v03=v03)
         dialect = endpoint.dialects.for_rest(path_is_v1=v03, asked=asked)
         params = await self._params(request, dialect, route)
-        call = endpoint.call(request, dialect, user, route.tenant)
+        call = endpoint.call(request, dialect, user, route.tenant or params.tenant or "")
         outcome = await endpoint.perform(route.operation, call, params, last_event_id(request.headers))
         headers = endpoint.headers(call, dialect, outcome)
         if not isinstance(outcome.result, Stream):

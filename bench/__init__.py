@@ -1,0 +1,1 @@
+"""Dragoman and its peers side by side in one run: `python -m bench.compare`."""

@@ -1,0 +1,1 @@
+"""The same agent for every contestant. Each module runs in that contestant's own environment."""

@@ -1,0 +1,96 @@
+"""Dragoman and its peers, measured in one run.
+
+    python -m bench.compare [--quick] [--only NAME] [--write] [--keep DIR]
+
+Without --write, results and report go to a temporary folder. With it, bench/results.json, docs/benchmarks.md and
+docs/img/bench-*.svg are written; together with --only, the other scenarios stay as they were.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from bench import contestants, machine, report, results
+from bench.environments import ROOT
+from bench.plan import QUICK, OutOfTime, Plan, Settings
+from bench.results import Results, Scenario
+from bench.scenarios import blocking, fanout, growth, parked, reading, startup, streaming
+
+# In this order: the last one takes what time is left, and says what it left out.
+SCENARIOS: dict[str, Callable[[Plan, Scenario], None]] = {
+    "startup": startup.run,
+    "blocking": blocking.run,
+    "streaming": streaming.run,
+    "growth": growth.run,
+    "fanout": fanout.run,
+    "parked": parked.run,
+    "reading": reading.run,
+}
+RESULTS = ROOT / "bench" / "results.json"
+
+
+def main() -> None:
+    """Measure, write, show."""
+    options = _options()
+    settings = QUICK if options.quick else Settings()
+    field = contestants.gather()
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="dragoman-bench-") as folder:
+        plan = Plan(settings, field, Path(folder), options.keep)
+        found = Results(
+            shlex.join(["python", "-m", "bench.compare", *sys.argv[1:]]), machine.describe(), field.versions()
+        )
+        for name in [options.only] if options.only else SCENARIOS:
+            found.scenarios.append(_measure(plan, name))
+    print(f"measured in {time.monotonic() - began:.0f} s", file=sys.stderr)
+    if options.write:
+        _write(found)
+    else:
+        target = Path(tempfile.mkdtemp(prefix="dragoman-bench-report-"))
+        results.save(found, target / "results.json")
+        report.write(found, target)
+        print(report.text(found))
+        print(f"written to {target}", file=sys.stderr)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench.compare", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="one short round: to see that it works")
+    parser.add_argument("--only", choices=list(SCENARIOS), metavar="NAME", help=", ".join(SCENARIOS))
+    parser.add_argument("--write", action="store_true", help="write bench/results.json and docs/benchmarks.md")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the filled stores there for the next run")
+    return parser.parse_args()
+
+
+def _measure(plan: Plan, name: str) -> Scenario:
+    settings = plan.settings
+    scenario = Scenario(name, machine.now(), settings.rounds, settings.seconds)
+    print(f"{name}: load {machine.load():.1f}, {plan.left:.0f} s left", file=sys.stderr, flush=True)
+    try:
+        SCENARIOS[name](plan, scenario)
+    except OutOfTime:
+        scenario.notes.append("cut short: the time of the whole run was up")
+    return scenario
+
+
+def _write(found: Results) -> None:
+    if len(found.scenarios) < len(SCENARIOS) and RESULTS.exists():
+        before = msgspec.structs.replace(results.load(RESULTS), machine=found.machine, versions=found.versions)
+        for scenario in found.scenarios:
+            others = [one for one in before.scenarios if one.name != scenario.name]
+            before.scenarios = sorted([*others, scenario], key=lambda one: list(SCENARIOS).index(one.name))
+        found = before
+    results.save(found, RESULTS)
+    report.write(found, ROOT / "docs")
+
+
+if __name__ == "__main__":
+    main()

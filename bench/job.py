@@ -1,0 +1,78 @@
+"""What the load generator is asked to do, and what it found."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+Kind = Literal["send", "stream", "get", "list", "park", "fanout"]
+Filter = Literal["none", "status", "context", "since"]
+
+
+class Job(Struct, frozen=True, forbid_unknown_fields=True):
+    """One burst against one server."""
+
+    kind: Kind
+    port: int
+    pid: int
+    concurrency: int = 32
+    seconds: float = 4.0
+    warmup: float = 0.5
+    # When streams are given up that have not ended by then.
+    limit: float = 30.0
+    ids: Literal["uuid", "typed"] = "uuid"
+    # False: the server answers SendMessage before the work is done.
+    blocks: bool = True
+    # True: the server numbers its events, and the numbers are checked.
+    numbered: bool = False
+    chunks: int = 0
+    # How many tasks are stored (get, list), or are to be parked.
+    tasks: int = 0
+    filter: Filter = "none"
+    # Seconds between two chunks of the stream that many readers follow.
+    pace: float = 0.05
+
+
+class Outcome(Struct, frozen=True):
+    """What came of a burst. Rates and times cover the measured window only; errors cover everything."""
+
+    requests: int
+    seconds: float
+    cpu_seconds: float
+    generator_cpu_seconds: float
+    errors: int
+    first_error: str
+    peak_mb: float
+    p50_ms: float = 0.0
+    p95_ms: float = 0.0
+    p99_ms: float = 0.0
+    # Streams only: chunks that arrived, streams that were given up.
+    events: int = 0
+    unfinished: int = 0
+    received_bytes: int = 0
+
+    @property
+    def rate(self) -> float:
+        """Requests per second."""
+        return self.requests / self.seconds
+
+    @property
+    def event_rate(self) -> float:
+        """Events per second."""
+        return self.events / self.seconds
+
+    @property
+    def cpu_us(self) -> float:
+        """The server's CPU time per request, in microseconds."""
+        return self.cpu_seconds / self.requests * 1e6 if self.requests else 0.0
+
+    @property
+    def event_cpu_us(self) -> float:
+        """The server's CPU time per event, in microseconds."""
+        return self.cpu_seconds / self.events * 1e6 if self.events else 0.0
+
+    @property
+    def generator_bound(self) -> bool:
+        """True when the generator had no time left, so that the server might have done more."""
+        return self.generator_cpu_seconds > 0.9 * self.seconds

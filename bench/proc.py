@@ -1,0 +1,38 @@
+"""What /proc says about a process: CPU time with all its threads, memory now and at its peak."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of a process and its threads, ended ones too."""
+    return cpu_of_stat(Path(f"/proc/{pid}/stat").read_text())
+
+
+def cpu_of_stat(text: str) -> float:
+    """Read the CPU time out of a /proc/PID/stat line."""
+    # The name may hold spaces and parentheses: the numbers begin after the last one.
+    fields = text.rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS
+
+
+def peak_mb(pid: int) -> float:
+    """The most memory a process ever had, in MB."""
+    return _status_mb(Path(f"/proc/{pid}/status").read_text(), "VmHWM")
+
+
+def resident_mb(pid: int) -> float:
+    """The memory a process has now, in MB."""
+    return _status_mb(Path(f"/proc/{pid}/status").read_text(), "VmRSS")
+
+
+def _status_mb(text: str, key: str) -> float:
+    for line in text.splitlines():
+        name, _, value = line.partition(":")
+        if name == key:
+            return int(value.split()[0]) / 1024
+    return 0.0

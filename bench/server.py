@@ -1,0 +1,93 @@
+"""A server process, from its start to its end."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import subprocess
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+
+from msgspec import Struct
+
+from bench import cores
+from bench.contestants import Contestant
+from bench.environments import ROOT
+
+START_SECONDS = 20.0
+# What it has not done by then, it need not do: nothing is measured any more.
+STOP_SECONDS = 1.5
+
+_numbers = count(1)
+
+
+class CannotStart(Exception):
+    """The server did not begin to listen; the text ends with what it said."""
+
+
+class Running(Struct, frozen=True):
+    """A server that listens."""
+
+    port: int
+    pid: int
+
+
+@contextmanager
+def running(
+    contestant: Contestant, folder: Path, *, file: Path | None = None, probe: bool = False
+) -> Generator[Running, None, None]:
+    """Start a server with an empty store, or on a file, and stop it at the end.
+
+    Raises:
+        CannotStart: it does not listen in time.
+    """
+    name = f"{contestant.name}-{contestant.store}-{next(_numbers)}"
+    store = "memory" if contestant.store == "memory" else str(file or folder / f"{name}.db")
+    command = [str(contestant.python), "-m", "bench.launch", contestant.module, "--store", store]
+    core = cores.server_core()
+    if core is not None:
+        command += ["--core", str(core)]
+    if probe:
+        command.append("--probe")
+    log = folder / f"{name}.log"
+    with log.open("wb") as errors:
+        process = subprocess.Popen(
+            command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, env=_environment()
+        )
+    try:
+        yield Running(_port(process, log), process.pid)
+    finally:
+        _stop(process)
+
+
+def _environment() -> dict[str, str]:
+    # Settings of whoever runs this must not change what is measured.
+    return {name: value for name, value in os.environ.items() if not name.startswith(("DRAGOMAN_", "PYTHON", "OTEL_"))}
+
+
+def _port(process: subprocess.Popen[bytes], log: Path) -> int:
+    assert process.stdout is not None
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        ready, _, _ = select.select([process.stdout], [], [], 0.2)
+        if ready:
+            line = process.stdout.readline()
+            if line:
+                return int(json.loads(line)["port"])
+            break
+    raise CannotStart(f"{' '.join(map(str, process.args))}\n{log.read_text(errors='replace')[-2000:]}")  # type: ignore[arg-type]
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    assert process.stdin is not None and process.stdout is not None
+    process.stdin.close()
+    try:
+        process.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    process.stdout.close()

@@ -1,0 +1,1 @@
+"""The source documents' own nouns, as thin faces over the engine."""

@@ -1,0 +1,175 @@
+"""What an executor says, on its way to whoever listens: one queue per task, in this process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Any, cast
+
+from dragoman.compat.executor.result import NOT_FOUND
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
+    from dragoman.compat.executor.events import Event
+    from dragoman.compat.executor.result import Failure, Ok
+
+LIMIT = 256
+
+
+class Subscription:
+    """One subscriber's events, in order: iterate over it. The iteration ends once the queue is closed."""
+
+    def __init__(self, limit: int, leave: Callable[[], None]) -> None:
+        self._limit = limit
+        self._leave = leave
+        self._events: deque[Event] = deque()
+        self._arrived = asyncio.Event()
+        self._room = asyncio.Event()
+        self._ended = False
+
+    def __aiter__(self) -> Subscription:
+        return self
+
+    async def __anext__(self) -> Event:
+        while not self._events:
+            if self._ended:
+                raise StopAsyncIteration
+            self._arrived.clear()
+            await self._arrived.wait()
+        self._room.set()
+        return self._events.popleft()
+
+    async def put(self, event: Event) -> None:
+        """Take an event, as soon as there is room for it."""
+        while len(self._events) >= self._limit and not self._ended:
+            self._room.clear()
+            await self._room.wait()
+        if not self._ended:
+            self._events.append(event)
+            self._arrived.set()
+
+    def end(self) -> None:
+        """Take no more events; those taken can still be read."""
+        self._ended = True
+        self._arrived.set()
+        self._room.set()
+
+    def leave(self, _: object = None) -> None:
+        """Listen no more; what has not been read is forgotten."""
+        self._events.clear()
+        self.end()
+        self._leave()
+
+
+class EventQueue:
+    """The events of one task. Every subscriber gets all of them from when it subscribed, in one order.
+
+    Nothing is dropped and nothing grows without bound: an executor that is `limit` events ahead of its slowest
+    subscriber waits for it. A subscriber whose asyncio task has ended is removed.
+    """
+
+    def __init__(self, task_id: str, *, limit: int = LIMIT, on_close: Callable[[], object] | None = None) -> None:
+        self.task_id = task_id
+        self._limit = limit
+        self._on_close = on_close
+        self._subscriptions: dict[Hashable, Subscription] = {}
+        self._order = asyncio.Lock()
+        self._closed = asyncio.Event()
+
+    @property
+    def subscribers(self) -> int:
+        """How many listen now."""
+        return len(self._subscriptions)
+
+    @property
+    def closed(self) -> bool:
+        """True when nothing can be said any more."""
+        return self._closed.is_set()
+
+    async def enqueue(self, event: Event) -> Ok[Event] | Failure:
+        """Give an event to every subscriber; an event for a closed queue is `not_found` and goes nowhere."""
+        async with self._order:
+            for subscription in list(self._subscriptions.values()):
+                await subscription.put(event)
+            return NOT_FOUND if self.closed else ("ok", event)
+
+    def subscribe(self, subscriber: Hashable | None = None) -> Subscription:
+        """Listen from now on. The same subscriber, by default the running asyncio task, always gets the same.
+
+        On a closed queue the subscription has already ended.
+        """
+        who = asyncio.current_task() if subscriber is None else subscriber
+        known = self._subscriptions.get(who)
+        if known is not None:
+            return known
+        subscription = Subscription(self._limit, lambda: self._remove(who))
+        if self.closed:
+            subscription.end()
+            return subscription
+        self._subscriptions[who] = subscription
+        if isinstance(who, asyncio.Task):
+            cast("asyncio.Task[Any]", who).add_done_callback(subscription.leave)
+        return subscription
+
+    def close(self) -> None:
+        """End every subscription. Closing again does nothing."""
+        if self.closed:
+            return
+        self._closed.set()
+        for subscriber, subscription in list(self._subscriptions.items()):
+            subscription.end()
+            self._remove(subscriber)
+        if self._on_close is not None:
+            self._on_close()
+
+    async def done(self) -> None:
+        """Wait until the queue is closed."""
+        await self._closed.wait()
+
+    def _remove(self, subscriber: Hashable) -> None:
+        subscription = self._subscriptions.pop(subscriber, None)
+        if subscription is not None and isinstance(subscriber, asyncio.Task):
+            # A task that lives long and listens to many must not remember them all.
+            cast("asyncio.Task[Any]", subscriber).remove_done_callback(subscription.leave)
+
+
+class EventQueues:
+    """The queues that are open, by task id."""
+
+    def __init__(self, *, limit: int = LIMIT) -> None:
+        self._limit = limit
+        self._queues: dict[str, EventQueue] = {}
+
+    def __len__(self) -> int:
+        """How many queues are open."""
+        return len(self._queues)
+
+    def get_or_create(self, task_id: str) -> EventQueue:
+        """The task's queue; a new one when none is open."""
+        queue = self._queues.get(task_id)
+        if queue is None:
+            queue = EventQueue(task_id, limit=self._limit, on_close=lambda: self._queues.pop(task_id, None))
+            self._queues[task_id] = queue
+        return queue
+
+    def lookup(self, task_id: str) -> Ok[EventQueue] | Failure:
+        """The task's queue, or `not_found` when none is open."""
+        queue = self._queues.get(task_id)
+        return NOT_FOUND if queue is None else ("ok", queue)
+
+    async def enqueue(self, task_id: str, event: Event) -> Ok[Event] | Failure:
+        """Say something about a task; `not_found` when it has no open queue."""
+        queue = self._queues.get(task_id)
+        return NOT_FOUND if queue is None else await queue.enqueue(event)
+
+    def subscribe(self, task_id: str, subscriber: Hashable | None = None) -> Ok[Subscription] | Failure:
+        """Listen to a task; `not_found` when it has no open queue."""
+        queue = self._queues.get(task_id)
+        return NOT_FOUND if queue is None else ("ok", queue.subscribe(subscriber))
+
+    def close(self, task_id: str) -> None:
+        """Close a task's queue, if one is open."""
+        queue = self._queues.get(task_id)
+        if queue is not None:
+            queue.close()

@@ -1,0 +1,166 @@
+"""The ten methods of A2A 0.3 for one executor, with or without HTTP."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, cast
+
+from dragoman.compat.executor.bridge import run_of
+from dragoman.compat.executor.event_queue import EventQueues
+from dragoman.compat.executor.given_card import GivenCard
+from dragoman.compat.executor.jsonrpc import (
+    METHODS,
+    Error,
+    ErrorType,
+    decode_request,
+    error_map,
+    request_id,
+    response_map,
+    streaming,
+)
+from dragoman.compat.executor.task_store import ORIGIN, TaskStore
+from dragoman.dialects.errors import rpc_error
+from dragoman.engine.call import Call
+from dragoman.engine.service import EngineSettings, Service
+from dragoman.engine.stream import Stream
+from dragoman.model.error import A2AError, ExtendedAgentCardNotConfigured, InternalError, MethodNotFound
+from dragoman.model.json import decode_any
+from dragoman.model.operation import Operation
+from dragoman.server.address import Addresses
+from dragoman.server.agent import Agent
+from dragoman.server.app import App, Hosted
+from dragoman.server.settings import Limits
+from dragoman.transports.endpoint import Endpoint
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Mapping
+    from types import TracebackType
+    from typing import Self
+
+    from dragoman.compat.executor.agent_executor import ExecutorSpec
+    from dragoman.compat.executor.card import AgentCard
+    from dragoman.compat.executor.jsonrpc import Request
+    from dragoman.engine.stream import Batch
+
+logger = logging.getLogger("dragoman.compat")
+
+
+class RequestHandler:
+    """Answers requests with an executor. It starts with the first request; `close` or `async with` ends it.
+
+    `agent_card` is what `app()` serves as the card; `extended_card` is what `agent/getAuthenticatedExtendedCard`
+    answers here.
+
+    Raises:
+        ConfigError: this is no executor.
+    """
+
+    def __init__(
+        self,
+        executor: ExecutorSpec,
+        *,
+        task_store: TaskStore | None = None,
+        agent_card: AgentCard | None = None,
+        extended_card: AgentCard | None = None,
+        settings: EngineSettings | None = None,
+    ) -> None:
+        self.task_store = task_store if task_store is not None else TaskStore()
+        self.queues = EventQueues()
+        self.task_store.attach(self.queues)
+        self._extended_card = extended_card
+        self._settings = settings or EngineSettings()
+        run = run_of(executor, queues=self.queues, task_store=self.task_store)
+        self._agent = Agent(self.task_store.agent, run=run)
+        store, clock = self.task_store.engine_store, self.task_store.clock
+        cards = GivenCard(self._agent, agent_card, clock.now())
+        hosted = Hosted(self._agent, cards, self._make_service, Limits().body, blocking=True)
+        self._app = App([hosted], store, Addresses(None, ()), None)
+
+    def _make_service(self) -> Service:
+        store = self.task_store
+        service = Service(self._agent, store.engine_store, store.bus, store.clock, self._settings)
+        self._endpoint = Endpoint(service, (), body_limit=Limits().body, blocking=True)
+        return service
+
+    # -- life ------------------------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def start(self) -> None:
+        """Open the store, and decide what becomes of tasks a crash interrupted. Raises ConfigError."""
+        await self._app.start()
+
+    async def close(self) -> None:
+        """Let executors finish for a while, then stop them and let go of the store."""
+        await self._app.stop()
+
+    def app(self) -> App:
+        """The same executor and the same tasks by HTTP: a plain ASGI callable."""
+        return self._app
+
+    # -- requests --------------------------------------------------------------------------------------------------
+
+    async def handle(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Answer a request. Every mistake is an error response; raises nothing."""
+        _, decoded = decode_request(request)
+        if isinstance(decoded, Error):
+            return error_map(decoded.to_map(), request_id(request))
+        if streaming(decoded.method):
+            hint = f"{decoded.method} answers with a stream: use handle_stream"
+            return error_map(Error(ErrorType.UNSUPPORTED_OPERATION, hint).to_map(), decoded.id)
+        async with aclosing(self._answers(decoded)) as answers:
+            return await anext(answers)
+
+    async def handle_stream(self, request: Mapping[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
+        """Answer a streaming request event by event, any other once. Every mistake is an error response."""
+        _, decoded = decode_request(request)
+        if isinstance(decoded, Error):
+            yield error_map(decoded.to_map(), request_id(request))
+            return
+        async with aclosing(self._answers(decoded)) as answers:
+            async for answer in answers:
+                yield answer
+
+    async def _answers(self, request: Request) -> AsyncGenerator[dict[str, Any], None]:
+        try:
+            async with aclosing(self._results(request)) as results:
+                async for result in results:
+                    yield response_map(result, request.id)
+        except A2AError as error:
+            yield error_map(rpc_error(error, ORIGIN), request.id)
+        except Exception:
+            logger.exception("a request broke")
+            yield error_map(rpc_error(InternalError(), ORIGIN), request.id)
+
+    async def _results(self, request: Request) -> AsyncGenerator[Any, None]:
+        if request.method not in METHODS:
+            raise MethodNotFound("unknown method")
+        await self.start()
+        endpoint = self._endpoint
+        operation, dialect, _ = endpoint.dialects.for_method(request.method, ORIGIN)
+        params = dialect.request_from(operation, request.params)
+        if operation is Operation.EXTENDED_CARD:
+            yield self._extended()
+            return
+        outcome = await endpoint.perform(operation, Call(origin=ORIGIN, asks=dialect.asks), params, None)
+        if not isinstance(outcome.result, Stream):
+            yield decode_any(dialect.result(operation, outcome.result))
+            return
+        spelling = dialect.stream()
+        async with aclosing(cast("AsyncGenerator[Batch, None]", outcome.result.batches)) as batches:
+            async for records, ended in batches:
+                for index, record in enumerate(records, 1):
+                    yield decode_any(spelling.event(record, last=ended and index == len(records)))
+
+    def _extended(self) -> dict[str, Any]:
+        if self._extended_card is None:
+            raise ExtendedAgentCardNotConfigured("extended card not configured")
+        return self._extended_card.to_map()

@@ -1,0 +1,171 @@
+"""JSON-RPC 2.0 with A2A 0.3's methods and errors. It needs nothing else of Dragoman but the table of errors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, Literal, TypeAlias, cast
+
+import msgspec
+from msgspec import Struct
+
+from dragoman.compat.executor.result import Ok
+from dragoman.model import error as e
+
+VERSION = "2.0"
+RequestId: TypeAlias = str | int | float | None
+
+
+class ErrorType(StrEnum):
+    """What can go wrong, in fifteen words."""
+
+    PARSE = "parse"
+    INVALID_REQUEST = "invalid_request"
+    METHOD_NOT_FOUND = "method_not_found"
+    INVALID_PARAMS = "invalid_params"
+    INTERNAL = "internal"
+    SERVER_ERROR = "server_error"
+    TASK_NOT_FOUND = "task_not_found"
+    TASK_NOT_CANCELABLE = "task_not_cancelable"
+    PUSH_NOT_SUPPORTED = "push_not_supported"
+    UNSUPPORTED_OPERATION = "unsupported_operation"
+    UNSUPPORTED_CONTENT_TYPE = "unsupported_content_type"
+    INVALID_AGENT_RESPONSE = "invalid_agent_response"
+    EXTENDED_CARD_NOT_CONFIGURED = "extended_card_not_configured"
+    UNAUTHENTICATED = "unauthenticated"
+    UNAUTHORIZED = "unauthorized"
+
+
+_CODES: dict[ErrorType, int] = {
+    ErrorType.PARSE: e.ParseError.code,
+    ErrorType.INVALID_REQUEST: e.InvalidRequest.code,
+    ErrorType.METHOD_NOT_FOUND: e.MethodNotFound.code,
+    ErrorType.INVALID_PARAMS: e.InvalidParams.code,
+    ErrorType.INTERNAL: e.InternalError.code,
+    ErrorType.SERVER_ERROR: e.ServerError.code,
+    ErrorType.TASK_NOT_FOUND: e.TaskNotFound.code,
+    ErrorType.TASK_NOT_CANCELABLE: e.TaskNotCancelable.code,
+    ErrorType.PUSH_NOT_SUPPORTED: e.PushNotificationNotSupported.code,
+    ErrorType.UNSUPPORTED_OPERATION: e.UnsupportedOperation.code,
+    ErrorType.UNSUPPORTED_CONTENT_TYPE: e.ContentTypeNotSupported.code,
+    ErrorType.INVALID_AGENT_RESPONSE: e.InvalidAgentResponse.code,
+    ErrorType.EXTENDED_CARD_NOT_CONFIGURED: e.ExtendedAgentCardNotConfigured.code,
+    ErrorType.UNAUTHENTICATED: e.Unauthenticated.code,
+    ErrorType.UNAUTHORIZED: e.Unauthorized.code,
+}
+_TYPES = {code: type_ for type_, code in _CODES.items()}
+_STREAMING = ("message/stream", "tasks/resubscribe")
+METHODS = (
+    "message/send",
+    "message/stream",
+    "tasks/get",
+    "tasks/cancel",
+    "tasks/resubscribe",
+    "tasks/pushNotificationConfig/set",
+    "tasks/pushNotificationConfig/get",
+    "tasks/pushNotificationConfig/list",
+    "tasks/pushNotificationConfig/delete",
+    "agent/getAuthenticatedExtendedCard",
+)
+
+
+class Error(Struct, frozen=True):
+    """An error as a value; `details` go out as `error.data`."""
+
+    type: ErrorType
+    message: str
+    details: Any = None
+
+    def to_map(self) -> dict[str, Any]:
+        """The `error` member of a response."""
+        members: dict[str, Any] = {"code": error_code(self.type), "message": self.message}
+        if self.details is not None:
+            members["data"] = self.details
+        return members
+
+
+class Request(Struct, frozen=True):
+    """A request; absent parameters are none."""
+
+    method: str
+    params: dict[str, Any]
+    id: RequestId = None
+
+
+def streaming(method: str) -> bool:
+    """True for the methods that answer with a stream."""
+    return method in _STREAMING
+
+
+def error_code(type: ErrorType | str) -> int:
+    """The code of an error type.
+
+    Raises:
+        ValueError: there is no such type.
+    """
+    return _CODES[ErrorType(type)]
+
+
+def error_type(code: int) -> ErrorType:
+    """The error type of a code; one nobody knows is internal."""
+    return _TYPES.get(code, ErrorType.INTERNAL)
+
+
+def decode_request(body: bytes | str | Mapping[str, Any]) -> Ok[Request] | tuple[Literal["error"], Error]:
+    """Read a request from JSON text or from decoded JSON. Raises nothing."""
+    decoded: Any = body
+    if isinstance(body, (bytes, str)):
+        try:
+            decoded = msgspec.json.decode(body)
+        except (msgspec.DecodeError, UnicodeError, RecursionError):
+            return ("error", Error(ErrorType.PARSE, "malformed JSON"))
+    if not isinstance(decoded, Mapping):
+        return ("error", Error(ErrorType.INVALID_REQUEST, "the request must be an object"))
+    members = cast("Mapping[str, Any]", decoded)
+    wrong = _problem(members)
+    if wrong is not None:
+        return ("error", wrong)
+    return ("ok", Request(members["method"], dict(members.get("params") or {}), members.get("id")))
+
+
+def request_id(request: object) -> RequestId:
+    """The id a response must carry: the request's, or None when it has none that is allowed."""
+    said = cast("Mapping[str, Any]", request).get("id") if isinstance(request, Mapping) else None
+    return said if _is_id(said) else None
+
+
+def encode_response(result: Any, id: RequestId) -> bytes:
+    """Spell a result. Raises TypeError when it has no JSON form."""
+    return msgspec.json.encode(response_map(result, id))
+
+
+def encode_error(error: Error, id: RequestId) -> bytes:
+    """Spell an error. Raises TypeError when its details have no JSON form."""
+    return msgspec.json.encode(error_map(error.to_map(), id))
+
+
+def response_map(result: Any, id: RequestId) -> dict[str, Any]:
+    """A response that carries a result."""
+    return {"jsonrpc": VERSION, "id": id, "result": result}
+
+
+def error_map(error: dict[str, Any], id: RequestId) -> dict[str, Any]:
+    """A response that carries an error."""
+    return {"jsonrpc": VERSION, "id": id, "error": error}
+
+
+def _problem(members: Mapping[str, Any]) -> Error | None:
+    method, params = members.get("method"), members.get("params")
+    if members.get("jsonrpc") != VERSION:
+        return Error(ErrorType.INVALID_REQUEST, "invalid jsonrpc version")
+    if not isinstance(method, str) or not method:
+        return Error(ErrorType.INVALID_REQUEST, "missing or invalid method")
+    if not _is_id(members.get("id")):
+        return Error(ErrorType.INVALID_REQUEST, "invalid request id")
+    if params is not None and not isinstance(params, Mapping):
+        return Error(ErrorType.INVALID_PARAMS, "params must be an object")
+    return None
+
+
+def _is_id(value: object) -> bool:
+    return value is None or (isinstance(value, (str, int, float)) and not isinstance(value, bool))

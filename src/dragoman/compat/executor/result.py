@@ -1,0 +1,12 @@
+"""Outcomes as pairs, as the source document has them: `("ok", value)` or `("error", reason)`."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias, TypeVar
+
+T = TypeVar("T")
+
+Ok: TypeAlias = tuple[Literal["ok"], T]
+Failure: TypeAlias = tuple[Literal["error"], str]
+
+NOT_FOUND: Failure = ("error", "not_found")

@@ -1,0 +1,175 @@
+"""Tasks by their id: the engine's store, as an executor's author sees it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from msgspec import structs
+
+from dragoman.bus.local import LocalBus
+from dragoman.compat.executor.result import NOT_FOUND
+from dragoman.compat.executor.shared_store import shared
+from dragoman.compat.executor.task import Task
+from dragoman.engine.clock import SystemClock
+from dragoman.engine.live import UNAVAILABLE
+from dragoman.engine.locks import KeyedLocks
+from dragoman.engine.ports import Scope, TaskRow, Write
+from dragoman.engine.tasks import Tasks
+from dragoman.model.error import ServerError
+from dragoman.model.json import encode
+from dragoman.model.record import Record
+from dragoman.model.time import milliseconds
+from dragoman.stores.memory import MemoryStore
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Literal, Self
+
+    from dragoman.compat.executor.event_queue import EventQueues
+    from dragoman.compat.executor.result import Failure, Ok
+    from dragoman.engine.clock import Clock
+    from dragoman.engine.ports import Store, StoredTask
+    from dragoman.model.task import Task as ModelTask
+
+ORIGIN = "0.3"
+
+
+class TaskStore:
+    """Tasks in any store the engine can use; by default in memory.
+
+    One TaskStore serves one handler, which reads and writes the same tasks. `agent` is the name under which the
+    engine keeps them. A store that must be opened is: by the handler, or by `async with` when there is none.
+    """
+
+    def __init__(self, store: Store | None = None, *, agent: str = "executor", clock: Clock | None = None) -> None:
+        self.engine_store = shared(store or MemoryStore())
+        self.clock: Clock = clock or SystemClock()
+        self.bus = LocalBus(self.clock)
+        self.agent = agent
+        self._tasks = Tasks(self.engine_store, self.bus, self.clock)
+        self._locks = KeyedLocks()
+        self._queues: EventQueues | None = None
+
+    async def __aenter__(self) -> Self:
+        await self.engine_store.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.engine_store.close()
+
+    def attach(self, queues: EventQueues) -> None:
+        """Tell the store where to see which tasks are at work; the handler does."""
+        self._queues = queues
+
+    async def get(self, task_id: str) -> Ok[Task] | Failure:
+        """The task as it is kept, or `not_found`."""
+        stored = await self._find(task_id)
+        return NOT_FOUND if stored is None else ("ok", await self._read(stored))
+
+    async def save(self, task: Task) -> Ok[Task] | Failure:
+        """Keep the task as it is given: one record that replaces all before it.
+
+        Refused with a reason: while an executor works on the task, once it has ended, in another context than its
+        own, under an id of another agent's task, and (`conflict`) when the engine wrote at the same moment.
+
+        Raises:
+            BadResponse: a file in it is not base64.
+            ServerError: the store cannot take writes now.
+        """
+        model = task.to_model()
+        async with self._locks.hold(task.id):
+            stored = await self.engine_store.task(task.id)
+            if stored is not None:
+                if stored.row.state.final and await self._read(stored) == task:
+                    return ("ok", task)
+                reason = self._refusal(stored, task)
+                if reason is not None:
+                    return ("error", reason)
+            write = self._write_of(model, stored)
+            error = await self._write(write)
+            if error is None:
+                self.bus.notify(task.id, write.row.generation)
+                return ("ok", task)
+            return await self._failure(stored, task.id, error)
+
+    async def delete(self, task_id: str) -> Literal["ok"] | Failure:
+        """Forget the task; one that is not there is no mistake. Refused while an executor works on it.
+
+        Raises:
+            ServerError: the store cannot take writes now.
+        """
+        async with self._locks.hold(task_id):
+            stored = await self._find(task_id)
+            if stored is None:
+                return "ok"
+            if self._running(task_id):
+                return ("error", "task is running")
+            error = await self._write(Write(stored.row, _ignore, delete=True))
+            return "ok" if error is None else await self._failure(stored, task_id, error)
+
+    # -- parts -----------------------------------------------------------------------------------------------------
+
+    async def _find(self, task_id: str) -> StoredTask | None:
+        stored = await self.engine_store.task(task_id)
+        return stored if stored is not None and stored.row.scope.agent == self.agent else None
+
+    async def _read(self, stored: StoredTask) -> Task:
+        return Task.from_model(await self._tasks.folded(stored))
+
+    def _running(self, task_id: str) -> bool:
+        return self._queues is not None and self._queues.lookup(task_id)[0] == "ok"
+
+    def _refusal(self, stored: StoredTask, task: Task) -> str | None:
+        row = stored.row
+        if row.scope.agent != self.agent:
+            return "this id cannot be used"
+        if row.state.final:
+            return "task is already in terminal state"
+        if row.context_id != task.context_id:
+            return "contextId is not the context of this task"
+        # Two writers would number their events alike: while a run goes on, it alone writes.
+        return "task is running" if self._running(row.id) else None
+
+    def _write_of(self, model: ModelTask, stored: StoredTask | None) -> Write:
+        state, now = model.status.state, self.clock.now()
+        status_ms = _since(model.status.timestamp, now)
+        if stored is None:
+            number, scope = self.engine_store.next_number(), Scope(self.agent, "", "")
+            row = TaskRow(number, model.id, scope, model.context_id, ORIGIN, state, status_ms, 1, now)
+        else:
+            generation = stored.row.generation + 1
+            row = structs.replace(stored.row, state=state, status_ms=status_ms, generation=generation)
+        record = Record.of(row.generation, model)
+        return Write(row, _ignore, create=stored is None, record=record, snapshot=encode(model))
+
+    async def _write(self, write: Write) -> BaseException | None:
+        outcome: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
+
+        def done(error: BaseException | None) -> None:
+            if not outcome.done():
+                outcome.set_result(error)
+
+        write.done = done
+        self.engine_store.write(write)
+        return await outcome
+
+    async def _failure(self, stored: StoredTask | None, task_id: str, error: BaseException) -> Failure:
+        now = await self.engine_store.task(task_id)
+        before = stored.row.generation if stored else 0
+        if (now.row.generation if now else 0) != before:
+            return ("error", "conflict")
+        raise ServerError(UNAVAILABLE) from error
+
+
+def _since(text: str | None, now: int) -> int:
+    try:
+        return milliseconds(text) if text else now
+    except ValueError:
+        return now
+
+
+def _ignore(error: BaseException | None) -> None:
+    """Stand in until the write is given."""

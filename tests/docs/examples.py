@@ -1,0 +1,394 @@
+"""Does what the documentation shows, as a reader would who types everything.
+
+The fenced blocks of a page are carried out from top to bottom, in a folder of their own:
+
+- `python` runs. All blocks of a page share one namespace, like the cells of a notebook, and may `await` at the top.
+  With `title="trip.py"` the block is saved under that name as well; a `test_*.py` is saved only, for pytest.
+- `sh` is run by bash and must succeed. With `serves` it is a server: it is left running, and whatever port a page
+  says, the commands after it reach that server. A page's next server is started after this one was killed, with
+  SIGKILL: every page that restarts a server proves what survives. With `open` it is left running beside what
+  follows, from its first line of output on, and is compared when it has ended.
+- `json` or `text` straight after a block that ran is what that block printed. In JSON, objects may have more keys than
+  shown. In text, lines are compared one by one. `…` stands for anything, a line of its own for any lines. Times are
+  all alike. An id that looks like a UUID stands for the one that was really printed in its place, from then on
+  and in later commands too.
+- any other language with a `title` is saved.
+- `no-run` is shown only, and a block without a language is a drawing.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import contextlib
+import inspect
+import io
+import itertools
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple, cast
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+SECONDS = 30
+
+_FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+_TITLE = re.compile(r'title="([^"]+)"')
+_ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+")
+_PORT = re.compile(r"(--port[ =]|PORT=)\d+")
+_UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+_TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
+_REFERENCE = r"(?<=reference )[0-9a-f]{6}"
+_CHANGING = re.compile(f"(?P<uuid>{_UUID})|(?P<time>{_TIME})|(?P<reference>{_REFERENCE})|(?P<any>…)")
+SHOWN_ADDRESS = "http://127.0.0.1:8080"
+
+
+class Mismatch(AssertionError):
+    """A page shows something else than what happens."""
+
+
+class Block(NamedTuple):
+    """One fenced block. `follows` says that nothing stands between it and the block before."""
+
+    page: Path
+    line: int
+    language: str
+    words: frozenset[str]
+    title: str | None
+    text: str
+    follows: bool
+
+    @property
+    def place(self) -> str:
+        return f"{self.page.name}:{self.line}"
+
+    @property
+    def runs(self) -> bool:
+        return self.language in ("python", "sh") and "no-run" not in self.words
+
+    @property
+    def is_output(self) -> bool:
+        return self.language in ("json", "text") and self.title is None and "no-run" not in self.words
+
+
+def blocks_of(page: Path) -> list[Block]:
+    """The blocks of a page, in order."""
+    content = page.read_text(encoding="utf-8")
+    found: list[Block] = []
+    end = 0
+    for fence in _FENCE.finditer(content):
+        info = fence["info"]
+        title = _TITLE.search(info)
+        language, *words = _TITLE.sub("", info).split() or [""]
+        line = content.count("\n", 0, fence.start("text")) + 1
+        follows = bool(found) and not content[end : fence.start()].strip()
+        found.append(Block(page, line, language, frozenset(words), title[1] if title else None, fence["text"], follows))
+        end = fence.end()
+    return found
+
+
+# -- what a page shows and what was printed ------------------------------------------------------------------------
+
+
+Ids = dict[str, str]  # which id of the page stands for which real one
+
+
+def match(shown: str, printed: str, ids: Ids) -> Ids | None:
+    """Compare two texts: None when they differ, else the ids known from then on."""
+    groups: dict[str, str] = {}
+    pattern = ""
+    end = 0
+    for found in _CHANGING.finditer(shown):
+        pattern += re.escape(shown[end : found.start()]) + _pattern(found, ids, groups)
+        end = found.end()
+    matched = re.fullmatch(pattern + re.escape(shown[end:]), printed, re.DOTALL)
+    return None if matched is None else ids | {uuid: matched[group] for uuid, group in groups.items()}
+
+
+def _pattern(found: re.Match[str], ids: Ids, groups: dict[str, str]) -> str:
+    uuid = found["uuid"]
+    if uuid is None:
+        return {"time": _TIME, "reference": "[0-9a-f]{6}", "any": ".*?"}[found.lastgroup or "any"]
+    if uuid in ids:
+        return re.escape(ids[uuid])
+    if uuid in groups:
+        return f"(?P={groups[uuid]})"
+    groups[uuid] = f"id{len(groups)}"
+    return f"(?P<{groups[uuid]}>{_UUID})"
+
+
+def match_lines(shown: str, printed: str, ids: Ids) -> Ids | None:
+    """Compare line by line, without the empty ones."""
+    return _match_lines(_lines(shown), _lines(printed), ids)
+
+
+def _lines(text: str) -> list[str]:
+    return [line.rstrip() for line in text.splitlines() if line.strip()]
+
+
+def _match_lines(shown: list[str], printed: list[str], ids: Ids) -> Ids | None:
+    if not shown:
+        return None if printed else ids
+    first, *rest = shown
+    if first.strip() == "…":
+        tries = (_match_lines(rest, printed[start:], ids) for start in range(len(printed) + 1))
+        return next((known for known in tries if known is not None), None)
+    known = match(first, printed[0], ids) if printed else None
+    return None if known is None else _match_lines(rest, printed[1:], known)
+
+
+def match_json(shown: Any, printed: Any, ids: Ids, path: str = "$") -> Ids:
+    """Compare two JSON values; an object may have more keys than shown. Raises Mismatch."""
+    if shown == "…":
+        return ids
+    if isinstance(shown, str) and isinstance(printed, str):
+        known = match(shown, printed, ids)
+        if known is not None:
+            return known
+    elif isinstance(shown, dict) and isinstance(printed, dict):
+        members = cast("dict[str, Any]", printed)
+        for key, value in cast("dict[str, Any]", shown).items():
+            if key not in members:
+                raise Mismatch(f"there is no {path}.{key}")
+            ids = match_json(value, members[key], ids, f"{path}.{key}")
+        return ids
+    elif isinstance(shown, list) and isinstance(printed, list):
+        return _match_list(cast("list[Any]", shown), cast("list[Any]", printed), ids, path)
+    elif type(shown) is type(printed) and shown == printed:
+        return ids
+    raise Mismatch(f"{path} is {printed!r}, not {shown!r}")
+
+
+def _match_list(shown: list[Any], printed: list[Any], ids: Ids, path: str) -> Ids:
+    if shown and shown[-1] == "…":
+        shown = shown[:-1]
+        printed = printed[: len(shown)]
+    if len(shown) != len(printed):
+        raise Mismatch(f"{path} has {len(printed)} items, not {len(shown)}")
+    for index, (one, other) in enumerate(zip(shown, printed, strict=True)):
+        ids = match_json(one, other, ids, f"{path}[{index}]")
+    return ids
+
+
+def compare(block: Block, printed: str, ids: Ids) -> Ids:
+    """Compare an output block with what was printed. Raises Mismatch."""
+    told = f"This was printed:\n\n{printed}"
+    if block.language == "text":
+        known = match_lines(block.text, printed, ids)
+        if known is None:
+            raise Mismatch(f"{block.place} shows\n\n{block.text}\n{told}")
+        return known
+    try:
+        return match_json(json.loads(block.text), json.loads(printed), ids)
+    except Mismatch as problem:
+        raise Mismatch(f"{block.place}: {problem}. {told}") from None
+    except ValueError:
+        raise Mismatch(f"{block.place}: one of the two is not JSON. {told}") from None
+
+
+# -- programs ------------------------------------------------------------------------------------------------------
+
+
+class Program:
+    """A command that is left running. What it prints is read as it comes."""
+
+    def __init__(self, command: str, folder: Path, environment: dict[str, str], *, stderr: bool) -> None:
+        self.lines: list[str] = []
+        self._news = threading.Condition()
+        self._ended = False
+        self._process = subprocess.Popen(
+            ["bash", "-euo", "pipefail", "-c", command],
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT if stderr else subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            with self._news:
+                self.lines.append(line)
+                self._news.notify_all()
+        with self._news:
+            self._ended = True
+            self._news.notify_all()
+
+    @property
+    def output(self) -> str:
+        return "".join(self.lines)
+
+    def wait_for(self, what: Callable[[], bool]) -> bool:
+        """Wait until it has printed what is wanted; False when it ended, or took too long, without."""
+        with self._news:
+            self._news.wait_for(lambda: self._ended or what(), SECONDS)
+            return what()
+
+    def end(self) -> str:
+        """Wait for its end and give all it printed. Raises Mismatch when it does not come."""
+        if not self.wait_for(lambda: self._ended):
+            self.kill()
+            raise Mismatch(f"this has not ended within {SECONDS} s:\n\n{self.output}")
+        self._process.wait(SECONDS)
+        return self.output
+
+    def kill(self) -> None:
+        """End it and everything it started, without a word."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait(SECONDS)
+        self._reader.join(SECONDS)
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+
+def environment() -> dict[str, str]:
+    """What a reader's shell has: `dragoman` on the path, and none of our own settings."""
+    ours = re.compile(r"(DRAGOMAN|PYTEST|COV|COVERAGE)_?|(PORT|BIND_HOST|.*_PROXY)$", re.IGNORECASE)
+    kept = {name: value for name, value in os.environ.items() if not ours.match(name)}
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    # A free port for whoever is not told one.
+    return kept | {"PATH": path, "PYTHONUNBUFFERED": "1", "DRAGOMAN_PORT": "0", "UVICORN_PORT": "0"}
+
+
+def make_run() -> str:
+    """The command behind `make run`."""
+    recipe = re.search(r"^run:.*\n\t@?\$\(BIN\)/(.*)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    assert recipe is not None
+    return recipe[1]
+
+
+# -- a page --------------------------------------------------------------------------------------------------------
+
+
+class Reader:
+    """Reads one page and does everything on it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._ids: Ids = {}
+        self._module = ModuleType("the_page")
+        self._server: Program | None = None
+        self._address = SHOWN_ADDRESS
+        self._open: list[tuple[Program, Block | None]] = []
+        self._environment = environment()
+
+    def read(self, page: Path) -> None:
+        """Do what the page shows. Raises Mismatch, or whatever an example raises."""
+        modules, path, cwd = set(sys.modules), list(sys.path), Path.cwd()
+        sys.modules[self._module.__name__] = self._module
+        sys.path.insert(0, str(self._folder))
+        os.chdir(self._folder)
+        try:
+            blocks = blocks_of(page)
+            for block, following in itertools.zip_longest(blocks, blocks[1:]):
+                output = following if following and following.follows and following.is_output else None
+                self._do(block, output)
+            self._close_open()
+        finally:
+            for program in [*(program for program, _ in self._open), *([self._server] if self._server else [])]:
+                program.kill()
+            os.chdir(cwd)
+            sys.path[:] = path
+            for name in set(sys.modules) - modules:
+                if str(getattr(sys.modules[name], "__file__", "")).startswith(str(self._folder)):
+                    del sys.modules[name]
+            del sys.modules[self._module.__name__]
+
+    def _do(self, block: Block, output: Block | None) -> None:
+        if block.title is not None:
+            (self._folder / block.title).write_text(block.text, encoding="utf-8")
+        if not block.runs:
+            return
+        if block.language == "python":
+            if block.title is None or not block.title.startswith("test_"):
+                self._compare(output, self._python(block))
+        elif "serves" in block.words:
+            self._serve(block, output)
+        elif "open" in block.words:
+            self._leave_open(block, output)
+        else:
+            self._compare(output, self._shell(block))
+
+    def _compare(self, output: Block | None, printed: str) -> None:
+        if output is not None:
+            self._ids = compare(output, self._as_shown(printed), self._ids)
+
+    def _python(self, block: Block) -> str:
+        # The page itself is the source, so that a traceback names its line.
+        source = "\n" * (block.line - 1) + block.text
+        code = compile(source, str(block.page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            result = eval(code, self._module.__dict__)
+            if inspect.iscoroutine(result):
+                asyncio.run(asyncio.wait_for(result, SECONDS))
+        return printed.getvalue()
+
+    def _shell(self, block: Block) -> str:
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", self._command(block)],
+            cwd=self._folder,
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+        if done.returncode:
+            told = f"{done.stdout}{done.stderr}"
+            server = self._server.output if self._server else "no server"
+            raise Mismatch(f"{block.place} exits with {done.returncode}:\n\n{told}\n\nThe server said:\n\n{server}")
+        return done.stdout
+
+    def _serve(self, block: Block, output: Block | None) -> None:
+        self._close_open()
+        if self._server is not None:
+            self._server.kill()
+        command = make_run() if block.text.strip() == "make run" else _PORT.sub(r"\g<1>0", block.text)
+        server = self._server = Program(command, self._folder, self._environment, stderr=True)
+        if not server.wait_for(lambda: _ADDRESS.search(server.output) is not None):
+            raise Mismatch(f"{block.place} serves nothing:\n\n{server.output}")
+        found = _ADDRESS.search(server.output)
+        assert found is not None
+        self._address = found[0]
+        if output is not None:
+            server.wait_for(lambda: match_lines(output.text, self._as_shown(server.output), self._ids) is not None)
+            self._compare(output, server.output)
+
+    def _leave_open(self, block: Block, output: Block | None) -> None:
+        program = Program(self._command(block), self._folder, self._environment, stderr=False)
+        self._open.append((program, output))
+        if not program.wait_for(lambda: bool(program.lines)):
+            raise Mismatch(f"{block.place} says nothing")
+
+    def _close_open(self) -> None:
+        while self._open:
+            program, output = self._open[0]
+            printed = program.end()
+            del self._open[0]
+            program.kill()
+            self._compare(output, printed)
+
+    def _command(self, block: Block) -> str:
+        command = _ADDRESS.sub(self._address, block.text)
+        for shown, real in self._ids.items():
+            command = command.replace(shown, real)
+        return command
+
+    def _as_shown(self, printed: str) -> str:
+        return printed.replace(self._address, SHOWN_ADDRESS)

@@ -1,0 +1,140 @@
+"""Every example in the documentation works: README.md and docs/ are carried out, page by page."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shutil
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+
+def load_examples() -> ModuleType:
+    # By path: in importlib mode this folder is not on sys.path.
+    spec = importlib.util.spec_from_file_location("docs_examples", Path(__file__).with_name("examples.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+examples = load_examples()
+ROOT: Path = examples.ROOT
+PAGES: list[Path] = examples.PAGES
+LANGUAGES = {"python", "sh", "json", "text", "toml", "nginx", ""}
+SHOWN_ONLY = 4  # blocks of all pages together that may say `no-run`
+
+
+def name(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_a_page_does_what_it_shows(page: Path, tmp_path: Path) -> None:
+    if shutil.which("curl") is None:
+        pytest.skip("the pages are written for curl, which is not here")
+    examples.Reader(tmp_path).read(page)
+
+
+# -- that nothing escapes ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_block_says_what_it_is(page: Path) -> None:
+    wrong: list[str] = []
+    before = None
+    for block in examples.blocks_of(page):
+        if block.language not in LANGUAGES:
+            wrong.append(f"{block.place}: what is `{block.language}`?")
+        if block.is_output and not (before is not None and block.follows and before.runs):
+            wrong.append(f"{block.place}: shows the output of nothing that ran")
+        before = block
+    assert not wrong, "\n".join(wrong)
+
+
+def test_few_blocks_are_only_shown() -> None:
+    shown = [block.place for page in PAGES for block in examples.blocks_of(page) if "no-run" in block.words]
+    assert len(shown) <= SHOWN_ONLY, shown
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ +(.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"], ids=name)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    broken: list[str] = []
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if target.startswith(("http://", "https://")):
+            continue
+        file, _, anchor = target.partition("#")
+        found = (page.parent / file).resolve() if file else page
+        if not found.exists() or (anchor and anchor not in anchors(found)):
+            broken.append(target)
+    assert not broken
+
+
+# -- the reader itself ---------------------------------------------------------------------------------------------
+
+
+def read(tmp_path: Path, text: str) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(text, encoding="utf-8")
+    examples.Reader(tmp_path).read(page)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "```python\nprint(1 + 1)\n```\n```text\n3\n```\n",
+        '```python\nprint(\'{"a": 1, "b": 2}\')\n```\n\n```json\n{"a": 2}\n```\n',
+        '```python\nprint("[1, 2]")\n```\n\n```json\n[1]\n```\n',
+        "```sh\necho one; echo two\n```\n```text\none\n```\n",
+        "```sh\nfalse\n```\n",
+        "```sh\nexit 0 | false\n```\n",
+    ],
+)
+def test_a_page_that_shows_something_else_than_happens_is_refused(tmp_path: Path, text: str) -> None:
+    with pytest.raises(examples.Mismatch):
+        read(tmp_path, text)
+
+
+def test_an_example_that_raises_is_refused_with_the_line_of_the_page(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError) as caught:
+        read(tmp_path, "# Title\n\n```python\n1 / 0\n```\n")
+    assert (Path(caught.traceback[-1].path).name, caught.traceback[-1].lineno + 1) == ("page.md", 4)
+
+
+def test_blocks_share_what_they_define_and_save(tmp_path: Path) -> None:
+    read(
+        tmp_path,
+        '```python title="one.py"\nvalue = 1\n```\n'
+        "```python\nimport asyncio\nimport one\nawait asyncio.sleep(0)\nprint(value, one.value)\n```\n"
+        "```text\n1 1\n```\n"
+        "```sh\npython -c 'import one; print(one.value)'\n```\n```text\n1\n```\n",
+    )
+    assert "one" not in sys.modules
+
+
+def test_an_id_stands_for_the_one_that_was_printed(tmp_path: Path) -> None:
+    shown, real = "11111111-1111-1111-1111-111111111111", "22222222-2222-2222-2222-222222222222"
+    once = f"```sh\necho id {real} {real}\n```\n```text\nid {shown} {shown}\n```\n"
+    read(tmp_path, once + f"```sh\necho {shown}\n```\n```text\n{shown}\n```\n")
+    with pytest.raises(examples.Mismatch):
+        read(tmp_path, once + f"```sh\necho {real.replace('2', '3')}\n```\n```text\n{shown}\n```\n")
+
+
+def test_dots_stand_for_anything_and_times_are_alike(tmp_path: Path) -> None:
+    printed = 'printf \'{"at": "2026-11-15T10:00:00.000Z", "items": [1, 2, 3], "text": "abc"}\''
+    shown = '{"at": "2000-01-01T00:00:00.000Z", "items": [1, "…"], "text": "a…"}'
+    read(tmp_path, f"```sh\n{printed}\n```\n```json\n{shown}\n```\n")
+    read(tmp_path, "```sh\nseq 5\n```\n```text\n1\n…\n4\n5\n```\n")

@@ -1,0 +1,370 @@
+"""The request handler, without HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from msgspec.structs import replace
+
+from dragoman.compat.executor import (
+    AgentCard,
+    AgentSkill,
+    Message,
+    RequestHandler,
+    Role,
+    Task,
+    TaskState,
+    TaskStatus,
+    TaskStore,
+    TextPart,
+    event_from_map,
+)
+from dragoman.compat.executor.jsonrpc import METHODS
+from dragoman.model.error import ConfigError
+from dragoman.stores.memory import MemoryStore
+from dragoman.stores.sqlite.store import SqliteStore
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SAID: dict[str, Any] = {"role": "user", "messageId": "m", "parts": [{"kind": "text", "text": "hi"}]}
+PARAMS: dict[str, dict[str, Any]] = {
+    "message/send": {"message": SAID},
+    "message/stream": {"message": SAID},
+    "tasks/get": {"id": "t"},
+    "tasks/cancel": {"id": "t"},
+    "tasks/resubscribe": {"id": "t"},
+    "tasks/pushNotificationConfig/set": {"taskId": "t", "pushNotificationConfig": {"url": "https://x.example"}},
+    "tasks/pushNotificationConfig/get": {"id": "t"},
+    "tasks/pushNotificationConfig/list": {"id": "t"},
+    "tasks/pushNotificationConfig/delete": {"id": "t", "pushNotificationConfigId": "p"},
+    "agent/getAuthenticatedExtendedCard": {},
+}
+
+
+def code(answer: dict[str, Any]) -> int:
+    return answer["error"]["code"]
+
+
+@pytest.mark.requirement("S2-20", "S2-97")
+async def test_a_message_is_executed_and_its_task_is_the_answer(calling: Any, echo: Any) -> None:
+    task = await calling(echo).send("hello")
+    assert task["kind"] == "task"
+    assert task["status"]["state"] == "completed"
+    assert task["status"]["message"]["kind"] == "message"
+    assert task["status"]["message"]["parts"] == [{"kind": "text", "text": "hello"}]
+    assert task["history"][0]["messageId"] == "m"
+    assert "artifacts" not in task
+    assert "metadata" not in task
+
+
+@pytest.mark.requirement("S2-20")
+async def test_the_tasks_of_a_handler_are_in_its_store(calling: Any, doing: Any) -> None:
+    async def work(told: Any) -> None:
+        await told.artifact("a", "x", last_chunk=True)
+        await told.status(TaskState.COMPLETED)
+
+    store = TaskStore()
+    answer = await calling(doing(work), task_store=store).send("hi")
+    status, task = await store.get(answer["id"])
+    assert status == "ok"
+    assert isinstance(task, Task)
+    assert task.status.state is TaskState.COMPLETED
+    assert task.artifacts[0].parts == (TextPart("x"),)
+    assert task.to_map() == answer
+
+
+@pytest.mark.requirement("S2-24")
+@pytest.mark.parametrize("method", METHODS)
+async def test_none_of_the_ten_methods_is_unknown(calling: Any, echo: Any, method: str) -> None:
+    handler = calling(echo).handler
+    request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": PARAMS[method]}
+    async with aclosing(handler.handle_stream(request)) as answers:
+        first = await anext(answers)
+    assert "result" in first or code(first) != -32601
+    answer = await handler.handle(request)
+    assert "result" in answer or code(answer) != -32601
+
+
+@pytest.mark.requirement("S2-24")
+async def test_a_stream_begins_with_the_task_and_ends_with_a_final_status(calling: Any, doing: Any) -> None:
+    async def work(told: Any) -> None:
+        await told.artifact("a", "x", last_chunk=True)
+
+    answers = [answer async for answer in calling(doing(work)).stream("hi")]
+    assert {answer["id"] for answer in answers} == {7}
+    results = [answer["result"] for answer in answers]
+    assert [event_from_map(result)[0] for result in results] == ["ok"] * len(results)
+    assert [result["kind"] for result in results] == ["task", "status-update", "artifact-update", "status-update"]
+    assert [result["final"] for result in results if result["kind"] == "status-update"] == [False, True]
+    assert results[-1]["status"]["state"] == "completed"
+
+
+@pytest.mark.requirement("S2-24")
+async def test_a_running_task_can_be_followed_by_a_second_listener(calling: Any, doing: Any) -> None:
+    go = asyncio.Event()
+
+    async def work(told: Any) -> None:
+        await told.status(TaskState.WORKING, "begun")
+        await go.wait()
+        await told.artifact("a", "x")
+
+    caller = calling(doing(work))
+    task = await caller.send("hi", blocking=False)
+    request = {"jsonrpc": "2.0", "id": 9, "method": "tasks/resubscribe", "params": {"id": task["id"]}}
+    kinds: list[str] = []
+    async for answer in caller.handler.handle_stream(request):
+        kinds.append(answer["result"]["kind"])
+        go.set()
+    assert kinds[0] == "task"
+    assert kinds[-2:] == ["artifact-update", "status-update"]
+
+
+@pytest.mark.parametrize("method", [method for method in METHODS if "push" in method])
+async def test_webhooks_are_not_supported_yet(calling: Any, echo: Any, method: str) -> None:
+    assert code(await calling(echo).ask(method, **PARAMS[method])) == -32003
+
+
+async def test_a_streaming_method_is_not_answered_at_once(calling: Any, echo: Any) -> None:
+    answer = await calling(echo).ask("message/stream", message=SAID)
+    assert code(answer) == -32004
+    assert "handle_stream" in answer["error"]["message"]
+
+
+async def test_a_method_that_does_not_stream_is_answered_once_in_a_stream(calling: Any, echo: Any) -> None:
+    caller = calling(echo)
+    task = await caller.send("hi")
+    request = {"jsonrpc": "2.0", "id": 1, "method": "tasks/get", "params": {"id": task["id"]}}
+    answers = [answer async for answer in caller.handler.handle_stream(request)]
+    assert [answer["result"] for answer in answers] == [task]
+
+
+async def test_a_stream_that_cannot_begin_is_one_error(calling: Any, echo: Any) -> None:
+    handler = calling(echo).handler
+    request = {"jsonrpc": "2.0", "id": 1, "method": "tasks/resubscribe", "params": {"id": "nobody"}}
+    assert [code(answer) async for answer in handler.handle_stream(request)] == [-32001]
+    assert [code(answer) async for answer in handler.handle_stream({"id": 1})] == [-32600]
+
+
+# -- tasks ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("length", "texts"), [(None, ["first", "which?", "second"]), (1, ["second"]), (0, [])])
+async def test_a_task_is_read_with_as_much_history_as_is_asked_for(
+    calling: Any, doing: Any, length: int | None, texts: list[str]
+) -> None:
+    async def work(told: Any) -> None:
+        if told.context.task is None:
+            await told.status(TaskState.INPUT_REQUIRED, "which?")
+
+    caller = calling(doing(work))
+    task = await caller.send("first")
+    await caller.send("second", taskId=task["id"])
+    params = {"id": task["id"]} | ({} if length is None else {"historyLength": length})
+    answer = await caller.ask("tasks/get", **params)
+    assert [message["parts"][0]["text"] for message in answer["result"].get("history", [])] == texts
+
+
+@pytest.mark.requirement("S2-88")
+async def test_an_executor_that_goes_on_finds_the_task_with_its_artifacts(calling: Any, doing: Any) -> None:
+    async def work(told: Any) -> None:
+        if told.context.task is None:
+            await told.artifact("a", "x")
+            await told.status(TaskState.INPUT_REQUIRED, "which?")
+
+    executor = doing(work)
+    caller = calling(executor)
+    task = await caller.send("first")
+    await caller.send("second", taskId=task["id"])
+    [_, (context, _)] = executor.executed
+    assert context.task.id == task["id"]
+    assert context.task.artifacts[0].parts == (TextPart("x"),)
+    assert [message.text for message in context.task.history] == ["first", "which?", "second"]
+
+
+@pytest.mark.requirement("S2-41")
+async def test_canceling_a_running_task_reaches_the_executor(calling: Any, doing: Any) -> None:
+    begun = asyncio.Event()
+
+    async def work(told: Any) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    executor = doing(work)
+    caller = calling(executor)
+    task = await caller.send("hi", blocking=False)
+    await begun.wait()
+    answer = await caller.ask("tasks/cancel", id=task["id"])
+    assert answer["result"]["status"]["state"] == "canceled"
+    await executor.stopped.wait()
+    assert [task_id for _, task_id in executor.canceled] == [task["id"]]
+    assert code(await caller.ask("tasks/cancel", id=task["id"])) == -32002
+
+
+@pytest.mark.parametrize("method", ["tasks/get", "tasks/cancel"])
+@pytest.mark.parametrize(("params", "expected"), [({"id": "nobody"}, -32001), ({}, -32602), ({"id": ""}, -32602)])
+async def test_a_task_that_is_not_there_or_not_named_is_an_error(
+    calling: Any, echo: Any, method: str, params: dict[str, Any], expected: int
+) -> None:
+    assert code(await calling(echo).ask(method, **params)) == expected
+
+
+@pytest.mark.parametrize("params", [{}, {"message": SAID | {"parts": []}}, {"message": {"role": "user"}}])
+async def test_a_message_that_says_nothing_is_refused(calling: Any, echo: Any, params: dict[str, Any]) -> None:
+    assert code(await calling(echo).ask("message/send", **params)) == -32602
+    assert echo.executed == []
+
+
+@pytest.mark.requirement("S2-102")
+async def test_an_executor_that_crashes_leaves_the_handler_well(calling: Any, doing: Any) -> None:
+    async def work(told: Any) -> None:
+        if told.context.message.text == "boom":
+            raise RuntimeError
+
+    caller = calling(doing(work))
+    crashed = await caller.send("boom")
+    assert crashed["status"]["state"] == "failed"
+    assert crashed["status"]["message"]["parts"][0]["text"].startswith("execution failed: ")
+    assert (await caller.send("hi"))["status"]["state"] == "completed"
+
+
+@pytest.mark.requirement("S2-103")
+async def test_the_stream_of_an_executor_that_crashes_ends(calling: Any, doing: Any) -> None:
+    async def work(told: Any) -> None:
+        raise RuntimeError
+
+    caller = calling(doing(work))
+    answers = [answer async for answer in caller.stream("hi")]
+    assert answers[-1]["result"]["status"]["state"] == "failed"
+    assert answers[-1]["result"]["final"] is True
+    assert len(caller.handler.queues) == 0
+
+
+# -- what a handler is made of -------------------------------------------------------------------------------------
+
+
+@pytest.mark.requirement("S2-100")
+async def test_an_unknown_method_and_an_empty_one_are_told_apart(calling: Any, echo: Any) -> None:
+    caller = calling(echo)
+    assert code(await caller.ask("tasks/send", message=SAID)) == -32601
+    assert code(await caller.ask("nonsense")) == -32601
+    assert code(await caller.ask("")) == -32600
+
+
+async def test_an_error_answers_with_the_requests_id(calling: Any, echo: Any) -> None:
+    handler = calling(echo).handler
+    assert (await handler.handle({"jsonrpc": "1.0", "id": "x", "method": "tasks/get"}))["id"] == "x"
+    assert (await handler.handle({"jsonrpc": "2.0", "id": [], "method": "tasks/get"}))["id"] is None
+
+
+@pytest.mark.requirement("S2-101")
+async def test_two_handlers_with_two_stores_know_nothing_of_each_other(calling: Any, doing: Any, echo: Any) -> None:
+    async def work(told: Any) -> None:
+        await told.status(TaskState.COMPLETED, "second")
+
+    first_store, second_store = TaskStore(), TaskStore()
+    first, second = calling(echo, task_store=first_store), calling(doing(work), task_store=second_store)
+    mine, theirs = await first.send("first"), await second.send("hi")
+    assert mine["status"]["message"]["parts"][0]["text"] == "first"
+    assert theirs["status"]["message"]["parts"][0]["text"] == "second"
+    assert code(await second.ask("tasks/get", id=mine["id"])) == -32001
+    assert (await first_store.get(mine["id"]))[0] == "ok"
+    assert await second_store.get(mine["id"]) == ("error", "not_found")
+
+
+@pytest.mark.requirement("S2-40")
+async def test_a_task_saved_into_the_store_is_read_and_canceled_by_the_handler(calling: Any, echo: Any) -> None:
+    store = TaskStore()
+    caller = calling(echo, task_store=store)
+    await caller.handler.start()
+    saved = Task.new_submitted(Message(Role.USER, (TextPart("hi"),), "m"))
+    working = replace(saved, status=TaskStatus(TaskState.WORKING))
+    await store.save(working)
+    assert (await caller.ask("tasks/get", id=saved.id))["result"] == working.to_map()
+    assert (await caller.ask("tasks/cancel", id=saved.id))["result"]["status"]["state"] == "canceled"
+    status, task = await store.get(saved.id)
+    assert status == "ok"
+    assert isinstance(task, Task)
+    assert task.status.state is TaskState.CANCELED
+
+
+async def test_saving_a_task_wakes_those_who_follow_it(calling: Any, echo: Any) -> None:
+    store = TaskStore()
+    caller = calling(echo, task_store=store)
+    await caller.handler.start()
+    working = Task("t", "c", TaskStatus(TaskState.WORKING))
+    await store.save(working)
+    request = {"jsonrpc": "2.0", "id": 1, "method": "tasks/resubscribe", "params": {"id": "t"}}
+    states: list[str] = []
+    async with aclosing(caller.handler.handle_stream(request)) as answers:
+        async for answer in answers:
+            states.append(answer["result"]["status"]["state"])
+            if len(states) == 1:
+                await store.save(replace(working, status=TaskStatus(TaskState.COMPLETED)))
+    assert states == ["working", "completed"]
+
+
+async def test_a_task_at_work_belongs_to_its_run(calling: Any, doing: Any) -> None:
+    outcomes: list[Any] = []
+    store = TaskStore()
+
+    async def work(told: Any) -> None:
+        await told.artifact("a", "x")
+        stolen = Task(told.context.task_id, told.context.context_id, TaskStatus(TaskState.FAILED))
+        outcomes.append(await store.save(stolen))
+        outcomes.append(await store.delete(told.context.task_id))
+
+    task = await calling(doing(work), task_store=store).send("hi")
+    assert outcomes == [("error", "task is running")] * 2
+    assert task["status"]["state"] == "completed"
+
+
+async def test_a_store_of_ones_own_holds_the_handlers_tasks(calling: Any, echo: Any) -> None:
+    class Counting(MemoryStore):
+        writes = 0
+
+        def write(self, write: Any) -> None:
+            self.writes += 1
+            super().write(write)
+
+    own = Counting()
+    task = await calling(echo, task_store=TaskStore(own)).send("hi")
+    assert own.writes == 3
+    assert await own.task(task["id"]) is not None
+
+
+async def test_a_file_may_hold_a_handlers_tasks_for_the_next_one(echo: Any, tmp_path: Path) -> None:
+    path = tmp_path / "tasks.db"
+    request = {"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": {"message": SAID}}
+    async with TaskStore(SqliteStore(path)) as store, RequestHandler(echo, task_store=store) as handler:
+        task = (await handler.handle(request))["result"]
+        assert (await store.get(task["id"]))[0] == "ok"
+    async with RequestHandler(echo, task_store=TaskStore(SqliteStore(path))) as handler:
+        found = await handler.handle({"jsonrpc": "2.0", "id": 1, "method": "tasks/get", "params": {"id": task["id"]}})
+    assert found["result"] == task
+
+
+async def test_an_executor_that_is_none_is_refused_at_once() -> None:
+    with pytest.raises(ConfigError):
+        RequestHandler(object())  # type: ignore[arg-type]
+
+
+async def test_the_extended_card_is_answered_as_it_was_given(calling: Any, echo: Any) -> None:
+    card = AgentCard("n", "d", "https://x.example", "1", skills=(AgentSkill("s", "S", "secret", ()),))
+    answer = await calling(echo, extended_card=card).ask("agent/getAuthenticatedExtendedCard")
+    assert answer["result"] == card.to_map()
+
+
+async def test_an_extended_card_that_is_missing_is_not_configured(calling: Any, echo: Any) -> None:
+    answer = await calling(echo).ask("agent/getAuthenticatedExtendedCard")
+    assert (code(answer), answer["error"]["message"]) == (-32007, "extended card not configured")
+
+
+async def test_a_store_that_cannot_be_opened_is_an_error_and_no_exception(echo: Any, tmp_path: Path) -> None:
+    (tmp_path / "tasks.db").write_bytes(b"this is no database, and long enough not to be taken for an empty one")
+    handler = RequestHandler(echo, task_store=TaskStore(SqliteStore(tmp_path / "tasks.db")))
+    request = {"jsonrpc": "2.0", "id": 1, "method": "tasks/get", "params": {"id": "t"}}
+    assert code(await handler.handle(request)) == -32603

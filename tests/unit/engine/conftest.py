@@ -1,0 +1,261 @@
+"""One agent in an engine, stores that misbehave on purpose, and a check that nothing is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import pytest
+
+from dragoman import Agent
+from dragoman.engine.call import Call
+from dragoman.engine.service import EngineSettings
+from dragoman.model.message import Message
+from dragoman.model.part import Part
+from dragoman.model.request import (
+    CancelTaskRequest,
+    GetTaskRequest,
+    ListTasksRequest,
+    SendMessageConfiguration,
+    SendMessageRequest,
+    SubscribeToTaskRequest,
+)
+from dragoman.model.state import Role, State
+from dragoman.model.task import Task
+from dragoman.server.in_process import connect
+from dragoman.stores.memory import MemoryStore
+from dragoman.testing import Clock
+
+if TYPE_CHECKING:
+    from dragoman.engine.ports import Write
+    from dragoman.engine.service import Answer
+    from dragoman.engine.stream import Stream
+    from dragoman.model.record import Record
+
+SECONDS = 10  # what hangs fails, long before the suite's own limit
+ME = Call()
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Let others run until the condition holds."""
+    async with asyncio.timeout(SECONDS):
+        while not condition():
+            await asyncio.sleep(0)
+
+
+async def turns(number: int = 30) -> None:
+    """Let everything that can go on do so."""
+    for _ in range(number):
+        await asyncio.sleep(0)
+
+
+class Engine:
+    """An agent with everything around it, without a port or a file."""
+
+    def __init__(self, agent: Any, store: Any, clock: Clock, settings: EngineSettings | None) -> None:
+        self.agent = agent if isinstance(agent, Agent) else Agent("test", run=agent)
+        self.store = store
+        self.clock = clock
+        self.connection = connect(self.agent, store=store, clock=clock, settings=settings or EngineSettings(drain=0))
+        self.service = self.connection.service
+
+    # Asking
+
+    def request(
+        self,
+        text: str | None = "go",
+        *,
+        parts: tuple[Part, ...] = (),
+        task: Task | str | None = None,
+        context: str | None = None,
+        message_id: str | None = None,
+        metadata: dict[str, Any] | None = None,
+        message_metadata: dict[str, Any] | None = None,
+        tenant: str | None = None,
+        new_task_id: str | None = None,
+        wait: bool = True,
+        **configuration: Any,
+    ) -> SendMessageRequest:
+        said = (*(() if text is None else (Part(text=text),)), *parts)
+        task_id = task.id if isinstance(task, Task) else task
+        message = Message(message_id or str(uuid4()), Role.USER, said, context, task_id, message_metadata)
+        configured = SendMessageConfiguration(return_immediately=not wait, **configuration)
+        return SendMessageRequest(message, configured, metadata, tenant, new_task_id)
+
+    async def answer(self, *args: Any, call: Call = ME, **options: Any) -> Answer:
+        async with asyncio.timeout(SECONDS):
+            return await self.service.send(call, self.request(*args, **options))
+
+    async def send(self, *args: Any, **options: Any) -> Any:
+        return (await self.answer(*args, **options)).result
+
+    def sending(self, *args: Any, **options: Any) -> asyncio.Task[Any]:
+        """Send without waiting for the answer here."""
+        return asyncio.create_task(self.send(*args, **options))
+
+    async def stream(self, *args: Any, call: Call = ME, **options: Any) -> list[Record]:
+        async with asyncio.timeout(SECONDS):
+            return await records_of(await self.service.stream(call, self.request(*args, **options)))
+
+    async def get(self, task: Task | str, *, call: Call = ME, **options: Any) -> Task:
+        async with asyncio.timeout(SECONDS):
+            result = (await self.service.get(call, GetTaskRequest(_id(task), **options))).result
+        assert isinstance(result, Task)
+        return result
+
+    async def cancel(self, task: Task | str, *, call: Call = ME) -> Task:
+        async with asyncio.timeout(SECONDS):
+            result = (await self.service.cancel(call, CancelTaskRequest(_id(task)))).result
+        assert isinstance(result, Task)
+        return result
+
+    async def subscribe(self, task: Task | str, after: int | None = None, *, call: Call = ME) -> Stream:
+        return await self.service.subscribe(call, SubscribeToTaskRequest(_id(task)), after)
+
+    async def follow(self, task: Task | str, after: int | None = None) -> list[Record]:
+        """Everything a subscriber gets, up to the end."""
+        async with asyncio.timeout(SECONDS):
+            return await records_of(await self.subscribe(task, after))
+
+    async def list(self, *, call: Call = ME, **options: Any) -> Any:
+        return await self.service.list(call, ListTasksRequest(**options))
+
+    # Looking
+
+    async def journal(self, task: Task | str) -> list[Any]:
+        """The events of a task as they are stored."""
+        stored = await self.store.task(_id(task))
+        return [record.event for record in await self.store.records(stored.row.number, 0, 100_000)]
+
+    async def states(self, task: Task | str) -> list[State]:
+        events = [event for event in await self.journal(task) if hasattr(event, "status")]
+        return [event.status.state for event in events]
+
+    async def until_state(self, task: Task | str, state: State) -> Task:
+        async with asyncio.timeout(SECONDS):
+            while (found := await self.get(task)).state is not state:
+                await asyncio.sleep(0)
+        return found
+
+    async def idle(self) -> None:
+        await until(lambda: not self.service.running)
+
+    def left(self) -> dict[str, int]:
+        """How much the engine still holds, by kind; nothing when nothing goes on."""
+        service = self.service
+        held = {
+            "live tasks": service._tasks.live,
+            "locks": service._locks._locks,
+            "queues": service._runner._queues,
+            "workers": service._runner._workers,
+            "listeners": service._bus.listeners,
+        }
+        return {kind: len(things) for kind, things in held.items() if things}
+
+
+async def records_of(stream: Stream) -> list[Record]:
+    records: list[Record] = []
+    async with aclosing(stream.batches) as batches:
+        async for batch in batches:
+            records += batch.records
+    return records
+
+
+def _id(task: Task | str) -> str:
+    return task if isinstance(task, str) else task.id
+
+
+Start = Callable[..., Awaitable[Engine]]
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+async def start(clock: Clock) -> AsyncIterator[Start]:
+    """Start an engine around an agent or a low-level `run`. Afterwards it is closed and must hold nothing."""
+    engines: list[Engine] = []
+
+    async def start(agent: Any, *, store: Any = None, settings: EngineSettings | None = None) -> Engine:
+        engine = Engine(agent, store if store is not None else MemoryStore(), clock, settings)
+        await engine.connection.open()
+        engines.append(engine)
+        return engine
+
+    yield start
+    for engine in engines:
+        async with asyncio.timeout(SECONDS):
+            await engine.connection.close()
+        await turns()
+        assert engine.left() == {}
+
+
+class HeldStore(MemoryStore):
+    """A store whose commits can be held back: what is written is neither read nor reported before `release`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.holding = False
+        self.held: list[Write] = []
+
+    def write(self, write: Write) -> None:
+        if self.holding:
+            self.held.append(write)
+        else:
+            super().write(write)
+
+    def release(self, number: int | None = None) -> None:
+        """Commit that many of the writes that are held, or all, and hold nothing back any more."""
+        due = self.held[:number]
+        del self.held[:number]
+        for write in due:
+            super().write(write)
+        self.holding = number is not None
+
+    async def close(self) -> None:
+        self.release()
+        await super().close()
+
+
+class FailingStore(MemoryStore):
+    """A store that refuses the writes for which `refuses` is true."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.refuses: Callable[[Write], bool] = lambda write: False
+
+    def write(self, write: Write) -> None:
+        if self.refuses(write):
+            asyncio.get_running_loop().call_soon(write.done, OSError("no space left on device"))
+        else:
+            super().write(write)
+
+
+@pytest.fixture
+def held_store() -> HeldStore:
+    return HeldStore()
+
+
+@pytest.fixture
+def failing_store() -> FailingStore:
+    return FailingStore()
+
+
+@pytest.fixture(name="until")
+def until_fixture() -> Callable[[Callable[[], object]], Awaitable[None]]:
+    return until
+
+
+@pytest.fixture(name="turns")
+def turns_fixture() -> Callable[..., Awaitable[None]]:
+    return turns
+
+
+@pytest.fixture(name="records_of")
+def records_of_fixture() -> Callable[[Any], Awaitable[list[Any]]]:
+    return records_of

@@ -1,0 +1,411 @@
+"""Persist, then publish: what leaves the process is durable, and the agent does not wait for it."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+
+from dragoman import Agent
+from dragoman.engine.live import AHEAD_BYTES, AHEAD_EVENTS
+from dragoman.model.error import ServerError
+from dragoman.model.state import State
+from dragoman.outputs import Ask, Reply
+from dragoman.stores.memory import MemoryStore
+
+
+class Talking:
+    """An agent that talks without end and without waiting, and counts what it got rid of."""
+
+    def __init__(self, value: Any = "word ") -> None:
+        self.value = value
+        self.said = 0
+        self.most = 100_000
+
+    async def run(self, ctx: Any) -> Any:
+        while self.said < self.most:
+            self.said += 1
+            yield self.value
+
+
+# How far ahead
+
+
+async def test_the_agent_gets_256_events_ahead_of_the_disk_and_not_more(
+    start: Any, held_store: Any, turns: Any
+) -> None:
+    assert AHEAD_EVENTS == 256
+    agent = Talking()
+    held_store.holding = True
+    engine = await start(agent.run, store=held_store)
+    sending = engine.sending()
+    await turns(1000)
+    assert len(held_store.held) == AHEAD_EVENTS
+    held_store.release(100)  # not enough to go on: it waits until half of the window is free
+    await turns(1000)
+    assert len(held_store.held) == AHEAD_EVENTS - 100
+    held_store.release(100)
+    await turns(1000)
+    assert len(held_store.held) == AHEAD_EVENTS
+    agent.most = agent.said
+    held_store.release()
+    task = await sending
+    assert task.state is State.COMPLETED
+    assert task.text == "word " * agent.said
+
+
+async def test_large_events_fill_the_window_by_their_size(start: Any, held_store: Any, turns: Any) -> None:
+    agent = Talking({"x": "y" * 300_000})
+    agent.most = 40
+    held_store.holding = True
+    engine = await start(agent.run, store=held_store)
+    sending = engine.sending()
+    await turns(300)
+    assert agent.said == 4  # the fourth goes over a megabyte
+    held_store.release(3)  # the task, its status and the first value
+    await turns(300)
+    assert agent.said == 5
+    held_store.release()
+    assert len((await sending).artifacts) == 40
+    assert AHEAD_BYTES == 1_000_000
+
+
+async def test_artifacts_and_progress_keep_to_the_window_too(start: Any, held_store: Any, turns: Any) -> None:
+    async def run(ctx: Any) -> Any:
+        for _ in range(1000):
+            await ctx.progress("on")
+            await ctx.artifact("x")
+        yield "done"
+
+    held_store.holding = True
+    engine = await start(run, store=held_store)
+    sending = engine.sending()
+    await turns(2000)
+    assert len(held_store.held) == AHEAD_EVENTS
+    held_store.release()
+    assert (await sending).state is State.COMPLETED
+
+
+async def test_an_agent_that_waits_for_room_can_be_cancelled(start: Any, held_store: Any, turns: Any) -> None:
+    agent = Talking()
+    held_store.holding = True
+    engine = await start(agent.run, store=held_store)
+    sending = engine.sending()
+    await turns(1000)
+    (task_id,) = engine.service._tasks.live
+    cancelling = asyncio.create_task(engine.cancel(task_id))
+    await turns()
+    held_store.release()
+    assert (await cancelling).state is State.CANCELED
+    assert (await sending).state is State.CANCELED
+    said = agent.said
+    await engine.idle()
+    assert agent.said == said
+
+
+async def test_a_skill_that_times_out_while_it_waits_for_room_fails(
+    start: Any, held_store: Any, clock: Any, turns: Any
+) -> None:
+    agent = Agent("test")
+
+    @agent.skill(timeout=5)
+    async def talk() -> Any:
+        while True:
+            yield "word "
+
+    held_store.holding = True
+    engine = await start(agent, store=held_store)
+    sending = engine.sending(None, parts=())
+    await turns(1000)
+    await clock.advance(6)
+    held_store.release()
+    task = await sending
+    assert (task.state, task.error) == (State.FAILED, "timed out after 5 s")
+
+
+# Nothing leaves before it is durable
+
+
+async def test_a_sender_hears_nothing_before_the_commit(start: Any, held_store: Any, turns: Any) -> None:
+    async def run(ctx: Any) -> Any:
+        yield "done" if ctx.text == "end" else Ask("?")
+
+    engine = await start(run, store=held_store)
+    for text in ("end", "ask"):
+        for wait in (True, False):
+            held_store.holding = True
+            sending = engine.sending(text, wait=wait)
+            await turns()
+            assert not sending.done()
+            held_store.release(1)
+            await turns()
+            assert not sending.done()
+            held_store.release()
+            await sending
+
+
+async def test_readers_see_only_what_is_committed(start: Any, held_store: Any, turns: Any) -> None:
+    go_on = asyncio.Event()
+
+    async def run(ctx: Any) -> Any:
+        yield "one "
+        yield "two "
+        await go_on.wait()
+        yield "three "
+
+    engine = await start(run, store=held_store)
+    task = await engine.send(wait=False)
+    await turns()
+    seen: list[int] = []
+
+    async def read(after: int) -> None:
+        stream = await engine.subscribe(task, after)
+        async with aclosing(stream.batches) as batches:
+            async for batch in batches:
+                seen.extend(record.generation for record in batch.records)
+
+    reading = asyncio.create_task(read(0))
+    await turns()
+    committed = (await engine.get(task)).generation
+    assert seen == list(range(1, committed + 1))
+    held_store.holding = True
+    go_on.set()
+    await turns()
+    assert len(held_store.held) == 3  # the chunk, the whole text, the end
+    assert seen == list(range(1, committed + 1))
+    held_store.release(1)
+    await turns()
+    assert seen == list(range(1, committed + 2))
+    held_store.release()
+    await reading
+    assert seen == list(range(1, committed + 4))
+
+
+async def test_get_and_list_never_show_what_is_not_committed(start: Any, held_store: Any, turns: Any) -> None:
+    go_on = asyncio.Event()
+
+    async def run(ctx: Any) -> Any:
+        await go_on.wait()
+        yield "done"
+
+    engine = await start(run, store=held_store)
+    task = await engine.send(wait=False)
+    await turns()
+    held_store.holding = True
+    go_on.set()
+    await turns()
+    getting, listing = asyncio.create_task(engine.get(task)), asyncio.create_task(engine.list())
+    await turns()
+    assert not getting.done()
+    assert not listing.done()
+    held_store.release()
+    assert (await getting).state is State.COMPLETED
+    assert (await listing).tasks[0].state is State.COMPLETED
+
+
+async def test_a_told_message_is_not_shown_before_it_is_kept(start: Any, held_store: Any, turns: Any) -> None:
+    async def run(ctx: Any) -> Any:
+        await asyncio.Event().wait()
+        yield
+
+    engine = await start(run, store=held_store)
+    task = await engine.send(wait=False)
+    await turns()
+    held_store.holding = True
+    telling = engine.sending("more", task=task, wait=False)
+    await turns()
+    getting = asyncio.create_task(engine.get(task))
+    await turns()
+    assert not telling.done()
+    assert not getting.done()
+    held_store.release()
+    assert [message.text for message in (await getting).history] == ["go", "more"]
+    await telling
+
+
+async def test_a_cancel_is_told_when_it_is_durable(start: Any, held_store: Any, turns: Any) -> None:
+    engine = await start(Talking().run, store=held_store)
+    task = await engine.send(wait=False)
+    await turns()
+    held_store.holding = True
+    cancelling = asyncio.create_task(engine.cancel(task))
+    await turns()
+    assert not cancelling.done()
+    held_store.release()
+    assert (await cancelling).state is State.CANCELED
+
+
+async def test_a_task_is_forgotten_only_when_its_end_is_durable(start: Any, held_store: Any, turns: Any) -> None:
+    agent = Talking()
+    agent.most = 1
+    held_store.holding = True
+    engine = await start(agent.run, store=held_store)
+    sending = engine.sending()
+    await turns()
+    assert engine.left()["live tasks"] == 1
+    held_store.release()
+    await sending
+    await engine.idle()
+    assert engine.left() == {}
+
+
+async def test_what_is_folded_alive_is_what_the_journal_folds_to(start: Any) -> None:
+    async def run(ctx: Any) -> Any:
+        yield "one "
+        await ctx.artifact({"n": 1}, name="side")
+        if ctx.resume is None:
+            yield Ask("?")
+            return
+        await ctx.progress("half")
+        yield "two"
+
+    engine = await start(run)
+    task = await engine.send()
+    ended = await engine.send("3", task=task)
+    await engine.idle()
+    assert await engine.get(task) == ended
+    stored = await engine.store.task(task.id)
+    replayed = await engine.service._tasks.folded(stored._replace(snapshot=None, snapshot_generation=0))
+    assert replayed == ended
+
+
+# A store that fails
+
+
+async def test_a_write_that_fails_is_told_to_the_caller_and_harms_no_other_task(
+    start: Any, failing_store: Any
+) -> None:
+    async def run(ctx: Any) -> Any:
+        yield ctx.text
+
+    engine = await start(run, store=failing_store)
+    for refused in (1, 2, 3, 4):
+
+        def refuses(write: Any, refused: int = refused) -> bool:
+            return write.row.context_id == "bad" and write.row.generation >= refused
+
+        failing_store.refuses = refuses
+        results = await asyncio.gather(
+            engine.send("a", context="good"),
+            engine.send("b", context="bad"),
+            engine.send("c", context="good"),
+            return_exceptions=True,
+        )
+        assert (results[0].text, results[2].text) == ("a", "c")
+        assert isinstance(results[1], ServerError)
+        assert "try again later" in str(results[1])
+        await engine.idle()
+        assert engine.left() == {}
+
+
+async def test_work_whose_journal_is_broken_is_stopped_once_and_may_clean_up(
+    start: Any, failing_store: Any, turns: Any
+) -> None:
+    happened: list[str] = []
+
+    async def run(ctx: Any) -> Any:
+        try:
+            for number in range(10):
+                yield str(number)
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            happened.append("cancelled")
+            await turns(10)  # later failures of the same batch must not interrupt this
+            happened.append("cleaned up")
+            raise
+
+    engine = await start(run, store=failing_store)
+    failing_store.refuses = lambda write: write.row.generation > 3
+    with pytest.raises(ServerError):
+        await engine.send()
+    await engine.idle()
+    assert happened == ["cancelled", "cleaned up"]
+    assert engine.left() == {}
+
+
+async def test_a_message_that_could_not_be_kept_is_told_to_whoever_sent_it(
+    start: Any, failing_store: Any, turns: Any
+) -> None:
+    async def run(ctx: Any) -> Any:
+        await asyncio.Event().wait()
+        yield
+
+    engine = await start(run, store=failing_store)
+    task = await engine.send(wait=False)
+    await turns()
+    failing_store.refuses = lambda write: True
+    with pytest.raises(ServerError):
+        await engine.send("more", task=task, wait=False)
+    await engine.idle()
+    assert engine.left() == {}
+
+
+async def test_one_broken_task_does_not_break_the_list(start: Any, failing_store: Any, turns: Any) -> None:
+    held = asyncio.Event()
+
+    async def run(ctx: Any) -> Any:
+        try:
+            yield "text"
+            await asyncio.Event().wait()
+        finally:
+            await held.wait()  # it stays in the engine's hands for a while
+
+    engine = await start(run, store=failing_store)
+    task = await engine.send(wait=False)
+    await engine.until_state(task, State.WORKING)
+    await turns()
+    failing_store.refuses = lambda write: True
+    with pytest.raises(ServerError):
+        await engine.cancel(task)
+    assert [found.id for found in (await engine.list()).tasks] == [task.id]
+    held.set()
+    await engine.idle()
+
+
+async def test_a_reply_needs_no_store(start: Any, failing_store: Any) -> None:
+    async def run(ctx: Any) -> Any:
+        yield Reply("hi")
+
+    failing_store.refuses = lambda write: True
+    engine = await start(run, store=failing_store)
+    assert (await engine.send()).text == "hi"
+
+
+async def test_a_broken_task_says_so_to_everybody_who_waits_for_it(start: Any, failing_store: Any, turns: Any) -> None:
+    go_on = asyncio.Event()
+
+    async def run(ctx: Any) -> Any:
+        await go_on.wait()
+        yield "done"
+
+    engine = await start(run, store=failing_store)
+    first = engine.sending()
+    await turns()
+    (task_id,) = engine.service._tasks.live
+    second = engine.sending("more", task=task_id)
+    await turns()
+    failing_store.refuses = lambda write: True
+    go_on.set()
+    results = await asyncio.gather(first, second, return_exceptions=True)
+    assert [type(result) for result in results] == [ServerError, ServerError]
+
+
+async def test_the_store_is_the_only_thing_that_decides(start: Any) -> None:
+    """A second engine on the same store, which must not happen, breaks its own task and no journal."""
+    go_on = asyncio.Event()
+
+    async def run(ctx: Any) -> Any:
+        await go_on.wait()
+        yield "done"
+
+    store = MemoryStore()
+    one = await start(run, store=store)
+    task = await one.send(wait=False)
+    await one.until_state(task, State.WORKING)
+    two = await start(run, store=store)  # fails the task as interrupted
+    go_on.set()
+    await one.idle()
+    assert (await two.get(task)).error == "interrupted by a restart"
+    assert await one.states(task) == [State.SUBMITTED, State.WORKING, State.FAILED]

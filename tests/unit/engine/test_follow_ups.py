@@ -1,0 +1,424 @@
+"""Messages for a task that exists: at work, waiting, ended, somebody else's."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from dragoman import Part, User
+from dragoman.engine.call import Call
+from dragoman.model.error import InvalidParams, TaskGenerationMismatch, TaskNotFound, UnsupportedOperation
+from dragoman.model.state import Role, State
+from dragoman.outputs import Ask
+
+
+async def asking(ctx: Any) -> Any:
+    """Asks once and says what it was told."""
+    if ctx.resume is None:
+        yield Ask("how many?", ref={"n": 1})
+    else:
+        yield f"{ctx.resume.text} {ctx.resume.ref} {ctx.context_id}"
+
+
+class Listening:
+    """An agent that takes messages until it is told to stop."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+        self.listen = asyncio.Event()
+
+    async def run(self, ctx: Any) -> Any:
+        await self.listen.wait()
+        async for message in ctx.messages():
+            self.heard.append(message.text)
+            if message.text == "stop":
+                break
+        yield "stopped"
+
+
+# To a task at work
+
+
+async def test_a_message_for_a_working_task_reaches_the_run(start: Any) -> None:
+    agent = Listening()
+    agent.listen.set()
+    engine = await start(agent.run)
+    task = await engine.send(wait=False)
+    for text in ("one", "two", "stop"):
+        await engine.send(text, task=task, wait=False)
+    ended = await engine.until_state(task, State.COMPLETED)
+    assert agent.heard == ["one", "two", "stop"]
+    assert [message.text for message in ended.history] == ["go", "one", "two", "stop"]
+    assert all(message.task_id == task.id and message.context_id == task.context_id for message in ended.history)
+
+
+async def test_messages_that_came_before_the_run_looked_are_not_lost(start: Any) -> None:
+    agent = Listening()
+    engine = await start(agent.run)
+    task = await engine.send(wait=False)
+    for text in ("one", "stop"):
+        await engine.send(text, task=task, wait=False)
+    agent.listen.set()
+    await engine.until_state(task, State.COMPLETED)
+    assert agent.heard == ["one", "stop"]
+
+
+async def test_a_message_nobody_takes_stays_in_history(start: Any, until: Any) -> None:
+    go_on = asyncio.Event()
+
+    async def run(ctx: Any) -> Any:
+        await go_on.wait()
+        yield "done"
+
+    engine = await start(run)
+    task = await engine.send(wait=False)
+    told = engine.sending("by the way", task=task)
+    await until(lambda: len(engine.service._tasks.live[task.id].folding.history) == 2)
+    go_on.set()
+    ended = await told
+    assert ended.state is State.COMPLETED
+    assert [message.text for message in ended.history] == ["go", "by the way"]
+
+
+async def test_whoever_listens_in_the_background_stops_when_the_task_does(start: Any, until: Any) -> None:
+    ended: list[str] = []
+
+    async def run(ctx: Any) -> Any:
+        async def listen(name: str) -> None:
+            async for _ in ctx.messages():
+                pass
+            ended.append(name)
+
+        run.helpers = [asyncio.create_task(listen(name)) for name in ("a", "b")]
+        await asyncio.sleep(0)
+        if ctx.text == "fail":
+            raise ValueError
+        yield "done" if ctx.text == "end" else Ask("?")
+
+    engine = await start(run)
+    for text in ("end", "fail", "ask"):
+        ended.clear()
+        await engine.send(text)
+        await until(lambda: sorted(ended) == ["a", "b"])
+
+
+async def test_the_stream_of_such_a_message_begins_with_the_task_and_goes_on_to_the_end(start: Any) -> None:
+    agent = Listening()
+    agent.listen.set()
+    engine = await start(agent.run)
+    task = await engine.send(wait=False)
+    records = await engine.stream("stop", task=task)
+    first = records[0].event
+    assert [message.text for message in first.history] == ["go", "stop"]
+    assert records[-1].state is State.COMPLETED
+    assert [record.generation for record in records] == list(
+        range(records[0].generation, records[0].generation + len(records))
+    )
+
+
+async def test_the_stream_ends_although_the_task_ended_while_the_message_was_written(
+    start: Any, held_store: Any, turns: Any, records_of: Any
+) -> None:
+    go_on = asyncio.Event()
+
+    async def run(ctx: Any) -> Any:
+        await go_on.wait()
+        yield "done" if ctx.text == "end" else Ask("?")
+
+    for text, last in (("end", State.COMPLETED), ("ask", State.INPUT_REQUIRED)):
+        engine = await start(run, store=held_store)
+        task = await engine.send(text, wait=False)
+        await engine.until_state(task, State.WORKING)
+        held_store.holding = True
+        streaming = asyncio.create_task(engine.stream("more", task=task))
+        await turns()
+        go_on.set()
+        await turns()
+        held_store.release()
+        assert (await streaming)[-1].state is last
+        go_on.clear()
+
+
+# To a task that waits
+
+
+async def test_a_follow_up_with_only_a_task_id_inherits_its_context(start: Any) -> None:
+    engine = await start(asking)
+    task = await engine.send()
+    ended = await engine.send("3", task=task)
+    assert ended.text == f"3 {{'n': 1}} {task.context_id}"
+    assert ended.context_id == task.context_id
+    assert {message.context_id for message in ended.history} == {task.context_id}
+
+
+async def test_history_holds_the_question_between_the_messages(start: Any) -> None:
+    engine = await start(asking)
+    task = await engine.send()
+    ended = await engine.send("3", task=task)
+    assert [(message.role, message.text) for message in ended.history] == [
+        (Role.USER, "go"),
+        (Role.AGENT, "how many?"),
+        (Role.USER, "3"),
+    ]
+    assert await engine.states(task) == [
+        State.SUBMITTED,
+        State.WORKING,
+        State.INPUT_REQUIRED,
+        State.WORKING,
+        State.COMPLETED,
+    ]
+
+
+async def test_the_answer_reaches_the_next_run_as_text_and_data(start: Any) -> None:
+    seen: list[Any] = []
+
+    async def run(ctx: Any) -> Any:
+        seen.append((ctx.text, ctx.data, ctx.resume and (ctx.resume.question, ctx.resume.text, ctx.resume.data)))
+        yield Ask(f"question {len(seen)}") if len(seen) < 3 else "done"
+
+    engine = await start(run)
+    task = await engine.send()
+    task = await engine.send("three", parts=(Part(data={"n": 3}),), task=task)
+    await engine.send("four", task=task)
+    assert seen == [
+        ("go", None, None),
+        ("three", {"n": 3}, ("question 1", "three", {"n": 3})),
+        ("four", None, ("question 2", "four", None)),
+    ]
+
+
+async def test_text_goes_on_after_the_pause_where_it_was(start: Any) -> None:
+    async def run(ctx: Any) -> Any:
+        if ctx.resume is None:
+            yield "before "
+            yield Ask("?")
+        else:
+            yield "after"
+
+    engine = await start(run)
+    task = await engine.send()
+    assert task.text == "before "
+    ended = await engine.send("3", task=task)
+    assert ended.text == "before after"
+    assert len(ended.artifacts) == 1
+
+
+@pytest.mark.parametrize("value", [{"n": 1}, 7, b"x"])
+async def test_what_was_sent_before_the_pause_stays_as_it_was(start: Any, value: Any) -> None:
+    async def run(ctx: Any) -> Any:
+        if ctx.resume is None:
+            yield value
+            yield Ask("?")
+        elif ctx.text == "more":
+            yield "text"
+
+    engine = await start(run)
+    for answer in ("nothing", "more"):
+        task = await engine.send()
+        ended = await engine.send(answer, task=task)
+        assert ended.artifacts[0] == task.artifacts[0]
+        assert ended.value == value
+        assert len(ended.artifacts) == (1 if answer == "nothing" else 2)
+
+
+async def test_a_text_begun_before_the_pause_is_closed_even_when_nothing_follows(start: Any) -> None:
+    async def run(ctx: Any) -> Any:
+        if ctx.resume is None:
+            yield "all of it"
+            yield Ask("?")
+
+    engine = await start(run)
+    task = await engine.send()
+    await engine.send("3", task=task)
+    updates = [event for event in await engine.journal(task) if hasattr(event, "artifact")]
+    assert [(event.artifact.text, event.append, event.last_chunk) for event in updates] == [
+        ("all of it", False, False),
+        ("all of it", False, True),
+    ]
+
+
+async def test_an_answer_that_comes_as_the_run_parks_is_the_answer(start: Any, turns: Any) -> None:
+    for wait_for in range(10):
+        go_on = asyncio.Event()
+
+        async def run(ctx: Any, go_on: asyncio.Event = go_on) -> Any:
+            if ctx.resume is not None:
+                yield f"got {ctx.resume.text}"
+                return
+            await go_on.wait()
+            try:
+                yield Ask("?")
+            finally:
+                await turns(2)  # the run takes its time to go
+
+        engine = await start(run)
+        task = await engine.send(wait=False)
+        await turns()
+        go_on.set()
+        await turns(wait_for)
+        told = await engine.send("3", task=task, wait=False)
+        # Told a moment before the question, it is no answer; it is in history, and the question is still open.
+        if told.state is State.WORKING and (await engine.get(task)).state is not State.COMPLETED:
+            await engine.idle()
+        found = await engine.get(task)
+        if found.state is State.INPUT_REQUIRED:
+            assert [message.text for message in found.history] == ["go", "3"]
+            found = await engine.send("4", task=task)
+        assert found.state is State.COMPLETED
+        assert found.text in ("got 3", "got 4")
+        await engine.idle()
+        assert engine.left() == {}
+
+
+async def test_of_two_answers_at_once_one_answers_and_the_other_is_told_to_the_run(start: Any) -> None:
+    heard: list[str] = []
+
+    async def run(ctx: Any) -> Any:
+        if ctx.resume is None:
+            yield Ask("?")
+            return
+        async for message in ctx.messages():
+            heard.append(message.text)
+            break
+        yield f"answered {ctx.resume.text}"
+
+    engine = await start(run)
+    task = await engine.send()
+    one, two = await asyncio.gather(engine.send("a", task=task), engine.send("b", task=task))
+    assert one == two
+    assert {one.text.removeprefix("answered "), *heard} == {"a", "b"}
+    assert await engine.states(task) == [
+        State.SUBMITTED,
+        State.WORKING,
+        State.INPUT_REQUIRED,
+        State.WORKING,
+        State.COMPLETED,
+    ]
+
+
+async def test_a_caller_who_leaves_in_the_middle_of_an_answer_leaves_nothing_half_done(start: Any, turns: Any) -> None:
+    for wait_for in range(15):
+        engine = await start(asking)
+        task = await engine.send()
+        sending = engine.sending("3", task=task)
+        await turns(wait_for)
+        sending.cancel()
+        await asyncio.gather(sending, return_exceptions=True)
+        await engine.idle()
+        found = await engine.get(task)
+        assert found.state in (State.INPUT_REQUIRED, State.COMPLETED)
+        assert engine.left() == {}
+
+
+async def test_clean_up_after_a_pause_cannot_wake_the_task(start: Any) -> None:
+    async def run(ctx: Any) -> Any:
+        try:
+            yield Ask("?")
+        finally:
+            await ctx.progress("tidying")
+            await ctx.artifact("late")
+
+    engine = await start(run)
+    task = await engine.send()
+    await engine.idle()
+    assert await engine.get(task) == task
+
+
+# To others
+
+
+async def test_a_wrong_context_is_refused(start: Any) -> None:
+    engine = await start(asking)
+    task = await engine.send()
+    with pytest.raises(InvalidParams) as caught:
+        await engine.send("3", task=task, context="another")
+    assert caught.value.field == "message.contextId"
+    assert (await engine.send("3", task=task, context=task.context_id)).state is State.COMPLETED
+
+
+async def test_an_ended_task_takes_no_message(start: Any) -> None:
+    engine = await start(asking)
+    task = await engine.send("3", task=await engine.send())
+    with pytest.raises(UnsupportedOperation):
+        await engine.send("more", task=task)
+    with pytest.raises(UnsupportedOperation):
+        await engine.stream("more", task=task)
+    assert await engine.get(task) == task
+
+
+async def test_somebody_elses_task_and_an_unknown_one_cannot_be_told_apart(start: Any) -> None:
+    engine = await start(asking)
+    mine = await engine.send(call=Call(user=User("me")))
+    errors = []
+    for call in (Call(user=User("you")), Call(), Call(user=User("me"), tenant="other")):
+        for task in (mine.id, "unknown"):
+            for ask in (
+                engine.send("3", task=task, call=call),
+                engine.get(task, call=call),
+                engine.cancel(task, call=call),
+                engine.subscribe(task, call=call),
+                engine.subscribe(task, 1, call=call),
+            ):
+                with pytest.raises(TaskNotFound) as caught:
+                    await ask
+                errors.append(str(caught.value))
+    assert len(set(errors)) == 1
+    assert (await engine.get(mine, call=Call(user=User("me")))) == mine
+
+
+async def test_a_message_can_insist_on_the_generation_it_saw(start: Any) -> None:
+    engine = await start(asking)
+    task = await engine.send()
+    with pytest.raises(TaskGenerationMismatch) as caught:
+        await engine.send("3", task=task, if_generation_match=task.generation - 1)
+    assert caught.value.metadata["currentGeneration"] == str(task.generation)
+    assert (await engine.send("3", task=task, if_generation_match=task.generation)).state is State.COMPLETED
+    with pytest.raises(InvalidParams):
+        await engine.send("new", if_generation_match=1)
+
+
+# Continued from inside the server
+
+
+async def test_a_callback_can_continue_a_task_with_data(start: Any) -> None:
+    async def run(ctx: Any) -> Any:
+        yield Ask("log in", auth=True) if ctx.resume is None else ctx.resume.data
+
+    engine = await start(run)
+    task = await engine.send(call=Call(user=User("me")))
+    await engine.service.resume(task.id, {"token": "t"})
+    await engine.idle()
+    assert (await engine.get(task, call=Call(user=User("me")))).data == {"token": "t"}
+    with pytest.raises(UnsupportedOperation):
+        await engine.service.resume(task.id)
+    with pytest.raises(TaskNotFound):
+        await engine.service.resume("unknown")
+
+
+async def test_of_two_callbacks_one_continues_and_neither_holds_up_a_cancel(start: Any, turns: Any) -> None:
+    async def run(ctx: Any) -> Any:
+        yield Ask("log in", auth=True) if ctx.resume is None else await asyncio.Event().wait()
+
+    engine = await start(run)
+    task = await engine.send()
+    resuming = [asyncio.create_task(engine.service.resume(task.id)) for _ in range(2)]
+    await turns()
+    assert (await engine.cancel(task)).state is State.CANCELED
+    results = await asyncio.gather(*resuming, return_exceptions=True)
+    assert [isinstance(result, UnsupportedOperation) for result in results] == [False, True]
+
+
+async def test_a_task_of_another_agent_is_not_continued_here(start: Any) -> None:
+    from dragoman import Agent
+
+    async def run(ctx: Any) -> Any:
+        yield Ask("log in", auth=True) if ctx.resume is None else "done"
+
+    one = await start(Agent("one", run=run))
+    other = await start(Agent("other", run=run), store=one.store)
+    task = await one.send()
+    with pytest.raises(TaskNotFound):
+        await other.service.resume(task.id)
+    await one.service.resume(task.id)

@@ -1,0 +1,472 @@
+"""What an agent returns or yields, and the events it becomes."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pydantic
+import pytest
+
+from dragoman import Agent, File, Part
+from dragoman.model.artifact import Artifact
+from dragoman.model.event import ArtifactUpdate, StatusUpdate
+from dragoman.model.message import Message
+from dragoman.model.state import Role, State
+from dragoman.model.task import Task
+from dragoman.outputs import Ask, Replace, Reply
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def yielding(*values: Any) -> Any:
+    async def run(ctx: Any) -> Any:
+        for value in values:
+            yield value
+
+    return run
+
+
+def updates(events: list[Any]) -> list[tuple[str, bool, bool]]:
+    """Text, append and lastChunk of every artifact event."""
+    found = [event for event in events if isinstance(event, ArtifactUpdate)]
+    return [(event.artifact.text, event.append, event.last_chunk) for event in found]
+
+
+# The life of a task
+
+
+@pytest.mark.requirement("S2-6", "S2-82")
+async def test_a_task_is_submitted_then_working_then_completed_and_each_is_an_event(start: Any) -> None:
+    engine = await start(yielding("hello"))
+    records = await engine.stream()
+    assert isinstance(records[0].event, Task)
+    assert [record.state for record in records if record.state] == [State.SUBMITTED, State.WORKING, State.COMPLETED]
+    for record in records[1:]:
+        assert isinstance(record.event, (StatusUpdate, ArtifactUpdate))
+        assert (record.event.task_id, record.event.context_id) == (records[0].event.id, records[0].event.context_id)
+
+
+async def test_records_are_numbered_from_one_without_gaps(start: Any) -> None:
+    engine = await start(yielding("a", {"b": 1}, "c", b"d"))
+    records = await engine.stream()
+    assert [record.generation for record in records] == list(range(1, len(records) + 1))
+
+
+async def test_the_first_event_is_the_task_with_the_callers_message(start: Any) -> None:
+    engine = await start(yielding("hello"))
+    first = (await engine.stream("hi"))[0].event
+    assert first.status.state is State.SUBMITTED
+    assert [message.text for message in first.history] == ["hi"]
+    assert (first.history[0].task_id, first.history[0].context_id) == (first.id, first.context_id)
+
+
+async def test_statuses_are_stamped_with_the_clock(start: Any, clock: Any) -> None:
+    clock.move(1.5)
+    engine = await start(yielding("hello"))
+    task = await engine.send()
+    assert task.status.timestamp == "2027-01-15T08:00:01.500Z"
+
+
+@pytest.mark.requirement("S2-87")
+async def test_ids_are_random_uuids_and_never_the_same(start: Any) -> None:
+    from uuid import UUID
+
+    engine = await start(yielding(Ask("q")))
+    tasks = [await engine.send() for _ in range(20)]
+    ids = {task.id for task in tasks} | {task.context_id for task in tasks}
+    ids |= {task.status.message.message_id for task in tasks}
+    assert len(ids) == 60
+    assert all(UUID(one).version == 4 and str(UUID(one)) == one for one in ids)
+
+
+# Text
+
+
+async def test_a_one_chunk_answer_is_sent_once(start: Any) -> None:
+    engine = await start(yielding("hello"))
+    task = await engine.send()
+    assert updates(await engine.journal(task)) == [("hello", False, True)]
+    assert task.artifacts == (Artifact("test-result", (Part(text="hello"),), "test-result"),)
+
+
+@pytest.mark.requirement("S2-83")
+async def test_several_chunks_are_streamed_and_closed_by_the_whole_text(start: Any) -> None:
+    engine = await start(yielding("one ", "two ", "three"))
+    task = await engine.send()
+    assert updates(await engine.journal(task)) == [
+        ("one ", False, False),
+        ("two ", True, False),
+        ("three", True, False),
+        ("one two three", False, True),
+    ]
+    assert [part.text for part in task.parts] == ["one two three"]
+
+
+async def test_with_closing_last_the_last_chunk_closes_the_text(start: Any) -> None:
+    engine = await start(Agent("test", run=yielding("one ", "two"), closing="last"))
+    task = await engine.send()
+    assert updates(await engine.journal(task)) == [("one ", False, False), ("two", True, True)]
+    assert task.text == "one two"
+
+
+async def test_a_chunk_that_stays_alone_for_a_while_is_closed_too(start: Any, turns: Any) -> None:
+    async def run(ctx: Any) -> Any:
+        yield "only"
+        await turns(3)
+
+    whole = await start(run)
+    assert updates(await whole.journal(await whole.send())) == [("only", False, False), ("only", False, True)]
+    last = await start(Agent("test", run=run, closing="last"))
+    task = await last.send()
+    assert updates(await last.journal(task)) == [("only", False, False), ("", True, True)]
+    assert task.text == "only"
+
+
+async def test_empty_chunks_are_nothing(start: Any) -> None:
+    engine = await start(yielding("", "a", ""))
+    task = await engine.send()
+    assert updates(await engine.journal(task)) == [("a", False, True)]
+
+
+async def test_no_output_completes_the_task_with_no_artifact(start: Any) -> None:
+    for run in (yielding(), yielding(None), yielding("")):
+        engine = await start(run)
+        task = await engine.send()
+        assert task.state is State.COMPLETED
+        assert task.artifacts == ()
+
+
+# Other values
+
+
+@dataclasses.dataclass
+class Point:
+    x: int
+    y: float
+
+
+class City(msgspec.Struct):
+    name: str
+    at: Point
+
+
+class Trip(pydantic.BaseModel):
+    city: str
+    days: int
+
+
+@pytest.mark.parametrize(
+    ("value", "data"),
+    [
+        ({"b": 1, "a": [1.0, None]}, {"b": 1, "a": [1.0, None]}),
+        ([], []),
+        ([1, "two"], [1, "two"]),
+        ((1, 2), [1, 2]),
+        (Point(1, 2.0), {"x": 1, "y": 2.0}),
+        (City("Porto", Point(1, 2.0)), {"name": "Porto", "at": {"x": 1, "y": 2.0}}),
+        (Trip(city="Porto", days=2), {"city": "Porto", "days": 2}),
+        ([Trip(city="Porto", days=2)], [{"city": "Porto", "days": 2}]),
+        ({1: Point(1, 2.0)}, {"1": {"x": 1, "y": 2.0}}),
+    ],
+)
+async def test_structured_values_become_a_data_part(start: Any, value: Any, data: Any) -> None:
+    engine = await start(yielding(value))
+    task = await engine.send()
+    assert [part.kind for part in task.parts] == ["data"]
+    assert msgspec.json.encode(task.data) == msgspec.json.encode(data)  # 1.0 is not 1, and the keys keep their order
+
+
+@pytest.mark.parametrize(("value", "text"), [(7, "7"), (1.0, "1.0"), (True, "true"), (-2.5, "-2.5")])
+async def test_numbers_are_text_that_every_client_shows_and_ours_gives_back(start: Any, value: Any, text: str) -> None:
+    engine = await start(yielding(value))
+    task = await engine.send()
+    assert task.parts == (Part(text=text, media_type="application/json"),)
+    assert task.value == value
+    assert type(task.value) is type(value)
+
+
+async def test_bytes_and_files_become_file_parts(start: Any, tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_bytes(b"from disk")
+    values = [b"raw", File(b"named", name="a.png"), File(path), File(url="https://example.org/x.pdf")]
+    engine = await start(yielding(*values))
+    task = await engine.send()
+    assert task.files == [
+        Part(raw=b"raw", media_type="application/octet-stream"),
+        Part(raw=b"named", filename="a.png", media_type="image/png"),
+        Part(raw=b"from disk", filename="notes.txt", media_type="text/plain"),
+        Part(url="https://example.org/x.pdf", media_type="application/pdf"),
+    ]
+
+
+async def test_a_part_is_sent_as_given_and_a_list_of_parts_is_one_artifact(start: Any) -> None:
+    part = Part(text="<b>", media_type="text/html", metadata={"k": 1})
+    engine = await start(yielding([part, File(b"x", name="x.bin")]))
+    task = await engine.send()
+    assert len(task.artifacts) == 1
+    assert task.parts[0] == part
+    assert task.parts[1].raw == b"x"
+
+
+async def test_every_value_that_is_not_text_is_an_artifact_of_its_own_and_travels_once(start: Any) -> None:
+    engine = await start(yielding({"n": 1}, {"n": 2}, b"x"))
+    task = await engine.send()
+    assert [artifact.artifact_id for artifact in task.artifacts] == ["test-result", "test-result-2", "test-result-3"]
+    assert {artifact.name for artifact in task.artifacts} == {"test-result"}
+    journaled = [event for event in await engine.journal(task) if isinstance(event, ArtifactUpdate)]
+    assert [(event.append, event.last_chunk) for event in journaled] == [(False, True)] * 3
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [{"n": 1}, "text"],
+        ["text", {"n": 1}],
+        [{"n": 1}, "te", "xt"],
+        ["te", {"n": 1}, "xt"],
+        [7, "te", "xt"],
+        [b"x", "text", {"n": 1}],
+    ],
+)
+async def test_text_and_other_values_never_overwrite_each_other(start: Any, values: list[Any]) -> None:
+    engine = await start(yielding(*values))
+    task = await engine.send()
+    plain = [part for part in task.parts if part.kind == "text" and part.media_type is None]
+    assert "".join(part.text for part in plain) == "text"
+    others = [value for value in values if not isinstance(value, str)]
+    kept = [part for part in task.parts if part not in plain]
+    assert [part.text or part.raw or part.data for part in kept] == ["7" if value == 7 else value for value in others]
+
+
+async def test_what_has_no_json_form_fails_the_task_and_leaves_the_journal_whole(start: Any, caplog: Any) -> None:
+    engine = await start(yielding("text", object()))
+    task = await engine.send()
+    assert task.state is State.FAILED
+    assert task.text == "text"
+    assert "a object has no JSON form" in caplog.text
+    assert await engine.states(task) == [State.SUBMITTED, State.WORKING, State.FAILED]
+
+
+@pytest.mark.parametrize("value", ["\ud800", Part(text="\udcff"), Part(data={"x": object()}), {"x": "\ud800"}])
+async def test_what_cannot_be_written_as_json_fails_the_task_and_nothing_else(start: Any, value: Any) -> None:
+    engine = await start(yielding("before", value, "after"))
+    task = await engine.send()
+    assert task.state is State.FAILED
+    assert task.text == "before"
+
+
+# Replace
+
+
+async def test_replace_supersedes_the_chunks(start: Any) -> None:
+    engine = await start(yielding("dra", "ft", Replace("final")))
+    task = await engine.send()
+    assert task.text == "final"
+    # "ft" was still held when it was superseded: nobody needs to see it.
+    assert updates(await engine.journal(task)) == [("dra", False, False), ("final", False, True)]
+
+
+async def test_text_after_a_replacement_goes_on_from_it(start: Any) -> None:
+    for values in (["draft", Replace("a"), "b"], [Replace("a"), "b"]):
+        engine = await start(yielding(*values))
+        task = await engine.send()
+        assert task.text == "ab"
+        assert len(task.artifacts) == 1
+
+
+async def test_a_replacement_that_is_not_text_is_never_repeated_or_lost(start: Any) -> None:
+    for values in (["draft", Replace({"n": 1})], [Replace({"n": 1})], [Replace({"n": 1}), "and text"]):
+        engine = await start(yielding(*values))
+        task = await engine.send()
+        assert task.data == {"n": 1}
+        sent = [event for event in await engine.journal(task) if isinstance(event, ArtifactUpdate)]
+        assert sum(part.kind == "data" for event in sent for part in event.artifact.parts) == 1
+
+
+# Reply
+
+
+async def test_a_declared_reply_is_a_message_and_no_task(start: Any) -> None:
+    async def run(ctx: Any) -> Any:
+        yield Reply("hi")
+
+    engine = await start(run)
+    answer = await engine.answer("hello", context="c1")
+    reply = answer.result
+    assert isinstance(reply, Message)
+    assert (reply.text, reply.role, reply.context_id, reply.task_id) == ("hi", Role.AGENT, "c1", None)
+    assert (await engine.list()).tasks == ()
+    records = await engine.stream("hello")
+    assert [type(record.event) for record in records] == [Message]
+    assert records[0].generation == 0
+
+
+async def test_a_reply_may_hold_any_value(start: Any) -> None:
+    async def run(ctx: Any) -> Any:
+        yield Reply({"n": 1})
+
+    engine = await start(run)
+    assert (await engine.send()).data == {"n": 1}
+
+
+async def test_an_undeclared_reply_completes_the_task_with_the_message(start: Any) -> None:
+    engine = await start(yielding(Reply("hi")))
+    task = await engine.send()
+    assert isinstance(task, Task)
+    assert task.state is State.COMPLETED
+    assert task.status.message.text == "hi"
+    assert task.text == "hi"
+
+
+async def test_a_reply_after_other_output_is_the_agents_mistake(start: Any, caplog: Any) -> None:
+    for values in (["text", Reply("hi")], [{"n": 1}, Reply("hi")]):
+        engine = await start(yielding(*values))
+        task = await engine.send()
+        assert task.state is State.FAILED
+        assert task.artifacts
+        assert "a Reply must be the only output" in caplog.text
+        caplog.clear()
+
+
+async def test_an_agent_that_may_reply_and_does_not_makes_an_ordinary_task(start: Any) -> None:
+    async def run(ctx: Any) -> Any:
+        if ctx.text == "reply":
+            yield Reply("hi")
+        elif ctx.text == "artifact":
+            await ctx.artifact("beside")
+        elif ctx.text == "once":
+            await ctx.once("key", int)
+        elif ctx.text == "progress":
+            await ctx.progress("half")
+        elif ctx.text == "fail":
+            raise ValueError
+        elif ctx.text == "ask":
+            yield Ask("?")
+        else:
+            yield "text"
+
+    engine = await start(run)
+    working = [State.SUBMITTED, State.WORKING]
+    for text in ("text", "artifact", "once", "nothing"):
+        task = await engine.send(text)
+        assert await engine.states(task) == [*working, State.COMPLETED], text
+    assert await engine.states(await engine.send("progress")) == [*working, State.COMPLETED]
+    assert await engine.states(await engine.send("fail")) == [*working, State.FAILED]
+    assert await engine.states(await engine.send("ask")) == [*working, State.INPUT_REQUIRED]
+
+
+async def test_nothing_an_agent_says_after_its_reply_makes_a_task(start: Any) -> None:
+    async def run(ctx: Any) -> Any:
+        try:
+            yield Reply("hi")
+        finally:
+            await ctx.progress("late")
+            await ctx.artifact("late")
+            assert await ctx.once("late", lambda: 1) == 1
+
+    engine = await start(run)
+    assert isinstance(await engine.send(), Message)
+    await engine.idle()
+    assert (await engine.list()).tasks == ()
+
+
+# Beside the answer
+
+
+async def test_artifacts_beside_the_answer_keep_their_place_names_and_metadata(start: Any) -> None:
+    async def run(ctx: Any) -> Any:
+        yield "one "
+        await ctx.artifact({"side": 1}, b"x", name="extra", metadata={"k": 1})
+        await ctx.artifact("note", id="mine")
+        yield "two"
+
+    engine = await start(run)
+    task = await engine.send()
+    text, extra, mine = task.artifacts
+    assert text.text == "one two"
+    assert (extra.name, extra.metadata, [part.kind for part in extra.parts]) == ("extra", {"k": 1}, ["data", "raw"])
+    assert (mine.artifact_id, mine.name, mine.text) == ("mine", None, "note")
+    order = [event.artifact.text for event in await engine.journal(task) if isinstance(event, ArtifactUpdate)]
+    assert order == ["one ", "", "note", "two", "one two"]
+
+
+async def test_progress_is_a_working_status_with_a_measure_and_no_part_of_history(start: Any) -> None:
+    async def run(ctx: Any) -> Any:
+        await ctx.progress("half", done=1, total=2)
+        await ctx.progress("more")
+        yield "done"
+
+    engine = await start(run)
+    task = await engine.send()
+    told = [event for event in await engine.journal(task) if isinstance(event, StatusUpdate) and event.status.message]
+    assert [(event.status.state, event.status.message.text) for event in told] == [
+        (State.WORKING, "half"),
+        (State.WORKING, "more"),
+    ]
+    assert [event.metadata for event in told] == [{"done": 1, "total": 2}, None]
+    assert [message.role for message in task.history] == [Role.USER]
+
+
+async def test_an_artifact_can_be_sent_in_pieces_exactly_as_given(start: Any) -> None:
+    async def run(ctx: Any) -> Any:
+        one, two = Artifact("a", (Part(text="1"),), "n"), Artifact("a", (Part(text="2"),))
+        await ctx.update_artifact(one, last_chunk=False)
+        await ctx.update_artifact(two, append=True)
+        if False:
+            yield
+
+    engine = await start(run)
+    task = await engine.send()
+    assert updates(await engine.journal(task)) == [("1", False, False), ("2", True, True)]
+    assert task.artifacts == (Artifact("a", (Part(text="1"), Part(text="2")), "n"),)
+
+
+async def test_a_side_artifact_that_cannot_be_written_is_an_error_where_it_was_sent(start: Any) -> None:
+    async def run(ctx: Any) -> Any:
+        with pytest.raises(TypeError):
+            await ctx.artifact(object())
+        with pytest.raises(TypeError):
+            await ctx.artifact("x", metadata={"x": object()})
+        yield "fine"
+
+    engine = await start(run)
+    task = await engine.send()
+    assert task.state is State.COMPLETED
+    assert [artifact.text for artifact in task.artifacts] == ["fine"]
+
+
+# The question
+
+
+async def test_a_pause_shows_the_question_with_its_details_and_ends_the_run(start: Any) -> None:
+    later = []
+
+    async def run(ctx: Any) -> Any:
+        yield "so far "
+        yield Ask("how many?", details=({"min": 1}, Part(url="https://example.org/help")))
+        later.append("never")
+
+    engine = await start(run)
+    task = await engine.send()
+    assert task.state is State.INPUT_REQUIRED
+    assert task.question == "how many?"
+    assert [part.kind for part in task.status.message.parts] == ["text", "data", "url"]
+    assert task.text == "so far "
+    await engine.idle()
+    assert later == []
+    assert engine.left() == {}
+
+
+async def test_an_authorisation_is_waited_for_in_a_state_of_its_own(start: Any) -> None:
+    engine = await start(yielding(Ask("log in", auth=True)))
+    task = await engine.send()
+    assert task.state is State.AUTH_REQUIRED
+    assert task.question == "log in"
+
+
+async def test_a_reference_that_is_not_json_fails_the_task(start: Any) -> None:
+    engine = await start(yielding(Ask("?", ref=object())))
+    assert (await engine.send()).state is State.FAILED

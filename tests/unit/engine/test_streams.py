@@ -1,0 +1,392 @@
+"""Following a task: every record once, in order, whoever reads and however slowly."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+
+from dragoman import Agent
+from dragoman.engine.call import Call
+from dragoman.engine.live import WINDOW_EVENTS
+from dragoman.engine.service import EngineSettings
+from dragoman.model.error import ServerError, UnsupportedOperation
+from dragoman.model.fold import Folding
+from dragoman.model.state import State
+from dragoman.model.task import Task
+from dragoman.outputs import Ask
+
+
+def numbers(records: list[Any]) -> list[int]:
+    return [record.generation for record in records]
+
+
+def counting(first: int, last: int) -> list[int]:
+    return list(range(first, last + 1))
+
+
+class Steps:
+    """An agent that says a word each time it is let go on."""
+
+    def __init__(self) -> None:
+        self.next = asyncio.Semaphore(0)
+        self.said = 0
+
+    async def run(self, ctx: Any) -> Any:
+        if ctx.resume is not None:
+            yield "resumed "
+        while True:
+            await self.next.acquire()
+            if ctx.text == "ask" and self.said == 2:
+                self.said += 1
+                yield Ask("?")
+                return
+            if self.said >= 4:
+                return
+            self.said += 1
+            yield f"{self.said} "
+
+
+def let(agent: Steps, steps: int = 9) -> None:
+    for _ in range(steps):
+        agent.next.release()
+
+
+# SendStreamingMessage
+
+
+async def test_a_stream_ends_at_a_terminal_state(start: Any) -> None:
+    agent = Steps()
+    let(agent)
+    engine = await start(agent.run)
+    stream = await engine.service.stream(Call(), engine.request())
+    batches = [batch async for batch in stream.batches]
+    assert [batch.ended for batch in batches][-1] is True
+    assert not any(batch.ended for batch in batches[:-1])
+    assert batches[-1].records[-1].state is State.COMPLETED
+
+
+async def test_a_stream_ends_at_input_required(start: Any) -> None:
+    agent = Steps()
+    let(agent)
+    engine = await start(agent.run)
+    assert (await engine.stream("ask"))[-1].state is State.INPUT_REQUIRED
+
+
+async def test_a_stream_stays_open_at_auth_required(start: Any) -> None:
+    async def run(ctx: Any) -> Any:
+        yield Ask("log in", auth=True) if ctx.resume is None else "done"
+
+    engine = await start(run)
+    streaming = asyncio.create_task(engine.stream())
+    while not (found := await engine.list()).tasks or found.tasks[0].state is not State.AUTH_REQUIRED:
+        await asyncio.sleep(0)
+    assert not streaming.done()
+    await engine.service.resume(found.tasks[0].id)
+    records = await streaming
+    assert [record.state for record in records if record.state] == [
+        State.SUBMITTED,
+        State.WORKING,
+        State.AUTH_REQUIRED,
+        State.WORKING,
+        State.COMPLETED,
+    ]
+
+
+async def test_a_streamed_answer_begins_with_the_task_and_ends_with_it(start: Any) -> None:
+    agent = Steps()
+    let(agent, 20)
+    engine = await start(agent.run)
+    asked = await engine.stream("ask")
+    task = asked[0].event
+    records = await engine.stream("3", task=task.id)
+    assert isinstance(records[0].event, Task)
+    assert records[0].event.state is State.WORKING
+    assert records[0].event.history[-1].text == "3"
+    assert numbers(records) == counting(numbers(asked)[-1] + 1, numbers(records)[-1])
+    assert records[-1].state is State.COMPLETED
+
+
+async def test_history_length_shortens_the_first_event_only(start: Any) -> None:
+    agent = Steps()
+    let(agent)
+    engine = await start(agent.run)
+    for length, kept in ((0, 0), (1, 1), (9, 1)):
+        records = await engine.stream(history_length=length)
+        assert len(records[0].event.history) == kept
+        assert records[-1].state is State.COMPLETED
+
+
+async def test_an_agent_whose_card_says_no_does_not_stream(start: Any) -> None:
+    engine = await start(Agent("test", run=Steps().run, card={"capabilities": {"streaming": False}}))
+    with pytest.raises(UnsupportedOperation):
+        await engine.stream()
+    with pytest.raises(UnsupportedOperation):
+        await engine.subscribe("any")
+    assert (await engine.list()).tasks == ()
+
+
+# SubscribeToTask
+
+
+async def test_a_subscription_begins_with_the_task_as_it_is_and_misses_nothing(start: Any, turns: Any) -> None:
+    agent = Steps()
+    engine = await start(agent.run)
+    task = await engine.send(wait=False)
+    let(agent, 2)
+    await turns()
+    reading = asyncio.create_task(engine.follow(task))
+    await turns()
+    let(agent)
+    records = await reading
+    first = records[0].event
+    assert first.text == "1 2 "
+    assert numbers(records) == counting(records[0].generation, records[0].generation + len(records) - 1)
+    folding = Folding(first, records[0].generation)
+    for record in records[1:]:
+        folding.apply(record.event)
+    assert folding.task() == await engine.get(task)
+
+
+async def test_a_subscription_stays_open_across_a_question(start: Any, turns: Any) -> None:
+    agent = Steps()
+    engine = await start(agent.run)
+    task = await engine.send("ask", wait=False)
+    reading = asyncio.create_task(engine.follow(task))
+    let(agent)
+    await engine.until_state(task, State.INPUT_REQUIRED)
+    await engine.idle()
+    assert not reading.done()
+    let(agent)
+    ended = await engine.send("3", task=task)
+    records = await reading
+    assert records[-1].generation == ended.generation
+    assert numbers(records) == counting(records[0].generation, ended.generation)
+
+
+async def test_a_waiting_task_can_be_subscribed_to(start: Any, turns: Any) -> None:
+    agent = Steps()
+    let(agent, 20)
+    engine = await start(agent.run)
+    task = await engine.send("ask")
+    await engine.idle()
+    reading = asyncio.create_task(engine.follow(task))
+    await turns()
+    ended = await engine.send("3", task=task)
+    records = await reading
+    assert records[0].event.state is State.INPUT_REQUIRED
+    assert numbers(records) == counting(task.generation, ended.generation)
+
+
+async def test_an_ended_task_has_nothing_to_subscribe_to(start: Any) -> None:
+    agent = Steps()
+    let(agent)
+    engine = await start(agent.run)
+    task = await engine.send()
+    for after in (None, task.generation, task.generation + 1, -1, 10**12):
+        with pytest.raises(UnsupportedOperation):
+            await engine.subscribe(task, after)
+
+
+async def test_after_a_number_come_the_next_ones_at_once_also_of_an_ended_task(start: Any) -> None:
+    agent = Steps()
+    let(agent)
+    engine = await start(agent.run)
+    whole = await engine.stream()
+    task = whole[0].event
+    await engine.idle()
+    for after in range(len(whole)):
+        records = await engine.follow(task, after)
+        assert [(record.generation, record.body) for record in records] == [
+            (record.generation, record.body) for record in whole[after:]
+        ]
+
+
+async def test_after_a_number_of_a_live_task_there_is_no_snapshot_and_no_gap(start: Any, turns: Any) -> None:
+    agent = Steps()
+    engine = await start(agent.run)
+    task = await engine.send(wait=False)
+    let(agent, 3)
+    await turns()
+    readings = [asyncio.create_task(engine.follow(task, after)) for after in (0, 1, 2, 3)]
+    await turns()
+    let(agent)
+    for after, reading in enumerate(readings):
+        assert numbers(await reading)[0] == after + 1
+    assert len({reading.result()[-1].generation for reading in readings}) == 1
+
+
+async def test_a_number_from_nowhere_is_answered_as_if_there_were_none(start: Any, turns: Any) -> None:
+    agent = Steps()
+    engine = await start(agent.run)
+    task = await engine.send(wait=False)
+    await turns()
+    readings = [asyncio.create_task(engine.follow(task, after)) for after in (99, -1)]
+    await turns()
+    let(agent)
+    for reading in readings:
+        assert isinstance((await reading)[0].event, Task)
+
+
+async def test_everybody_gets_the_same_bytes(start: Any, turns: Any) -> None:
+    agent = Steps()
+    engine = await start(agent.run)
+    task = await engine.send(wait=False)
+    readings = [asyncio.create_task(engine.follow(task, 0)) for _ in range(5)]
+    await turns()
+    let(agent)
+    bodies = [[record.body for record in await reading] for reading in readings]
+    assert all(body == bodies[0] for body in bodies)
+    assert all(b"generation" not in body for body in bodies[0])
+
+
+# Slow readers
+
+
+async def test_a_slow_reader_rereads_the_journal_and_misses_nothing(start: Any) -> None:
+    chunks = 5_000
+
+    async def run(ctx: Any) -> Any:
+        for number in range(chunks):
+            yield f"{number} "
+
+    engine = await start(run)
+    stream = await engine.service.stream(Call(), engine.request())
+    async with asyncio.timeout(30), aclosing(stream.batches) as batches:
+        first = await anext(batches)
+        await engine.idle()  # the agent is done long before the reader reads on: it never waited for the reader
+        records = [*first.records]
+        async for batch in batches:
+            assert len(batch.records) <= WINDOW_EVENTS
+            records += batch.records
+    assert numbers(records) == counting(1, chunks + 4)
+    text = "".join(record.event.artifact.text for record in records[2:-2])
+    assert text == "".join(f"{number} " for number in range(chunks))
+    assert records[-1].state is State.COMPLETED
+    assert engine.left() == {}
+
+
+async def test_a_reader_who_slept_through_a_pause_an_answer_and_the_end_gets_it_all(start: Any) -> None:
+    agent = Steps()
+    let(agent, 30)
+    engine = await start(agent.run)
+    task = await engine.send("ask", wait=False)
+    stream = await engine.subscribe(task, 0)
+    async with asyncio.timeout(10), aclosing(stream.batches) as batches:
+        records = [*(await anext(batches)).records]
+        while records[-1].state is not State.INPUT_REQUIRED:
+            records += (await anext(batches)).records
+        await engine.idle()
+        ended = await engine.send("3", task=task)
+        await engine.idle()
+        async for batch in batches:
+            records += batch.records
+    assert numbers(records) == counting(1, ended.generation)
+
+
+@pytest.mark.requirement("S2-93")
+async def test_a_reader_who_leaves_ends_nothing_and_is_forgotten(start: Any, turns: Any) -> None:
+    agent = Steps()
+    engine = await start(agent.run)
+    task = await engine.send(wait=False)
+    streams = [
+        await engine.subscribe(task),
+        await engine.subscribe(task, 0),
+        await engine.service.stream(Call(), engine.request("hi", task=task)),
+    ]
+    new = await engine.service.stream(Call(), engine.request("two", history_length=0))
+    for stream in (*streams, new):
+        await anext(stream.batches)
+    assert engine.left()["listeners"] == 2  # tasks that are listened to
+    for stream in (*streams, new):
+        await stream.batches.aclose()
+    assert "listeners" not in engine.left()
+    let(agent, 20)
+    assert (await engine.until_state(task, State.COMPLETED)).text
+
+
+async def test_a_reader_who_is_cancelled_while_it_waits_is_forgotten(start: Any, turns: Any) -> None:
+    engine = await start(Steps().run)
+    task = await engine.send(wait=False)
+    readings = [asyncio.create_task(engine.follow(task, after)) for after in (None, 0, 1)]
+    await turns()
+    for reading in readings:
+        reading.cancel()
+    await asyncio.gather(*readings, return_exceptions=True)
+    await turns()
+    assert "listeners" not in engine.left()
+    assert (await engine.get(task)).state is State.WORKING
+
+
+# Heartbeats
+
+
+async def test_a_silent_stream_says_now_and_then_that_it_is_alive(start: Any, clock: Any, turns: Any) -> None:
+    agent = Steps()
+    engine = await start(agent.run, settings=EngineSettings(heartbeat=15, drain=0))
+    task = await engine.send(wait=False)
+    stream = await engine.subscribe(task)
+    seen: list[int] = []
+
+    async def read() -> None:
+        async for batch in stream.batches:
+            seen.append(len(batch.records))
+
+    reading = asyncio.create_task(read())
+    await turns()
+    assert seen == [1]
+    await clock.advance(14.9)
+    assert seen == [1]
+    await clock.advance(0.1)
+    assert seen == [1, 0]
+    await clock.advance(30)
+    assert seen == [1, 0, 0, 0]
+    let(agent)
+    await reading
+    assert clock.pending == 0
+
+
+# A store that fails
+
+
+async def test_readers_of_a_task_the_store_gave_up_are_told(start: Any, failing_store: Any, turns: Any) -> None:
+    agent = Steps()
+    engine = await start(agent.run, store=failing_store)
+    task = await engine.send(wait=False)
+    readings = [asyncio.create_task(engine.follow(task, after)) for after in (None, 0)]
+    await turns()
+    failing_store.refuses = lambda write: True
+    let(agent)
+    for reading in readings:
+        with pytest.raises(ServerError):
+            await reading
+
+
+@pytest.mark.parametrize("ask", ["answer", "cancel"])
+async def test_readers_of_a_waiting_task_wait_on_when_a_change_was_refused(
+    start: Any, failing_store: Any, turns: Any, ask: str
+) -> None:
+    async def run(ctx: Any) -> Any:
+        yield Ask("?") if ctx.resume is None else "done"
+
+    engine = await start(run, store=failing_store)
+    task = await engine.send()
+    await engine.idle()
+    reading = asyncio.create_task(engine.follow(task))
+    await turns()
+    failing_store.refuses = lambda write: True
+    with pytest.raises(ServerError):
+        await (engine.send("3", task=task) if ask == "answer" else engine.cancel(task))
+    await turns()
+    if ask == "cancel":  # nobody worked on it: for its readers nothing has happened
+        assert not reading.done()
+    failing_store.refuses = lambda write: False
+    if reading.done():
+        with pytest.raises(ServerError):
+            reading.result()
+        reading = asyncio.create_task(engine.follow(task))
+    ended = await engine.send("3", task=task)
+    assert ended.state is State.COMPLETED
+    assert numbers(await reading) == counting(task.generation, ended.generation)

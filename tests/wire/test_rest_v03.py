@@ -1,0 +1,129 @@
+"""HTTP+JSON of 0.3 under /v1: ProtoJSON of package a2a.v1, which is not the JSON of 0.3 JSON-RPC."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+SPEAKERS = ["0.3-rest"]
+
+
+def test_a_finished_task_in_0_3_over_rest(speaker: Any, like: Any) -> None:
+    answer = speaker.send("hi")
+    task = answer.json["task"]
+    assert answer.json == {
+        "task": {
+            "id": like.uuid,
+            "contextId": like.uuid,
+            "status": {"state": "TASK_STATE_COMPLETED", "timestamp": like.time},
+            "artifacts": [{"artifactId": "echo-result", "name": "echo-result", "parts": [{"text": "hi"}]}],
+            "history": [
+                {
+                    "messageId": "m1",
+                    "contextId": task["contextId"],
+                    "taskId": task["id"],
+                    "role": "ROLE_USER",
+                    "content": [{"text": "hi"}],
+                }
+            ],
+        }
+    }
+
+
+def test_a_bare_message_in_0_3_over_rest(speaker: Any, like: Any) -> None:
+    assert speaker.send(tool="reply").json == {
+        "message": {
+            "messageId": like.uuid,
+            "contextId": like.uuid,
+            "role": "ROLE_AGENT",
+            "content": [{"text": "at once"}],
+        }
+    }
+
+
+def test_data_is_wrapped_once_more(speaker: Any) -> None:
+    task = speaker.send(tool="same", arguments={"value": {"a": 1}}).json["task"]
+    assert task["artifacts"][0]["parts"] == [{"data": {"data": {"a": 1}}}]
+    assert task["history"][0]["content"] == [{"data": {"data": {"tool": "same", "arguments": {"value": {"a": 1}}}}}]
+
+
+def test_a_canceled_task_is_spelled_with_two_l(speaker: Any) -> None:
+    task = speaker.begin(tool="slow")
+    assert speaker.cancel(task).json["status"]["state"] == "TASK_STATE_CANCELLED"
+    assert speaker.get(task).json["status"]["state"] == "TASK_STATE_CANCELLED"
+
+
+def test_a_stream_in_0_3_over_rest(speaker: Any, like: Any) -> None:
+    with speaker.stream(tool="count", arguments={"n": 2}) as reading:
+        events = [event.json for event in reading]
+    task = events[0]["task"]
+    ids = {"taskId": task["id"], "contextId": task["contextId"]}
+
+    def artifact(text: str, **flags: bool) -> dict[str, Any]:
+        carried = {"artifactId": "count-result", "name": "count-result", "parts": [{"text": text}]}
+        return {"artifactUpdate": {**ids, "artifact": carried, **flags}}
+
+    def status(state: str, **flags: bool) -> dict[str, Any]:
+        return {"statusUpdate": {**ids, "status": {"state": state, "timestamp": like.time}, **flags}}
+
+    assert task["status"]["state"] == "TASK_STATE_SUBMITTED"
+    assert events[1:] == [
+        status("TASK_STATE_WORKING"),
+        artifact("1 "),
+        artifact("2 ", append=True),
+        artifact("1 2 ", lastChunk=True),
+        status("TASK_STATE_COMPLETED", final=True),
+    ]
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_a_task_is_subscribed_to_with_get_and_with_post(speaker: Any, method: str) -> None:
+    task = speaker.id_of(speaker.send(tool="ask_name"))
+    with speaker.wire.reading(method, f"/v1/tasks/{task}:subscribe") as reading:
+        assert reading.next().json["task"]["id"] == task
+
+
+def test_zero_is_no_limit_for_the_history(speaker: Any) -> None:
+    task = speaker.id_of(speaker.send("hi", configuration={"historyLength": 0}))
+    assert len(speaker.get(task, historyLength=0).json["history"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("message", "text"),
+    [
+        ({"messageId": "m1", "role": "ROLE_USER", "content": [{"text": "as it should be"}]}, "as it should be"),
+        ({"message_id": "m1", "role": 1, "content": [{"text": "as in the proto"}]}, "as in the proto"),
+        (
+            {
+                "kind": "message",
+                "messageId": "m1",
+                "role": "user",
+                "parts": [{"kind": "text", "text": "as in JSON-RPC"}],
+            },
+            "as in JSON-RPC",
+        ),
+        ({"messageId": "m1", "content": [{"text": "without a role"}]}, "without a role"),
+    ],
+)
+def test_messages_that_callers_really_send_are_understood(wire: Any, speaker: Any, message: Any, text: str) -> None:
+    for body in ({"message": message}, {"request": message}):
+        assert speaker.texts(wire.rest("POST", "/v1/message:send", body)) == [text]
+
+
+def test_an_error_in_0_3_over_rest(speaker: Any) -> None:
+    answer = speaker.get("nobody")
+    assert (answer.status, answer.code, answer.reason) == (404, 404, "TASK_NOT_FOUND")
+
+
+def test_there_is_no_list_and_no_extended_card(wire: Any) -> None:
+    assert wire.rest("GET", "/v1/tasks").status == 404
+    answer = wire.rest("GET", "/v1/card")
+    assert answer.status == 400
+
+
+@pytest.mark.parametrize("version", ["0.3", "1.0", "1.1", "0.1"])
+def test_the_path_decides_and_not_the_header(speaker: Any, version: str) -> None:
+    answer = speaker.send("hi", headers={"A2A-Version": version})
+    assert "content" in answer.json["task"]["history"][0]
+    assert "generation" not in answer.json["task"]
