@@ -44,14 +44,14 @@ class Field(Struct, frozen=True):
 
     def versions(self) -> dict[str, str]:
         """What was compared, by package."""
-        own = self.floor.python
-        found = {name: environments.version_of(own, name) for name in ("dragoman", "uvicorn", "uvloop", "httptools", "msgspec")}
-        if self.sdk_memory is not None:
-            python = self.sdk_memory.python
-            found.update({name: environments.version_of(python, name) for name in ("a2a-sdk", "SQLAlchemy", "aiosqlite")})
-        if self.fasta2a is not None:
-            found["fasta2a"] = environments.version_of(self.fasta2a.python, "fasta2a")
-        return found
+        asked: list[tuple[Contestant | None, tuple[str, ...]]] = [
+            (self.floor, ("dragoman", "uvicorn", "uvloop", "httptools", "msgspec")),
+            (self.sdk_memory, ("a2a-sdk", "SQLAlchemy", "aiosqlite")),
+            (self.fasta2a, ("fasta2a",)),
+        ]
+        return {
+            name: environments.version_of(one.python, name) for one, names in asked if one is not None for name in names
+        }
 
 
 def gather() -> Field:

@@ -47,9 +47,10 @@ def writes(number: int, store_number: int) -> Iterator[Write]:
         StatusUpdate(task_id, context_id, TaskStatus(state, said, end)),
     )
     row = TaskRow(store_number, task_id, SCOPE, context_id, "1.0", State.SUBMITTED, end_ms - 2, 1, end_ms - 2)
-    yield Write(row, _done, create=True, record=Record.of(1, task))
+    yield Write(row, _done, create=True, joins=number % stored.PER_CONTEXT > 0, record=Record.of(1, task))
     for generation, event in enumerate(events, start=2):
         last = generation == len(events) + 1
+        before = row.state
         row = structs.replace(
             row,
             generation=generation,
@@ -57,7 +58,7 @@ def writes(number: int, store_number: int) -> Iterator[Write]:
             status_ms=end_ms if last else end_ms - 2,
         )
         snapshot = encode(structs.replace(fold(task, events), generation=None)) if last else None
-        yield Write(row, _done, record=Record.of(generation, event), snapshot=snapshot)
+        yield Write(row, _done, before=before, record=Record.of(generation, event), snapshot=snapshot)
 
 
 def _done(error: BaseException | None) -> None:

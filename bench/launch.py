@@ -84,6 +84,7 @@ def main() -> None:
         lifespan="auto",
         log_config=None,
         access_log=False,
+        proxy_headers=False,  # there is no proxy, and Dragoman serves itself without
         timeout_graceful_shutdown=1,
     )
     with socket.create_server(("127.0.0.1", 0), backlog=config.backlog) as listener:

@@ -26,6 +26,5 @@ def number(value: float) -> str:
 
 def ranged(spread: Spread) -> str:
     """A median with its range."""
-    if spread.low == spread.high:
-        return number(spread.median)
-    return f"{number(spread.median)} ({number(spread.low)}–{number(spread.high)})"  # noqa: RUF001
+    low, high = number(spread.low), number(spread.high)
+    return low if low == high else f"{number(spread.median)} ({low}–{high})"  # noqa: RUF001

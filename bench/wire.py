@@ -13,12 +13,11 @@ _HEAD = (
     b"Accept: application/json, text/event-stream\r\nContent-Length: %d\r\n\r\n%b"
 )
 _MESSAGE = (
-    b'{"jsonrpc":"2.0","id":%d,"method":"%b","params":{"message":{"messageId":"%b","role":"ROLE_USER",'
-    b'"parts":[%b]}%b}}'
+    b'{"jsonrpc":"2.0","id":%d,"method":"%b","params":{"message":{"messageId":"%b","role":"ROLE_USER","parts":[%b]}%b}}'
 )
 _IMMEDIATELY = b',"configuration":{"returnImmediately":true,"acceptedOutputModes":[]}'
 # A message of the length a person types.
-_FILLER = " The quick brown fox jumps over the lazy dog, and then it does so once more, since nobody saw it the first time."
+_FILLER = " The quick brown fox jumps over the lazy dog, and then once more, since nobody saw it the first time."
 
 
 def http(body: bytes) -> bytes:

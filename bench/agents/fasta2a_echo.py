@@ -1,4 +1,7 @@
-"""The agent on fasta2a, as near as its API allows: SendMessage answers before the work is done. Runs in .peers/fasta2a."""
+"""The agent on fasta2a, as near as its API allows: SendMessage answers before the work is done.
+
+Runs in .peers/fasta2a.
+"""
 
 from __future__ import annotations
 

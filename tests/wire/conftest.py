@@ -423,14 +423,14 @@ class Speaker:
     def _call(self, operation: str, params: dict[str, Any], headers: Any) -> Answer:
         method, path, options = self.spell(operation, params, headers)
         answer = self.wire.request(method, path, **options)
-        answer.asked += "\n" + options["content"].decode() if options["content"] else ""
+        answer.asked += _shown(options)
         return answer
 
     @contextmanager
     def _reading(self, operation: str, params: dict[str, Any], headers: Any) -> Iterator[Reading]:
         method, path, options = self.spell(operation, params, headers)
         with self.wire.reading(method, path, **options) as reading:
-            reading.asked += "\n" + options["content"].decode() if options["content"] else ""
+            reading.asked += _shown(options)
             yield reading
 
     def spell(self, operation: str, params: dict[str, Any], headers: Any = None) -> tuple[str, str, dict[str, Any]]:
@@ -440,10 +440,10 @@ class Speaker:
         if not self.is_rest:
             body = {"jsonrpc": "2.0", "id": 1, "method": METHODS[self.version][operation], "params": params}
             return "POST", self.path or "/", {"content": _json(body), "headers": _headers("application/json", **given)}
-        root = self.path + ("" if self.is_modern else "/v1")
+        root, kind = (self.path, "application/a2a+json") if self.is_modern else (f"{self.path}/v1", "application/json")
         if operation in ("send", "stream"):
             content = _json(params)
-            return "POST", f"{root}/message:{operation}", {"content": content, "headers": _headers(**given)}
+            return "POST", f"{root}/message:{operation}", {"content": content, "headers": _headers(kind, **given)}
         if operation == "list":
             return "GET", f"{root}/tasks?{urlencode(params)}", {"content": b"", "headers": _headers(None, **given)}
         path = f"{root}/tasks/{quote(params['id'], safe='')}"
@@ -452,14 +452,20 @@ class Speaker:
             query = f"?{urlencode(rest)}" if rest else ""
             return "GET", path + query, {"content": b"", "headers": _headers(None, **given)}
         content = _json(rest) if rest else b""
-        return "POST", f"{path}:{operation}", {"content": content, "headers": _headers(**given)}
+        return "POST", f"{path}:{operation}", {"content": content, "headers": _headers(kind, **given)}
 
 
 def _json(body: Any) -> bytes:
     return body if isinstance(body, bytes) else json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def _headers(content_type: str | None = "application/a2a+json", **headers: str) -> dict[str, str]:
+def _shown(options: dict[str, Any]) -> str:
+    """The rest of a request, as people write it down."""
+    lines = [f"{name}: {value}" for name, value in options["headers"].items()]
+    return "\n".join(["", *lines, options["content"].decode()]).rstrip("\n")
+
+
+def _headers(content_type: str | None, **headers: str) -> dict[str, str]:
     return {**({} if content_type is None else {"Content-Type": content_type}), **headers}
 
 

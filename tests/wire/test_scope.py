@@ -226,7 +226,6 @@ def test_an_answer_that_comes_twice_is_taken_once(speaker: Any) -> None:
     assert second.json == first.json
 
 
-@pytest.mark.xfail(reason="Service.stream follows a repeat from record 1 and ends at the question that it answered")
 @pytest.mark.parametrize("speaker", SINCE_0_3, indirect=True)
 def test_the_stream_of_an_answer_that_comes_twice_goes_on_to_the_end(speaker: Any) -> None:
     task = speaker.id_of(speaker.send(tool="ask_name"))

@@ -25,7 +25,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 # Each verb is the `command` of the module of that name in this folder.
-VERBS = {"serve": "Serve agents over A2A."}
+VERBS = {
+    "serve": "Serve agents over A2A.",
+    "backup": "Copy the SQLite store, also while the server runs.",
+    "doctor": "Check the store, the settings and this machine.",
+}
 
 # The first that fits counts.
 EXIT_CODES: tuple[tuple[type[DragomanError], int], ...] = (

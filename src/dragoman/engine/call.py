@@ -10,8 +10,9 @@ from dragoman.model.user import User
 class Call(Struct, frozen=True):
     """The circumstances of a request, as far as the engine cares.
 
-    `origin` is an opaque tag kept with a task that this call creates; it lets the edge answer later requests in
-    the words in which the task began. `asks` is False when the caller cannot be asked for missing arguments.
+    `origin` is an opaque tag kept with a task that this call creates; it lets the edge answer later requests in the
+    words in which the task began. `asks` is False when the caller cannot be asked for missing arguments, `lists` when
+    it may not list tasks.
     """
 
     user: User | None = None
@@ -19,6 +20,7 @@ class Call(Struct, frozen=True):
     extensions: frozenset[str] = frozenset()
     origin: str = "1.0"
     asks: bool = True
+    lists: bool = True
 
     @property
     def owner(self) -> str:

@@ -26,6 +26,7 @@ from dragoman.model.error import (
     ServerError,
     TaskNotCancelable,
     TaskNotFound,
+    Unauthorized,
     UnsupportedOperation,
 )
 from dragoman.model.message import Message
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from dragoman.engine.clock import Clock
+    from dragoman.engine.live import LiveTask
     from dragoman.engine.ports import Bus, Runnable, Store, TaskRow
     from dragoman.model.request import (
         CancelTaskRequest,
@@ -145,7 +147,9 @@ class Service:
                 return Stream(_single(Record.of(0, live.reply)), live.row.origin, accepted.repeat)
         length = request.configuration.history_length
         task = accepted.task
-        if accepted.repeat and request.message.task_id is not None:
+        if accepted.repeat and (
+            request.message.task_id is not None or not await self._has_records(accepted.row, live, 0)
+        ):
             stored = await self._store.task(accepted.row.id) if live is None else None
             task = await self._tasks.durable_task(live, stored)
         if task is not None:
@@ -207,8 +211,11 @@ class Service:
 
         Raises:
             InvalidParams: the page token or the time is wrong.
+            Unauthorized: the caller may not list tasks.
         """
         scope = self._admit(call, request.tenant)
+        if not call.lists:
+            raise Unauthorized("tasks are not listed to strangers here: the server needs auth, or open_list")
         size = request.page_size or DEFAULT_PAGE_SIZE
         state = None if request.status is State.UNSPECIFIED else request.status
         query = TaskQuery(scope, request.context_id or None, state, _since(request.status_timestamp_after), size)
@@ -260,8 +267,9 @@ class Service:
         scope = self._admit(call, request.tenant)
         row, live, stored = await self._tasks.find(scope, request.id)
         state = live.state if live else row.state
-        if after is not None and 0 <= after <= row.generation and not (state.final and after == row.generation):
-            return Stream(self._follower.follow(row, after, pause_ends=False), row.origin)
+        if after is not None and 0 <= after <= row.generation:
+            if not state.final or (after < row.generation and await self._has_records(row, live, after)):
+                return Stream(self._follower.follow(row, after, pause_ends=False), row.origin)
         if state.final:
             raise UnsupportedOperation("the task has ended: there is nothing to subscribe to", taskId=request.id)
         task = await self._tasks.durable_task(live, stored)
@@ -301,6 +309,10 @@ class Service:
             raise Overloaded(f"{self._settings.max_streams} streams are open: try again later")
         if not self._agent.streams:
             raise UnsupportedOperation("this agent does not stream: its card says streaming is false")
+
+    async def _has_records(self, row: TaskRow, live: LiveTask | None, after: int) -> bool:
+        """False when the records after that one have been compacted."""
+        return live is not None or bool(await self._store.records(row.number, after, 1))
 
     async def _from_snapshot(self, row: TaskRow, task: Task, *, pause_ends: bool) -> AsyncGenerator[Batch, None]:
         generation = task.generation or 0

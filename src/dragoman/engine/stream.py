@@ -74,8 +74,15 @@ class Follower:
                     return
                 elif live is not None and live.broken:
                     raise ServerError(UNAVAILABLE)
+                elif current is None and not await self._goes_on(row):
+                    return
                 elif not await watch.past(after, self._heartbeat):
                     yield Batch(())
+
+    async def _goes_on(self, row: TaskRow) -> bool:
+        """False when a task at rest has ended: what a slow reader has not got by now was swept away."""
+        stored = await self._store.task(row.id)
+        return stored is not None and (not stored.row.state.final or self._live(row.id) is not None)
 
 
 def _cut(records: list[Record], *, pause_ends: bool) -> Batch:

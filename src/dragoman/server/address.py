@@ -27,14 +27,16 @@ class Addresses:
         scheme: str = scope.get("scheme", "http")
         host = headers.get("host") or _server(scope.get("server"))
         root: str = scope.get("root_path", "")
-        if self._is_trusted(scope.get("client")):
+        if self.is_trusted(request):
             scheme = _first(headers.get("x-forwarded-proto")) or scheme
             host = _first(headers.get("x-forwarded-host")) or host
             prefix = _first(headers.get("x-forwarded-prefix")).strip("/")
             root = f"/{prefix}{root}" if prefix else root
         return f"{scheme}://{host}{root}".rstrip("/")
 
-    def _is_trusted(self, client: Sequence[object] | None) -> bool:
+    def is_trusted(self, request: Request) -> bool:
+        """True when a proxy that may speak for others sent this request."""
+        client: Sequence[object] | None = request.scope.get("client")
         if not self._trusted or not client:
             return False
         try:

@@ -11,13 +11,14 @@ import msgspec
 
 from dragoman.model.error import A2AError, DragomanError, InternalError, ServerError, Unauthenticated
 from dragoman.model.user import User
+from dragoman.server.guard import Guard, Misdirected
 from dragoman.transports.endpoint import Endpoint
 from dragoman.transports.http import Disconnected, Request, respond, segments_of
 from dragoman.transports.jsonrpc.serve import JsonRpc
 from dragoman.transports.rest.serve import Rest
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 
     from dragoman.engine.janitor import Janitor
     from dragoman.engine.ports import Store
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from dragoman.server.address import Addresses
     from dragoman.server.agent import Agent
     from dragoman.server.cards import Cards
-    from dragoman.transports.http import AsgiScope, Receive, Send
+    from dragoman.transports.http import AsgiScope, Header, Receive, Send
 
     Authenticate = Callable[[Request], Awaitable[User | None]]
 
@@ -66,6 +67,7 @@ class App:
         store: Store,
         addresses: Addresses,
         authenticate: Authenticate | None,
+        guard: Guard | None = None,
         janitor: Janitor | None = None,
     ) -> None:
         self._first = hosted[0]
@@ -74,6 +76,7 @@ class App:
         self._store = store
         self._addresses = addresses
         self._authenticate = authenticate
+        self._guard = guard or Guard(None, (), (), open_list=False)
         self._janitor = janitor
         self._loop: asyncio.AbstractEventLoop | None = None
         self._starting: asyncio.Lock | None = None
@@ -166,7 +169,14 @@ class App:
         hosted, segments, prefix = self._host(segments_of(scope))
         request = Request(scope, receive, segments)
         path, looks = request.path, request.method in ("GET", "HEAD")
-        if hosted is None:
+        try:
+            self._guard.check_host(request, trusted=self._addresses.is_trusted(request))
+        except Misdirected as error:
+            await respond(send, 421, msgspec.json.encode({"error": str(error)}))
+            return
+        if request.method == "OPTIONS":
+            await self._preflight(request, send)
+        elif hosted is None:
             await _not_found(send, scope["path"])
         elif path in _CARDS or (path in _HEALTH and not prefix):
             if not looks:
@@ -193,12 +203,25 @@ class App:
         status, body, headers = hosted.cards.serve(request, self._addresses.base(request) + prefix)
         await respond(send, status, body, headers=headers, head=request.method == "HEAD")
 
+    async def _preflight(self, request: Request, send: Send) -> None:
+        headers = self._guard.preflight_headers(request)
+        if headers is None:
+            body = msgspec.json.encode({"error": "pages of this origin may not use this agent: add it to cors"})
+            await respond(send, 403, body)
+        else:
+            await respond(send, 204, b"", headers=headers)
+
     async def _operate(self, hosted: Hosted, request: Request, send: Send) -> None:
         is_rpc = request.path in _RPC
         transport = hosted.rpc if is_rpc else hosted.rest
+        allowed = self._guard.cors_headers(request)
+        if allowed:
+            send = _with_headers(send, allowed)
         try:
             await self._start_for_request()
             user = await self._user(request)
+            self._guard.check_origin(request, self._addresses.base(request), user)
+            request.may_list = self._guard.may_list(request, user)
         except A2AError as error:
             await self._refuse(transport, request, send, error)
             return
@@ -248,6 +271,15 @@ class App:
             await respond(send, 503, msgspec.json.encode({"status": "unavailable", "reason": str(error)}))
             return
         await respond(send, 200, b'{"status":"ready"}')
+
+
+def _with_headers(send: Send, more: list[Header]) -> Send:
+    async def sending(message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] = [*message["headers"], *more]
+        await send(message)
+
+    return sending
 
 
 async def _not_allowed(send: Send, allow: str) -> None:

@@ -14,6 +14,7 @@ from dragoman.model.error import ConfigError
 from dragoman.server.address import Addresses
 from dragoman.server.app import App, Hosted
 from dragoman.server.cards import Cards
+from dragoman.server.guard import Guard
 from dragoman.server.store_url import parse_store
 from dragoman.stores.memory import MemoryStore
 from dragoman.stores.sqlite.store import SqliteStore
@@ -70,4 +71,5 @@ def build(
     limits = settings.limits
     retention = Retention(keep=limits.keep, keep_tasks=limits.keep_tasks, compact=limits.compact)
     addresses = Addresses(settings.url, settings.trust_proxy)
-    return App(hosted, store, addresses, settings.auth, Janitor(store, clock, retention))
+    guard = Guard(settings.url, settings.allow_hosts, settings.cors, open_list=settings.open_list)
+    return App(hosted, store, addresses, settings.auth, guard, Janitor(store, clock, retention))

@@ -31,6 +31,15 @@ def text(value: Any, is_text: bool) -> str:
     return value
 
 
+def texts(value: Any, is_text: bool) -> tuple[str, ...]:
+    """Several texts; as one text they are separated by commas. Raises ValueError."""
+    if isinstance(value, str):
+        value = [part.strip() for part in value.split(",")]
+    if not isinstance(value, (list, tuple)):
+        raise ValueError(f"must be a list of texts, not {shown(value)}")
+    return tuple(text(one, is_text) for one in cast("list[Any]", value))
+
+
 def whole(low: int, high: int | None = None) -> Callable[[Any, bool], int]:
     """A whole number within bounds. Raises ValueError when read."""
     wanted = f"must be a whole number from {low}" + ("" if high is None else f" to {high}")

@@ -43,6 +43,9 @@ class Settings(Struct, frozen=True, kw_only=True):
     url: str | None = None
     trust_proxy: tuple[Network, ...] = ()
     auth: Any = None
+    allow_hosts: tuple[str, ...] = ()
+    cors: tuple[str, ...] = ()
+    open_list: bool = False
     card_version: Literal["both", "1.0", "0.3"] = "both"
     dedupe: float = 600
     dev: bool = False
@@ -276,6 +279,19 @@ SETTINGS: dict[str, SettingInfo] = {
         repeat=True,
     ),
     "auth": SettingInfo("Function that says who is calling; Python only.", None, "FUNCTION", values.auth),
+    "allow_hosts": SettingInfo(
+        "Name this server answers to on loopback; repeat for several.",
+        "--allow-hosts",
+        "NAME",
+        values.texts,
+        repeat=True,
+    ),
+    "cors": SettingInfo(
+        "Origin whose pages may use the agents; repeat for several.", "--cors", "ORIGIN", values.texts, repeat=True
+    ),
+    "open_list": SettingInfo(
+        "Strangers may list tasks beyond loopback.", "--open-list/--no-open-list", "", values.switch, switch=True
+    ),
     "card_version": SettingInfo(
         "Card format: both, or exactly 1.0 or 0.3.", "--card-version", "VERSION", values.choice("both", "1.0", "0.3")
     ),

@@ -47,6 +47,7 @@ class Endpoint:
             extensions=self._activated(request),
             origin=dialect.version,
             asks=dialect.asks,
+            lists=request.may_list,
         )
 
     def _activated(self, request: Request) -> frozenset[str]:

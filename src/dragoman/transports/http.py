@@ -55,6 +55,7 @@ class Request:
         self.method: str = scope["method"]
         self.segments = segments
         self.path = "/" + "/".join(segments)
+        self.may_list = True
 
     @cached_property
     def headers(self) -> dict[str, str]:

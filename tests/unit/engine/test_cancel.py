@@ -246,7 +246,7 @@ async def test_a_task_that_waits_for_its_turn_can_be_cancelled_and_never_runs(st
         yield "done"
 
     engine = await start(run)
-    first, second, third = [await engine.send(text, context="c", wait=False) for text in ("one", "two", "three")]
+    _, second, third = [await engine.send(text, context="c", wait=False) for text in ("one", "two", "three")]
     await turns()
     assert (await engine.cancel(second)).state is State.CANCELED
     go_on.set()
@@ -257,14 +257,13 @@ async def test_a_task_that_waits_for_its_turn_can_be_cancelled_and_never_runs(st
     assert engine.left() == {}
 
 
-async def test_a_run_that_is_cancelled_before_its_first_step_leaves_nothing(start: Any, turns: Any) -> None:
+async def test_a_run_that_is_cancelled_before_its_first_step_leaves_nothing(start: Any, until: Any, turns: Any) -> None:
     async def run(ctx: Any) -> Any:
         yield "never"
 
     engine = await start(run)
     waiting = engine.sending()
-    while not engine.service._tasks.live:
-        await asyncio.sleep(0)
+    await until(lambda: engine.service._tasks.live)
     (live,) = engine.service._tasks.live.values()
     live.worker.cancel()
     with pytest.raises(ServerError):

@@ -13,7 +13,6 @@ from dragoman.engine.live import AHEAD_BYTES, AHEAD_EVENTS
 from dragoman.model.error import ServerError
 from dragoman.model.state import State
 from dragoman.outputs import Ask, Reply
-from dragoman.stores.memory import MemoryStore
 
 
 class Talking:
@@ -274,9 +273,7 @@ async def test_what_is_folded_alive_is_what_the_journal_folds_to(start: Any) -> 
 # A store that fails
 
 
-async def test_a_write_that_fails_is_told_to_the_caller_and_harms_no_other_task(
-    start: Any, failing_store: Any
-) -> None:
+async def test_a_write_that_fails_is_told_to_the_caller_and_harms_no_other_task(start: Any, failing_store: Any) -> None:
     async def run(ctx: Any) -> Any:
         yield ctx.text
 
@@ -390,22 +387,3 @@ async def test_a_broken_task_says_so_to_everybody_who_waits_for_it(start: Any, f
     go_on.set()
     results = await asyncio.gather(first, second, return_exceptions=True)
     assert [type(result) for result in results] == [ServerError, ServerError]
-
-
-async def test_the_store_is_the_only_thing_that_decides(start: Any) -> None:
-    """A second engine on the same store, which must not happen, breaks its own task and no journal."""
-    go_on = asyncio.Event()
-
-    async def run(ctx: Any) -> Any:
-        await go_on.wait()
-        yield "done"
-
-    store = MemoryStore()
-    one = await start(run, store=store)
-    task = await one.send(wait=False)
-    await one.until_state(task, State.WORKING)
-    two = await start(run, store=store)  # fails the task as interrupted
-    go_on.set()
-    await one.idle()
-    assert (await two.get(task)).error == "interrupted by a restart"
-    assert await one.states(task) == [State.SUBMITTED, State.WORKING, State.FAILED]

@@ -75,16 +75,18 @@ async def test_a_stream_ends_at_input_required(start: Any) -> None:
     assert (await engine.stream("ask"))[-1].state is State.INPUT_REQUIRED
 
 
-async def test_a_stream_stays_open_at_auth_required(start: Any) -> None:
+async def test_a_stream_stays_open_at_auth_required(start: Any, until: Any) -> None:
     async def run(ctx: Any) -> Any:
         yield Ask("log in", auth=True) if ctx.resume is None else "done"
 
     engine = await start(run)
     streaming = asyncio.create_task(engine.stream())
-    while not (found := await engine.list()).tasks or found.tasks[0].state is not State.AUTH_REQUIRED:
-        await asyncio.sleep(0)
+    await until(lambda: engine.service._tasks.live)
+    (task_id,) = engine.service._tasks.live
+    await engine.until_state(task_id, State.AUTH_REQUIRED)
+    await engine.idle()
     assert not streaming.done()
-    await engine.service.resume(found.tasks[0].id)
+    await engine.service.resume(task_id)
     records = await streaming
     assert [record.state for record in records if record.state] == [
         State.SUBMITTED,
@@ -331,8 +333,8 @@ async def test_a_silent_stream_says_now_and_then_that_it_is_alive(start: Any, cl
     seen: list[int] = []
 
     async def read() -> None:
-        async for batch in stream.batches:
-            seen.append(len(batch.records))
+        async for records, _ in stream.batches:
+            seen.append(len(records))
 
     reading = asyncio.create_task(read())
     await turns()

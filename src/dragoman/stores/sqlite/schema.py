@@ -85,6 +85,8 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
     try:
         version = int(connection.execute("PRAGMA user_version").fetchone()[0])
         tables = int(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
+    except sqlite3.OperationalError:  # locked, or not readable: no verdict on what it is
+        raise
     except sqlite3.DatabaseError:
         raise ConfigError(f"{path} is not a store of Dragoman: use another --store") from None
     if version > VERSION:

@@ -82,6 +82,8 @@ class Writer:
         Raises:
             sqlite3.Error: the database refuses; nothing has changed then.
         """
+        if self._thread is None:
+            raise sqlite3.ProgrammingError("it is closed")
         outcome: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
         def tell(result: T | None, error: Exception | None) -> None:

@@ -58,6 +58,11 @@ def read_envelope(body: bytes) -> Envelope:
     return envelope
 
 
+def _spoken_by(method: Any) -> str:
+    """The version whose errors the caller of a method can read: names with a slash are older than 1.0."""
+    return "0.3" if isinstance(method, str) and "/" in method else "1.0"
+
+
 def _check(envelope: Envelope) -> None:
     if envelope.jsonrpc != "2.0":
         raise InvalidRequest('invalid jsonrpc version: "jsonrpc" must be "2.0"')
@@ -82,9 +87,9 @@ class JsonRpc:
             request.must_be_json()
             envelope = read_envelope(await request.body(self._endpoint.body_limit))
             request_id = envelope.id
+            version = _spoken_by(envelope.method)
             _check(envelope)
-            version = "1.0" if envelope.method[:1].isupper() else "0.3"
-            version = await self._answer(request, send, user, envelope)
+            await self._answer(request, send, user, envelope)
         except A2AError as error:
             await self.refuse(send, error, request_id, version)
         except (Disconnected, OSError):
@@ -99,7 +104,7 @@ class JsonRpc:
         body = {"jsonrpc": "2.0", "id": request_id, "error": rpc_error(error, version)}
         await respond(send, status_of(error), msgspec.json.encode(body))
 
-    async def _answer(self, request: Request, send: Send, user: User | None, envelope: Envelope) -> str:
+    async def _answer(self, request: Request, send: Send, user: User | None, envelope: Envelope) -> None:
         endpoint = self._endpoint
         asked = asked_version(request.headers.get("a2a-version"), request.query.get("A2A-Version"))
         choice = endpoint.dialects.for_method(envelope.method, asked)
@@ -112,7 +117,7 @@ class JsonRpc:
         if not isinstance(outcome.result, Stream):
             body = dialect.result(choice.operation, outcome.result)
             await respond(send, 200, b"%b%b}" % (prefix, body), headers=headers)
-            return dialect.version
+            return
         spelling = dialect.stream()
 
         def event(record: Record, last: bool) -> bytes:
@@ -123,4 +128,3 @@ class JsonRpc:
             return msgspec.json.encode(failure)
 
         await EventWriter(event, error, headers).write(outcome.result.batches, request.receive, send)
-        return dialect.version

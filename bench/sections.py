@@ -1,0 +1,219 @@
+"""The tables of the report, one function for each scenario."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from bench.job import Outcome
+from bench.results import Row, Scenario
+from bench.scenarios import startup as startup_scenario
+from bench.scenarios.blocking import UUID_IDS
+from bench.scenarios.reading import CASES
+from bench.stats import ratios, spread
+from bench.tables import number, ranged, table
+
+PAIRS = (
+    ("dragoman, memory", "a2a-sdk, memory"),
+    ("dragoman, sqlite", "a2a-sdk, sqlite"),
+    ("dragoman, memory", "fasta2a, memory"),
+    ("dragoman, memory", "floor"),
+    ("dragoman, sqlite", "floor"),
+)
+
+
+def blocking(scenario: Scenario) -> list[str]:
+    """Requests per second."""
+    head = ["server", "message ids", "requests/s", "p50 / p95 / p99 ms", "CPU µs/request", "peak MB", "errors"]
+    rows = [
+        [
+            row.server,
+            row.case,
+            _at_least(row) + ranged(row.of(lambda outcome: outcome.rate)),
+            _latency(row),
+            ranged(row.of(lambda outcome: outcome.cpu_us)),
+            number(row.of(lambda outcome: outcome.peak_mb).high),
+            _errors(row),
+        ]
+        for row in scenario.rows
+        if row.outcomes
+    ]
+    text = "SendMessage that waits for a task with four events, 32 callers at once."
+    caveat = (
+        "fasta2a does not wait: it answers before the work is done, and does one task at a time. Dragoman looks for "
+        "repeats only among messages whose ids are UUIDs, hence two rows."
+    )
+    return [text, table(head, rows), caveat, *_compare(scenario, UUID_IDS, lambda outcome: outcome.rate, _cpu_us)]
+
+
+def streaming(scenario: Scenario) -> list[str]:
+    """Chunks per second."""
+    head = ["server", "chunks/s", "CPU µs/chunk", "streams", "given up", "peak MB", "errors"]
+    rows = [
+        [
+            row.server,
+            _at_least(row) + ranged(row.of(lambda outcome: outcome.event_rate)),
+            ranged(row.of(_event_cpu_us)),
+            str(sum(outcome.requests for outcome in row.outcomes)),
+            str(sum(outcome.unfinished for outcome in row.outcomes)),
+            number(row.of(lambda outcome: outcome.peak_mb).high),
+            _errors(row),
+        ]
+        for row in scenario.rows
+        if row.outcomes
+    ]
+    text = (
+        "SendStreamingMessage with 2,000 chunks, four readers at once. A stream that is not over in time is given up: "
+        "its chunks so far count, which flatters servers whose events cost more the longer the stream is."
+    )
+    return [text, table(head, rows), *_compare(scenario, "", lambda outcome: outcome.event_rate, _event_cpu_us)]
+
+
+def growth(scenario: Scenario) -> list[str]:
+    """Cost per event against the length of the stream."""
+    lengths = sorted({int(row.case) for row in scenario.rows})
+    servers = list(dict.fromkeys(row.server for row in scenario.rows))
+    head = ["CPU µs per chunk", *(f"{length:,} chunks" for length in lengths)]
+    rows = [[server, *(_growth_cell(scenario.find(server, str(length))) for length in lengths)] for server in servers]
+    return [
+        "One stream at a time. A server that rewrites the whole task at each event pays more and more.",
+        table(head, rows),
+    ]
+
+
+def _growth_cell(row: Row | None) -> str:
+    if row is None:
+        return "not tried"
+    cut = " (given up)" if any(outcome.unfinished for outcome in row.outcomes) else ""
+    return ranged(row.of(_event_cpu_us)) + cut
+
+
+def reading(scenario: Scenario) -> list[str]:
+    """Cost of a read against the number of tasks."""
+    sizes = sorted({int(row.server) for row in scenario.rows})
+    head = ["tasks in the file", *CASES]
+    cpu: list[list[str]] = []
+    latency: list[list[str]] = []
+    for size in sizes:
+        found = [scenario.find(str(size), case) for case in CASES]
+        cpu.append(
+            [f"{size:,}", *("" if row is None else ranged(row.of(lambda one: one.cpu_us / 1000)) for row in found)]
+        )
+        latency.append([f"{size:,}", *("" if row is None else _latency(row) for row in found)])
+    wrong = sum(row.errors for row in scenario.rows)
+    return [
+        "Dragoman on SQLite, pages of 50 tasks with the total. One task in twenty failed (by status), ten share a "
+        "context, one in a hundred is recent (by time). GetTask has 32 callers, ListTasks 8.",
+        "CPU ms per request:",
+        table(head, cpu),
+        "p50 / p95 / p99 in ms:",
+        table(head, latency),
+        f"{wrong} errors.",
+    ]
+
+
+def fanout(scenario: Scenario) -> list[str]:
+    """Many readers of one task."""
+    head = ["server", "readers", "CPU s", "CPU µs per chunk and reader", "MB sent", "peak MB", "errors"]
+    rows = [
+        [
+            row.server,
+            row.case,
+            ranged(row.of(lambda outcome: outcome.cpu_seconds)),
+            ranged(row.of(_event_cpu_us)),
+            number(row.of(lambda outcome: outcome.received_bytes / 1e6).median),
+            number(row.of(lambda outcome: outcome.peak_mb).high),
+            _errors(row),
+        ]
+        for row in scenario.rows
+        if row.outcomes
+    ]
+    parts = [
+        "Sixty chunks, one every 50 ms, to all readers of one task; from the first chunk to the last.",
+        table(head, rows),
+    ]
+    for case in dict.fromkeys(row.case for row in scenario.rows):
+        parts.extend(_compare(scenario, case, None, lambda outcome: outcome.cpu_seconds))
+    return parts
+
+
+def parked(scenario: Scenario) -> list[str]:
+    """What waiting tasks hold."""
+    head = ["server", "tasks", "memory before, MB", "after, MB", "KB per task", "asyncio tasks before", "after"]
+    rows = [
+        [
+            one.server,
+            f"{one.tasks:,}",
+            number(one.before_mb),
+            number(one.after_mb),
+            number(one.kb_each),
+            str(one.asyncio_before),
+            str(one.asyncio_after),
+        ]
+        for one in scenario.memories
+    ]
+    return [
+        "Tasks in input-required. A store in memory holds the tasks themselves; one on disk need hold nothing.",
+        table(head, rows),
+    ]
+
+
+def startup(scenario: Scenario) -> list[str]:
+    """Imports and the first command."""
+    bare = next((one for one in scenario.starts if one.name == startup_scenario.BARE and one.milliseconds), None)
+    floor = spread(bare.milliseconds).median if bare else 0.0
+    head = ["", "ms", "ms above the bare interpreter"]
+    rows = [
+        [one.name, ranged(spread(one.milliseconds)), number(max(0.0, spread(one.milliseconds).median - floor))]
+        for one in scenario.starts
+        if one.milliseconds
+    ]
+    return ["Wall time of the whole process.", table(head, rows)]
+
+
+# -- parts ---------------------------------------------------------------------------------------------------------
+
+
+def _compare(
+    scenario: Scenario, case: str, rate: Callable[[Outcome], float] | None, cost: Callable[[Outcome], float]
+) -> list[str]:
+    """Ours against theirs, round by round."""
+    rows: list[list[str]] = []
+    for ours, theirs in PAIRS:
+        mine, other = scenario.find(ours, case), scenario.find(theirs, case)
+        if mine is None or other is None:
+            continue
+        cells = [f"{ours} / {theirs}"]
+        for what in (rate, cost):
+            if what is not None:
+                found = ratios([what(one) for one in mine.outcomes], [what(one) for one in other.outcomes])
+                cells.append(f"{ranged(found)}×")  # noqa: RUF001
+        rows.append(cells)
+    head = ["ratio", *(["rate"] if rate is not None else []), "CPU"]
+    return [table(head, rows)] if rows else []
+
+
+def _cpu_us(outcome: Outcome) -> float:
+    return outcome.cpu_us
+
+
+def _event_cpu_us(outcome: Outcome) -> float:
+    return outcome.event_cpu_us
+
+
+def _latency(row: Row) -> str:
+    middle, most, nearly_all = (
+        row.of(lambda outcome: outcome.p50_ms),
+        row.of(lambda outcome: outcome.p95_ms),
+        row.of(lambda outcome: outcome.p99_ms),
+    )
+    return f"{number(middle.median)} / {number(most.median)} / {number(nearly_all.median)}"
+
+
+def _at_least(row: Row) -> str:
+    """Where the generator was the limit, the server can do more."""
+    return "≥ " if any(outcome.generator_bound for outcome in row.outcomes) else ""
+
+
+def _errors(row: Row) -> str:
+    first = next((outcome.first_error for outcome in row.outcomes if outcome.first_error), "")
+    return f"{row.errors} ({first[:80]})".replace("|", "/") if row.errors else "0"

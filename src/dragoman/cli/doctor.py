@@ -1,0 +1,157 @@
+"""`dragoman doctor`: what is wrong here, and what to do about it."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sqlite3
+import sys
+from collections.abc import Iterator, Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, cast
+
+import click
+
+from dragoman import __version__
+from dragoman.model.error import ConfigError
+from dragoman.server.settings import SETTINGS, ConfigFile, Settings, find_config, load_settings
+from dragoman.server.store_url import parse_store, without_password
+from dragoman.stores.sqlite.health import Finding, examine
+
+FEW_FILES = 1024
+
+
+@click.command("doctor", short_help="Check the store, the settings and this machine.")
+@click.option("--store", metavar="URL", help=SETTINGS["store"].help)
+@click.option("--config", metavar="FILE", type=click.Path(path_type=Path), help="File, if not ./dragoman.toml.")
+@click.option("--full", is_flag=True, help="Look for damage in all of the store, however long it takes.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def command(ctx: click.Context, store: str | None, config: Path | None, full: bool, as_json: bool) -> None:
+    """Check the store, the settings and this machine. Writes nothing, also beside a running server.
+
+    Exits with 0 when nothing fails (warnings are no failure), 1 when a check fails, 2 when the settings cannot be
+    used.
+    """
+    findings = [_versions()]
+    usable = True
+    flags = {} if store is None else {"store": store}
+    try:
+        settings = load_settings({}, environ=os.environ, config=config, cwd=Path.cwd(), flags=flags)
+        file = find_config(config, environ=os.environ, cwd=Path.cwd())
+    except ConfigError as error:
+        usable = False
+        findings.append(Finding("FAIL", "settings", str(error), "correct it: the store is not checked until then"))
+    else:
+        findings += [*_settings(settings, sources(flags, os.environ, file)), *_store(settings.store, full=full)]
+    findings += [sqlite_library(sqlite3.sqlite_version_info), *_machine()]
+    _print(findings, as_json=as_json)
+    failed = any(finding.level == "FAIL" for finding in findings)
+    ctx.exit(2 if not usable else 1 if failed else 0)
+
+
+def _print(findings: list[Finding], *, as_json: bool) -> None:
+    if as_json:
+        levels = {finding.level for finding in findings}
+        worst = next(level for level in ("FAIL", "warn", "ok") if level in levels)
+        answer = {"result": worst, "checks": [finding._asdict() for finding in findings]}
+        click.echo(json.dumps(answer, ensure_ascii=False, indent=2))
+        return
+    for level, check, says, do in findings:
+        text = f"{says}: {do}" if do else says
+        click.echo(f"{level:<4}  {check:<11}  {' '.join(text.split())}")
+
+
+# -- the settings ----------------------------------------------------------------------------------------------------
+
+
+def sources(flags: Mapping[str, Any], environ: Mapping[str, str], file: ConfigFile | None) -> dict[str, str]:
+    """Where each setting that is not left at its default has been set. Expects settings that can be loaded."""
+    found: dict[str, str] = {}
+    for name, info in SETTINGS.items():
+        variable = f"DRAGOMAN_{name.upper()}"
+        key = name.removeprefix("limits_")
+        table = "serve" if key == name else "limits"
+        in_file: Mapping[str, Any] = getattr(file, table, {})
+        other = {"port": "PORT", "host": "BIND_HOST"}.get(name, "")
+        if name in flags:
+            found[name] = info.flag or name
+        # Beside a Kubernetes service called `dragoman`, DRAGOMAN_PORT is tcp://…, which is no setting.
+        elif environ.get(variable) and not (name == "port" and "://" in environ[variable]):
+            found[name] = f"environment {variable}"
+        elif file is not None and key in in_file:
+            found[name] = f"{file.label} [{table}] {key}"
+        elif environ.get(other):
+            found[name] = f"environment {other}"
+    return found
+
+
+def _settings(settings: Settings, places: Mapping[str, str]) -> Iterator[Finding]:
+    for name, place in places.items():
+        yield Finding("ok", "settings", f"{name} = {_shown(settings, name)}, from {place}")
+    rest = [f"{name} = {_shown(settings, name)}" for name in SETTINGS if name not in places]
+    yield Finding("ok", "settings", f"by default {', '.join(rest)}" if rest else "all are set")
+
+
+def _shown(settings: Settings, name: str) -> str:
+    limit = name.removeprefix("limits_")
+    value: Any = getattr(settings, name) if limit == name else getattr(settings.limits, limit)
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, tuple):
+        return " ".join(str(one) for one in cast("tuple[object, ...]", value)) or "none"
+    return "none" if value is None else str(value)
+
+
+def _store(url: str, *, full: bool) -> Iterator[Finding]:
+    path = parse_store(url)
+    if path is None:
+        yield Finding("ok", "store", "memory: tasks are gone when the server stops")
+        return
+    yield Finding("ok", "store", f"{without_password(url)} is the file {path.absolute()}")
+    yield from examine(path, full=full)
+
+
+# -- the machine -----------------------------------------------------------------------------------------------------
+
+
+def _versions() -> Finding:
+    return Finding("ok", "versions", f"Dragoman {__version__}, Python {platform.python_version()}")
+
+
+def sqlite_library(version: tuple[int, int, int]) -> Finding:
+    """What is known about a version of SQLite."""
+    name = f"SQLite {'.'.join(str(number) for number in version)}"
+    branch = {(3, 44): (3, 44, 6), (3, 50): (3, 50, 7)}.get(version[:2], (3, 51, 3))  # it was fixed in old ones too
+    if version >= branch:
+        return Finding("ok", "sqlite", name)
+    says = f"{name} has the WAL-reset bug, harmless here because one process writes and checkpoints"
+    return Finding("warn", "sqlite", says, "upgrade Python or SQLite when you can")
+
+
+def _machine() -> Iterator[Finding]:
+    if sys.platform != "win32":
+        import resource
+
+        yield open_files(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+        yield _part("uvloop", Finding("warn", "uvloop", "not installed, so serving is slower", "uv add uvloop"))
+    yield _part(
+        "httptools", Finding("FAIL", "httptools", "not installed, so nothing can be served", "uv add httptools")
+    )
+
+
+def open_files(limit: int) -> Finding:
+    """Whether this many files and connections at once are enough; -1 is no limit."""
+    if 0 <= limit < FEW_FILES:
+        says = f"only {limit} files and connections may be open at once"
+        return Finding("warn", "open files", says, "raise it, as with `ulimit -n 65536`")
+    return Finding("ok", "open files", "no limit" if limit < 0 else f"{limit} may be open at once")
+
+
+def _part(name: str, missing: Finding) -> Finding:
+    try:
+        return Finding("ok", name, version(name))
+    except PackageNotFoundError:
+        return missing

@@ -1,0 +1,179 @@
+"""A copy of a store in one file, made while a server may be writing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import NamedTuple
+
+from dragoman.model.error import ConfigError, DragomanError
+from dragoman.stores.sqlite.health import NO_SPACE, in_bytes, read_only, schema_version
+
+# Between two steps the interpreter gets its turn, and with it Ctrl-C.
+STEP_PAGES = 1000
+_BESIDE = ("", "-wal", "-shm", "-journal", ".lock", ".ckpt", ".key")
+
+
+class Copied(NamedTuple):
+    """What a copy holds."""
+
+    tasks: int
+    size: int
+
+
+def back_up(
+    source: Path, target: Path, *, force: bool = False, progress: Callable[[int, int], None] | None = None
+) -> Copied:
+    """Copy the store `source` as it is at one moment. `target` appears when it is whole, checked and on the disk.
+
+    The source is only read, and a server that has it open goes on writing. `force` replaces a `target` that is there,
+    and what an interrupted backup left. `progress` is told how many pages are left, and of how many.
+
+    Raises:
+        ConfigError: the source is not a store, or the target cannot be written.
+        DragomanError: there is no room, or the copy failed or is damaged. Nothing is left of it then.
+    """
+    part = target.with_name(target.name + ".part")
+    _refuse(source, target, part, force=force)
+    try:
+        with closing(_open(source)) as store:
+            refuse_full(_needed(store), source, target.absolute().parent)
+            return _write(store, part, target, force=force, progress=progress)
+    except sqlite3.Error as error:
+        raise DragomanError(f"the backup failed, {target} is not written: {error}") from error
+    except OSError as error:
+        raise DragomanError(f"the backup failed, {target} is not written: {error.strerror}") from error
+
+
+def refuse_full(needed: int, source: Path, folder: Path) -> None:
+    """Raise DragomanError when a copy of that size does not fit, or would leave the server no room."""
+    shared = source.stat().st_dev == folder.stat().st_dev
+    free = shutil.disk_usage(folder).free
+    if free < needed + (NO_SPACE if shared else 0):
+        says = f"{folder} has {in_bytes(free)} free and the copy takes {in_bytes(needed)}"
+        raise DragomanError(f"{says}: make room, or name another folder")
+
+
+def _refuse(source: Path, target: Path, part: Path, *, force: bool) -> None:
+    if not source.exists():
+        raise ConfigError(f"there is no store {source}: name the one to copy with --store")
+    own = {source.resolve().with_name(source.resolve().name + suffix) for suffix in _BESIDE}
+    if own & {target.resolve(), part.resolve()} or (target.exists() and target.samefile(source)):
+        raise ConfigError(f"{target} belongs to the store itself: use another name")
+    if not target.absolute().parent.is_dir():
+        raise ConfigError(f"{target}: there is no folder {target.parent}: make it first")
+    if target.is_dir():
+        raise ConfigError(f"{target} is a folder: name a file in it, as in {target / source.name}")
+    _refuse_taken(target, force=force)
+    for suffix in ("-wal", "-journal"):
+        # SQLite would take what is in there for changes of the copy.
+        stranger = target.with_name(target.name + suffix)
+        if stranger.exists() and stranger.stat().st_size:
+            raise ConfigError(f"{stranger} is there, so {target} is a database somebody uses: use another name")
+
+
+def _refuse_taken(target: Path, *, force: bool) -> None:
+    if not force and (target.exists() or target.is_symlink()):
+        raise ConfigError(f"{target} is there already: use another name, or --force to replace it")
+
+
+def _open(source: Path) -> sqlite3.Connection:
+    try:
+        store = read_only(source)
+    except sqlite3.Error as error:
+        raise ConfigError(f"the store {source} cannot be read: {error}: run this as the user that serves") from None
+    try:
+        # One reading transaction from here to the end: every step copies pages of the same moment.
+        store.execute("BEGIN")
+        version = schema_version(store, source)
+    except sqlite3.OperationalError as error:
+        store.close()
+        raise ConfigError(f"the store {source} cannot be read: {error}: run this as the user that serves") from None
+    except BaseException:
+        store.close()
+        raise
+    if version == 0:
+        store.close()
+        raise ConfigError(f"{source} is empty: there is nothing to copy until a server has used it")
+    return store
+
+
+def _needed(store: sqlite3.Connection) -> int:
+    pages = int(store.execute("PRAGMA page_count").fetchone()[0])
+    return pages * int(store.execute("PRAGMA page_size").fetchone()[0])
+
+
+def _write(
+    store: sqlite3.Connection,
+    part: Path,
+    target: Path,
+    *,
+    force: bool,
+    progress: Callable[[int, int], None] | None,
+) -> Copied:
+    if force:
+        part.unlink(missing_ok=True)
+    try:
+        file = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        raise ConfigError(
+            f"{part} is there: another backup is running, or one was interrupted: remove it, or use --force"
+        ) from None
+    except OSError as error:
+        raise ConfigError(f"{part} cannot be written: {error.strerror}") from None
+    mine = os.fstat(file)
+    try:
+        try:
+            tasks = _copy(store, part, progress)
+            os.fsync(file)
+            size = os.fstat(file).st_size
+        finally:
+            os.close(file)
+        if not os.path.samestat(mine, part.stat()):
+            raise DragomanError(f"another backup to {target} was forced: this one is not kept")
+        _refuse_taken(target, force=force)
+        part.replace(target)
+    except BaseException:
+        _clear(part, mine)
+        raise
+    _settle(target.absolute().parent)
+    return Copied(tasks, size)
+
+
+def _copy(store: sqlite3.Connection, part: Path, progress: Callable[[int, int], None] | None) -> int:
+    def step(_: int, left: int, pages: int) -> None:
+        if progress is not None:
+            progress(left, pages)
+
+    with closing(sqlite3.connect(part, isolation_level=None)) as copy:
+        copy.execute("PRAGMA locking_mode = EXCLUSIVE")  # keeps a -shm file from being made
+        copy.execute("PRAGMA journal_mode = OFF")  # a copy that fails is thrown away, not rolled back
+        copy.execute("PRAGMA synchronous = OFF")  # it is synced once, when it is whole
+        store.backup(copy, pages=STEP_PAGES, progress=step)
+        # Without WAL the copy is one file, which can be read from any place; the server that uses it switches back.
+        copy.execute("PRAGMA journal_mode = DELETE")
+        damage = str(copy.execute("PRAGMA quick_check(1)").fetchone()[0])
+        if damage != "ok":
+            raise DragomanError(f"the copy is damaged, so the store is: {damage}: run `dragoman doctor --full`")
+        return int(copy.execute("SELECT count(*) FROM tasks").fetchone()[0])
+
+
+def _clear(part: Path, mine: os.stat_result) -> None:
+    if part.exists() and os.path.samestat(mine, part.stat()):
+        for suffix in ("", "-journal", "-wal", "-shm"):
+            part.with_name(part.name + suffix).unlink(missing_ok=True)
+
+
+def _settle(folder: Path) -> None:
+    """Make the new name survive a power loss."""
+    if os.name != "posix":
+        return
+    file = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)

@@ -1,0 +1,296 @@
+"""docs/reference.md and the code list the same names, both ways."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import inspect
+import itertools
+import json
+import os
+import pkgutil
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import dragoman
+import dragoman.compat as compat_package
+from dragoman import (
+    Agent,
+    Artifact,
+    Client,
+    Context,
+    Event,
+    File,
+    Message,
+    Part,
+    Server,
+    State,
+    Task,
+    User,
+    errors,
+    sync,
+)
+from dragoman.cli.main import EXIT_CODES, group
+from dragoman.client.client import EventStream
+from dragoman.dialects.errors import status_of
+from dragoman.errors import A2AError
+from dragoman.server.app import App
+from dragoman.server.settings import SETTINGS, Limits, Settings
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+# What the engine and its bridges need of a class, and no user is promised.
+NOT_PROMISED = {
+    Agent: {"app_for", "in_process", "may_reply", "restarts", "run", "streams"},
+    Server: {"agents", "app_for", "in_process", "keywords", "name"},
+    Context: {"answered", "asks", "clock", "opening", "questions", "restarted", "update_artifact"},
+    App: {"startup_error"},
+}
+ONLY_ASYNC = {"extensions", "messages", "resume"}
+
+
+# -- reading the page ----------------------------------------------------------------------------------------------
+
+
+@cache
+def page(name: str = "reference.md") -> str:
+    return (DOCS / name).read_text(encoding="utf-8")
+
+
+def cells(line: str) -> list[str]:
+    return [cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+
+
+def rows(*header: str, of: str = "reference.md") -> list[list[str]]:
+    """The rows of the table with these column names."""
+    lines = page(of).splitlines()
+    starts = [index for index, line in enumerate(lines) if cells(line) == list(header)]
+    assert len(starts) == 1, f"{of} has {len(starts)} tables with the columns {header}"
+    return [cells(line) for line in itertools.takewhile(lambda line: line.startswith("|"), lines[starts[0] + 2 :])]
+
+
+def code(cell: str) -> list[str]:
+    """What stands between backticks."""
+    return re.findall(r"`([^`]+)`", cell)
+
+
+def names(cell: str) -> list[str]:
+    """The names in a cell of members: `await send(text=None)` is `send`."""
+    return [re.sub(r"\(.*", "", text.removeprefix("await ")) for text in code(cell)]
+
+
+def members_shown(title: str) -> set[str]:
+    last = "gives" if title == "member of `Client`" else ""
+    return {name for row in rows(title, last) for name in names(row[0])}
+
+
+def public(thing: object) -> set[str]:
+    return {name for name in dir(thing) if not name.startswith("_")}
+
+
+# -- imports -------------------------------------------------------------------------------------------------------
+
+
+def public_modules() -> dict[str, list[str]]:
+    """Every module a user imports from, with its exports: re-exports at the top, testing, and what is in compat."""
+    top = [info.name for info in pkgutil.iter_modules(dragoman.__path__) if not info.ispkg]
+    compat = [f"compat.{info.name}" for info in pkgutil.iter_modules(compat_package.__path__)]
+    modules = ["dragoman", *(f"dragoman.{name}" for name in [*top, "testing", *compat])]
+    return {name: list(importlib.import_module(name).__all__) for name in modules}
+
+
+def test_the_imports_are_all_there_are() -> None:
+    shown = {code(row[0])[0]: code(row[1]) for row in rows("module", "names")}
+    shown["dragoman.errors"] = [code(row[0])[0] for row in [*rows("error", "is a", ""), *rows(*PROTOCOL_ERRORS)]]
+    found = public_modules()
+    assert {name: sorted(exports) for name, exports in shown.items()} == {
+        name: sorted(exports) for name, exports in found.items()
+    }
+    assert shown["dragoman"] == found["dragoman"], "the order is that of dragoman.__all__"
+
+
+# -- classes -------------------------------------------------------------------------------------------------------
+
+
+@cache
+def members_of_contexts() -> dict[str, set[str]]:
+    """Those of instances: much of it is set when they are made."""
+    agent = Agent("looker")
+
+    @agent.skill
+    async def in_async(ctx: Context) -> list[str]:
+        return sorted(public(ctx))
+
+    @agent.skill
+    def in_def(ctx: sync.Context) -> list[str]:
+        return sorted(public(ctx))
+
+    async def look() -> dict[str, set[str]]:
+        async with Client(agent) as client:
+            return {skill.id: set(await client.call(skill.id)) for skill in agent.skills}
+
+    return asyncio.run(look())
+
+
+def test_the_context_has_what_is_listed() -> None:
+    assert members_shown("member of `Context`") == members_of_contexts()["in_async"] - NOT_PROMISED[Context]
+
+
+def test_the_context_of_def_skills_has_the_same_but_what_is_said() -> None:
+    said = page().split("`dragoman.sync.Context`, for `def` skills,")[1].split("\n\n")[0]
+    assert set(code(said)) - {"await"} == ONLY_ASYNC
+    assert members_of_contexts()["in_def"] == members_shown("member of `Context`") - ONLY_ASYNC
+
+
+@pytest.mark.parametrize(
+    ("title", "thing"),
+    [
+        ("member of `Agent`", Agent("x")),
+        ("member of the app", App),
+        ("member of `Client`", Client),
+        ("member of the event stream", EventStream),
+        ("member of `Event`", Event),
+        ("member of `Task`", Task),
+        ("member of `Message`", Message),
+        ("member of `Part`", Part),
+        ("member of `Artifact`", Artifact),
+        ("member of `File`", File),
+        ("member of `User`", User),
+    ],
+)
+def test_a_class_has_the_members_that_are_listed(title: str, thing: object) -> None:
+    kind = thing if isinstance(thing, type) else type(thing)
+    assert members_shown(title) == public(thing) - NOT_PROMISED.get(kind, set())
+
+
+def test_a_state_has_the_members_that_are_listed() -> None:
+    listed = {name for row in rows("member of `State`", "") for name in names(row[0])}
+    assert listed == {state.name for state in State} | {"final", "waiting"}
+    for row in rows("member of `State`", ""):
+        for name in names(row[0]):
+            if name.isupper():
+                assert State[name].waiting == ("`.waiting` is True" in row[1])
+                assert State[name].final == ("`.final` is True" in row[1])
+
+
+@pytest.mark.parametrize(
+    ("title", "function"), [("keyword of `Agent`", Agent.__init__), ("keyword of `skill`", Agent.skill)]
+)
+def test_the_keywords_and_their_defaults_are_those_of_the_function(title: str, function: Any) -> None:
+    shown = {code(row[0])[0]: code(row[1])[0] for row in rows(title, "default", "")}
+    parameters = inspect.signature(function).parameters.values()
+    found = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
+    assert shown == {name: repr(value).replace("'", '"') for name, value in found.items()}
+
+
+def test_the_client_methods_take_what_is_listed() -> None:
+    for row in rows("member of `Client`", "gives"):
+        (shown,) = code(row[0])
+        name = names(row[0])[0]
+        parameters = inspect.signature(getattr(Client, name)).parameters.values()
+        listed = re.findall(r"\*{0,2}(\w+)", shown.partition("(")[2])
+        expected = [p.name for p in parameters if p.name != "self"]
+        assert [word for word in listed if word not in ("None", "True")] == expected
+
+
+# -- skills --------------------------------------------------------------------------------------------------------
+
+
+async def test_every_parameter_type_takes_the_json_beside_it() -> None:
+    block = page().split("### Parameter types")[1].split("```python\n")[1].split("```")[0]
+    scope: dict[str, Any] = {"__name__": __name__}
+    exec(block, scope)
+    for row in rows("annotation", "JSON that fits"):
+        (annotation,) = code(row[0])
+        agent = Agent("taker")
+
+        def take(value: Any) -> None: ...
+
+        take.__annotations__["value"] = eval(annotation, scope)
+        agent.skill(take)
+        async with Client(agent) as client:
+            for text in code(row[1]):
+                task = await client.send(tool="take", arguments={"value": json.loads(text)})
+                assert task.state is State.COMPLETED, f"{annotation} does not take {text}: {task.text}"
+
+
+# -- errors --------------------------------------------------------------------------------------------------------
+
+PROTOCOL_ERRORS = ("error", "is a", "JSON-RPC", "HTTP", "reason")
+
+
+def error_classes() -> dict[str, type[Exception]]:
+    return {name: getattr(errors, name) for name in errors.__all__}
+
+
+def test_every_error_is_listed_with_what_it_is_a_kind_of() -> None:
+    shown = {code(row[0])[0]: code(row[1])[0] for row in [*rows("error", "is a", ""), *rows(*PROTOCOL_ERRORS)]}
+    assert shown == {name: cls.__base__.__name__ for name, cls in error_classes().items() if cls.__base__}
+
+
+def wire(cls: type[A2AError]) -> tuple[str, str, str]:
+    return str(cls.code), str(status_of(cls()).http), cls.reason
+
+
+def protocol_errors() -> dict[str, tuple[str, str, str]]:
+    return {
+        name: wire(cls) for name, cls in error_classes().items() if issubclass(cls, A2AError) and cls is not A2AError
+    }
+
+
+def test_the_reference_says_the_code_status_and_reason_of_each_error() -> None:
+    shown = {code(row[0])[0]: (row[2], row[3], code(row[4])[0]) for row in rows(*PROTOCOL_ERRORS)}
+    assert shown == protocol_errors()
+
+
+def test_the_protocols_page_says_the_same() -> None:
+    table = rows("error", "JSON-RPC", "HTTP", "`reason`", "when", of="protocols.md")
+    assert {code(row[0])[0]: (row[1], row[2], code(row[3])[0]) for row in table} == protocol_errors()
+
+
+# -- settings and the command --------------------------------------------------------------------------------------
+
+
+def default_of(name: str) -> str:
+    limit = name.removeprefix("limits_")
+    value: Any = getattr(Limits(), limit) if limit != name else getattr(Settings(), name)
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return "none" if value is None or value == () else f"`{value}`"
+
+
+def test_every_setting_is_listed_with_its_default_flag_and_variable() -> None:
+    shown = {code(row[0])[0]: row[1:4] for row in rows("setting", "default", "flag", "environment", "")}
+    expected: dict[str, list[str]] = {}
+    for name, info in SETTINGS.items():
+        flags = " ".join(f"`{flag}`" for flag in info.flag.split("/")) if info.flag else "none"
+        variable = f"`DRAGOMAN_{name.upper()}`" if info.flag else "none"
+        expected[name] = [default_of(name), flags, variable]
+    assert shown == expected
+
+
+def test_every_option_of_serve_is_listed_and_no_other() -> None:
+    options = {flag for row in rows("option", "") for text in code(row[0]) for flag in [text.split()[0]]}
+    options |= {flag for row in rows("setting", "default", "flag", "environment", "") for flag in code(row[2])}
+    help_text = CliRunner().invoke(group, ["serve", "--help"], env={**os.environ, "COLUMNS": "200"}).output
+    assert options == set(re.findall(r"(?<![\w-])(?:--[a-z][a-z-]*|-[a-z]\b)", help_text))
+
+
+def test_serve_is_the_only_command() -> None:
+    shown = re.findall(r"^`dragoman (\w+) ", page(), re.MULTILINE)
+    assert shown == group.list_commands(None)  # type: ignore[arg-type]
+
+
+def test_the_exit_codes_are_those_of_the_table() -> None:
+    shown = {row[0]: code(row[1]) for row in rows("code", "when")}
+    by_code: dict[str, list[str]] = {}
+    for kind, number in EXIT_CODES:
+        by_code.setdefault(str(number), []).append(kind.__name__)
+    assert set(shown) == {"0", "130", *by_code}
+    for number, kinds in by_code.items():
+        assert shown[number] == (kinds if number != "1" else []), number

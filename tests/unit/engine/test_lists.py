@@ -1,0 +1,198 @@
+"""Lists of tasks: every task once, newest status first, in pages of any size."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dragoman import Agent, User
+from dragoman.engine.call import Call
+from dragoman.model.error import InvalidParams
+from dragoman.model.request import ListTasksRequest, SendMessageRequest
+from dragoman.model.state import State
+from dragoman.outputs import Ask
+from dragoman.server.in_process import connect
+from dragoman.stores.memory import MemoryStore
+from dragoman.testing import Clock
+
+
+async def run(ctx: Any) -> Any:
+    if ctx.text == "ask":
+        yield Ask("?")
+    elif ctx.text == "fail":
+        raise ValueError
+    elif ctx.text == "hang":
+        await asyncio.Event().wait()
+    else:
+        yield {"said": ctx.text}
+
+
+async def pages(engine: Any, **filters: Any) -> list[Any]:
+    """All tasks of a list, page by page."""
+    found: list[Any] = []
+    token = None
+    while True:
+        page = await engine.list(page_token=token, **filters)
+        found += page.tasks
+        token = page.next_page_token
+        if not token:
+            return found
+
+
+async def test_a_list_shows_the_callers_tasks_newest_status_first(start: Any, clock: Any) -> None:
+    engine = await start(run)
+    tasks = []
+    for text in ("one", "ask", "fail"):
+        clock.move(1)
+        tasks.append(await engine.send(text))
+    await engine.send("other", call=Call(user=User("somebody else")))
+    page = await engine.list()
+    assert [task.id for task in page.tasks] == [task.id for task in reversed(tasks)]
+    assert (page.total_size, page.page_size, page.next_page_token) == (3, 50, "")
+
+
+async def test_artifacts_are_left_out_unless_asked_for(start: Any) -> None:
+    engine = await start(run)
+    task = await engine.send("one")
+    assert (await engine.list()).tasks[0].artifacts == ()
+    assert (await engine.list(include_artifacts=True)).tasks == (task,)
+
+
+async def test_history_can_be_shortened(start: Any) -> None:
+    engine = await start(run)
+    await engine.send("one")
+    assert [len((await engine.list(history_length=length)).tasks[0].history) for length in (None, 0, 1)] == [1, 0, 1]
+
+
+async def test_filters_select_by_context_state_and_time(start: Any, clock: Any) -> None:
+    engine = await start(run)
+    first = await engine.send("one", context="a")
+    clock.move(10)
+    second = await engine.send("ask", context="a")
+    third = await engine.send("ask", context="b")
+
+    async def ids(**filters: Any) -> set[str]:
+        page = await engine.list(**filters)
+        assert page.total_size == len(page.tasks)
+        return {task.id for task in page.tasks}
+
+    assert await ids(context_id="a") == {first.id, second.id}
+    assert await ids(status=State.INPUT_REQUIRED) == {second.id, third.id}
+    assert await ids(status=State.UNSPECIFIED) == {first.id, second.id, third.id}
+    assert await ids(context_id="a", status=State.COMPLETED) == {first.id}
+    assert await ids(status_timestamp_after=second.status.timestamp) == {second.id, third.id}
+    assert await ids(status_timestamp_after="2100-01-01T00:00:00Z") == set()
+
+
+async def test_a_task_at_work_is_listed_as_it_is(start: Any) -> None:
+    engine = await start(run)
+    task = await engine.send("hang", wait=False)
+    await engine.until_state(task, State.WORKING)
+    assert [found.state for found in (await engine.list()).tasks] == [State.WORKING]
+
+
+@pytest.mark.parametrize("token", ["x", "!!!", "e30", "WzEsMl0", "é", "WzEsMiwiMDAwMDAwMDAiXQ"])
+async def test_a_made_up_token_is_refused_by_name(start: Any, token: str) -> None:
+    engine = await start(run)
+    with pytest.raises(InvalidParams) as caught:
+        await engine.list(page_token=token)
+    assert caught.value.field == "pageToken"
+
+
+async def test_a_token_fits_its_own_list_only(start: Any) -> None:
+    engine = await start(run)
+    for _ in range(3):
+        await engine.send("one", context="a")
+    token = (await engine.list(page_size=1)).next_page_token
+    assert (await engine.list(page_size=2, page_token=token)).tasks  # the size may change
+    for filters in ({"context_id": "a"}, {"status": State.COMPLETED}, {"status_timestamp_after": "2000-01-01"}):
+        with pytest.raises(InvalidParams, match="other filters"):
+            await engine.list(page_size=1, page_token=token, **filters)
+    with pytest.raises(InvalidParams):
+        await engine.list(page_size=1, page_token=token, call=Call(user=User("somebody else")))
+
+
+async def test_a_token_with_numbers_no_store_can_take_is_refused(start: Any) -> None:
+    engine = await start(run)
+    for _ in range(2):
+        await engine.send("one")
+    token = (await engine.list(page_size=1)).next_page_token
+    parts = msgspec.json.decode(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+    for place in (0, 1):
+        forged = [*parts]
+        forged[place] = 10**30
+        text = base64.urlsafe_b64encode(msgspec.json.encode(forged)).rstrip(b"=").decode()
+        with pytest.raises(InvalidParams):
+            await engine.list(page_token=text)
+
+
+@pytest.mark.parametrize("text", ["yesterday", "2026-13-01", "0001-01-01T00:00:00+23:59x"])
+async def test_a_time_that_is_none_is_refused_by_name(start: Any, text: str) -> None:
+    engine = await start(run)
+    with pytest.raises(InvalidParams) as caught:
+        await engine.list(status_timestamp_after=text)
+    assert caught.value.field == "statusTimestampAfter"
+
+
+async def test_new_tasks_shift_no_page(start: Any, clock: Any) -> None:
+    engine = await start(run)
+    old = [await engine.send(str(number)) for number in range(5)]
+    first = await engine.list(page_size=2)
+    clock.move(1)
+    await engine.send("new")
+    rest = await engine.list(page_size=50, page_token=first.next_page_token)
+    assert {task.id for task in (*first.tasks, *rest.tasks)} == {task.id for task in old}
+
+
+Step = st.tuples(st.sampled_from(["one", "ask", "fail"]), st.sampled_from(["a", "b"]), st.integers(0, 2))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    steps=st.lists(Step, max_size=12),
+    size=st.integers(1, 5),
+    context=st.sampled_from([None, "a"]),
+    state=st.sampled_from([None, State.INPUT_REQUIRED, State.COMPLETED]),
+)
+def test_pages_of_any_size_show_every_task_once_and_in_order(
+    steps: list[tuple[str, str, int]], size: int, context: str | None, state: State | None
+) -> None:
+    async def check() -> None:
+        clock = Clock()
+        connection = connect(Agent("test", run=run), store=MemoryStore(), clock=clock)
+        await connection.open()
+        service = connection.service
+        for text, context_id, pause in steps:
+            clock.move(pause)
+            await service.send(Call(), _request(text, context_id))
+        whole = await service.list(Call(), ListTasksRequest(context, state, 100))
+        found: list[Any] = []
+        token = ""
+        while True:
+            page = await service.list(Call(), ListTasksRequest(context, state, size, token))
+            assert page.total_size == whole.total_size == len(whole.tasks)
+            assert len(page.tasks) == min(size, len(whole.tasks) - len(found))
+            found += page.tasks
+            token = page.next_page_token
+            if not token:
+                break
+        assert found == list(whole.tasks)
+        times = [task.status.timestamp for task in found]
+        assert times == sorted(times, reverse=True)
+        await connection.close()
+
+    asyncio.run(check())
+
+
+def _request(text: str, context_id: str) -> SendMessageRequest:
+    from dragoman.model.message import Message
+    from dragoman.model.part import Part
+    from dragoman.model.state import Role
+
+    return SendMessageRequest(Message("m", Role.USER, (Part(text=text),), context_id))

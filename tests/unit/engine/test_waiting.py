@@ -1,0 +1,370 @@
+"""Long polls, and what happens to everybody who waits when the server stops."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from dragoman import Agent
+from dragoman.engine.call import Call
+from dragoman.engine.runner import LAST_WORDS
+from dragoman.engine.service import EngineSettings
+from dragoman.model.error import ServerError
+from dragoman.model.state import State
+from dragoman.outputs import Ask, Reply
+from dragoman.sync import Context as SyncContext
+
+DRAIN = EngineSettings(drain=30)
+
+
+class Gate:
+    """An agent that goes on when it is let."""
+
+    def __init__(self) -> None:
+        self.open = asyncio.Event()
+        self.stopped = 0
+
+    async def run(self, ctx: Any) -> Any:
+        try:
+            await self.open.wait()
+        except asyncio.CancelledError:
+            self.stopped += 1
+            raise
+        yield "done"
+
+
+# Long polls
+
+
+async def test_a_long_poll_waits_until_the_task_is_newer(start: Any, clock: Any, turns: Any) -> None:
+    agent = Gate()
+    engine = await start(agent.run)
+    task = await engine.send(wait=False)
+    known = (await engine.until_state(task, State.WORKING)).generation
+    getting = asyncio.create_task(engine.get(task, current_generation=known))
+    await clock.advance(29)
+    assert not getting.done()
+    agent.open.set()
+    assert (await getting).generation > known
+    assert clock.pending == 0
+    await engine.idle()
+    assert engine.left() == {}
+
+
+async def test_a_long_poll_gives_up_after_its_time_with_the_task_as_it_is(start: Any, clock: Any, turns: Any) -> None:
+    engine = await start(Gate().run, settings=EngineSettings(long_poll=30, drain=0))
+    task = await engine.send(wait=False)
+    task = await engine.until_state(task, State.WORKING)
+    getting = asyncio.create_task(engine.get(task, current_generation=task.generation))
+    await clock.advance(29.9)
+    assert not getting.done()
+    await clock.advance(0.1)
+    assert await getting == task
+    assert "listeners" not in engine.left()
+
+
+async def test_a_long_poll_answers_at_once_when_there_is_news_or_never_will_be(start: Any, clock: Any) -> None:
+    agent = Gate()
+    agent.open.set()
+    engine = await start(agent.run)
+    task = await engine.send()
+    assert await engine.get(task, current_generation=task.generation - 1) == task
+    assert await engine.get(task, current_generation=task.generation) == task  # it has ended
+    assert await engine.get(task, current_generation=0) == task
+    assert clock.pending == 0
+
+
+async def test_a_long_poll_of_a_parked_task_hears_of_its_answer(start: Any, turns: Any) -> None:
+    async def run(ctx: Any) -> Any:
+        yield Ask("?") if ctx.resume is None else "done"
+
+    engine = await start(run)
+    task = await engine.send()
+    await engine.idle()
+    getting = asyncio.create_task(engine.get(task, current_generation=task.generation))
+    await turns()
+    await engine.send("3", task=task)
+    assert (await getting).generation > task.generation
+
+
+async def test_a_caller_who_leaves_a_long_poll_is_forgotten(start: Any, clock: Any, turns: Any) -> None:
+    engine = await start(Gate().run)
+    task = await engine.send(wait=False)
+    task = await engine.until_state(task, State.WORKING)
+    getting = asyncio.create_task(engine.get(task, current_generation=task.generation))
+    await turns()
+    getting.cancel()
+    await asyncio.gather(getting, return_exceptions=True)
+    assert "listeners" not in engine.left()
+    assert clock.pending == 0
+
+
+# Stopping
+
+
+async def test_stopping_lets_runs_finish_and_tells_their_callers(start: Any, clock: Any, turns: Any) -> None:
+    agent = Gate()
+    engine = await start(agent.run, settings=DRAIN)
+    sending, streaming = engine.sending("a"), asyncio.create_task(engine.stream("b"))
+    await turns()
+    closing = asyncio.create_task(engine.service.close())
+    await clock.advance(29)
+    assert not closing.done()
+    agent.open.set()
+    await closing
+    assert (await sending).state is State.COMPLETED
+    assert (await streaming)[-1].state is State.COMPLETED
+    assert agent.stopped == 0
+    assert clock.pending == 0
+
+
+async def test_runs_that_wait_for_their_conversation_get_their_time_too(start: Any, clock: Any, turns: Any) -> None:
+    agent = Gate()
+    engine = await start(agent.run, settings=DRAIN)
+    sending = [engine.sending(context="c") for _ in range(3)]
+    await turns()
+    closing = asyncio.create_task(engine.service.close())
+    await clock.advance(10)
+    agent.open.set()
+    await closing
+    assert [(await one).state for one in sending] == [State.COMPLETED] * 3
+
+
+async def test_a_stopping_server_takes_no_new_messages(start: Any, clock: Any, turns: Any) -> None:
+    agent = Gate()
+    engine = await start(agent.run, settings=DRAIN)
+    sending = engine.sending()
+    await turns()
+    closing = asyncio.create_task(engine.service.close())
+    await turns()
+    with pytest.raises(ServerError):
+        await engine.send("late")
+    with pytest.raises(ServerError):
+        await engine.stream("late")
+    agent.open.set()
+    await closing
+    assert (await sending).state is State.COMPLETED
+
+
+async def test_what_is_left_after_the_time_is_cancelled_and_its_callers_are_told(
+    start: Any, clock: Any, turns: Any
+) -> None:
+    agent = Gate()
+    engine = await start(agent.run, settings=DRAIN)
+    sending = [engine.sending("a", context="c"), engine.sending("queued", context="c"), engine.sending("b")]
+    reading = asyncio.create_task(engine.stream("stream"))
+    await turns()
+    closing = asyncio.create_task(engine.service.close())
+    await clock.advance(30)
+    await closing
+    assert agent.stopped == 3  # the queued one never began
+    for one in sending:
+        with pytest.raises(ServerError, match="stopping"):
+            await one
+    records = await reading
+    assert not any(record.state and record.state.final for record in records)  # it can be resumed later
+    assert engine.left() == {}
+    tasks = (await engine.list()).tasks
+    assert sorted(task.state for task in tasks) == sorted([State.WORKING] * 3 + [State.SUBMITTED])
+
+
+async def test_a_run_that_might_still_reply_is_told_as_well(start: Any, turns: Any) -> None:
+    async def run(ctx: Any) -> Any:
+        await asyncio.Event().wait()
+        yield Reply("never")
+
+    engine = await start(run)
+    sending = [engine.sending(), engine.sending(wait=False), asyncio.create_task(engine.stream())]
+    await turns()
+    await engine.service.close()
+    for one in sending:
+        with pytest.raises(ServerError, match="stopping"):
+            await one
+
+
+async def test_long_polls_end_when_the_server_stops(start: Any, turns: Any) -> None:
+    engine = await start(Gate().run)
+    task = await engine.send(wait=False)
+    task = await engine.until_state(task, State.WORKING)
+    getting = asyncio.create_task(engine.get(task, current_generation=task.generation))
+    await turns()
+    await engine.service.close()
+    assert (await getting).id == task.id
+
+
+async def test_whoever_asks_in_the_moment_a_run_was_given_up_is_told(start: Any, turns: Any) -> None:
+    for wait_for in range(12):
+        engine = await start(Gate().run)
+        task = await engine.send(wait=False)
+        await turns()
+        telling = engine.sending("more", task=task)
+        await turns(wait_for)
+        await engine.service.close()
+        with pytest.raises(ServerError):
+            await telling
+
+
+async def test_a_thread_learns_that_the_server_stops(start: Any, until: Any) -> None:
+    begun, stopped = threading.Event(), threading.Event()
+    agent = Agent("test")
+
+    @agent.skill
+    def work(ctx: SyncContext) -> str:
+        begun.set()
+        while not ctx.cancelled:
+            stopped.wait(0.001)
+        ctx.progress("late")
+        stopped.set()
+        return "late"
+
+    engine = await start(agent)
+    task = await engine.send(wait=False)
+    await until(begun.is_set)
+    await engine.service.close()
+    await until(stopped.is_set)
+    assert (await engine.get(task)).state is State.WORKING
+
+
+async def test_a_run_that_will_not_stop_is_not_waited_for_for_ever(
+    start: Any, clock: Any, turns: Any, caplog: Any
+) -> None:
+    stubborn = asyncio.Event()
+
+    async def run(ctx: Any) -> Any:
+        while not stubborn.is_set():
+            try:
+                await stubborn.wait()
+            except asyncio.CancelledError:
+                continue
+        yield "at last"
+
+    engine = await start(run)
+    sending = engine.sending()
+    await turns()
+    closing = asyncio.create_task(engine.service.close())
+    await clock.advance(LAST_WORDS)
+    await closing
+    assert "1 runs go on although they were cancelled" in caplog.text
+    stubborn.set()
+    await engine.idle()
+    await asyncio.gather(sending, return_exceptions=True)
+
+
+async def test_a_stop_that_is_itself_cancelled_is_not_swallowed(start: Any, turns: Any) -> None:
+    engine = await start(Gate().run, settings=DRAIN)
+    sending = engine.sending()
+    await turns()
+    closing = asyncio.create_task(engine.service.close())
+    await turns()
+    closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    (task,) = (await engine.list()).tasks
+    await engine.cancel(task)
+    assert (await sending).state is State.CANCELED
+
+
+# Limits of a skill
+
+
+async def test_a_skill_is_stopped_after_its_time_and_says_so(start: Any, clock: Any) -> None:
+    happened: list[str] = []
+    agent = Agent("test")
+
+    @agent.skill(timeout=5)
+    async def slow() -> Any:
+        try:
+            yield "begun "
+            await asyncio.Event().wait()
+        finally:
+            happened.append("cleaned up")
+
+    engine = await start(agent)
+    sending = engine.sending()
+    await clock.advance(4.9)
+    assert not sending.done()
+    await clock.advance(0.1)
+    task = await sending
+    assert (task.state, task.error, task.text) == (State.FAILED, "timed out after 5 s", "begun ")
+    assert happened == ["cleaned up"]
+    assert clock.pending == 0
+
+
+async def test_a_skill_that_is_quick_enough_leaves_no_timer(start: Any, clock: Any) -> None:
+    agent = Agent("test")
+
+    @agent.skill(timeout=5)
+    async def quick() -> str:
+        return "done"
+
+    engine = await start(agent)
+    assert (await engine.send()).state is State.COMPLETED
+    assert clock.pending == 0
+
+
+async def test_a_skill_that_ignores_its_end_fails_all_the_same(start: Any, clock: Any) -> None:
+    agent = Agent("test")
+
+    @agent.skill(timeout=5)
+    async def stubborn() -> str:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            return "late"
+        return "never"
+
+    engine = await start(agent)
+    sending = engine.sending()
+    await clock.advance(5)
+    task = await sending
+    assert (task.state, task.error) == (State.FAILED, "timed out after 5 s")
+    assert task.artifacts == ()
+
+
+async def test_a_cancel_at_the_same_moment_as_the_timeout_is_a_cancel(start: Any, clock: Any, turns: Any) -> None:
+    agent = Agent("test")
+
+    @agent.skill(timeout=5)
+    async def slow() -> str:
+        await asyncio.Event().wait()
+        return "never"
+
+    engine = await start(agent)
+    task = await engine.send(wait=False)
+    await turns()
+    cancelling = asyncio.create_task(engine.service.cancel(Call(), _cancel(task)))
+    await asyncio.sleep(0)
+    clock.move(5)
+    assert (await cancelling).result.state is State.CANCELED
+    await engine.idle()
+    assert (await engine.get(task)).state is State.CANCELED
+
+
+async def test_a_skill_in_a_thread_is_given_up_after_its_time(start: Any, clock: Any, until: Any) -> None:
+    begun, released = threading.Event(), threading.Event()
+    agent = Agent("test")
+
+    @agent.skill(timeout=5)
+    def slow(ctx: SyncContext) -> str:
+        begun.set()
+        released.wait(10)
+        return "late"
+
+    engine = await start(agent)
+    sending = engine.sending()
+    await until(begun.is_set)
+    await clock.advance(5)
+    task = await sending
+    assert (task.state, task.error) == (State.FAILED, "timed out after 5 s")
+    released.set()
+    await engine.idle()
+    assert await engine.get(task) == task
+
+
+def _cancel(task: Any) -> Any:
+    from dragoman.model.request import CancelTaskRequest
+
+    return CancelTaskRequest(task.id)
