@@ -5,13 +5,16 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: help run setup test check format lock interop soak bench verify clean
+.PHONY: help run demo-crash setup test check format lock interop soak bench verify clean
 
 help:           ## Show what there is.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
 run: $(VENV)/run.ready  ## Start the demo agent on 127.0.0.1:8080.
 	@$(BIN)/dragoman serve dragoman.examples.trip
+
+demo-crash: $(VENV)/run.ready  ## A stream, kill -9 in the middle, a restart, and the same stream goes on.
+	@$(BIN)/python -m dragoman.examples.crash
 
 setup: $(VENV)/dev.ready  ## Put everything into .venv: all extras and the test tools.
 
@@ -33,7 +36,13 @@ format: $(VENV)/dev.ready  ## Put the code into shape.
 interop: $(VENV)/dev.ready .peers/a2a-sdk/ready  ## Foreign SDKs drive us, each in an environment under .peers/.
 	$(PYTEST) -m interop tests/interop
 
-verify: check test interop  ## All of it.
+soak: $(VENV)/dev.ready  ## Long faults, large stores, load.
+	$(PYTEST) -m soak --timeout 1200
+
+bench: $(VENV)/dev.ready .peers/a2a-sdk-bench/ready .peers/fasta2a/ready  ## Dragoman and its peers side by side.
+	$(BIN)/python -m bench.compare --write
+
+verify: check test interop soak bench  ## All of it.
 
 lock: $(VENV)/dev.ready  ## Choose the newest versions again.
 	$(BIN)/python -m pip install --quiet uv
@@ -58,6 +67,11 @@ $(VENV)/dev.ready: $(VENV)/bin/python pyproject.toml requirements/dev.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/dev.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
 	@touch $@ $(VENV)/run.ready
+
+.peers/%/ready: bench/peers/%.txt
+	$(PYTHON) -m venv .peers/$*
+	.peers/$*/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
 
 .peers/a2a-sdk/ready: tests/interop/peers/a2a-sdk.txt
 	$(PYTHON) -m venv .peers/a2a-sdk

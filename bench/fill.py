@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -27,12 +27,14 @@ from dragoman.model.task import Task, TaskStatus
 from dragoman.model.time import timestamp
 from dragoman.stores.sqlite.store import SqliteStore
 
+Done = Callable[[BaseException | None], None]
+
 SCOPE = Scope(stored.AGENT, "", "")
 # As many tasks as are queued before we wait for the disk: 2,000 writes, one of the store's own batches.
 AT_ONCE = 500
 
 
-def writes(number: int, store_number: int) -> Iterator[Write]:
+def writes(number: int, store_number: int, done: Done) -> Iterator[Write]:
     """The changes that make a task."""
     task_id, context_id, text = stored.task_id(number), stored.context_id(number), stored.text(number)
     end_ms = stored.status_ms(number)
@@ -47,7 +49,7 @@ def writes(number: int, store_number: int) -> Iterator[Write]:
         StatusUpdate(task_id, context_id, TaskStatus(state, said, end)),
     )
     row = TaskRow(store_number, task_id, SCOPE, context_id, "1.0", State.SUBMITTED, end_ms - 2, 1, end_ms - 2)
-    yield Write(row, _done, create=True, joins=number % stored.PER_CONTEXT > 0, record=Record.of(1, task))
+    yield Write(row, done, create=True, joins=number % stored.PER_CONTEXT > 0, record=Record.of(1, task))
     for generation, event in enumerate(events, start=2):
         last = generation == len(events) + 1
         before = row.state
@@ -58,12 +60,7 @@ def writes(number: int, store_number: int) -> Iterator[Write]:
             status_ms=end_ms if last else end_ms - 2,
         )
         snapshot = encode(structs.replace(fold(task, events), generation=None)) if last else None
-        yield Write(row, _done, before=before, record=Record.of(generation, event), snapshot=snapshot)
-
-
-def _done(error: BaseException | None) -> None:
-    if error is not None:
-        raise error
+        yield Write(row, done, before=before, record=Record.of(generation, event), snapshot=snapshot)
 
 
 async def fill(path: Path, first: int, count: int) -> None:
@@ -71,10 +68,16 @@ async def fill(path: Path, first: int, count: int) -> None:
     store = SqliteStore(path)
     await store.open()
     before: asyncio.Future[None] | None = None
+    problems: list[BaseException] = []
+
+    def done(error: BaseException | None) -> None:
+        if error is not None:
+            problems.append(error)
+
     try:
         for start in range(first, count, AT_ONCE):
             numbers = range(start, min(start + AT_ONCE, count))
-            batch = [write for number in numbers for write in writes(number, store.next_number())]
+            batch = [write for number in numbers for write in writes(number, store.next_number(), done)]
             # Writes are done in order: with the last, all are.
             kept: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             batch[-1].done = partial(_tell, kept)
@@ -88,6 +91,8 @@ async def fill(path: Path, first: int, count: int) -> None:
             await before
     finally:
         await store.close()
+    if problems:
+        raise problems[0]
 
 
 def _tell(kept: asyncio.Future[None], error: BaseException | None) -> None:

@@ -72,9 +72,9 @@ class Plan:
         with running(contestant, self.folder) as started:
             return generate(msgspec.structs.replace(job, port=started.port, pid=started.pid))
 
-    def job(self, contestant: Contestant, kind: str, **options: object) -> Job:
+    def job(self, contestant: Contestant, /, **options: object) -> Job:
         """A job with this run's times and this contestant's ways; the port comes with the burst."""
-        common = {"kind": kind, "port": 0, "pid": 0, "blocks": contestant.blocks, "numbered": contestant.numbered}
+        common = {"port": 0, "pid": 0, "blocks": contestant.blocks, "numbered": contestant.numbered}
         times = {"seconds": self.settings.seconds, "warmup": self.settings.warmup}
         return msgspec.convert({**common, **times, **options}, Job)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
+from bench.agents.words import chunk_text
+
 COMPLETED = "TASK_STATE_COMPLETED"
 INPUT_REQUIRED = "TASK_STATE_INPUT_REQUIRED"
 ACCEPTED = frozenset({"TASK_STATE_SUBMITTED", "TASK_STATE_WORKING", COMPLETED})
@@ -150,11 +152,6 @@ def check_page(body: bytes, size: int, total: int) -> None:
         raise Wrong(f"{error}: {body[:200]!r}") from None
     if len(page.tasks) != size or page.total_size != total:
         raise Wrong(f"{len(page.tasks)} tasks of {page.total_size}, not {size} of {total}")
-
-
-def chunk_text(number: int) -> str:
-    """The text of a chunk, about as long as a word."""
-    return f"w{number:05d} "
 
 
 class StreamCheck:

@@ -59,7 +59,7 @@ def running(
             command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, env=_environment()
         )
     try:
-        yield Running(_port(process, log), process.pid)
+        yield Running(_port(contestant, process, log), process.pid)
     finally:
         _stop(process)
 
@@ -69,7 +69,7 @@ def _environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith(("DRAGOMAN_", "PYTHON", "OTEL_"))}
 
 
-def _port(process: subprocess.Popen[bytes], log: Path) -> int:
+def _port(contestant: Contestant, process: subprocess.Popen[bytes], log: Path) -> int:
     assert process.stdout is not None
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
@@ -79,7 +79,7 @@ def _port(process: subprocess.Popen[bytes], log: Path) -> int:
             if line:
                 return int(json.loads(line)["port"])
             break
-    raise CannotStart(f"{' '.join(map(str, process.args))}\n{log.read_text(errors='replace')[-2000:]}")  # type: ignore[arg-type]
+    raise CannotStart(f"{contestant.label} does not listen:\n{log.read_text(errors='replace')[-2000:]}")
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

@@ -14,6 +14,9 @@ class EventCutter:
         """The number, if there is one, and the data of each event. Comments are dropped."""
         rest = self._rest + chunk
         if not self._between:
+            if b"\n" not in rest:
+                self._rest = rest
+                return []
             # A server ends its lines in one way or the other, never in both.
             self._between = b"\r\n\r\n" if b"\r\n" in rest else b"\n\n"
         *events, self._rest = rest.split(self._between)

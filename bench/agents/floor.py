@@ -94,7 +94,12 @@ async def answer(scope: Message, receive: Receive, send: Send) -> None:
     """Plain ASGI."""
     if scope["type"] != "http":
         return
-    request = _decode((await receive())["body"])
+    message = await receive()
+    body = message["body"]
+    while message.get("more_body"):
+        message = await receive()
+        body += message["body"]
+    request = _decode(body)
     if request.method == "SendStreamingMessage":
         await _stream(send, _arguments(request)["n"])
     elif request.method == "SubscribeToTask":
@@ -157,7 +162,7 @@ async def _follow(send: Send) -> None:
 
 def _closing(name: str, chunks: int) -> bytes:
     whole = "".join(chunk_text(number) for number in range(chunks))
-    return _frame(chunks + 3, _artifact(f"{name}", whole, last=True)) + _frame(chunks + 4, _status("COMPLETED"))
+    return _frame(chunks + 3, _artifact(name, whole, last=True)) + _frame(chunks + 4, _status("COMPLETED"))
 
 
 async def _open(send: Send) -> None:

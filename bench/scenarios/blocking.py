@@ -15,7 +15,7 @@ def run(plan: Plan, scenario: Scenario) -> None:
     for _ in range(plan.settings.rounds):
         for contestant, case in _series(plan):
             ids = "uuid" if case == UUID_IDS else "typed"
-            outcome = plan.burst(contestant, plan.job(contestant, "send", ids=ids))
+            outcome = plan.burst(contestant, plan.job(contestant, kind="send", ids=ids))
             scenario.row(contestant.label, case).outcomes.append(outcome)
             tell(scenario, contestant.label, case, outcome)
 

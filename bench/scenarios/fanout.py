@@ -18,7 +18,9 @@ def run(plan: Plan, scenario: Scenario) -> None:
     field = plan.field
     for _ in range(min(ROUNDS, plan.settings.rounds)):
         for contestant in (field.dragoman_memory, field.dragoman_sqlite, field.floor):
-            job = plan.job(contestant, "fanout", concurrency=readers, chunks=CHUNKS, pace=PACE, seconds=CHUNKS * PACE)
+            job = plan.job(
+                contestant, kind="fanout", concurrency=readers, chunks=CHUNKS, pace=PACE, seconds=CHUNKS * PACE
+            )
             outcome = plan.burst(contestant, job)
             scenario.row(contestant.label, f"{readers} readers").outcomes.append(outcome)
             tell(scenario, contestant.label, f"{readers} readers", outcome)

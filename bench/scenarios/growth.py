@@ -23,7 +23,7 @@ def run(plan: Plan, scenario: Scenario) -> None:
             limit = PATIENCE if is_slowest else 15.0
             plan.need(limit)
             seconds = plan.settings.seconds / 3
-            job = plan.job(contestant, "stream", chunks=chunks, concurrency=1, seconds=seconds, limit=limit)
+            job = plan.job(contestant, kind="stream", chunks=chunks, concurrency=1, seconds=seconds, limit=limit)
             outcome = plan.burst(contestant, job)
             scenario.row(contestant.label, str(chunks)).outcomes.append(outcome)
             tell(scenario, contestant.label, str(chunks), outcome)

@@ -17,8 +17,6 @@ from bench.server import Running, running
 
 TASKS = 2000
 QUICK_TASKS = 500
-# So that what grows once, caches and pools, has grown.
-WARM_UP = 200
 
 
 def run(plan: Plan, scenario: Scenario) -> None:
@@ -34,10 +32,11 @@ def run(plan: Plan, scenario: Scenario) -> None:
 
 def _park(plan: Plan, scenario: Scenario, contestant: Contestant, tasks: int) -> Memory:
     with running(contestant, plan.folder, probe=True) as server:
-        plan.burst(contestant, plan.job(contestant, "park", tasks=WARM_UP), server)
+        # Once for nothing, so that what grows only once, caches and pools, has grown.
+        plan.burst(contestant, plan.job(contestant, kind="park", tasks=tasks), server)
         asyncio_before = _asyncio_tasks(server)
         before = resident_mb(server.pid)
-        outcome = plan.burst(contestant, plan.job(contestant, "park", tasks=tasks), server)
+        outcome = plan.burst(contestant, plan.job(contestant, kind="park", tasks=tasks), server)
         if outcome.errors:
             scenario.notes.append(f"{contestant.label}: {outcome.errors} errors, {outcome.first_error}")
         asyncio_after = _asyncio_tasks(server)

@@ -45,8 +45,8 @@ def run(plan: Plan, scenario: Scenario) -> None:
 def _round(plan: Plan, scenario: Scenario, size: int, server: Running) -> None:
     contestant = plan.field.dragoman_sqlite
     for case, options in CASES.items():
-        times = {"seconds": plan.settings.seconds / 3, "warmup": plan.settings.warmup / 2}
-        job = plan.job(contestant, **{**options, **times}, tasks=size)  # type: ignore[arg-type]
+        seconds, warmup = plan.settings.seconds / 3, plan.settings.warmup / 2
+        job = plan.job(contestant, tasks=size, seconds=seconds, warmup=warmup, **options)
         outcome = plan.burst(contestant, job, server)
         scenario.row(str(size), case).outcomes.append(outcome)
         tell(scenario, f"{size:,} tasks", case, outcome)

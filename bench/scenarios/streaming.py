@@ -25,7 +25,7 @@ def run(plan: Plan, scenario: Scenario) -> None:
             if contestant is None:
                 continue
             limit = 2 * plan.settings.seconds
-            job = plan.job(contestant, "stream", chunks=CHUNKS, concurrency=READERS, limit=limit)
+            job = plan.job(contestant, kind="stream", chunks=CHUNKS, concurrency=READERS, limit=limit)
             outcome = plan.burst(contestant, job)
             scenario.row(contestant.label).outcomes.append(outcome)
             tell(scenario, contestant.label, "", outcome)

@@ -43,7 +43,7 @@ SECONDS = 30
 _FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 _TITLE = re.compile(r'title="([^"]+)"')
 _ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+")
-_PORT = re.compile(r"(--port[ =]|PORT=)\d+")
+_PORT = re.compile(r"(--port[ =]|PORT=|\bport=)\d+")
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
 _REFERENCE = r"(?<=reference )[0-9a-f]{6}"
@@ -264,6 +264,10 @@ def environment() -> dict[str, str]:
     return kept | {"PATH": path, "PYTHONUNBUFFERED": "1", "DRAGOMAN_PORT": "0", "UVICORN_PORT": "0"}
 
 
+def _any_port(text: str) -> str:
+    return _PORT.sub(r"\g<1>0", text)
+
+
 def make_run() -> str:
     """The command behind `make run`."""
     recipe = re.search(r"^run:.*\n\t@?\$\(BIN\)/(.*)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
@@ -310,7 +314,7 @@ class Reader:
 
     def _do(self, block: Block, output: Block | None) -> None:
         if block.title is not None:
-            (self._folder / block.title).write_text(block.text, encoding="utf-8")
+            (self._folder / block.title).write_text(_any_port(block.text), encoding="utf-8")
         if not block.runs:
             return
         if block.language == "python":
@@ -359,7 +363,7 @@ class Reader:
         self._close_open()
         if self._server is not None:
             self._server.kill()
-        command = make_run() if block.text.strip() == "make run" else _PORT.sub(r"\g<1>0", block.text)
+        command = make_run() if block.text.strip() == "make run" else _any_port(block.text)
         server = self._server = Program(command, self._folder, self._environment, stderr=True)
         if not server.wait_for(lambda: _ADDRESS.search(server.output) is not None):
             raise Mismatch(f"{block.place} serves nothing:\n\n{server.output}")

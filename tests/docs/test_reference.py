@@ -35,7 +35,7 @@ from dragoman import (
     errors,
     sync,
 )
-from dragoman.cli.main import EXIT_CODES, group
+from dragoman.cli.main import EXIT_CODES, VERBS, group
 from dragoman.client.client import EventStream
 from dragoman.dialects.errors import status_of
 from dragoman.errors import A2AError
@@ -274,16 +274,17 @@ def test_every_setting_is_listed_with_its_default_flag_and_variable() -> None:
     assert shown == expected
 
 
-def test_every_option_of_serve_is_listed_and_no_other() -> None:
-    options = {flag for row in rows("option", "") for text in code(row[0]) for flag in [text.split()[0]]}
-    options |= {flag for row in rows("setting", "default", "flag", "environment", "") for flag in code(row[2])}
-    help_text = CliRunner().invoke(group, ["serve", "--help"], env={**os.environ, "COLUMNS": "200"}).output
-    assert options == set(re.findall(r"(?<![\w-])(?:--[a-z][a-z-]*|-[a-z]\b)", help_text))
+def options_of(name: str) -> set[str]:
+    text = CliRunner().invoke(group, [name, "--help"], env={**os.environ, "COLUMNS": "200"}).output
+    return set(re.findall(r"(?<![\w-])(?:--[a-z][a-z-]*|-[a-z]\b)", text.partition("Options:")[2]))
 
 
-def test_serve_is_the_only_command() -> None:
-    shown = re.findall(r"^`dragoman (\w+) ", page(), re.MULTILINE)
-    assert shown == group.list_commands(None)  # type: ignore[arg-type]
+def test_every_command_is_described_with_all_its_options_and_no_other() -> None:
+    commands = list(VERBS)
+    assert re.findall(r"^### dragoman (\w+)$", page(), re.MULTILINE) == commands
+    shown = {name: {option for row in rows(f"option of `{name}`", "") for option in code(row[0])} for name in commands}
+    shown["serve"] |= {flag for row in rows("setting", "default", "flag", "environment", "") for flag in code(row[2])}
+    assert shown == {name: options_of(name) for name in commands}
 
 
 def test_the_exit_codes_are_those_of_the_table() -> None:
@@ -293,4 +294,13 @@ def test_the_exit_codes_are_those_of_the_table() -> None:
         by_code.setdefault(str(number), []).append(kind.__name__)
     assert set(shown) == {"0", "130", *by_code}
     for number, kinds in by_code.items():
-        assert shown[number] == (kinds if number != "1" else []), number
+        assert number == "1" or shown[number] == kinds, number
+
+
+# -- make ----------------------------------------------------------------------------------------------------------
+
+
+def test_contributing_lists_every_make_command_and_no_other() -> None:
+    shown = [code(row[0])[0].removeprefix("make ") for row in rows("command", "", of="../CONTRIBUTING.md")]
+    makefile = (DOCS.parent / "Makefile").read_text(encoding="utf-8")
+    assert shown == re.findall(r"^([a-z-]+):.*##", makefile, re.MULTILINE)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
+import httpx2
 import pytest
 
 from dragoman.testing import served
@@ -290,3 +291,15 @@ def test_nobody_listens_for_a_reader_who_has_left(wire: Any, new_agent: Callable
         assert listeners == {}
         speaker.send("enough", task=task)
         assert speaker.state(speaker.get(task)) == "completed"
+
+
+async def test_a_server_that_stops_begins_no_stream_and_says_so(new_agent: Callable[..., Any]) -> None:
+    app = new_agent().app(store="memory:", drain=0, heartbeat=600)
+    message = {"messageId": "m1", "role": "ROLE_USER", "parts": [{"data": {"tool": "ask_name"}}]}
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://test") as client:
+        task = (await client.post("/message:send", json={"message": message})).json()["task"]
+        await app.drain()
+        # Nothing comes after this number, so there is nothing to begin with.
+        answer = await client.post(f"/tasks/{task['id']}:subscribe", headers={"Last-Event-ID": "3"})
+        await app.stop()
+    assert (answer.status_code, answer.json()["error"]["status"]) == (503, "UNAVAILABLE")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Sequence
 from typing import Any, cast
@@ -54,9 +55,26 @@ def fit(value: Any, wanted: Any) -> Any:
         except ValueError as error:
             raise Unfit(str(error)) from None
     try:
-        return msgspec.convert(value, wanted, strict=False)
+        return _complete(msgspec.convert(value, wanted, strict=False))
     except (msgspec.ValidationError, TypeError) as error:
         raise Unfit(_PATH.sub("", str(error))) from None
+
+
+def _complete(value: Any) -> Any:
+    """Put a dataclass's defaults into it: msgspec leaves them on the class, where it does not look when it encodes."""
+    found: Any = value
+    if dataclasses.is_dataclass(found):
+        for field in dataclasses.fields(found):
+            inner = _complete(getattr(found, field.name))
+            if hasattr(found, "__dict__"):
+                object.__setattr__(found, field.name, inner)  # it may be frozen
+    elif isinstance(found, msgspec.Struct):
+        for name in found.__struct_fields__:
+            _complete(getattr(found, name))
+    elif isinstance(found, (list, tuple, dict)):
+        for item in cast("dict[Any, Any]", found).values() if isinstance(found, dict) else cast("list[Any]", found):
+            _complete(item)
+    return value
 
 
 def read_answer(text: str, data: Any, wanted: Any, choices: Sequence[Any] | None) -> Any:

@@ -153,6 +153,7 @@ def _code_has_reply(code: types.CodeType, names: dict[str, Any]) -> bool:
     for step in dis.get_instructions(code):
         if step.opname == "LOAD_GLOBAL" and names.get(step.argval) is Reply:
             return True
-        if step.opname in ("LOAD_ATTR", "LOAD_DEREF") and step.argval == "Reply":
+        # LOAD_METHOD is how Python 3.11 spells the attribute in `outputs.Reply(...)`.
+        if step.opname in ("LOAD_ATTR", "LOAD_METHOD", "LOAD_DEREF") and step.argval == "Reply":
             return True
     return any(_code_has_reply(inner, names) for inner in code.co_consts if isinstance(inner, types.CodeType))

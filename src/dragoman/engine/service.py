@@ -267,9 +267,11 @@ class Service:
         scope = self._admit(call, request.tenant)
         row, live, stored = await self._tasks.find(scope, request.id)
         state = live.state if live else row.state
-        if after is not None and 0 <= after <= row.generation:
-            if not state.final or (after < row.generation and await self._has_records(row, live, after)):
-                return Stream(self._follower.follow(row, after, pause_ends=False), row.origin)
+        known = after is not None and 0 <= after <= row.generation
+        if after is not None and known and state.final:
+            known = after < row.generation and await self._has_records(row, live, after)
+        if after is not None and known:
+            return Stream(self._follower.follow(row, after, pause_ends=False), row.origin)
         if state.final:
             raise UnsupportedOperation("the task has ended: there is nothing to subscribe to", taskId=request.id)
         task = await self._tasks.durable_task(live, stored)

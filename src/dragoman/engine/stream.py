@@ -74,15 +74,18 @@ class Follower:
                     return
                 elif live is not None and live.broken:
                     raise ServerError(UNAVAILABLE)
-                elif current is None and not await self._goes_on(row):
+                elif current is None and await self._is_over(row, after):
                     return
                 elif not await watch.past(after, self._heartbeat):
                     yield Batch(())
 
-    async def _goes_on(self, row: TaskRow) -> bool:
-        """False when a task at rest has ended: what a slow reader has not got by now was swept away."""
+    async def _is_over(self, row: TaskRow, after: int) -> bool:
+        """True when a task at rest has ended and has no more records: what was left of them was swept away."""
         stored = await self._store.task(row.id)
-        return stored is not None and (not stored.row.state.final or self._live(row.id) is not None)
+        if stored is None:
+            return True
+        # The end may have come since the reader looked: then it is there now.
+        return stored.row.state.final and not await self._store.records(row.number, after, 1)
 
 
 def _cut(records: list[Record], *, pause_ends: bool) -> Batch:

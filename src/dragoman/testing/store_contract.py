@@ -28,6 +28,7 @@ from dragoman.engine.ports import Cursor, Note, Repeat, Scope, TaskQuery
 from dragoman.model.record import Record
 from dragoman.model.state import State
 from dragoman.testing import store_durability as durability
+from dragoman.testing import store_retention as retention
 from dragoman.testing.store_writes import ALL, NOW, SCOPE, append, body, create, found, outcome, row_of, write
 
 if TYPE_CHECKING:
@@ -291,6 +292,7 @@ async def unfinished_are_the_submitted_and_working_of_one_agent(open_store: Open
 
 
 store_contract: tuple[Check, ...] = (
+    *retention.checks,
     a_created_task_is_found_with_its_row_and_origin,
     what_is_unknown_is_none_or_empty,
     two_tasks_never_share_a_number,

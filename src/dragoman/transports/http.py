@@ -16,6 +16,7 @@ Header = tuple[bytes, bytes]
 
 JSON = b"application/json"
 A2A_JSON = b"application/a2a+json"
+_BODILESS = (204, 304)
 
 
 class TooLarge(InvalidRequest):
@@ -127,8 +128,7 @@ async def respond(
         {
             "type": "http.response.start",
             "status": status,
-            # A 304 says nothing about a body it does not have.
-            "headers": [*(about if status != 304 else ()), *headers],
+            "headers": [*(() if status in _BODILESS else about), *headers],
         }
     )
     await send({"type": "http.response.body", "body": b"" if head else body})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,12 +12,14 @@ import pytest
 from dragoman import Agent
 from dragoman.engine.call import Call
 from dragoman.engine.live import WINDOW_EVENTS
+from dragoman.engine.ports import Sweep
 from dragoman.engine.service import EngineSettings
 from dragoman.model.error import ServerError, UnsupportedOperation
 from dragoman.model.fold import Folding
 from dragoman.model.state import State
 from dragoman.model.task import Task
 from dragoman.outputs import Ask
+from dragoman.stores.sqlite.store import SqliteStore
 
 
 def numbers(records: list[Any]) -> list[int]:
@@ -392,3 +395,52 @@ async def test_readers_of_a_waiting_task_wait_on_when_a_change_was_refused(
     ended = await engine.send("3", task=task)
     assert ended.state is State.COMPLETED
     assert numbers(await reading) == counting(task.generation, ended.generation)
+
+
+# Journals that were swept
+
+
+@pytest.fixture
+def in_file(tmp_path: Path) -> SqliteStore:
+    return SqliteStore(tmp_path / "tasks.db")
+
+
+async def test_what_was_compacted_cannot_be_resumed_and_nobody_waits_for_it(
+    start: Any, clock: Any, in_file: SqliteStore
+) -> None:
+    agent = Steps()
+    let(agent, 20)
+    engine = await start(agent.run, store=in_file)
+    request = engine.request()
+    await engine.service.send(Call(), request)
+    (task,) = (await engine.list()).tasks
+    await engine.idle()
+    assert await in_file.sweep(Sweep(compact_before_ms=clock.now() + 1)) == 1
+    for after in (None, 0, 1, task.generation):
+        with pytest.raises(UnsupportedOperation):
+            await engine.subscribe(task, after)
+    async with asyncio.timeout(10):
+        repeated = await engine.service.stream(Call(), request)
+        records = [record async for batch in repeated.batches for record in batch.records]
+    assert [record.event.text for record in records] == ["1 2 3 4 "]
+    assert repeated.repeat is True
+
+
+@pytest.mark.parametrize(
+    "rules", [Sweep(compact_before_ms=2**60), Sweep(ended_before_ms=2**60)], ids=["compact", "delete"]
+)
+async def test_a_reader_whose_task_is_swept_away_meanwhile_is_let_go(
+    start: Any, in_file: SqliteStore, rules: Sweep
+) -> None:
+    async def run(ctx: Any) -> Any:
+        for number in range(1000):
+            yield f"{number} "
+
+    engine = await start(run, store=in_file)
+    stream = await engine.service.stream(Call(), engine.request())
+    async with asyncio.timeout(10), aclosing(stream.batches) as batches:
+        await anext(batches)
+        await engine.idle()
+        assert await in_file.sweep(rules) == 1
+        async for batch in batches:
+            assert not batch.ended

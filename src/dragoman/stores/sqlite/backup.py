@@ -131,13 +131,15 @@ def _write(
             tasks = _copy(store, part, progress)
             os.fsync(file)
             size = os.fstat(file).st_size
+            _refuse_taken(target, force=force)
+            if not _is_still(part, mine):
+                raise FileNotFoundError
         finally:
             os.close(file)
-        if not os.path.samestat(mine, part.stat()):
-            raise DragomanError(f"another backup to {target} was forced: this one is not kept")
-        _refuse_taken(target, force=force)
         part.replace(target)
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, Exception) and not _is_still(part, mine):
+            raise DragomanError(f"another backup to {target} was forced meanwhile: this one is not kept") from error
         _clear(part, mine)
         raise
     _settle(target.absolute().parent)
@@ -162,8 +164,15 @@ def _copy(store: sqlite3.Connection, part: Path, progress: Callable[[int, int], 
         return int(copy.execute("SELECT count(*) FROM tasks").fetchone()[0])
 
 
+def _is_still(part: Path, mine: os.stat_result) -> bool:
+    try:
+        return os.path.samestat(mine, part.stat())
+    except FileNotFoundError:
+        return False
+
+
 def _clear(part: Path, mine: os.stat_result) -> None:
-    if part.exists() and os.path.samestat(mine, part.stat()):
+    if _is_still(part, mine):
         for suffix in ("", "-journal", "-wal", "-shm"):
             part.with_name(part.name + suffix).unlink(missing_ok=True)
 

@@ -242,7 +242,10 @@ def _read(path: Path, lock: Finding, *, running: bool, at_rest: bool, limit: int
             yield _schema(version)
             if version == 0:
                 return
-            yield _integrity(connection, path, limit)
+            integrity = _integrity(connection, path, limit)
+            yield integrity
+            if integrity.level == "FAIL":  # nothing that is read from it now can be believed
+                return
             yield _journal(mode or str(connection.execute("PRAGMA journal_mode").fetchone()[0]), running)
             yield _sizes(path, running)
             yield from _tasks(connection, running)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
 import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -47,7 +48,10 @@ class SqliteStore:
         try:
             _make_folder(self._path.parent)
             self._lock.take(self._path.name)
+            # Tasks are nobody else's business: the file is ours alone before anything is in it.
+            os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
         except OSError as error:
+            self._lock.release()
             raise ConfigError(f"the store {self._path} cannot be opened: {error.strerror}") from None
         try:
             last = self._writer.open(asyncio.get_running_loop())
@@ -62,14 +66,15 @@ class SqliteStore:
 
     async def close(self) -> None:
         """Finish what was written and let go of the file."""
-        await self._writer.close()
         if self._pool is not None:
             pool, self._pool = self._pool, None
             await asyncio.to_thread(pool.shutdown)
+        # The readers first: the last connection to close empties the log and removes it.
         for connection in self._connections:
             connection.close()
         self._connections.clear()
         self._local = threading.local()
+        await self._writer.close()
         self._lock.release()
 
     def next_number(self) -> int:

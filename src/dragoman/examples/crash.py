@@ -1,0 +1,93 @@
+"""Twenty seconds to see: a stream, kill -9 in the middle, a restart, and the same stream goes on.
+
+Run it with `make demo-crash` or `python -m dragoman.examples.crash`.
+"""
+
+# ruff: noqa: T201 - showing it is all this is for
+
+import http.client
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from typing import Any
+
+BOLD, DIM, RED, GREEN, PLAIN = (f"\033[{code}m" for code in (1, 2, 31, 32, 0)) if sys.stdout.isatty() else [""] * 5
+KILL_AFTER = 9
+MESSAGE = {"messageId": "demo", "role": "ROLE_USER", "parts": [{"text": "crashes"}]}
+
+
+def start(store: str) -> tuple[subprocess.Popen[str], str]:
+    """Start a server on the store; give it and its address once it listens."""
+    command = [sys.executable, "-m", "dragoman.cli.main", "serve", "dragoman.examples.story", "--port", "0"]
+    server = subprocess.Popen([*command, "--store", store], stderr=subprocess.PIPE, text=True)  # noqa: S603
+    assert server.stderr is not None
+    for line in server.stderr:
+        if "/.well-known/" in line:
+            return server, line.split("//")[1].split("/")[0]
+    raise SystemExit("the server did not start")
+
+
+def events(address: str, path: str, body: object, after: int | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Read a stream: the number and the content of each event, until it ends or breaks."""
+    headers = {"Content-Type": "application/json", "A2A-Version": "1.0"}
+    if after is not None:
+        headers["Last-Event-ID"] = str(after)
+    connection = http.client.HTTPConnection(address, timeout=30)
+    connection.request("POST", path, json.dumps(body), headers)
+    number = 0
+    try:
+        for line in connection.getresponse():
+            if line.startswith(b"id: "):
+                number = int(line[4:])
+            elif line.startswith(b"data: "):
+                yield number, json.loads(line[6:])
+    except (http.client.HTTPException, OSError):
+        return
+    finally:
+        connection.close()
+
+
+def show(number: int, event: dict[str, Any]) -> None:
+    """Print an event on a line."""
+    update = event.get("artifactUpdate")
+    if update is not None:
+        how = "+" if update.get("append") else "="
+        print(f"  {DIM}event {number:>2}{PLAIN}  {how} {update['artifact']['parts'][0]['text']}")
+    else:
+        status = (event.get("statusUpdate") or event["task"])["status"]
+        print(f"  {DIM}event {number:>2}{PLAIN}  {status['state'].removeprefix('TASK_STATE_').lower()}")
+
+
+def main() -> None:
+    """Show it."""
+    with tempfile.TemporaryDirectory() as folder:
+        store = f"sqlite:///{folder}/tasks.db"
+        server, address = start(store)
+        print(f"{BOLD}A stream from a server with pid {server.pid}:{PLAIN}")
+        last, task = 0, ""
+        for last, event in events(address, "/message:stream", {"message": MESSAGE}):
+            task = task or event["task"]["id"]
+            show(last, event)
+            if last == KILL_AFTER:
+                os.kill(server.pid, signal.SIGKILL)
+                break
+        server.wait()
+        print(f"{RED}{BOLD}kill -9 {server.pid}{PLAIN}: the last event seen was {last}.")
+        server, address = start(store)
+        print(f"{GREEN}{BOLD}A new server, pid {server.pid}, on the same file.{PLAIN} Last-Event-ID: {last}")
+        try:
+            for number, event in events(address, f"/tasks/{task}:subscribe", {}, after=last):
+                show(number, event)
+        finally:
+            server.terminate()
+            server.wait()
+        print(f"{BOLD}No event was lost and no number skipped. The run began again, over its own text (=), and")
+        print(f"what it had thought of before the crash it did not have to think of again.{PLAIN}")
+
+
+if __name__ == "__main__":
+    main()

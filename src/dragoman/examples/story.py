@@ -1,0 +1,25 @@
+"""An agent that survives its server: it may run again, and what it did once it does not do twice."""
+
+import asyncio
+
+from dragoman import Agent, Context
+
+STORY = (
+    "An agent began to tell a story . Its server was killed in the middle of a word . "
+    "It went on as if nothing had happened ."
+)
+
+agent = Agent("story", description="Tells a story that no crash can stop")
+
+
+async def think(word: str) -> str:
+    """Stand in for something slow and dear, such as a model."""
+    await asyncio.sleep(0.25)
+    return word
+
+
+@agent.skill(restart=True)
+async def tell(ctx: Context, topic: str):
+    """Tell a story, a word at a time."""
+    for number, word in enumerate(STORY.split()):
+        yield await ctx.once(f"word {number}", think, word) + " "

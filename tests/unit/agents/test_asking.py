@@ -1,0 +1,496 @@
+"""Pausing a function: parked, answered, and its output neither lost nor doubled."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from dragoman import Agent, Context, Part, User
+from dragoman.engine.call import Call
+from dragoman.model.state import State
+from dragoman.sync import Context as SyncContext
+
+
+def coroutine(agent: Agent, log: list[str]) -> str:
+    @agent.skill
+    async def trip(ctx: Context, city: str) -> str:
+        log.append("run")
+        days = await ctx.ask("How many days?", type=int)
+        sure = await ctx.ask("Sure?", type=bool)
+        return f"{days} days in {city}, {sure}."
+
+    return "3 days in Porto, True."
+
+
+def generator(agent: Agent, log: list[str]) -> str:
+    @agent.skill
+    async def trip(ctx: Context, city: str) -> Any:
+        log.append("run")
+        yield "To "
+        yield f"{city}: "
+        days = await ctx.ask("How many days?", type=int)
+        yield f"{days} days, "
+        sure = await ctx.ask("Sure?", type=bool)
+        yield f"{sure}."
+
+    return "To Porto: 3 days, True."
+
+
+def function(agent: Agent, log: list[str]) -> str:
+    @agent.skill
+    def trip(ctx: SyncContext, city: str) -> str:
+        log.append("run")
+        days = ctx.ask("How many days?", type=int)
+        sure = ctx.ask("Sure?", type=bool)
+        return f"{days} days in {city}, {sure}."
+
+    return "3 days in Porto, True."
+
+
+def thread_generator(agent: Agent, log: list[str]) -> str:
+    @agent.skill
+    def trip(ctx: SyncContext, city: str) -> Any:
+        log.append("run")
+        yield "To "
+        yield f"{city}: "
+        days = ctx.ask("How many days?", type=int)
+        yield f"{days} days, "
+        sure = ctx.ask("Sure?", type=bool)
+        yield f"{sure}."
+
+    return "To Porto: 3 days, True."
+
+
+KINDS = [coroutine, generator, function, thread_generator]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+async def test_a_skill_of_any_kind_parks_is_answered_and_loses_or_doubles_nothing(start: Any, kind: Any) -> None:
+    agent, log = Agent("test"), []
+    text = kind(agent, log)
+    engine = await start(agent)
+    task = await engine.send("Porto")
+    assert (task.state, task.question) == (State.INPUT_REQUIRED, "How many days?")
+    await engine.idle()
+    assert engine.left() == {}  # it holds no coroutine, no connection and no memory
+    task = await engine.send("3", task=task)
+    assert task.question == "Sure?"
+    task = await engine.send("yes", task=task)
+    assert (task.state, task.text) == (State.COMPLETED, text)
+    assert len(task.artifacts) == 1
+    assert len(log) == 3
+    await engine.idle()
+    assert engine.left() == {}
+
+
+@pytest.mark.parametrize("kind", [generator, thread_generator], ids=lambda kind: kind.__name__)
+async def test_what_was_streamed_before_the_question_is_not_sent_again(start: Any, kind: Any) -> None:
+    agent = Agent("test", closing="last")
+    kind(agent, [])
+    engine = await start(agent)
+    first = await engine.stream("Porto")
+    task = first[0].event.id
+    second = await engine.stream("3", task=task)
+    third = await engine.stream("yes", task=task)
+    said = [
+        record.event.artifact.text
+        for record in (*first, *second, *third)
+        if hasattr(record.event, "artifact") and record.event.artifact.text
+    ]
+    assert said == ["To ", "Porto: ", "3 days, ", "True."]
+
+
+# Answers
+
+
+async def test_an_answer_that_does_not_fit_is_asked_for_again(start: Any) -> None:
+    agent = Agent("test")
+
+    @agent.skill
+    async def plan(ctx: Context) -> int:
+        return await ctx.ask("How many days?", type=int)
+
+    engine = await start(agent)
+    task = await engine.send("go")
+    for wrong in ("many", "3.5", "", "{"):
+        task = await engine.send(wrong, task=task)
+        assert task.question == "How many days? Please answer with a whole number."
+    assert (await engine.send(" 4 ", task=task)).value == 4
+
+
+async def test_choices_are_shown_and_kept_to(start: Any) -> None:
+    agent = Agent("test")
+
+    @agent.skill
+    async def plan(ctx: Context) -> list[Any]:
+        return [await ctx.ask("By?", choices=["Train", "Bus"]), await ctx.ask("Class?", type=int, choices=[1, 2])]
+
+    engine = await start(agent)
+    task = await engine.send("go")
+    assert task.question == "By? (Train, Bus)"
+    task = await engine.send("car", task=task)
+    assert task.question == "By? (Train, Bus) Please answer with one of Train, Bus."
+    task = await engine.send("train", task=task)
+    assert task.question == "Class? (1, 2)"
+    task = await engine.send(None, parts=(Part(data=2),), task=task)
+    assert task.data == ["Train", 2]
+
+
+async def test_the_answer_to_a_plain_question_is_its_text(start: Any) -> None:
+    agent = Agent("test")
+
+    @agent.skill
+    async def plan(ctx: Context) -> str:
+        return await ctx.ask("Name?")
+
+    engine = await start(agent)
+    task = await engine.send("go")
+    assert (await engine.send(" Ada ", task=task)).text == " Ada "
+
+
+async def test_the_function_sees_its_own_message_in_every_run(start: Any) -> None:
+    agent, seen = Agent("test"), []
+
+    @agent.skill
+    async def plan(ctx: Context, city: str) -> None:
+        seen.append((ctx.text, ctx.message.text, city, [message.text for message in ctx.history], ctx.skill))
+        await ctx.ask("?")
+
+    engine = await start(agent)
+    task = await engine.send("Porto")
+    await engine.send("3", task=task)
+    assert seen == [
+        ("Porto", "Porto", "Porto", ["Porto"], "plan"),
+        ("Porto", "Porto", "Porto", ["Porto", "?", "3"], "plan"),
+    ]
+
+
+# What goes wrong
+
+
+async def test_a_question_that_has_changed_fails_the_task_with_that_reason(start: Any) -> None:
+    agent, runs = Agent("test"), []
+
+    @agent.skill
+    async def plan(ctx: Context) -> None:
+        runs.append(1)
+        await ctx.ask(f"Question {len(runs)}?")
+
+    engine = await start(agent)
+    task = await engine.send("go")
+    task = await engine.send("3", task=task)
+    assert task.state is State.FAILED
+    assert task.error == ("the question has changed since it was answered: it was 'Question 1?', it is 'Question 2?'")
+
+
+async def test_a_function_that_no_longer_asks_fails_the_task(start: Any) -> None:
+    agent, runs = Agent("test"), []
+
+    @agent.skill
+    async def plan(ctx: Context) -> str:
+        runs.append(1)
+        if len(runs) == 1:
+            await ctx.ask("?")
+        return "done"
+
+    engine = await start(agent)
+    task = await engine.send("3", task=await engine.send("go"))
+    assert task.error == "the function ended before asking what had been answered already"
+    assert task.artifacts == ()
+
+
+@pytest.mark.parametrize("kind", ["async", "def"])
+async def test_except_exception_lets_the_pause_pass(start: Any, kind: str) -> None:
+    agent = Agent("test")
+    if kind == "async":
+
+        @agent.skill
+        async def on_loop(ctx: Context) -> str:
+            try:
+                return await ctx.ask("?")
+            except Exception:  # noqa: BLE001
+                return "swallowed"
+    else:
+
+        @agent.skill
+        def in_thread(ctx: SyncContext) -> str:
+            try:
+                return ctx.ask("?")
+            except Exception:  # noqa: BLE001
+                return "swallowed"
+
+    engine = await start(agent)
+    task = await engine.send("go")
+    assert task.state is State.INPUT_REQUIRED
+    assert (await engine.send("3", task=task)).text == "3"
+
+
+@pytest.mark.parametrize("then", ["return", "yield", "ask"])
+async def test_a_swallowed_pause_fails_the_task_saying_so(start: Any, then: str) -> None:
+    agent = Agent("test")
+
+    @agent.skill
+    async def plan(ctx: Context) -> Any:
+        try:  # noqa: SIM105
+            await ctx.ask("?")
+        except:  # noqa: E722
+            pass
+        if then == "yield":
+            yield "leaked"
+        if then == "ask":
+            await ctx.ask("another")
+
+    engine = await start(agent)
+    task = await engine.send("go")
+    assert task.state is State.FAILED
+    assert task.error == "the pause was swallowed: let it pass through `except:`, catch Exception instead"
+    assert task.artifacts == ()
+
+
+async def test_a_swallowed_pause_in_a_thread_fails_too(start: Any) -> None:
+    agent = Agent("test")
+
+    @agent.skill
+    def plan(ctx: SyncContext) -> str:
+        try:
+            return ctx.ask("?")
+        except BaseException:  # noqa: BLE001
+            return "leaked"
+
+    engine = await start(agent)
+    task = await engine.send("go")
+    assert "the pause was swallowed" in task.error
+    assert task.artifacts == ()
+
+
+async def test_a_question_in_a_task_group_pauses_like_any_other(start: Any) -> None:
+    agent = Agent("test")
+
+    @agent.skill
+    async def plan(ctx: Context) -> str:
+        async with asyncio.TaskGroup() as group:
+            asking = group.create_task(ctx.ask("?"))
+            group.create_task(asyncio.sleep(0))
+        return asking.result()
+
+    @agent.skill
+    async def broken(ctx: Context) -> None:
+        raise ExceptionGroup("several", [ValueError("one")])
+
+    engine = await start(agent)
+    task = await engine.send("go")
+    assert task.question == "?"
+    assert (await engine.send("3", task=task)).text == "3"
+    assert (await engine.send(metadata={"skillId": "broken"})).state is State.FAILED
+
+
+async def test_cleaning_up_around_a_question_works_as_always(start: Any) -> None:
+    agent, log = Agent("test"), []
+
+    @agent.skill
+    async def plan(ctx: Context) -> Any:
+        try:
+            yield "a"
+            await ctx.ask("?")
+            yield "b"
+        finally:
+            log.append("closed")
+            await ctx.progress("tidying")
+
+    engine = await start(agent)
+    task = await engine.send("go")
+    assert task.state is State.INPUT_REQUIRED
+    ended = await engine.send("3", task=task)
+    assert (ended.state, ended.text) == (State.COMPLETED, "ab")
+    assert log == ["closed", "closed"]
+
+
+# What a re-run sees
+
+
+async def test_progress_and_artifacts_before_the_answer_are_not_repeated(start: Any) -> None:
+    agent = Agent("test")
+
+    @agent.skill
+    async def plan(ctx: Context) -> Any:
+        await ctx.progress("looking")
+        await ctx.artifact({"n": 1}, name="before")
+        await ctx.ask("?")
+        await ctx.progress("booking")
+        await ctx.artifact({"n": 2}, name="after")
+
+    engine = await start(agent)
+    task = await engine.send("go")
+    ended = await engine.send("3", task=task)
+    assert [artifact.name for artifact in ended.artifacts] == ["before", "after"]
+    journal = await engine.journal(task)
+    told = [event.status.message.text for event in journal if hasattr(event, "status") and event.status.message]
+    assert told == ["looking", "?", "booking"]
+
+
+async def test_each_run_sees_the_state_as_the_first_run_saw_it_and_the_last_one_saves_it(start: Any) -> None:
+    agent, seen = Agent("test"), []
+
+    @agent.skill
+    async def count(ctx: Context) -> Any:
+        seen.append(dict(ctx.state))
+        ctx.state["runs"] = ctx.state.get("runs", 0) + 1
+        await ctx.ask("one?")
+        await ctx.ask("two?")
+        ctx.state["done"] = True
+
+    @agent.skill
+    async def show(ctx: Context) -> dict[str, Any]:
+        return ctx.state
+
+    engine = await start(agent)
+    await engine.send(metadata={"skillId": "show"}, context="c")
+    task = await engine.send("go", context="c")
+    assert (await engine.send(metadata={"skillId": "show"}, context="c")).data == {}  # nothing counts while it waits
+    for _ in range(2):
+        task = await engine.send("x", task=task)
+    assert seen == [{}, {}, {}]
+    assert (await engine.send(metadata={"skillId": "show"}, context="c")).data == {"runs": 1, "done": True}
+
+
+async def test_what_others_did_to_the_state_while_it_waited_is_kept(start: Any) -> None:
+    agent = Agent("test")
+
+    @agent.skill
+    async def ask(ctx: Context) -> Any:
+        ctx.state["mine"] = "new"
+        ctx.state.pop("dropped", None)
+        await ctx.ask("?")
+
+    @agent.skill
+    async def change(ctx: Context, add: dict[str, Any], drop: list[str]) -> dict[str, Any]:
+        ctx.state.update(add)
+        for key in drop:
+            del ctx.state[key]
+        return ctx.state
+
+    engine = await start(agent)
+
+    async def change_state(add: dict[str, Any], drop: list[str]) -> Any:
+        call = {"tool": "change", "arguments": {"add": add, "drop": drop}}
+        return (await engine.send(None, parts=(Part(data=call),), context="c")).data
+
+    await change_state({"mine": "old", "dropped": 1, "kept": 1, "theirs": 1}, [])
+    task = await engine.send("go", context="c")
+    await change_state({"added": 2, "kept": 2}, ["theirs"])
+    await engine.send("x", task=task)
+    assert await change_state({}, []) == {"mine": "new", "kept": 2, "added": 2}
+
+
+async def test_effects_kept_by_once_happen_once(start: Any) -> None:
+    agent, paid = Agent("test"), []
+
+    @agent.skill
+    def pay(ctx: SyncContext) -> list[Any]:
+        receipt = ctx.once("pay", lambda: paid.append(1) or "receipt")
+        return [receipt, ctx.ask("?")]
+
+    engine = await start(agent)
+    task = await engine.send("go")
+    assert (await engine.send("3", task=task)).data == ["receipt", "3"]
+    assert paid == [1]
+
+
+# Authorisation
+
+
+@pytest.mark.parametrize("kind", ["async", "def"])
+async def test_an_authorisation_is_waited_for_and_resumed_from_a_callback(start: Any, kind: str) -> None:
+    agent = Agent("test")
+    if kind == "async":
+
+        @agent.skill
+        async def on_loop(ctx: Context) -> Any:
+            return [await ctx.ask_auth("Log in", url="https://example.org/login"), ctx.user and ctx.user.id]
+    else:
+
+        @agent.skill
+        def in_thread(ctx: SyncContext) -> Any:
+            return [ctx.ask_auth("Log in", url="https://example.org/login"), ctx.user and ctx.user.id]
+
+    engine = await start(agent)
+    me = Call(user=User("me"))
+    for data, seen in (({"token": "t"}, {"token": "t"}), (None, None), ("text", "text")):
+        task = await engine.send("go", call=me)
+        assert task.state is State.AUTH_REQUIRED
+        assert [part.text or part.url for part in task.status.message.parts] == ["Log in", "https://example.org/login"]
+        await engine.service.resume(task.id, data)
+        await engine.idle()
+        ended = await engine.get(task, call=me)
+        assert ended.data == [seen, "me"]
+
+
+async def test_an_authorisation_can_be_answered_by_the_caller_too(start: Any) -> None:
+    agent = Agent("test")
+
+    @agent.skill
+    async def login(ctx: Context) -> Any:
+        return await ctx.ask_auth("Log in")
+
+    engine = await start(agent)
+    task = await engine.send("go")
+    assert (await engine.send("done", task=task)).text == "done"
+
+
+# In threads
+
+
+@pytest.mark.parametrize("generator", [False, True])
+async def test_a_thread_that_lets_stop_iteration_out_fails_its_task(start: Any, generator: bool) -> None:
+    agent = Agent("test")
+    if generator:
+
+        @agent.skill
+        def items() -> Any:
+            yield next(iter(()))
+    else:
+
+        @agent.skill
+        def item() -> Any:
+            return next(iter(()))
+
+    engine = await start(agent)
+    assert (await engine.send("go")).state is State.FAILED
+
+
+async def test_a_thread_has_the_same_words_for_everything(start: Any) -> None:
+    agent, seen = Agent("test"), {}
+
+    @agent.skill
+    def work(ctx: SyncContext, city: str) -> Any:
+        names = "task_id context_id skill user tenant text data metadata cancelled"
+        seen.update({name: getattr(ctx, name) for name in names.split()})
+        seen["history"] = [message.text for message in ctx.history]
+        seen["files"] = ctx.files
+        ctx.state["n"] = 1
+        ctx.log.info("hello")
+        ctx.progress("half", done=1, total=2)
+        ctx.artifact({"side": 1}, name="side", id="s", metadata={"k": 1})
+        with pytest.raises(TypeError):
+            ctx.artifact(object())
+        return "done"
+
+    engine = await start(agent)
+    task = await engine.send("Porto", context="c", call=Call(tenant="t"), metadata={"k": 1})
+    assert (task.state, task.text) == (State.COMPLETED, "done")
+    assert [artifact.artifact_id for artifact in task.artifacts] == ["s", "work-result"]
+    assert seen == {
+        "task_id": task.id,
+        "context_id": "c",
+        "skill": "work",
+        "user": None,
+        "tenant": "t",
+        "text": "Porto",
+        "data": None,
+        "metadata": {"k": 1},
+        "cancelled": False,
+        "history": ["Porto"],
+        "files": [],
+    }

@@ -1,0 +1,196 @@
+"""Asked, stopped, started again on the same file, answered: nothing is lost and nothing is doubled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman import Agent, Context, User
+from dragoman.engine.call import Call
+from dragoman.model.event import ArtifactUpdate
+from dragoman.model.state import State
+from dragoman.stores.sqlite.store import SqliteStore
+from dragoman.sync import Context as SyncContext
+
+TEXT = "To Porto: 3 days, sure."
+
+
+def coroutine(agent: Agent) -> None:
+    @agent.skill
+    async def trip(ctx: Context, city: str) -> str:
+        days = await ctx.ask("How many days?", type=int)
+        sure = await ctx.ask("Sure?")
+        return f"To {city}: {days} days, {sure}."
+
+
+def generator(agent: Agent) -> None:
+    @agent.skill
+    async def trip(ctx: Context, city: str) -> Any:
+        yield "To "
+        yield f"{city}: "
+        days = await ctx.ask("How many days?", type=int)
+        yield f"{days} days, "
+        yield f"{await ctx.ask('Sure?')}."
+
+
+def function(agent: Agent) -> None:
+    @agent.skill
+    def trip(ctx: SyncContext, city: str) -> str:
+        days = ctx.ask("How many days?", type=int)
+        sure = ctx.ask("Sure?")
+        return f"To {city}: {days} days, {sure}."
+
+
+def thread_generator(agent: Agent) -> None:
+    @agent.skill
+    def trip(ctx: SyncContext, city: str) -> Any:
+        yield "To "
+        yield f"{city}: "
+        days = ctx.ask("How many days?", type=int)
+        yield f"{days} days, "
+        yield f"{ctx.ask('Sure?')}."
+
+
+KINDS: list[Callable[[Agent], None]] = [coroutine, generator, function, thread_generator]
+
+
+class Server:
+    """One server after the other on one file; each has a fresh agent, as a new process would."""
+
+    def __init__(self, start: Any, path: Path, make: Callable[[Agent], None]) -> None:
+        self._start = start
+        self._path = path
+        self._make = make
+        self.engine: Any = None
+
+    async def restart(self) -> Any:
+        if self.engine is not None:
+            await self.engine.connection.close()
+        agent = Agent("test")
+        self._make(agent)
+        self.engine = await self._start(agent, store=SqliteStore(self._path))
+        return self.engine
+
+
+@pytest.fixture
+def server(start: Any, tmp_path: Path) -> Callable[[Callable[[Agent], None]], Server]:
+    return lambda make: Server(start, tmp_path / "tasks.db", make)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+async def test_a_question_of_any_kind_of_skill_is_answered_after_a_restart(server: Any, kind: Any) -> None:
+    servers = server(kind)
+    engine = await servers.restart()
+    task = await engine.send("Porto")
+    assert (task.state, task.question) == (State.INPUT_REQUIRED, "How many days?")
+    for answer, question in (("many", "How many days? Please answer with a whole number."), ("3", "Sure?")):
+        engine = await servers.restart()
+        assert await engine.get(task) == task
+        task = await engine.send(answer, task=task)
+        assert (task.state, task.question) == (State.INPUT_REQUIRED, question)
+    engine = await servers.restart()
+    ended = await engine.send("sure", task=task)
+    assert (ended.state, ended.text) == (State.COMPLETED, TEXT)
+    assert len(ended.artifacts) == 1
+    # Every chunk is in the journal once; what closes the text repeats it whole.
+    chunks = [event for event in await engine.journal(task) if isinstance(event, ArtifactUpdate)]
+    assert "".join(event.artifact.text for event in chunks if not event.last_chunk) in ("", TEXT)
+    assert [event.artifact.text for event in chunks if event.last_chunk] == [TEXT]
+    engine = await servers.restart()
+    assert await engine.get(task) == ended
+    assert [message.text for message in ended.history] == [
+        "Porto",
+        "How many days?",
+        "many",
+        "How many days? Please answer with a whole number.",
+        "3",
+        "Sure?",
+        "sure",
+    ]
+
+
+async def test_a_follow_up_with_only_a_task_id_sees_its_context_before_and_after_a_restart(server: Any) -> None:
+    def make(agent: Agent) -> None:
+        @agent.skill
+        async def where(ctx: Context) -> str:
+            await ctx.ask("one?")
+            await ctx.ask("two?")
+            return ctx.context_id
+
+    servers = server(make)
+    engine = await servers.restart()
+    task = await engine.send("go")
+    task = await engine.send("1", task=task.id)
+    assert task.context_id == task.history[-1].context_id
+    engine = await servers.restart()
+    ended = await engine.send("2", task=task.id)
+    assert ended.text == task.context_id == ended.context_id
+    assert {message.context_id for message in ended.history} == {task.context_id}
+
+
+async def test_missing_arguments_are_asked_for_across_a_restart(server: Any) -> None:
+    def make(agent: Agent) -> None:
+        @agent.skill
+        def add(a: int, b: int) -> int:
+            return a + b
+
+    servers = server(make)
+    engine = await servers.restart()
+    task = await engine.send("go")
+    engine = await servers.restart()
+    task = await engine.send("3", task=task)
+    engine = await servers.restart()
+    assert (await engine.send("4", task=task)).value == 7
+
+
+async def test_state_once_and_the_caller_survive_a_restart(server: Any) -> None:
+    paid: list[int] = []
+
+    def make(agent: Agent) -> None:
+        @agent.skill(permission="key")
+        async def pay(ctx: Context) -> Any:
+            seen = dict(ctx.state)
+            ctx.state["paid"] = True
+            receipt = await ctx.once("pay", lambda: paid.append(1) or len(paid))
+            token = await ctx.ask_auth("Log in")
+            return [seen, receipt, token, ctx.user and ctx.user.id, ctx.tenant, ctx.metadata]
+
+    servers = server(make)
+    me = Call(user=User("me", permissions=frozenset({"key"}), claims={"c": 1}), tenant="t")
+    engine = await servers.restart()
+    task = await engine.send("go", call=me, context="c", metadata={"k": 1})
+    assert task.state is State.AUTH_REQUIRED
+    engine = await servers.restart()
+    await engine.service.resume(task.id, {"token": "x"})  # a callback knows nothing of the caller
+    await engine.idle()
+    ended = await engine.get(task, call=me)
+    assert ended.data == [{}, 1, {"token": "x"}, "me", "t", {"k": 1}]
+    engine = await servers.restart()
+    task = await engine.send("go", call=me, context="c")
+    await engine.service.resume(task.id)
+    await engine.idle()
+    assert (await engine.get(task, call=me)).data[0] == {"paid": True}
+    assert paid == [1, 1]
+
+
+async def test_a_changed_program_is_told_from_an_unchanged_one(server: Any, start: Any, tmp_path: Path) -> None:
+    servers = server(generator)
+    engine = await servers.restart()
+    task = await engine.send("Porto")
+    await engine.connection.close()
+    agent = Agent("test")
+
+    @agent.skill
+    async def trip(ctx: Context, city: str) -> Any:
+        yield "Rewritten "
+        days = await ctx.ask("How many nights?", type=int)
+        yield f"{days}"
+
+    engine = await start(agent, store=SqliteStore(tmp_path / "tasks.db"))
+    ended = await engine.send("3", task=task)
+    assert ended.state is State.FAILED
+    assert "the question has changed" in ended.error
+    assert ended.text == "To Porto: "  # what was journaled stands

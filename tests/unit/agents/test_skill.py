@@ -1,0 +1,211 @@
+"""A function as a skill: what its signature says."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Annotated, Any, Literal, Optional, TypedDict
+
+import msgspec
+import pydantic
+import pytest
+
+from dragoman import Agent, Context
+from dragoman.agents.skill import skill_of
+from dragoman.errors import ConfigError
+from dragoman.outputs import Reply
+from dragoman.sync import Context as SyncContext
+
+
+@dataclasses.dataclass
+class Point:
+    x: int
+    y: int = 0
+
+
+class City(TypedDict):
+    name: str
+
+
+class Trip(msgspec.Struct):
+    city: str
+
+
+class Model(pydantic.BaseModel):
+    city: str
+
+
+# What is read
+
+
+def test_name_description_and_facts_come_from_the_function() -> None:
+    def add_numbers(a: int, b: int = 2) -> int:
+        """Add two numbers.
+
+        Really.
+        """
+        return a + b
+
+    skill = skill_of(add_numbers)
+    assert (skill.id, skill.name) == ("add_numbers", "add_numbers")
+    assert skill.description == "Add two numbers.\n\nReally."
+    assert [(p.name, p.type, p.required) for p in skill.parameters] == [("a", int, True), ("b", int, False)]
+    assert skill.context is None
+    assert (skill.default, skill.restart, skill.permission, skill.timeout) == (False, False, None, None)
+    card = skill.card()
+    assert (card.id, card.name, card.description, card.tags) == ("add_numbers", "add_numbers", skill.description, ())
+
+
+def test_everything_can_be_said_instead() -> None:
+    def f() -> None: ...
+
+    skill = skill_of(f, id="i", name="n", description="d", tags=["t"], examples=["e"], default=True, restart=True)
+    assert (skill.id, skill.name, skill.description) == ("i", "n", "d")
+    assert (skill.tags, skill.examples, skill.default, skill.restart) == (("t",), ("e",), True, True)
+    assert skill_of(f, id="i").name == "i"
+    assert skill_of(f).card().description == "f"  # a card needs one
+
+
+def test_any_json_type_can_be_a_parameter() -> None:
+    def f(
+        a: str,
+        b: int,
+        c: float,
+        d: bool,
+        e: dict[str, Any],
+        f: list[int],
+        g: Literal["x", "y"],
+        h: Point,
+        i: City,
+        j: Trip,
+        k: Model,
+        l: Optional[int] = None,  # noqa: UP045, E741
+        m: int | None = None,
+    ) -> None: ...
+
+    skill = skill_of(f)
+    assert [parameter.name for parameter in skill.parameters] == list("abcdefghijklm")
+    assert [parameter.required for parameter in skill.parameters] == [True] * 11 + [False] * 2
+
+
+def test_help_is_taken_from_annotated_and_limits_stay() -> None:
+    def f(
+        a: Annotated[int, "how many"], b: Annotated[int, "few", msgspec.Meta(le=3)], c: Annotated[str, 1]
+    ) -> None: ...
+
+    a, b, c = skill_of(f).parameters
+    assert (a.type, a.help) == (int, "how many")
+    assert (b.type, b.help) == (Annotated[int, msgspec.Meta(le=3)], "few")
+    assert c.help == ""
+
+
+def test_the_context_is_no_parameter() -> None:
+    async def on_loop(a: int, ctx: Context) -> None: ...
+    def in_thread(anything: SyncContext, a: int) -> None: ...
+
+    assert (skill_of(on_loop).context, skill_of(on_loop).takes_sync_context) == ("ctx", False)
+    assert (skill_of(in_thread).context, skill_of(in_thread).takes_sync_context) == ("anything", True)
+    for function in (on_loop, in_thread):
+        assert [parameter.name for parameter in skill_of(function).parameters] == ["a"]
+
+
+def test_where_a_function_runs_is_known() -> None:
+    async def coroutine() -> None: ...
+    async def generator() -> Any:
+        yield
+
+    def plain() -> None: ...
+    def sync_generator() -> Any:
+        yield
+
+    functions = (coroutine, generator, plain, sync_generator)
+    assert [skill_of(function).on_loop for function in functions] == [True, True, False, False]
+
+
+def test_a_skill_that_may_reply_is_recognised() -> None:
+    import dragoman.outputs
+
+    def annotated() -> Reply: ...
+    def in_a_union() -> str | Reply: ...
+    def in_the_code():
+        return Reply("x")
+
+    def by_attribute():
+        return dragoman.outputs.Reply("x")
+
+    def inside():
+        return next(Reply(x) for x in "a")
+
+    def not_at_all() -> str:
+        return "Reply"
+
+    functions = (annotated, in_a_union, in_the_code, by_attribute, inside, not_at_all)
+    assert [skill_of(function).may_reply for function in functions] == [True] * 5 + [False]
+
+
+# What is refused, in words that teach
+
+
+def test_a_parameter_without_a_type_is_refused_with_what_to_write() -> None:
+    def greet(name, times: int) -> str:
+        return name * times
+
+    with pytest.raises(ConfigError) as caught:
+        Agent("test").skill(greet)
+    text = str(caught.value)
+    assert "skill `greet`" in text
+    assert "parameter `name` has no type" in text
+    assert "write `name: str`" in text
+
+
+@pytest.mark.parametrize("kind", ["*args", "**kwargs", "positional"])
+def test_parameters_that_have_no_name_to_fill_are_refused(kind: str) -> None:
+    def args(*args: int) -> None: ...
+    def kwargs(**kwargs: int) -> None: ...
+    def positional(a: int, /) -> None: ...
+
+    function = {"*args": args, "**kwargs": kwargs, "positional": positional}[kind]
+    with pytest.raises(ConfigError, match="cannot be filled by name"):
+        skill_of(function)
+
+
+def test_the_wrong_context_is_refused_with_the_right_one() -> None:
+    async def on_loop(ctx: SyncContext) -> None: ...
+    def in_thread(ctx: Context) -> None: ...
+
+    with pytest.raises(ConfigError, match=r"annotate `ctx` as dragoman\.Context: async skills"):
+        skill_of(on_loop)
+    with pytest.raises(ConfigError, match=r"annotate `ctx` as dragoman\.sync\.Context: def skills"):
+        skill_of(in_thread)
+
+
+def test_a_type_that_is_not_known_is_refused() -> None:
+    def f(a: Missing) -> None: ...  # noqa: F821
+
+    with pytest.raises(ConfigError, match=r"a type is not known at import: .*Missing"):
+        skill_of(f)
+
+
+def test_an_id_is_taken_once() -> None:
+    agent = Agent("test")
+
+    @agent.skill
+    def one() -> None: ...
+
+    with pytest.raises(ConfigError, match="there is a skill `one` already: give this one another id="):
+        agent.skill(id="one")(lambda: None)
+    assert [skill.id for skill in agent.skills] == ["one"]
+
+
+def test_the_decorator_gives_the_function_back() -> None:
+    agent = Agent("test")
+
+    @agent.skill
+    def one() -> int:
+        return 1
+
+    @agent.skill(id="second")
+    def two() -> int:
+        return 2
+
+    assert (one(), two()) == (1, 2)
+    assert [skill.id for skill in agent.skills] == ["one", "second"]

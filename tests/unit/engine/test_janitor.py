@@ -1,0 +1,71 @@
+"""Ended tasks are forgotten in time."""
+
+from __future__ import annotations
+
+import pytest
+
+from dragoman import Agent, Client
+from dragoman.engine.janitor import EVERY_SECONDS, Janitor, Retention
+from dragoman.model.error import TaskNotFound
+from dragoman.server.in_process import connect
+from dragoman.stores.memory import MemoryStore
+from dragoman.testing import Clock
+
+
+class InMemory:
+    """An agent with a store and a clock that a test holds."""
+
+    def __init__(self) -> None:
+        self.agent = Agent("echo", description="Echo")
+        self.store = MemoryStore()
+        self.clock = Clock()
+
+        @self.agent.skill
+        async def echo(text: str) -> str:
+            """Echo."""
+            return text
+
+    def in_process(self):
+        return connect(self.agent, store=self.store, clock=self.clock)
+
+
+@pytest.mark.parametrize("retention", [Retention(keep=600), Retention(keep_tasks=1)])
+async def test_what_is_too_old_or_too_much_goes_within_a_minute(retention: Retention) -> None:
+    held = InMemory()
+    janitor = Janitor(held.store, held.clock, retention)
+    async with Client(held) as client:
+        janitor.start()
+        old = await client.send("old")
+        await held.clock.advance(590)
+        young = await client.send("young")
+        await held.clock.advance(10 + EVERY_SECONDS)
+
+        with pytest.raises(TaskNotFound):
+            await client.get_task(old)
+        assert (await client.get_task(young)).text == "young"
+        await janitor.stop()
+
+
+async def test_by_default_a_task_stays_and_only_its_events_go_after_a_day() -> None:
+    held = InMemory()
+    janitor = Janitor(held.store, held.clock, Retention())
+    async with Client(held) as client:
+        janitor.start()
+        task = await client.send("kept")
+        stored = await held.store.task(task.id)
+        assert stored is not None
+        assert len(await held.store.records(stored.row.number, 0, 10)) == 4
+
+        await held.clock.advance(86_400 + 2 * EVERY_SECONDS)
+
+        assert await held.store.records(stored.row.number, 0, 10) == []
+        assert await client.get_task(task) == task
+        await janitor.stop()
+
+
+async def test_nothing_is_swept_when_nothing_may_go() -> None:
+    held = InMemory()
+    janitor = Janitor(held.store, held.clock, Retention(keep=0, keep_tasks=0, compact=0))
+    janitor.start()
+    assert Retention(keep=0, keep_tasks=0, compact=0).sweep(held.clock.now()) is None
+    await janitor.stop()
