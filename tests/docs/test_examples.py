@@ -27,7 +27,7 @@ examples = load_examples()
 ROOT: Path = examples.ROOT
 PAGES: list[Path] = examples.PAGES
 LANGUAGES = {"python", "sh", "json", "text", "toml", "nginx", ""}
-SHOWN_ONLY = 4  # blocks of all pages together that may say `no-run`
+SHOWN_ONLY = 2  # blocks of all pages together that may say `no-run`
 
 
 def name(page: Path) -> str:

@@ -96,7 +96,7 @@ class Gate:
         return "through"
 
 
-@pytest.mark.requirement("S2-38")
+@pytest.mark.requirement("S0-30", "S2-38")
 def test_a_message_waits_for_the_end_unless_it_says_otherwise(speaker: Any, new_agent: Callable[..., Any]) -> None:
     gate, agent, answers = Gate(), new_agent(), list[Any]()
     agent.skill(gate.gated)
@@ -206,7 +206,7 @@ def test_the_history_is_cut_in_the_answer_to_a_message_too(speaker: Any, length:
 # -- canceling ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.requirement("S2-13")
+@pytest.mark.requirement("S2-6", "S2-13")
 @pytest.mark.parametrize("tool", ["slow", "until_told"])
 def test_a_task_at_work_is_canceled_and_stays_so(speaker: Any, tool: str) -> None:
     task = begun(speaker, tool)

@@ -93,6 +93,8 @@ def test_json_rpc_refuses_a_foreign_page_with_its_own_error(url: str) -> None:
 def test_a_card_may_be_read_by_any_page(url: str) -> None:
     status, headers, _ = ask(url, "GET", "/.well-known/agent-card.json", Origin="https://anybody.example")
     assert (status, headers["access-control-allow-origin"]) == (200, "*")
+    status, headers, _ = ask(url, "OPTIONS", "/.well-known/agent-card.json", Origin="https://anybody.example")
+    assert (status, headers["access-control-allow-origin"]) == (204, "*")
 
 
 def test_a_listed_origin_may_ask_first_and_read_the_answer() -> None:

@@ -90,6 +90,7 @@ def test_events_arrive_while_the_task_is_at_work(speaker: Any) -> None:
     assert states(speaker, events)[-1] == "completed"
 
 
+@pytest.mark.requirement("S2-6")
 @pytest.mark.parametrize(("tool", "state"), [("deny", "rejected"), ("boom", "failed"), ("ask_name", "input-required")])
 def test_a_stream_ends_when_the_task_does_or_asks(speaker: Any, tool: str, state: str) -> None:
     with speaker.stream(tool=tool) as reading:

@@ -223,7 +223,6 @@ def test_an_error_0_3_does_not_know_is_an_internal_one_with_its_reason(
     assert (answer.code, answer.reason) == (-32603, "EXTENSION_SUPPORT_REQUIRED")
 
 
-@pytest.mark.xfail(reason="Service.extended_card answers every version with UnsupportedOperation; S2-19 wants this")
 @pytest.mark.parametrize("method", ["agent/getAuthenticatedExtendedCard", "agent/authenticatedExtendedCard"])
 def test_an_extended_card_that_is_not_configured(wire: Any, method: str) -> None:
     assert wire.rpc(method).code == -32007

@@ -22,8 +22,7 @@ def command(file: Path, store: str | None, config: Path | None, force: bool) -> 
     """Copy the SQLite store to FILE, also while the server runs.
 
     FILE shows the store as it was at one moment, has been checked, and is a store by itself:
-    `dragoman serve --store sqlite:///FILE` continues from it. Keys are not in it: keep X.db.key, which lies beside
-    the store X.db, or DRAGOMAN_SECRET in another place.
+    `dragoman serve --store sqlite:///FILE` continues from it.
     """
     from dragoman.stores.sqlite.backup import back_up
 

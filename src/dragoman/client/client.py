@@ -67,7 +67,7 @@ class Client:
         arguments: Mapping[str, Any] | None = None,
         data: Any = None,
         files: Iterable[File | Part] = (),
-        task: Task | str | None = None,
+        task: Task | Message | str | None = None,
         context: Task | Message | str | None = None,
         metadata: Mapping[str, Any] | None = None,
         wait: bool = True,
@@ -90,7 +90,7 @@ class Client:
         arguments: Mapping[str, Any] | None = None,
         data: Any = None,
         files: Iterable[File | Part] = (),
-        task: Task | str | None = None,
+        task: Task | Message | str | None = None,
         context: Task | Message | str | None = None,
         metadata: Mapping[str, Any] | None = None,
         message_id: str | None = None,
@@ -153,8 +153,13 @@ class EventStream:
             yield self._assembly.take(record)
 
 
-def _task_id(task: Task | str) -> str:
-    return task if isinstance(task, str) else task.id
+def _task_id(task: Task | Message | str) -> str:
+    if isinstance(task, str):
+        return task
+    task_id = task.id if isinstance(task, Task) else task.task_id
+    if task_id is None:
+        raise ConfigError("this answer is a bare message without a task: go on with context= instead of task=")
+    return task_id
 
 
 def _message(
@@ -163,7 +168,7 @@ def _message(
     arguments: Mapping[str, Any] | None,
     data: Any,
     files: Iterable[File | Part],
-    task: Task | str | None,
+    task: Task | Message | str | None,
     context: Task | Message | str | None,
     metadata: Mapping[str, Any] | None,
     message_id: str | None,

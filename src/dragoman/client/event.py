@@ -31,7 +31,7 @@ class Event:
         text: str = "",
         replaces: bool = False,
     ) -> None:
-        self.kind = kind
+        self.kind: EventKind = kind
         self.raw = raw
         self.id = id
         self.task = task

@@ -147,6 +147,9 @@ def error_from_http(status: int, body: object) -> A2AError:
 
 
 def _code(error: A2AError, version: str) -> int:
+    if error.metadata.get("capability") == "extendedAgentCard":
+        # 1.0 tells an agent without the capability from one without the card; before, there was one error for both.
+        return e.ExtendedAgentCardNotConfigured.code if version == "0.3" else error.code
     code = error.code
     # An unknown version is told as such in every version: its caller asked in a newer one.
     newer = -32099 <= code < _LAST_KNOWN.get(version, -32007) and not isinstance(error, e.VersionNotSupported)

@@ -166,6 +166,9 @@ class Service:
         if len(self._tasks.live) >= self._settings.max_tasks:
             raise Overloaded(f"{self._settings.max_tasks} tasks are at work: try again later")
         scope = self._admit(call, request.tenant)
+        if request.configuration.task_push_notification_config is not None:
+            # Better than to let somebody wait for calls that never come.
+            raise PushNotificationNotSupported
         return await self._inbox.accept(scope, call, request)
 
     async def resume(self, task_id: str, data: Any = None) -> Task:
@@ -295,7 +298,7 @@ class Service:
             UnsupportedOperation: always.
         """
         self._admit(call, tenant)
-        raise UnsupportedOperation("this agent has no extended card")
+        raise UnsupportedOperation("this agent has no extended card", capability="extendedAgentCard")
 
     # -- parts -----------------------------------------------------------------------------------------------------
 
@@ -322,7 +325,7 @@ class Service:
         yield Batch((Record.of(generation, task),), ended)
         if ended:
             return
-        async with aclosing(self._follower.follow(row, generation, pause_ends=pause_ends)) as batches:
+        async with aclosing(self._follower.follow(row, generation, pause_ends=pause_ends, opened=True)) as batches:
             async for batch in batches:
                 yield batch
 

@@ -53,8 +53,13 @@ class Follower:
         finally:
             self.open -= 1
 
-    async def follow(self, row: TaskRow, after: int, *, pause_ends: bool) -> AsyncGenerator[Batch, None]:
-        """Give every durable record after that one until the task ends, or also until it asks for input."""
+    async def follow(
+        self, row: TaskRow, after: int, *, pause_ends: bool, opened: bool = False
+    ) -> AsyncGenerator[Batch, None]:
+        """Give every durable record after that one until the task ends, or also until it asks for input.
+
+        A reader who has been told nothing yet (not `opened`) gets a sign of life when there is no record for it.
+        """
         with self._counted(), self._bus.watch(row.id) as watch:
             live: LiveTask | None = None
             while True:
@@ -76,8 +81,9 @@ class Follower:
                     raise ServerError(UNAVAILABLE)
                 elif current is None and await self._is_over(row, after):
                     return
-                elif not await watch.past(after, self._heartbeat):
+                elif not opened or not await watch.past(after, self._heartbeat):
                     yield Batch(())
+                opened = True
 
     async def _is_over(self, row: TaskRow, after: int) -> bool:
         """True when a task at rest has ended and has no more records: what was left of them was swept away."""

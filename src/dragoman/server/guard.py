@@ -80,9 +80,9 @@ class Guard:
             (b"vary", b"origin"),
         ]
 
-    def preflight_headers(self, request: Request) -> list[Header] | None:
+    def preflight_headers(self, request: Request, *, anybody: bool) -> list[Header] | None:
         """The answer to a browser that asks before it sends; None when the page is not welcome."""
-        allowed = self.cors_headers(request)
+        allowed = [(b"access-control-allow-origin", b"*")] if anybody else self.cors_headers(request)
         if not allowed:
             return None
         wanted = request.headers.get("access-control-request-headers", "content-type")

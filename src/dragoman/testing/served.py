@@ -74,6 +74,7 @@ def served(target: Servable | ASGIApp, **settings: Any) -> Generator[str, None, 
             port=0,
             lifespan="auto",
             ws="none",
+            proxy_headers=False,  # whose X-Forwarded-* count is the app's to say
             log_config=None,
             log_level="warning",
             timeout_graceful_shutdown=1,

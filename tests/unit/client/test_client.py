@@ -230,9 +230,9 @@ async def test_leaving_a_stream_early_ends_nothing(agent: Agent) -> None:
             if event.text:
                 break
         go_on.set()
-        task = stream.task
-        while not task.state.final:
-            task = await client.get_task(task)
+        async with asyncio.timeout(10):
+            while not (task := await client.get_task(stream.task)).state.final:  # noqa: ASYNC110
+                await asyncio.sleep(0)
         assert task.text == "one two"
 
 
