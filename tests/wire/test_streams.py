@@ -228,6 +228,7 @@ def test_an_unknown_number_counts_as_none(speaker: Any, after: Any) -> None:
     assert (kind(speaker, first), first.id) == (first_kind(speaker), "3")
 
 
+@pytest.mark.requirement("S2-14")
 @pytest.mark.parametrize("after", [None, 1])
 def test_an_unknown_task_cannot_be_subscribed_to(speaker: Any, after: Any) -> None:
     with speaker.subscribe("nobody", after=after) as reading:

@@ -132,7 +132,7 @@ def test_get_and_cancel_answer_with_the_task(speaker: Any, method: str) -> None:
     assert (answered["kind"], answered["id"], answered["contextId"]) == ("task", task["id"], task["contextId"])
 
 
-@pytest.mark.requirement("S2-27")
+@pytest.mark.requirement("S2-27", "S2-14")
 def test_resubscribing_begins_with_the_task(speaker: Any) -> None:
     task = speaker.id_of(speaker.send(tool="ask_name"))
     with speaker.subscribe(task) as reading:
@@ -223,6 +223,7 @@ def test_an_error_0_3_does_not_know_is_an_internal_one_with_its_reason(
     assert (answer.code, answer.reason) == (-32603, "EXTENSION_SUPPORT_REQUIRED")
 
 
+@pytest.mark.requirement("S2-19")
 @pytest.mark.parametrize("method", ["agent/getAuthenticatedExtendedCard", "agent/authenticatedExtendedCard"])
 def test_an_extended_card_that_is_not_configured(wire: Any, method: str) -> None:
     assert wire.rpc(method).code == -32007

@@ -352,6 +352,7 @@ async def test_an_executor_that_is_none_is_refused_at_once() -> None:
         RequestHandler(object())  # type: ignore[arg-type]
 
 
+@pytest.mark.requirement("S2-19")
 async def test_the_extended_card_is_answered_as_it_was_given(calling: Any, echo: Any) -> None:
     card = AgentCard("n", "d", "https://x.example", "1", skills=(AgentSkill("s", "S", "secret", ()),))
     answer = await calling(echo, extended_card=card).ask("agent/getAuthenticatedExtendedCard")

@@ -1,0 +1,84 @@
+"""The agent that the servers of these tests run. What hangs here hangs until its process is killed or told to go on."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+
+from dragoman import Agent, Context
+from dragoman.sync import Context as SyncContext
+
+agent = Agent("faulty", description="Runs in processes that are killed")
+FOLDER = Path(os.environ["FAULT_FOLDER"])
+
+
+async def _forever() -> None:
+    await asyncio.Event().wait()
+
+
+async def _until_told(name: str) -> None:
+    """Wait until the test opens the pipe of that name for writing."""
+    await asyncio.to_thread((FOLDER / name).read_text)
+
+
+@agent.skill
+async def echo(text: str = "") -> str:
+    """Say it again."""
+    return text
+
+
+@agent.skill
+async def hang(words: int = 5) -> Any:
+    """Say some words, and then nothing more."""
+    for number in range(words):
+        yield f"{number} "
+    await _forever()
+
+
+@agent.skill
+async def pour(text: str = "") -> Any:
+    """Talk as fast as possible, without end."""
+    number = 0
+    while True:
+        number += 1
+        yield f"{number} "
+
+
+@agent.skill(restart=True)
+async def again(ctx: Context) -> Any:
+    """Hang in the first process, finish in the second."""
+    first = not (FOLDER / "began").exists()
+    (FOLDER / "began").touch()
+    yield "one "
+    await ctx.artifact({"first": first}, name="side")
+    yield "two "
+    if first:
+        yield "lost"
+        await _forever()
+    yield "three"
+
+
+@agent.skill
+async def plan(ctx: Context, city: str = "Porto") -> Any:
+    """Ask in the middle of a text."""
+    yield f"{city}: "
+    days = await ctx.ask("How many days?", type=int)
+    yield f"{days} days"
+
+
+@agent.skill
+def plan_in_thread(ctx: SyncContext, city: str = "Porto") -> Any:
+    """Ask in the middle of a text, in a thread."""
+    yield f"{city}: "
+    days = ctx.ask("How many days?", type=int)
+    yield f"{days} days"
+
+
+@agent.skill
+async def finish(pipe: str) -> Any:
+    """Begin, and end when the test says so through the pipe of that name."""
+    yield "begun "
+    await _until_told(pipe)
+    yield "done"

@@ -1,0 +1,99 @@
+"""A server is asked to stop, or a second one wants its file."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+pytestmark = pytest.mark.fault
+
+COMPLETED = "TASK_STATE_COMPLETED"
+
+
+def test_a_second_server_on_the_same_file_refuses(launch: Any) -> None:
+    first = launch()
+    second = launch(ready=False)
+    assert second.wait() == 2
+    assert f"tasks.db is in use by pid {first.pid}: use another --store" in "".join(second.output)
+    assert "Traceback" not in "".join(second.output)
+    assert first.send("echo", "still here")["status"]["state"] == COMPLETED
+
+
+def test_a_killed_server_leaves_no_lock_behind(launch: Any) -> None:
+    launch().kill()
+    assert launch().send("echo", "hello")["status"]["state"] == COMPLETED
+
+
+@pytest.fixture
+def pipes(tmp_path: Path) -> list[Path]:
+    """What runs of the skill `finish` wait for."""
+    paths = [tmp_path / name for name in ("one", "two")]
+    for path in paths:
+        os.mkfifo(path)
+    return paths
+
+
+def working(server: Any) -> int:
+    return len(server.rpc("ListTasks", {"status": "TASK_STATE_WORKING"})["result"]["tasks"])
+
+
+def wait_until_stopping(server: Any) -> None:
+    """Ask until the server takes no more messages: then it drains."""
+    for _ in range(10_000):
+        try:
+            if "error" in server.rpc("SendMessage", server.params("echo", "are you there?")):
+                return
+        except httpx2.HTTPError:
+            return
+    raise AssertionError("the server does not stop")
+
+
+def test_stopping_lets_runs_finish_while_their_callers_wait(launch: Any, pipes: list[Path]) -> None:
+    server = launch("--drain", "20")
+    with ThreadPoolExecutor(2) as callers:
+        sending = callers.submit(server.send, "finish", "one")
+        with server.stream("SendStreamingMessage", server.params("finish", "two")) as events:
+            seen = list(islice(events, 3))
+            assert seen[-1].text == "begun "
+            # Both must have begun: one that comes later is refused.
+            assert any(working(server) == 2 for _ in range(10_000))
+            server.stop()
+            wait_until_stopping(server)
+            for pipe in pipes:
+                pipe.write_text("go on")
+            rest = list(events)
+        assert rest[-1].state == COMPLETED
+        task = sending.result()
+    assert task["status"]["state"] == COMPLETED
+    assert server.wait() == 0
+    after = launch()
+    assert after.get(task["id"]) == task
+
+
+def test_stopping_without_patience_ends_at_once_and_the_next_server_says_what_happened(launch: Any) -> None:
+    server = launch("--drain", "0")
+    with server.stream("SendStreamingMessage", server.params("hang")) as events:
+        seen = list(islice(events, 4))
+        server.stop()
+        seen += list(events)  # the stream ends properly, and can be resumed
+    assert server.wait() == 0
+    task_id = seen[0].result["task"]["id"]
+    after = launch()
+    rest = after.follow(task_id, seen[-1].id)
+    assert [event.id for event in (*seen, *rest)] == list(range(1, len(seen) + len(rest) + 1))
+    assert rest[-1].result["statusUpdate"]["status"]["message"]["parts"][0]["text"] == "interrupted by a restart"
+
+
+def test_a_server_that_stopped_properly_leaves_one_whole_file(launch: Any, tmp_path: Path) -> None:
+    server = launch()
+    task = server.send("echo", "hello")
+    server.stop()
+    assert server.wait() == 0
+    assert not (tmp_path / "tasks.db-wal").exists()
+    assert launch().get(task["id"]) == task

@@ -1,0 +1,68 @@
+"""What the package is made of, and what it leaves alone."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def modules_after(code: str) -> set[str]:
+    """The top-level modules a fresh interpreter has loaded after some code."""
+    script = f"{code}\nimport sys\nprint(' '.join({{name.partition('.')[0] for name in sys.modules}}))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=30)
+    return set(done.stdout.split())
+
+
+@pytest.mark.requirement("S2-34")
+def test_serving_and_calling_need_neither_grpc_nor_protobuf() -> None:
+    loaded = modules_after(
+        "import asyncio, dragoman\nagent = dragoman.Agent('a')\nagent.app(store='memory:')\nimport uvicorn"
+    )
+    assert not loaded & {"grpc", "google", "a2a"}
+
+
+@pytest.mark.requirement("S2-92")
+def test_writing_an_agent_needs_no_http_package() -> None:
+    loaded = modules_after(
+        "from dragoman import Agent, Context, Failed\n"
+        "agent = Agent('a', description='d')\n"
+        "@agent.skill\n"
+        "async def f(ctx: Context, text: str) -> str:\n"
+        "    return text"
+    )
+    assert not loaded & {"uvicorn", "httptools", "h11", "aiohttp", "httpx", "httpx2", "starlette", "http"}
+
+
+def test_the_package_itself_is_nearly_nothing_until_it_is_used() -> None:
+    loaded = modules_after("import dragoman")
+    assert not loaded & {"asyncio", "msgspec", "sqlite3", "click"}
+
+
+@pytest.mark.requirement("S2-108")
+def test_the_dependencies_are_few_and_none_is_a_framework() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    names = {line.partition(">")[0].partition(";")[0].strip() for line in project["dependencies"]}
+    assert names == {"click", "httptools", "msgspec", "uvicorn", "uvloop"}
+
+
+@pytest.mark.requirement("S2-116")
+@pytest.mark.parametrize("tool", [["ruff", "check", "."], ["basedpyright", "src"]], ids=["linter", "types"])
+def test_the_checkers_find_nothing(tool: list[str]) -> None:
+    name, *words = tool
+    done = subprocess.run([sys.executable, "-m", name, *words], cwd=ROOT, capture_output=True, text=True, timeout=55)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_no_file_of_the_package_is_too_long_to_be_about_one_thing() -> None:
+    long = {
+        str(path.relative_to(ROOT)): length
+        for path in (ROOT / "src").rglob("*.py")
+        if (length := len(path.read_text().splitlines())) > 400
+    }
+    assert not long

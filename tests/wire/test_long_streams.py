@@ -1,0 +1,87 @@
+"""Streams of long tasks, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from dragoman import Agent
+from dragoman.dialects.cards import parse_card
+from dragoman.server.build import build
+from dragoman.server.cards import card_of
+from dragoman.server.settings import Settings
+from dragoman.testing import Clock, served
+
+BODY = b'{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"hi"}]}}'
+
+
+class Reader:
+    """A caller of an ASGI app that notes when each piece of the answer came."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._started = clock.now()
+        self._asked = False
+        self.seen: list[tuple[int, bytes]] = []
+
+    async def receive(self) -> dict[str, Any]:
+        if not self._asked:
+            self._asked = True
+            return {"type": "http.request", "body": BODY, "more_body": False}
+        return await asyncio.get_running_loop().create_future()
+
+    async def send(self, message: Any) -> None:
+        if message.get("body"):
+            self.seen.append(((self._clock.now() - self._started) // 1000, message["body"]))
+
+
+@pytest.mark.requirement("S2-112")
+async def test_a_stream_carries_a_task_of_minutes_and_holds_nothing_back() -> None:
+    clock = Clock()
+    agent = Agent("slow", description="A word every ten seconds")
+
+    @agent.skill
+    async def speak(text: str):
+        """Speak slowly."""
+        for word in ("one ", "two ", "three ", "four "):
+            due = asyncio.get_running_loop().create_future()
+            clock.call_later(10, lambda due=due: due.set_result(None))
+            await due
+            yield word
+
+    app = build((agent,), Settings(store="memory:", heartbeat=7), clock=clock)
+    reader = Reader(clock)
+    headers = [(b"content-type", b"application/json"), (b"host", b"localhost")]
+    scope = {"type": "http", "method": "POST", "path": "/message:stream", "headers": headers, "query_string": b""}
+    reading = asyncio.create_task(app(scope, reader.receive, reader.send))
+    await clock.advance(41)
+    await reading
+    await app.stop()
+
+    came = {
+        word: at
+        for at, body in reader.seen
+        for word in ("one", "two", "three", "four")
+        if b'"%b "' % word.encode() in body
+    }
+    assert came == {"one": 10, "two": 20, "three": 30, "four": 40}
+    assert [at for at, body in reader.seen if body.startswith(b":")] == [7, 17, 27, 37]
+    assert b"TASK_STATE_COMPLETED" in reader.seen[-1][1]
+
+
+@pytest.mark.requirement("S2-28")
+def test_a_card_is_built_served_and_read_back_unchanged() -> None:
+    import urllib.request
+
+    agent = Agent("cards", description="Has a card", version="2.3.4", extensions=["https://example.com/one"])
+
+    @agent.skill(tags=["t"], examples=["hello"])
+    async def echo(text: str) -> str:
+        """Echo."""
+        return text
+
+    with served(agent) as url, urllib.request.urlopen(f"{url}/.well-known/agent-card.json", timeout=20) as response:
+        read = parse_card(response.read())
+        assert read == card_of(agent, url)
