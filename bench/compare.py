@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import subprocess
 import sys
 import tempfile
 import time
@@ -23,6 +24,7 @@ from bench.environments import ROOT
 from bench.plan import QUICK, OutOfTime, Plan, Settings
 from bench.results import Results, Scenario
 from bench.scenarios import blocking, fanout, growth, parked, reading, startup, streaming
+from bench.server import CannotStart
 
 # In this order: the last one takes what time is left, and says what it left out.
 SCENARIOS: dict[str, Callable[[Plan, Scenario], None]] = {
@@ -34,12 +36,15 @@ SCENARIOS: dict[str, Callable[[Plan, Scenario], None]] = {
     "parked": parked.run,
     "reading": reading.run,
 }
+PEERS = ("a2a-sdk", "fasta2a")
 RESULTS = ROOT / "bench" / "results.json"
 
 
 def main() -> None:
     """Measure, write, show."""
     options = _options()
+    if not Path("/proc/self/stat").exists():
+        sys.exit("the benchmark reads CPU times from /proc: it runs on Linux only")
     settings = QUICK if options.quick else Settings()
     field = contestants.gather()
     began = time.monotonic()
@@ -59,6 +64,10 @@ def main() -> None:
         report.write(found, target)
         print(report.text(found))
         print(f"written to {target}", file=sys.stderr)
+    # Figures with wrong answers of ours behind them are worth nothing.
+    wrong = sum(row.errors for one in found.scenarios for row in one.rows if not row.server.startswith(PEERS))
+    if wrong or any(one.broken for one in found.scenarios):
+        sys.exit(f"{wrong} wrong answers, or a scenario that broke: see above")
 
 
 def _options() -> argparse.Namespace:
@@ -78,6 +87,10 @@ def _measure(plan: Plan, name: str) -> Scenario:
         SCENARIOS[name](plan, scenario)
     except OutOfTime:
         scenario.notes.append("cut short: the time of the whole run was up")
+    except (CannotStart, RuntimeError, subprocess.SubprocessError) as error:
+        print(error, file=sys.stderr)
+        scenario.broken = True
+        scenario.notes.append("broken off by an error")
     return scenario
 
 

@@ -32,7 +32,7 @@ def peer_python(environment: str, pins: str) -> Path:
     if python.exists() and installed.exists() and installed.read_text() == wanted:
         return python
     print(f"installing {pins} into {folder.relative_to(ROOT)}", file=sys.stderr)
-    venv.create(folder, with_pip=True, clear=True)
+    venv.create(folder, with_pip=True, clear=True, symlinks=True)
     subprocess.run(
         [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r", PINS / f"{pins}.txt"],
         check=True,

@@ -64,6 +64,7 @@ class Scenario(Struct):
     memories: list[Memory] = []
     starts: list[Start] = []
     notes: list[str] = []
+    broken: bool = False
 
     def row(self, server: str, case: str = "") -> Row:
         """The row of a server in a case, made when it is not there."""

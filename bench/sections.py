@@ -102,7 +102,8 @@ def reading(scenario: Scenario) -> list[str]:
     wrong = sum(row.errors for row in scenario.rows)
     return [
         "Dragoman on SQLite, pages of 50 tasks with the total. One task in twenty failed (by status), ten share a "
-        "context, one in a hundred is recent (by time). GetTask has 32 callers, ListTasks 8.",
+        "context, one in a hundred is recent (by time: of 1,000 tasks ten, which do not fill a page). GetTask has 32 "
+        "callers, ListTasks 8.",
         "CPU ms per request:",
         table(head, cpu),
         "p50 / p95 / p99 in ms:",
@@ -186,7 +187,7 @@ def _compare(
         for what in (rate, cost):
             if what is not None:
                 found = ratios([what(one) for one in mine.outcomes], [what(one) for one in other.outcomes])
-                cells.append(f"{ranged(found)}×")  # noqa: RUF001
+                cells.append(ranged(found, "×"))  # noqa: RUF001
         rows.append(cells)
     head = ["ratio", *(["rate"] if rate is not None else []), "CPU"]
     return [table(head, rows)] if rows else []

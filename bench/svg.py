@@ -56,8 +56,8 @@ def lines(title: str, series: Mapping[str, Sequence[tuple[float, float]]], x_nam
 class _Plot:
     """Where a value lies in the picture."""
 
-    HEIGHT = 340
-    LEFT, RIGHT, TOP, BOTTOM = 70, 170, 46, 46
+    HEIGHT = 350
+    LEFT, RIGHT, TOP, BOTTOM = 70, 170, 62, 46
 
     def __init__(self, xs: list[float], ys: list[float]) -> None:
         self._x_low, self._x_high = _decades(xs)
@@ -83,7 +83,7 @@ class _Plot:
             parts.append(f'<line class="grid" x1="{x:.1f}" y1="{self.TOP}" x2="{x:.1f}" y2="{bottom}"/>')
             parts.append(_text(x, bottom + 18, _power(power), "faint", "middle"))
         parts.append(_text((self.LEFT + right) / 2, self.HEIGHT - 8, x_name, "faint", "middle"))
-        parts.append(_text(12, self.TOP - 8, y_name, "faint"))
+        parts.append(_text(12, self.TOP - 16, y_name, "faint"))
         return parts
 
 
@@ -98,7 +98,7 @@ def _power(power: int) -> str:
 
 def _free(y: float, taken: list[float]) -> float:
     """A place for a label that is not on top of another."""
-    while any(abs(y - other) < 14 for other in taken):
+    while any(abs(y - other) < 13 for other in taken):
         y += 14
     taken.append(y)
     return y

@@ -24,7 +24,7 @@ def number(value: float) -> str:
     return f"{value:.1f}" if abs(value) >= 1 else f"{value:.2f}"
 
 
-def ranged(spread: Spread) -> str:
+def ranged(spread: Spread, unit: str = "") -> str:
     """A median with its range."""
     low, high = number(spread.low), number(spread.high)
-    return low if low == high else f"{number(spread.median)} ({low}–{high})"  # noqa: RUF001
+    return f"{low}{unit}" if low == high else f"{number(spread.median)}{unit} ({low}–{high})"  # noqa: RUF001

@@ -48,7 +48,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 NOT_PROMISED = {
     Agent: {"app_for", "in_process", "may_reply", "restarts", "run", "streams"},
     Server: {"agents", "app_for", "in_process", "keywords", "name"},
-    Context: {"answered", "asks", "clock", "opening", "questions", "restarted", "update_artifact"},
+    Context: {"answered", "asks", "clock", "listen_again", "opening", "questions", "restarted", "update_artifact"},
     App: {"startup_error"},
 }
 ONLY_ASYNC = {"extensions", "messages", "resume"}

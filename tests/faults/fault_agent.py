@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -82,3 +83,17 @@ async def finish(pipe: str) -> Any:
     yield "begun "
     await _until_told(pipe)
     yield "done"
+
+
+@agent.skill
+def block(ctx: SyncContext) -> None:
+    """Block a thread for ever, deaf to everything."""
+    ctx.progress("blocking")
+    threading.Event().wait()
+
+
+@agent.skill
+async def block_once(ctx: Context) -> None:
+    """Block in an effect."""
+    await ctx.progress("blocking")
+    await ctx.once("key", threading.Event().wait)

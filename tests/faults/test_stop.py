@@ -97,3 +97,14 @@ def test_a_server_that_stopped_properly_leaves_one_whole_file(launch: Any, tmp_p
     assert server.wait() == 0
     assert not (tmp_path / "tasks.db-wal").exists()
     assert launch().get(task["id"]) == task
+
+
+@pytest.mark.parametrize("skill", ["block", "block_once"])
+def test_code_that_blocks_for_ever_does_not_keep_a_stopped_server_alive(launch: Any, skill: str) -> None:
+    server = launch("--drain", "0")
+    with server.stream("SendStreamingMessage", server.params(skill)) as events:
+        seen = list(islice(events, 3))
+        assert seen[-1].result["statusUpdate"]["status"]["message"]["parts"][0]["text"] == "blocking"
+        server.stop()
+        list(events)
+    assert server.wait() == 0

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Sequence
-from typing import Any, cast
+from enum import Enum, EnumType
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
 
 import msgspec
 
@@ -18,46 +19,77 @@ _NAMES = {
     bool: "yes or no",
     dict: "a JSON object",
     list: "a JSON list",
+    tuple: "a JSON list",
+    set: "a JSON list",
+    frozenset: "a JSON list",
+    bytes: "bytes in base64",
 }
-_PATH = re.compile(r" - at `[^`]*`$")
 
 
 class Unfit(ValueError):
-    """The value is not what was asked for; the text says what would be."""
+    """The value is not what was asked for; the text says what would be, and `why` what is wrong where that is known."""
+
+    def __init__(self, wanted: str, why: str = "What was sent does not fit.") -> None:
+        super().__init__(wanted)
+        self.why = why
 
 
 def type_name(wanted: Any) -> str:
     """How to call a type when asking a person for it."""
-    known = _NAMES.get(wanted)
+    wanted = get_args(wanted)[0] if get_origin(wanted) is Annotated else wanted
+    origin: Any = get_origin(wanted)
+    inner: tuple[Any, ...] = get_args(wanted)
+    if origin is Literal:
+        return "one of " + ", ".join(str(value) for value in inner)
+    if origin in (Union, UnionType):
+        return " or ".join(type_name(one) for one in inner if one is not NoneType)
+    if isinstance(wanted, EnumType):
+        return "one of " + ", ".join(str(member.value) for member in cast("type[Enum]", wanted))
+    known = _NAMES.get(origin or wanted)
     if known is not None:
         return known
-    literals = getattr(wanted, "__args__", None)
-    if (
-        literals
-        and getattr(wanted, "__origin__", None) is not None
-        and all(isinstance(v, (str, int)) for v in literals)
-    ):
-        return "one of " + ", ".join(str(value) for value in literals)
-    return getattr(wanted, "__name__", None) or str(wanted).replace("typing.", "")
+    fields = _fields(wanted)
+    return f"a JSON object with {', '.join(fields)}" if fields else getattr(wanted, "__name__", str(wanted))
+
+
+def _fields(wanted: Any) -> list[str]:
+    for name in ("__struct_fields__", "model_fields", "__dataclass_fields__", "__annotations__"):
+        found: Any = getattr(wanted, name, None)
+        if found:
+            return [str(field) for field in found]
+    return []
+
+
+def is_text(wanted: Any) -> bool:
+    """True for `str` and for text that may be missing."""
+    return wanted is str or (get_origin(wanted) in (Union, UnionType) and set(get_args(wanted)) == {str, NoneType})
 
 
 def fit(value: Any, wanted: Any) -> Any:
-    """Convert a JSON value to a type.
+    """Convert a JSON value to a type; pydantic models may stand anywhere in it.
 
     Raises:
         Unfit: it does not fit; the text says what would.
     """
     if wanted is Any:
         return value
-    if hasattr(wanted, "model_validate"):
-        try:
-            return wanted.model_validate(value)
-        except ValueError as error:
-            raise Unfit(str(error)) from None
     try:
-        return _complete(msgspec.convert(value, wanted, strict=False))
-    except (msgspec.ValidationError, TypeError) as error:
-        raise Unfit(_PATH.sub("", str(error))) from None
+        return _complete(msgspec.convert(value, wanted, strict=False, dec_hook=_pydantic))
+    except (msgspec.ValidationError, TypeError, ValueError) as error:
+        details: Any = getattr(error.__cause__ or error, "errors", None)  # pydantic says what is wrong, and where
+        if details is None:
+            raise Unfit(type_name(wanted)) from None
+        first = details()[0]
+        place = ".".join(str(step) for step in first["loc"])
+        raise Unfit(type_name(wanted), f"{place}: {first['msg']}." if place else f"{first['msg']}.") from None
+
+
+def _pydantic(wanted: Any, value: Any) -> Any:
+    if hasattr(wanted, "model_validate"):
+        return wanted.model_validate(value)
+    if isinstance(value, wanted):
+        return value
+    raise TypeError(f"a {wanted.__name__} cannot be sent as JSON")
 
 
 def _complete(value: Any) -> Any:

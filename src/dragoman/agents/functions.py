@@ -10,14 +10,13 @@ import inspect
 import logging
 import threading
 from collections.abc import AsyncGenerator, Generator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, cast
 
-from dragoman.agents.answers import Unfit, fit, type_name
+from dragoman.agents.answers import Unfit, fit, is_text, type_name
 from dragoman.agents.replay import Paused, Replay, pause_in
 from dragoman.agents.sync_context import SyncContext
-from dragoman.engine.threads import in_thread
+from dragoman.engine.threads import Threads, in_thread
 from dragoman.model.error import ConfigError, Failed, Rejected
 
 if TYPE_CHECKING:
@@ -25,13 +24,12 @@ if TYPE_CHECKING:
     from dragoman.engine.context import Context
 
 logger = logging.getLogger("dragoman.agent")
-THREADS = 64
 _END = object()
 
 
 @functools.cache
-def _threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(THREADS, thread_name_prefix="dragoman-skill")
+def _threads() -> Threads:
+    return Threads("dragoman-skill")
 
 
 class Functions:
@@ -75,6 +73,7 @@ class Functions:
     async def run(self, ctx: Context) -> AsyncGenerator[Any, None]:
         """Run the chosen skill; an engine-level agent."""
         ctx.message, ctx.metadata = ctx.history[0], ctx.opening
+        ctx.listen_again()
         loaded = copy.deepcopy(ctx.state)
         if ctx.answered:
             _become(ctx.state, cast("dict[str, Any]", ctx.answered[0].ref or {}).get("state", {}))
@@ -150,7 +149,7 @@ async def _bind(skill: Skill, arguments: dict[str, Any], ctx: Context, replay: R
     if unknown:
         takes = ", ".join(sorted(names)) or "no arguments"
         raise Failed(f"`{skill.id}` has no argument `{unknown[0]}`: it takes {takes}")
-    empty = [p for p in skill.parameters if p.type is str and p.name not in arguments]
+    empty = [p for p in skill.parameters if is_text(p.type) and p.name not in arguments]
     if len(empty) > 1:
         empty = [p for p in empty if p.required]
     if len(empty) == 1 and ctx.text:
@@ -168,7 +167,7 @@ async def _fitting(skill: Skill, parameter: Parameter, value: Any, ctx: Context,
     try:
         return fit(value, parameter.type)
     except Unfit as problem:
-        return await _missing(skill, parameter, f" {problem}.", ctx, replay)
+        return await _missing(skill, parameter, f" {problem.why}", ctx, replay)
 
 
 async def _missing(skill: Skill, parameter: Parameter, problem: str, ctx: Context, replay: Replay) -> Any:

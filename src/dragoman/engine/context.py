@@ -64,12 +64,14 @@ class Context:
         answered: tuple[Answered, ...] = (),
         state: dict[str, Any] | None = None,
         once: dict[str, Any] | None = None,
+        told: tuple[Message, ...] = (),
         restarted: bool = False,
     ) -> None:
         self._live = live
         self._call = call
         self._once = once if once is not None else {}
         self._once_locks = KeyedLocks()
+        self._told = told
         self.clock = clock
         self.message = message
         self.metadata: dict[str, Any] = {**(message.metadata or {}), **(metadata or {})}
@@ -245,6 +247,11 @@ class Context:
                 continue
             live.arrived.clear()
             await live.arrived.wait()
+
+    def listen_again(self) -> None:
+        """Offer the messages that came to earlier runs once more, to an agent that starts again from the top."""
+        self._live.inbox.extendleft(reversed(self._told))
+        self._told = ()
 
 
 def agent_message(live: LiveTask, parts: tuple[Part, ...]) -> Message:

@@ -253,6 +253,7 @@ class Inbox:
             opening=memory.origin.metadata if memory.origin else None,
             answered=memory.answered(answer),
             once=memory.once,
+            told=memory.told,
             restarted=restarted,
         )
 
@@ -282,8 +283,8 @@ class Inbox:
             began = stored.row.state is not State.SUBMITTED
             if live.folding.history:  # one that was put into the store by hand may say nothing that could be run
                 message = memory.answers[-1] if memory.answers else live.folding.history[0]
-                live.inbox.extend(memory.told)
                 ctx = self._context(live, call, message, memory, metadata, restarted=began)
+                ctx.listen_again()
                 if not began or self._agent.restarts(ctx):
                     self._begin(live, ctx)
                     continue

@@ -178,6 +178,8 @@ class Service:
             TaskNotFound: there is no such task.
             UnsupportedOperation: it does not wait.
         """
+        if self._closing:
+            raise ServerError(STOPPING)
         stored = await self._store.task(task_id)
         if stored is None or stored.row.scope.agent != self._agent.name:
             raise TaskNotFound(taskId=task_id)

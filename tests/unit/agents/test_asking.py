@@ -494,3 +494,34 @@ async def test_a_thread_has_the_same_words_for_everything(start: Any) -> None:
         "history": ["Porto"],
         "files": [],
     }
+
+
+# Words in between
+
+
+async def test_messages_taken_before_the_question_are_heard_again_by_the_re_run(start: Any, turns: Any) -> None:
+    agent = Agent("test")
+
+    @agent.skill
+    async def listen(ctx: Context) -> str:
+        heard = []
+        async for message in ctx.messages():
+            heard.append(message.text)
+            if len(heard) == 2:
+                break
+        answer = await ctx.ask("?")
+        async for message in ctx.messages():
+            heard.append(message.text)
+            break
+        return f"{heard} {answer}"
+
+    engine = await start(agent)
+    task = await engine.send("go", wait=False)
+    for text in ("one", "two"):
+        await engine.send(text, task=task, wait=False)
+    task = await engine.until_state(task, State.INPUT_REQUIRED)
+    task = await engine.send("yes", task=task, wait=False)
+    await turns()
+    ended = await engine.send("three", task=task)
+    assert ended.text == "['one', 'two', 'three'] yes"
+    assert [message.text for message in ended.history] == ["go", "one", "two", "?", "yes", "three"]

@@ -6,7 +6,8 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import msgspec
-from bench import report, results, svg
+import pytest
+from bench import compare, report, results, svg
 from bench.job import Outcome
 from bench.results import Memory, Results, Scenario, Start
 from bench.scenarios.blocking import UUID_IDS
@@ -72,3 +73,15 @@ def test_a_plot_without_points_is_still_a_picture() -> None:
     ElementTree.fromstring(svg.lines("empty", {}, "x", "y"))
     ElementTree.fromstring(svg.lines("one", {"a < b": [(5.0, 5.0)]}, "x", "y"))
     ElementTree.fromstring(svg.bars("none", {}, "/s"))
+
+
+def test_writing_one_scenario_leaves_the_others_as_they_were(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compare, "ROOT", tmp_path)
+    monkeypatch.setattr(compare, "RESULTS", tmp_path / "results.json")
+    compare._write(_results())
+    again = _results()
+    again.scenarios = [Scenario("growth", notes=["measured again"])]
+    compare._write(again)
+    found = results.load(tmp_path / "results.json")
+    assert [one.name for one in found.scenarios] == ["startup", "blocking", "growth", "parked", "reading"]
+    assert "measured again" in (tmp_path / "docs" / "benchmarks.md").read_text()

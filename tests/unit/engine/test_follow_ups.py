@@ -422,3 +422,22 @@ async def test_a_task_of_another_agent_is_not_continued_here(start: Any) -> None
     with pytest.raises(TaskNotFound):
         await other.service.resume(task.id)
     await one.service.resume(task.id)
+
+
+async def test_a_low_level_run_hears_a_message_once(start: Any, turns: Any) -> None:
+    heard: list[str] = []
+
+    async def run(ctx: Any) -> Any:
+        async for message in ctx.messages():
+            heard.append(message.text)
+            break
+        yield Ask("?") if ctx.resume is None else "done"
+
+    engine = await start(run)
+    task = await engine.send(wait=False)
+    await engine.send("one", task=task, wait=False)
+    task = await engine.until_state(task, State.INPUT_REQUIRED)
+    await engine.send("yes", task=task, wait=False)
+    await turns()
+    await engine.send("two", task=task)
+    assert heard == ["one", "two"]

@@ -368,3 +368,15 @@ def _cancel(task: Any) -> Any:
     from dragoman.model.request import CancelTaskRequest
 
     return CancelTaskRequest(task.id)
+
+
+async def test_a_stopping_server_continues_nothing(start: Any) -> None:
+    async def run(ctx: Any) -> Any:
+        yield Ask("log in", auth=True)
+
+    engine = await start(run)
+    task = await engine.send()
+    await engine.service.close()
+    with pytest.raises(ServerError, match="stopping"):
+        await engine.service.resume(task.id)
+    assert (await engine.get(task)).state is State.AUTH_REQUIRED

@@ -1,0 +1,134 @@
+"""Who is let in, and under which name: chosen task ids, demanded extensions, limits."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman import Agent, User
+from dragoman.engine.call import Call
+from dragoman.engine.service import EngineSettings
+from dragoman.model.card import AgentExtension
+from dragoman.model.error import (
+    ExtensionSupportRequired,
+    InvalidParams,
+    Overloaded,
+    UnsupportedOperation,
+)
+from dragoman.model.state import State
+from dragoman.outputs import Ask, Reply
+from dragoman.stores.sqlite.store import SqliteStore
+
+
+class Gate:
+    """An agent that goes on when it is let, and may reply."""
+
+    def __init__(self) -> None:
+        self.open = asyncio.Event()
+        self.runs = 0
+
+    async def run(self, ctx: Any) -> Any:
+        self.runs += 1
+        await self.open.wait()
+        yield Reply("hi") if ctx.text == "reply" else "done"
+
+
+async def asking(ctx: Any) -> Any:
+    yield Ask("?") if ctx.resume is None else f"answered {ctx.resume.text}"
+
+
+# Ids that callers choose, as version 0.1 lets them
+
+
+async def test_a_caller_may_choose_the_id_of_a_task_and_go_on_with_it(start: Any) -> None:
+    engine = await start(asking)
+    task = await engine.send("go", new_task_id="mine")
+    assert (task.id, task.state) == ("mine", State.INPUT_REQUIRED)
+    ended = await engine.send("3", new_task_id="mine")
+    assert (ended.id, ended.text) == ("mine", "answered 3")
+    with pytest.raises(UnsupportedOperation):
+        await engine.send("more", new_task_id="mine")
+
+
+async def test_an_id_that_somebody_else_has_taken_is_refused_without_saying_so(start: Any) -> None:
+    engine = await start(asking)
+    await engine.send("go", new_task_id="taken", call=Call(user=User("you")))
+    with pytest.raises(InvalidParams) as caught:
+        await engine.send("go", new_task_id="taken")
+    assert str(caught.value) == "this id cannot be used: choose another"
+    assert caught.value.field == "id"
+
+
+async def test_two_messages_with_one_new_id_at_once_make_one_task(start: Any, turns: Any) -> None:
+    agent = Gate()
+    engine = await start(agent.run)  # whether there will be a task at all is open until the first output
+    sending = [engine.sending("go", new_task_id="mine") for _ in range(2)]
+    await turns()
+    agent.open.set()
+    first, second = await asyncio.gather(*sending, return_exceptions=True)
+    assert first.state is State.COMPLETED
+    assert isinstance(second, UnsupportedOperation) or second.state is State.COMPLETED
+    assert agent.runs == 1
+    assert len((await engine.list()).tasks) == 1
+
+
+async def test_an_id_that_was_answered_without_a_task_is_free(start: Any, turns: Any) -> None:
+    agent = Gate()
+    engine = await start(agent.run)
+    sending = [engine.sending(text, new_task_id="mine") for text in ("reply", "go")]
+    await turns()
+    agent.open.set()
+    reply, task = await asyncio.gather(*sending)
+    assert (reply.text, task.id, task.state) == ("hi", "mine", State.COMPLETED)
+
+
+# Extensions
+
+
+async def test_an_extension_that_is_demanded_must_be_declared(start: Any) -> None:
+    async def run(ctx: Any) -> Any:
+        yield sorted(ctx.extensions)
+
+    extensions = [AgentExtension("https://a", required=True), "https://b"]
+    engine = await start(Agent("test", run=run, extensions=extensions))
+    for call in (Call(), Call(extensions=frozenset({"https://b"}))):
+        for asking in (engine.send(call=call), engine.get("x", call=call), engine.list(call=call)):
+            with pytest.raises(ExtensionSupportRequired, match="https://a"):
+                await asking
+    declared = Call(extensions=frozenset({"https://a", "https://b"}))
+    assert (await engine.send(call=declared)).data == ["https://a", "https://b"]
+
+
+# Limits
+
+
+async def test_a_busy_server_refuses_new_work_and_takes_it_again_later(start: Any, turns: Any) -> None:
+    agent = Gate()
+    engine = await start(agent.run, settings=EngineSettings(max_tasks=2, drain=0))
+    sending = [engine.sending() for _ in range(2)]
+    await turns()
+    with pytest.raises(Overloaded, match="try again later"):
+        await engine.send()
+    agent.open.set()
+    await asyncio.gather(*sending)
+    await engine.idle()
+    assert (await engine.send()).state is State.COMPLETED
+
+
+# Races that only a store with a disk shows
+
+
+@pytest.mark.parametrize("number", [2, 5])
+async def test_of_many_callbacks_and_answers_at_once_one_answers(start: Any, tmp_path: Path, number: int) -> None:
+    engine = await start(asking, store=SqliteStore(tmp_path / "tasks.db"))
+    task = await engine.send()
+    await engine.idle()
+    results = await asyncio.gather(*(engine.service.resume(task.id, n) for n in range(number)), return_exceptions=True)
+    assert sum(isinstance(result, UnsupportedOperation) for result in results) == number - 1
+    ended = await engine.until_state(task, State.COMPLETED)
+    assert len(ended.history) == 3
+    await engine.idle()
+    assert engine.left() == {}
