@@ -97,3 +97,30 @@ async def block_once(ctx: Context) -> None:
     """Block in an effect."""
     await ctx.progress("blocking")
     await ctx.once("key", threading.Event().wait)
+
+
+@agent.skill
+async def halves(pipe: str) -> Any:
+    """Say half of it, wait until the test says go through the pipe of that name, and say the other half."""
+    for number in range(14):
+        yield f"{number} "
+    await _until_told(pipe)
+    for number in range(14, 28):
+        yield f"{number} "
+
+
+@agent.skill
+async def chatter(words: int) -> Any:
+    """Say that many words as fast as possible."""
+    for number in range(words):
+        yield f"{number:>9} "
+
+
+@agent.skill
+async def slowly(text: str = "") -> Any:
+    """Say a word at every turn of the loop's clock, without end."""
+    number = 0
+    while True:
+        number += 1
+        yield f"{number} "
+        await asyncio.sleep(0.01)

@@ -37,12 +37,14 @@ class Functions:
 
     def __init__(self) -> None:
         self.skills: dict[str, Skill] = {}
+        self.may_reply = False
 
     def add(self, skill: Skill) -> None:
         """Add a skill. Raises ConfigError when its id is taken."""
         if skill.id in self.skills:
             raise ConfigError(f"there is a skill `{skill.id}` already: give this one another id=")
         self.skills[skill.id] = skill
+        self.may_reply = self.may_reply or skill.may_reply
 
     def named(self, ctx: Context) -> Skill | None:
         """The skill the message names, if it names one that exists."""
@@ -74,10 +76,10 @@ class Functions:
         """Run the chosen skill; an engine-level agent."""
         ctx.message, ctx.metadata = ctx.history[0], ctx.opening
         ctx.listen_again()
-        loaded = copy.deepcopy(ctx.state)
+        loaded = _copied(ctx.state)
         if ctx.answered:
             _become(ctx.state, cast("dict[str, Any]", ctx.answered[0].ref or {}).get("state", {}))
-        first = copy.deepcopy(ctx.state)
+        first = _copied(ctx.state)
         replay = Replay(ctx.answered, first)
         ctx.questions = replay
         pause: Paused | None = None
@@ -110,7 +112,11 @@ class Functions:
 
 def _become(state: dict[str, Any], other: dict[str, Any]) -> None:
     state.clear()
-    state.update(copy.deepcopy(other))
+    state.update(_copied(other))
+
+
+def _copied(state: dict[str, Any]) -> dict[str, Any]:
+    return copy.deepcopy(state) if state else {}  # most conversations keep none
 
 
 def _changed(loaded: dict[str, Any], first: dict[str, Any], last: dict[str, Any]) -> dict[str, Any]:

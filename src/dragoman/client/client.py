@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 from dragoman.client.connection import Connection, InProcess
 from dragoman.client.event import Assembly, Event
 from dragoman.model.error import BadResponse, ConfigError
 from dragoman.model.file import File
+from dragoman.model.ids import new_id
 from dragoman.model.message import Message
 from dragoman.model.part import Part
 from dragoman.model.request import GetTaskRequest, SendMessageConfiguration, SendMessageRequest
@@ -185,7 +185,7 @@ def _message(
         raise ConfigError("a message needs something to say: text, tool, data or files")
     context_id = context if context is None or isinstance(context, str) else context.context_id
     return Message(
-        message_id or str(uuid4()),
+        message_id or new_id(),
         Role.USER,
         tuple(parts),
         context_id,

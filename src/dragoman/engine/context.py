@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import logging
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
-from uuid import uuid4
 
 import msgspec
 
@@ -16,6 +15,7 @@ from dragoman.engine.values import data_of, json_of, parts_of
 from dragoman.model.artifact import Artifact
 from dragoman.model.error import ConfigError
 from dragoman.model.event import ArtifactUpdate
+from dragoman.model.ids import new_id
 from dragoman.model.message import Message
 from dragoman.model.part import Part
 from dragoman.model.state import Role, State
@@ -256,4 +256,4 @@ class Context:
 
 def agent_message(live: LiveTask, parts: tuple[Part, ...]) -> Message:
     """A message from the agent within a task."""
-    return Message(str(uuid4()), Role.AGENT, parts, live.folding.context_id, live.id)
+    return Message(new_id(), Role.AGENT, parts, live.folding.context_id, live.id)

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 from typing import TYPE_CHECKING, Any, NamedTuple
-from uuid import uuid4
 
 import msgspec
 from msgspec import structs
@@ -26,6 +25,7 @@ from dragoman.model.error import (
     UnsupportedOperation,
 )
 from dragoman.model.fold import Folding
+from dragoman.model.ids import new_id
 from dragoman.model.json import encode
 from dragoman.model.part import Part
 from dragoman.model.state import State
@@ -155,8 +155,8 @@ class Inbox:
         if request.configuration.if_generation_match is not None:
             raise InvalidParams("ifGenerationMatch needs a message.taskId", field="configuration.ifGenerationMatch")
         now = tasks.clock.now()
-        task_id = request.new_task_id or str(uuid4())
-        context_id = message.context_id or str(uuid4())
+        task_id = request.new_task_id or new_id()
+        context_id = message.context_id or new_id()
         message = structs.replace(message, task_id=task_id, context_id=context_id)
         status = TaskStatus(State.SUBMITTED, None, timestamp(now))
         folding = Folding(Task(task_id, context_id, status, history=(message,)))
@@ -274,6 +274,7 @@ class Inbox:
 
     async def recover(self) -> None:
         """Run again what may run again or never began; fail the rest with a plain reason."""
+        await self._repeats.load()
         ended: list[LiveTask] = []
         for stored in await self._tasks.store.unfinished(self._agent.name):
             live = await self._tasks.revive(stored, again=True)

@@ -3,31 +3,51 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Hashable
+    from collections.abc import Hashable
+    from types import TracebackType
 
 
 class KeyedLocks:
     """A lock for every key that somebody holds or waits for, and none for the others."""
 
     def __init__(self) -> None:
-        self._locks: dict[Hashable, tuple[asyncio.Lock, int]] = {}
+        self._locks: dict[Hashable, Held] = {}
 
-    @asynccontextmanager
-    async def hold(self, key: Hashable) -> AsyncGenerator[None]:
-        """Hold the key's lock."""
-        lock, users = self._locks.get(key, (None, 0))
-        lock = lock or asyncio.Lock()
-        self._locks[key] = (lock, users + 1)
+    def hold(self, key: Hashable) -> Held:
+        """Hold the key's lock, as an async context manager."""
+        held = self._locks.get(key)
+        if held is None:
+            held = self._locks[key] = Held(self._locks, key)
+        return held
+
+
+class Held(asyncio.Lock):
+    """The lock of one key, which goes when nobody wants it any more."""
+
+    def __init__(self, locks: dict[Hashable, Held], key: Hashable) -> None:
+        super().__init__()
+        self._of = locks
+        self._key = key
+        self._users = 0
+
+    async def __aenter__(self) -> None:
+        self._users += 1
         try:
-            async with lock:
-                yield
-        finally:
-            _, users = self._locks[key]
-            if users == 1:
-                del self._locks[key]
-            else:
-                self._locks[key] = (lock, users - 1)
+            await self.acquire()
+        except BaseException:
+            self._leave()
+            raise
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+        self._leave()
+
+    def _leave(self) -> None:
+        self._users -= 1
+        if not self._users:
+            del self._of[self._key]

@@ -172,6 +172,10 @@ class Store(Protocol):
         """The task a message with this mark was accepted into, if that was recently."""
         ...
 
+    async def marks(self, now_ms: int) -> list[bytes]:
+        """The marks of all messages that were accepted recently."""
+        ...
+
     async def unfinished(self, agent: str) -> list[StoredTask]:
         """The tasks of an agent that are submitted or working, oldest first."""
         ...

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 from typing import TYPE_CHECKING
-from uuid import UUID
 
 from dragoman.engine.ports import Repeat, Scope
+from dragoman.engine.sieve import Sieve
+from dragoman.model.ids import is_uuid
 from dragoman.model.json import encode
 
 if TYPE_CHECKING:
@@ -22,7 +23,8 @@ class Repeats:
     """Finds the task a message was accepted into within the window.
 
     A message can be known again when its id is a UUID; ids typed by hand ("m1") and the same id with other
-    content are never repeats. Recent marks are in memory, so that the usual new message costs no read.
+    content are never repeats. Recent marks are in memory; of older ones, and of those from before a restart, a sieve
+    remembers that they may exist. So a new message hardly ever costs a read.
     """
 
     def __init__(self, store: Store, clock: Clock, seconds: float) -> None:
@@ -30,14 +32,22 @@ class Repeats:
         self._clock = clock
         self._window_ms = round(seconds * 1000)
         self._recent: OrderedDict[bytes, tuple[int, str]] = OrderedDict()
-        self._complete_since = clock.now()
+        # What went into the older one has expired by the time it is given up.
+        self._sieve, self._older = Sieve(), Sieve()
+        self._turned_ms = clock.now()
+
+    async def load(self) -> None:
+        """Take over the marks an earlier process left."""
+        if self._window_ms > 0:
+            for key in await self._store.marks(self._clock.now()):
+                self._sieve.add(key)
 
     def mark(self, scope: Scope, message: Message) -> Repeat | None:
         """The mark this message leaves, or None when it cannot be known again."""
-        if self._window_ms <= 0 or not _is_uuid(message.message_id):
+        if self._window_ms <= 0 or not is_uuid(message.message_id):
             return None
-        digest = hashlib.sha256(encode((scope, message.task_id, message.message_id.lower(), message.parts))).digest()
-        return Repeat(digest, self._clock.now() + self._window_ms)
+        content = encode((scope, message.task_id, message.message_id.lower(), message.parts))
+        return Repeat(hashlib.sha256(content).digest(), self._clock.now() + self._window_ms)
 
     async def find(self, repeat: Repeat) -> str | None:
         """The id of the task that took this message before."""
@@ -45,28 +55,20 @@ class Repeats:
         known = self._recent.get(repeat.key)
         if known is not None:
             return known[1] if known[0] > now else None
-        if self._complete_since <= now - self._window_ms:
-            return None
-        return await self._store.repeated(repeat.key, now)
+        if repeat.key in self._sieve or repeat.key in self._older:
+            return await self._store.repeated(repeat.key, now)
+        return None
 
     def remember(self, repeat: Repeat, task_id: str) -> None:
         """Keep a mark at hand; the store keeps it too, in the commit of the message."""
         now = self._clock.now()
+        if now - self._turned_ms >= self._window_ms:
+            self._sieve, self._older, self._turned_ms = Sieve(), self._sieve, now
         while self._recent:
-            until, _ = next(iter(self._recent.values()))
+            key, (until, _) = next(iter(self._recent.items()))
             if until > now and len(self._recent) < REMEMBERED:
                 break
             if until > now:
-                self._complete_since = until - self._window_ms + 1
-            self._recent.popitem(last=False)
+                self._sieve.add(key)
+            del self._recent[key]
         self._recent[repeat.key] = (repeat.until_ms, task_id)
-
-
-def _is_uuid(text: str) -> bool:
-    if len(text) != 36:
-        return False
-    try:
-        UUID(text)
-    except ValueError:
-        return False
-    return True

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, NamedTuple
-from uuid import uuid4
 
 import msgspec
 from msgspec import structs
@@ -29,6 +28,7 @@ from dragoman.model.error import (
     Unauthorized,
     UnsupportedOperation,
 )
+from dragoman.model.ids import new_id
 from dragoman.model.message import Message
 from dragoman.model.part import Part
 from dragoman.model.record import Record
@@ -187,7 +187,7 @@ class Service:
         row, _, _ = await self._tasks.find(scope, task_id)
         if not row.state.waiting:
             raise UnsupportedOperation(f"task {task_id} is {row.state}: it does not wait", taskId=task_id)
-        message = Message(str(uuid4()), Role.USER, (Part(data=data),), row.context_id, task_id)
+        message = Message(new_id(), Role.USER, (Part(data=data),), row.context_id, task_id)
         accepted = await self._inbox.resume(scope, message)
         return await self._tasks.durable_task(accepted.live, None)
 

@@ -77,13 +77,18 @@ class Follower:
                         return
                 elif self.closing:
                     return
-                elif live is not None and live.broken:
+                elif live is not None and live.broken and not await self._waits(row):
                     raise ServerError(UNAVAILABLE)
                 elif current is None and await self._is_over(row, after):
                     return
                 elif not opened or not await watch.past(after, self._heartbeat):
                     yield Batch(())
                 opened = True
+
+    async def _waits(self, row: TaskRow) -> bool:
+        """True when a task waits for its caller as before, whatever of a later run was refused by the store."""
+        stored = await self._store.task(row.id)
+        return stored is not None and stored.row.state.waiting
 
     async def _is_over(self, row: TaskRow, after: int) -> bool:
         """True when a task at rest has ended and has no more records: what was left of them was swept away."""

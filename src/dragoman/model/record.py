@@ -14,14 +14,16 @@ from dragoman.model.task import Task
 class Record:
     """An event with its number and its canonical bytes, which are made once and forwarded as they are.
 
-    A record read from a store holds only bytes; it is decoded when somebody needs more.
+    A record read from a store holds only bytes; it is decoded when somebody needs more. `spelled` is for the edge: what
+    has been written to one subscriber need not be spelled again for the next.
     """
 
-    __slots__ = ("_response", "body", "generation")
+    __slots__ = ("_response", "body", "generation", "spelled")
 
     def __init__(self, generation: int, body: bytes, response: StreamResponse | None = None) -> None:
         self.generation = generation
         self.body = body
+        self.spelled: dict[object, bytes] = {}
         self._response = response
 
     @classmethod
@@ -48,7 +50,7 @@ class Record:
     def state(self) -> State | None:
         """The state this event puts the task in; None when it leaves the state alone."""
         # Most records of a stream are artifact chunks: tell them apart without decoding.
-        if self._response is None and self.body.startswith(b'{"artifactUpdate"'):
+        if self.body.startswith(b'{"artifactUpdate"'):
             return None
         event = self.event
         if isinstance(event, (StatusUpdate, Task)):

@@ -140,7 +140,7 @@ class Agent:
         """True when this message may be answered without a task."""
         if self._uses_run(ctx):
             return self._run_replies
-        skill = self._chosen(ctx)
+        skill = self._chosen(ctx) if self._functions.may_reply else None
         return skill is not None and skill.may_reply
 
     def restarts(self, ctx: Context) -> bool:

@@ -220,7 +220,8 @@ class App:
         try:
             await self._start_for_request()
             user = await self._user(request)
-            self._guard.check_origin(request, self._addresses.base(request), user)
+            if "origin" in request.headers:
+                self._guard.check_origin(request, self._addresses.base(request), user)
             request.may_list = self._guard.may_list(request, user)
         except A2AError as error:
             await self._refuse(transport, request, send, error)

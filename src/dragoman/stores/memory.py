@@ -217,6 +217,10 @@ class MemoryStore:
         until_ms, task_id = self._repeats.get(key, (now_ms, ""))
         return task_id if until_ms > now_ms else None
 
+    async def marks(self, now_ms: int) -> list[bytes]:
+        """The marks of all messages that were accepted recently."""
+        return [key for key, (until_ms, _) in self._repeats.items() if until_ms > now_ms]
+
     async def unfinished(self, agent: str) -> list[StoredTask]:
         """The tasks of an agent that are submitted or working, oldest first."""
         return [

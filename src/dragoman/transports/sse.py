@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from dragoman.model.error import A2AError, InternalError, ServerError
 
 if TYPE_CHECKING:
+    from dragoman.dialects.base import Dialect
     from dragoman.engine.stream import Batch
     from dragoman.model.record import Record
     from dragoman.transports.http import Header, Receive, Send
@@ -26,17 +27,27 @@ def last_event_id(headers: dict[str, str]) -> int | None:
 
 
 class EventWriter:
-    """Writes one stream to one reader. `event` spells a record, `error` spells a failure in the middle."""
+    """Writes one stream to one reader: events in a dialect, each between `before` and `after`.
+
+    `error` spells a failure in the middle.
+    """
 
     def __init__(
         self,
-        event: Callable[[Record, bool], bytes],
+        dialect: Dialect,
         error: Callable[[A2AError], bytes],
         headers: Iterable[Header] = (),
+        *,
+        before: bytes = b"",
+        after: bytes = b"",
     ) -> None:
-        self._event = event
+        self._spelling = dialect.stream()
+        # One that remembers nothing spells a record alike for all its readers: then once is enough.
+        self._keys = ((dialect, False), (dialect, True)) if self._spelling is dialect else None
         self._error = error
         self._headers = headers
+        self._before = before
+        self._after = after
 
     async def write(self, batches: AsyncIterator[Batch], receive: Receive, send: Send) -> None:
         """Send the stream until it ends or the reader leaves. Raises A2AError when it fails before its first event."""
@@ -82,17 +93,28 @@ class EventWriter:
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     def _body(self, batch: Batch) -> MutableMapping[str, Any]:
-        if not batch.records:
+        records = batch.records
+        if not records:
             return _chunk(HEARTBEAT if not batch.ended else b"")
-        last = len(batch.records) - 1 if batch.ended else -1
-        frames: list[bytes] = []
-        for index, record in enumerate(batch.records):
-            body = self._event(record, index == last)
-            if record.generation:
-                frames.append(b"id: %d\ndata: %b\n\n" % (record.generation, body))
-            else:
-                frames.append(b"data: %b\n\n" % body)
-        return _chunk(b"".join(frames))
+        if len(records) == 1:
+            return _chunk(self._frame(records[0], batch.ended))
+        frames = [self._frame(record, False) for record in records[:-1]]
+        return _chunk(b"".join((*frames, self._frame(records[-1], batch.ended))))
+
+    def _frame(self, record: Record, last: bool) -> bytes:
+        body = self._spelled(record, last)
+        if not record.generation:
+            return b"data: %b%b%b\n\n" % (self._before, body, self._after)
+        return b"id: %d\ndata: %b%b%b\n\n" % (record.generation, self._before, body, self._after)
+
+    def _spelled(self, record: Record, last: bool) -> bytes:
+        if self._keys is None:
+            return self._spelling.event(record, last=last)
+        key = self._keys[last]
+        body = record.spelled.get(key)
+        if body is None:
+            body = record.spelled[key] = self._spelling.event(record, last=last)
+        return body
 
 
 def _chunk(body: bytes) -> MutableMapping[str, Any]:

@@ -105,6 +105,11 @@ def repeated(connection: sqlite3.Connection, key: bytes, now_ms: int) -> str | N
     return None if row is None else row[0]
 
 
+def marks(connection: sqlite3.Connection, now_ms: int) -> list[bytes]:
+    """The marks that have not expired."""
+    return [row[0] for row in connection.execute("SELECT key FROM repeats WHERE until_ms > ?", (now_ms,))]
+
+
 def unfinished(connection: sqlite3.Connection, agent: str) -> list[StoredTask]:
     """Submitted and working tasks of an agent, oldest first."""
     rows = connection.execute(f"{_TASK} WHERE t.state IN (1, 2) AND s.agent = ? ORDER BY t.number", (agent,))

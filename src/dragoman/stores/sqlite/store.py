@@ -109,6 +109,10 @@ class SqliteStore:
         """The task a message with this mark was accepted into, if that was recently."""
         return await self._read(reader.repeated, key, now_ms)
 
+    async def marks(self, now_ms: int) -> list[bytes]:
+        """The marks of all messages that were accepted recently."""
+        return await self._read(reader.marks, now_ms)
+
     async def unfinished(self, agent: str) -> list[StoredTask]:
         """The tasks of an agent that are submitted or working, oldest first."""
         return await self._read(reader.unfinished, agent)

@@ -15,7 +15,6 @@ from dragoman.transports.http import Disconnected, respond, status_of
 from dragoman.transports.sse import EventWriter, last_event_id
 
 if TYPE_CHECKING:
-    from dragoman.model.record import Record
     from dragoman.model.user import User
     from dragoman.transports.endpoint import Endpoint
     from dragoman.transports.http import Request, Send
@@ -118,13 +117,10 @@ class JsonRpc:
             body = dialect.result(choice.operation, outcome.result)
             await respond(send, 200, b"%b%b}" % (prefix, body), headers=headers)
             return
-        spelling = dialect.stream()
-
-        def event(record: Record, last: bool) -> bytes:
-            return b"%b%b}" % (prefix, spelling.event(record, last=last))
 
         def error(problem: A2AError) -> bytes:
             failure = {"jsonrpc": "2.0", "id": envelope.id, "error": rpc_error(problem, dialect.version)}
             return msgspec.json.encode(failure)
 
-        await EventWriter(event, error, headers).write(outcome.result.batches, request.receive, send)
+        writer = EventWriter(dialect, error, headers, before=prefix, after=b"}")
+        await writer.write(outcome.result.batches, request.receive, send)

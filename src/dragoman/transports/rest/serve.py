@@ -18,7 +18,6 @@ from dragoman.transports.sse import EventWriter, last_event_id
 
 if TYPE_CHECKING:
     from dragoman.dialects.base import Dialect
-    from dragoman.model.record import Record
     from dragoman.model.user import User
     from dragoman.transports.endpoint import Endpoint
     from dragoman.transports.http import Header, Request, Send
@@ -71,15 +70,11 @@ class Rest:
             body = dialect.result(route.operation, outcome.result)
             await respond(send, 200, body, _media_type(request), headers)
             return
-        spelling = dialect.stream()
-
-        def event(record: Record, last: bool) -> bytes:
-            return spelling.event(record, last=last)
 
         def error(problem: A2AError) -> bytes:
             return msgspec.json.encode(http_error(problem, dialect.version)[1])
 
-        await EventWriter(event, error, headers).write(outcome.result.batches, request.receive, send)
+        await EventWriter(dialect, error, headers).write(outcome.result.batches, request.receive, send)
 
     async def _params(self, request: Request, dialect: Dialect, route: routes.Route) -> Any:
         if request.method in ("GET", "DELETE"):
