@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import resource
 import signal
@@ -10,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Generator
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -177,12 +177,9 @@ def test_tasks_that_were_running_are_failed_once_there_is_room(launch: Any, disk
 def test_a_server_that_finds_no_room_to_begin_with_says_so(launch: Any, disk: Disk) -> None:
     if not os.path.ismount(disk.folder):
         pytest.skip("mounting is not permitted here, and the limit is for a process that runs")
-    with (disk.folder / "filler").open("wb") as filler:
-        try:
-            while filler.write(b"\0" * 4096):
-                filler.flush()
-        except OSError as error:
-            assert error.errno == errno.ENOSPC
+    with suppress(OSError), (disk.folder / "filler").open("wb", buffering=0) as filler:
+        while filler.write(b"\0" * 4096):
+            pass
     server = launch("--store", f"sqlite:///{disk.folder / 'tasks.db'}", ready=False)
     assert server.wait() == 2
     output = "".join(server.output)

@@ -19,7 +19,7 @@ import pytest
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-READERS, CHUNKS, ROUNDS = 1000, 60, 5
+READERS, CHUNKS, ROUNDS = 1000, 120, 3
 AT_ONCE = 50  # connections: all at once would overflow the listener's backlog
 TICKS = os.sysconf("SC_CLK_TCK")
 SECONDS = 120

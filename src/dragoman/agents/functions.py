@@ -88,7 +88,8 @@ class Functions:
             ctx.skill = skill.id
             _permit(skill, ctx)
             values = await _bind(skill, arguments, ctx, replay)
-            async with aclosing(_limited(skill, ctx, values)) as outputs:
+            calling = _outputs if skill.timeout is None else _limited
+            async with aclosing(calling(skill, ctx, values)) as outputs:
                 async for value in outputs:
                     replay.check()
                     if not replay.replaying:
@@ -188,13 +189,9 @@ async def _missing(skill: Skill, parameter: Parameter, problem: str, ctx: Contex
 
 
 async def _limited(skill: Skill, ctx: Context, values: dict[str, Any]) -> AsyncGenerator[Any, None]:
-    if skill.timeout is None:
-        async with aclosing(_outputs(skill, ctx, values)) as outputs:
-            async for value in outputs:
-                yield value
-        return
     worker = asyncio.current_task()
     assert worker is not None
+    assert skill.timeout is not None
     timed_out = Failed(f"timed out after {skill.timeout:g} s")
     late = cancelled = False
     inside = True

@@ -104,6 +104,7 @@ class Service:
         """Take no more messages, let the runs finish for a while, then end the streams, which can be resumed."""
         self._closing = True
         await self._runner.drain(self._settings.drain)
+        self._tasks.close()
         self._follower.closing = True
         self._bus.wake_all()
 

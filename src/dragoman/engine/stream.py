@@ -75,13 +75,17 @@ class Follower:
                     yield batch
                     if batch.ended:
                         return
-                elif self.closing:
+                    opened = True
+                    if live is None or live.committed > after:
+                        continue
+                # All is told: what comes now wakes the watch, which was there before the first look.
+                if self.closing:
                     return
-                elif live is not None and live.broken and not await self._waits(row):
+                if live is not None and live.broken and not await self._waits(row):
                     raise ServerError(UNAVAILABLE)
-                elif current is None and await self._is_over(row, after):
+                if current is None and await self._is_over(row, after):
                     return
-                elif not opened or not await watch.past(after, self._heartbeat):
+                if not opened or not await watch.past(after, self._heartbeat):
                     yield Batch(())
                 opened = True
 
@@ -100,6 +104,7 @@ class Follower:
 
 
 def _cut(records: list[Record], *, pause_ends: bool) -> Batch:
+    """Cut off what comes after the end of the stream."""
     for index, record in enumerate(records):
         state = record.state
         if state is not None and ends_stream(state, pause_ends=pause_ends):

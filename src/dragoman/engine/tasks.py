@@ -10,6 +10,7 @@ from msgspec import structs
 from dragoman.engine.call import Call
 from dragoman.engine.live import LiveTask
 from dragoman.engine.outputs import Answered
+from dragoman.engine.recovery import Mending
 from dragoman.engine.stream import PAGE
 from dragoman.engine.values import data_of
 from dragoman.model.error import InternalError, TaskNotFound
@@ -64,6 +65,7 @@ class Tasks:
         self.bus = bus
         self.clock = clock
         self.live: dict[str, LiveTask] = {}
+        self._mending = Mending(self)
 
     def put_away(self, live: LiveTask) -> None:
         """Forget a task that nobody works on any more; it is at rest in the store."""
@@ -71,6 +73,12 @@ class Tasks:
             del self.live[live.id]
         if not live.over:
             live.abandon()
+        if live.broken:
+            self._mending.add(live.id)
+
+    def close(self) -> None:
+        """Do nothing more in the background."""
+        self._mending.close()
 
     async def find(self, scope: Scope, task_id: str) -> tuple[TaskRow, LiveTask | None, StoredTask | None]:
         """Find a task in its scope.

@@ -102,19 +102,16 @@ class EventWriter:
         return _chunk(b"".join((*frames, self._frame(records[-1], batch.ended))))
 
     def _frame(self, record: Record, last: bool) -> bytes:
-        body = self._spelled(record, last)
+        if self._keys is None:
+            body = self._spelling.event(record, last=last)
+        else:
+            key = self._keys[last]
+            body = record.spelled.get(key)
+            if body is None:
+                body = record.spelled[key] = self._spelling.event(record, last=last)
         if not record.generation:
             return b"data: %b%b%b\n\n" % (self._before, body, self._after)
         return b"id: %d\ndata: %b%b%b\n\n" % (record.generation, self._before, body, self._after)
-
-    def _spelled(self, record: Record, last: bool) -> bytes:
-        if self._keys is None:
-            return self._spelling.event(record, last=last)
-        key = self._keys[last]
-        body = record.spelled.get(key)
-        if body is None:
-            body = record.spelled[key] = self._spelling.event(record, last=last)
-        return body
 
 
 def _chunk(body: bytes) -> MutableMapping[str, Any]:

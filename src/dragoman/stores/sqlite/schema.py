@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sqlite3
 from pathlib import Path
 
@@ -76,6 +77,17 @@ VERSION = 1 + len(_STEPS)
 ENDED = "state IN (3, 4, 5, 7)"
 
 
+def unusable(path: Path, error: sqlite3.Error) -> ConfigError:
+    """What to say when a file cannot be opened."""
+    if isinstance(error, sqlite3.DatabaseError) and error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_CORRUPT:
+        store = shlex.quote(f"sqlite:///{path.absolute()}")
+        return ConfigError(
+            f"the store {path} is damaged ({error}): `dragoman doctor --store {store}` tells more; "
+            f"keep {path} and {path}-wal, and restore a backup"
+        )
+    return ConfigError(f"the store {path} cannot be opened: {error}")
+
+
 def prepare(connection: sqlite3.Connection, path: Path) -> None:
     """Create the tables in a new file, or bring those of an older one up to date.
 
@@ -85,9 +97,9 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
     try:
         version = int(connection.execute("PRAGMA user_version").fetchone()[0])
         tables = int(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
-    except sqlite3.OperationalError:  # locked, or not readable: no verdict on what it is
-        raise
-    except sqlite3.DatabaseError:
+    except sqlite3.DatabaseError as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_NOTADB:  # locked, damaged, not readable: no verdict on what it is
+            raise
         raise ConfigError(f"{path} is not a store of Dragoman: use another --store") from None
     if version > VERSION:
         raise ConfigError(

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 import os
 import sqlite3
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from dragoman.model.error import ConfigError, ServerError
 from dragoman.stores.sqlite import reader, sweeping
 from dragoman.stores.sqlite.lock import FileLock
+from dragoman.stores.sqlite.schema import unusable
 from dragoman.stores.sqlite.writer import Writer
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from dragoman.engine.ports import Note, Page, Scope, StoredTask, Sweep, TaskQuery, Write
     from dragoman.model.record import Record
 
+logger = logging.getLogger("dragoman.store")
 P = ParamSpec("P")
 T = TypeVar("T")
 READERS = 2
@@ -36,8 +39,8 @@ class SqliteStore:
         self._writer = Writer(path)
         self._numbers = itertools.count(1)
         self._pool: ThreadPoolExecutor | None = None
-        self._local = threading.local()
-        self._connections: list[sqlite3.Connection] = []
+        # One for each reading thread, all opened at the start: later there may be no room for another open file.
+        self._idle: SimpleQueue[sqlite3.Connection] = SimpleQueue()
 
     async def open(self) -> None:
         """Lock and open the file, creating it when it is not there.
@@ -55,11 +58,12 @@ class SqliteStore:
             raise ConfigError(f"the store {self._path} cannot be opened: {error.strerror}") from None
         try:
             last = self._writer.open(asyncio.get_running_loop())
-        except sqlite3.Error as error:
-            self._lock.release()
-            raise ConfigError(f"the store {self._path} cannot be opened: {error}") from None
-        except BaseException:
-            self._lock.release()
+            for _ in range(READERS):
+                self._idle.put(self._reader())
+        except BaseException as error:
+            await self._let_go()
+            if isinstance(error, sqlite3.Error):
+                raise unusable(self._path, error) from None
             raise
         self._numbers = itertools.count(last + 1)
         self._pool = ThreadPoolExecutor(READERS, thread_name_prefix="dragoman-reader")
@@ -69,11 +73,12 @@ class SqliteStore:
         if self._pool is not None:
             pool, self._pool = self._pool, None
             await asyncio.to_thread(pool.shutdown)
+        await self._let_go()
+
+    async def _let_go(self) -> None:
         # The readers first: the last connection to close empties the log and removes it.
-        for connection in self._connections:
-            connection.close()
-        self._connections.clear()
-        self._local = threading.local()
+        while not self._idle.empty():
+            self._idle.get().close()
         await self._writer.close()
         self._lock.release()
 
@@ -125,27 +130,37 @@ class SqliteStore:
         """Write and read something. Raises ServerError when that is not possible now."""
         try:
             await self._writer.run(sweeping.probe)
-            await self._read(reader.task, "")
         except sqlite3.Error as error:
             raise ServerError(f"the store does not work now: {error}") from None
+        await self._read(reader.task, "")
 
     async def _read(
         self, query: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
         if self._pool is None:
             raise ServerError("the store is closed")
-        return await asyncio.get_running_loop().run_in_executor(
-            self._pool, lambda: query(self._connection(), *args, **kwargs)
-        )
 
-    def _connection(self) -> sqlite3.Connection:
-        connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
-        if connection is None:
-            uri = f"{self._path.resolve().as_uri()}?mode=ro"
-            connection = sqlite3.connect(uri, uri=True, check_same_thread=False)
+        def work() -> T:
+            connection = self._idle.get()
+            try:
+                return query(connection, *args, **kwargs)
+            finally:
+                self._idle.put(connection)
+
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+        except sqlite3.Error as error:
+            logger.error("the store %s could not be read: %s", self._path, error)
+            raise ServerError("the store cannot be read now: try again later") from error
+
+    def _reader(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(f"{self._path.resolve().as_uri()}?mode=ro", uri=True, check_same_thread=False)
+        try:
             connection.execute("PRAGMA busy_timeout = 5000")
-            self._local.connection = connection
-            self._connections.append(connection)
+            connection.execute("SELECT 1 FROM tasks LIMIT 1").fetchone()  # opens the log too
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
 

@@ -152,12 +152,18 @@ class Writer:
 
     def _commit(self, connection: sqlite3.Connection, batch: list[Write]) -> list[BaseException | None]:
         error = self._try(connection, batch)
+        if _is_full(error) and self._since_checkpoint:
+            # The log may hold room that can be had back.
+            self._checkpoint(connection)
+            error = self._try(connection, batch)
         if error is None:
             return [None] * len(batch)
-        if len(batch) == 1:
-            return [error]
         # One bad change must not fail its neighbours.
-        return [self._try(connection, [write]) for write in batch]
+        outcomes = [error] if len(batch) == 1 else [self._try(connection, [write]) for write in batch]
+        refused = [one for one in outcomes if one is not None and not isinstance(one, (Conflict, sqlite3.IntegrityError))]
+        if refused:
+            logger.error("the store refused %d changes: %s", len(refused), refused[-1])
+        return outcomes
 
     def _try(self, connection: sqlite3.Connection, batch: list[Write]) -> BaseException | None:
         try:
@@ -168,8 +174,6 @@ class Writer:
             self._scopes.clear()
             with contextlib.suppress(sqlite3.Error):
                 connection.execute("ROLLBACK")
-            if not isinstance(error, (Conflict, sqlite3.IntegrityError)):
-                logger.error("the store refused %d changes: %s", len(batch), error)
             return error
         return None
 
@@ -200,16 +204,22 @@ class Writer:
 
     def _checkpoint(self, connection: sqlite3.Connection) -> None:
         # Foreign writers hold this lock: before SQLite 3.51.3 a write and a checkpoint must never meet.
-        if not self._checkpoint_lock.try_take():
-            return
         try:
-            connection.execute("DELETE FROM repeats WHERE until_ms < ?", (time.time_ns() // 1_000_000,))
+            if not self._checkpoint_lock.try_take():
+                return
+            self._since_checkpoint = 0  # what fails now is tried again after as many bytes, not with every batch
+            with contextlib.suppress(sqlite3.OperationalError):  # a full disk must not keep the log from being emptied
+                connection.execute("DELETE FROM repeats WHERE until_ms < ?", (time.time_ns() // 1_000_000,))
             connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        except (sqlite3.Error, OSError) as error:
             self._since_checkpoint = 0
-        except sqlite3.Error as error:
             logger.warning("the store could not be checkpointed: %s", error)
         finally:
             self._checkpoint_lock.release()
+
+
+def _is_full(error: BaseException | None) -> bool:
+    return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
 
 
 def _tell(batch: list[Write], outcomes: list[BaseException | None]) -> None:
