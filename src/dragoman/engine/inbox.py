@@ -277,20 +277,30 @@ class Inbox:
         await self._repeats.load()
         ended: list[LiveTask] = []
         for stored in await self._tasks.store.unfinished(self._agent.name):
-            live = await self._tasks.revive(stored, again=True)
-            memory = await self._tasks.memory(stored.row)
-            call = memory.origin.call if memory.origin else Call(tenant=stored.row.scope.tenant)
-            metadata = memory.origin.metadata if memory.origin else None
-            began = stored.row.state is not State.SUBMITTED
-            if live.folding.history:  # one that was put into the store by hand may say nothing that could be run
-                message = memory.answers[-1] if memory.answers else live.folding.history[0]
-                ctx = self._context(live, call, message, memory, metadata, restarted=began)
-                ctx.listen_again()
-                if not began or self._agent.restarts(ctx):
-                    self._begin(live, ctx)
-                    continue
-            live.status(State.FAILED, agent_message(live, (Part(text=INTERRUPTED),)))
-            ended.append(live)
+            try:
+                live = await self._recover(stored)
+            except Exception:  # one task that cannot be read must not keep all others from being served
+                logger.exception("task %s cannot be recovered", stored.row.id)
+                continue
+            if live is not None:
+                ended.append(live)
         await asyncio.gather(*(live.durable() for live in ended))
         if ended:
             logger.warning("%d tasks were %s and have failed", len(ended), INTERRUPTED)
+
+    async def _recover(self, stored: StoredTask) -> LiveTask | None:
+        """Let one task run again, or fail it: then it is given back."""
+        live = await self._tasks.revive(stored, again=True)
+        memory = await self._tasks.memory(stored.row)
+        call = memory.origin.call if memory.origin else Call(tenant=stored.row.scope.tenant)
+        metadata = memory.origin.metadata if memory.origin else None
+        began = stored.row.state is not State.SUBMITTED
+        if live.folding.history:  # one that was put into the store by hand may say nothing that could be run
+            message = memory.answers[-1] if memory.answers else live.folding.history[0]
+            ctx = self._context(live, call, message, memory, metadata, restarted=began)
+            ctx.listen_again()
+            if not began or self._agent.restarts(ctx):
+                self._begin(live, ctx)
+                return None
+        live.status(State.FAILED, agent_message(live, (Part(text=INTERRUPTED),)))
+        return live

@@ -164,7 +164,7 @@ class Service:
     async def _accept(self, call: Call, request: SendMessageRequest) -> Accepted:
         if self._closing:
             raise ServerError(STOPPING)
-        if len(self._tasks.live) >= self._settings.max_tasks:
+        if len(self._tasks.live) >= self._settings.max_tasks and request.message.task_id not in self._tasks.live:
             raise Overloaded(f"{self._settings.max_tasks} tasks are at work: try again later")
         scope = self._admit(call, request.tenant)
         if request.configuration.task_push_notification_config is not None:

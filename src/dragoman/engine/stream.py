@@ -10,7 +10,7 @@ from dragoman.model.error import ServerError
 from dragoman.model.state import State
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Sequence
+    from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 
     from dragoman.engine.live import LiveTask
     from dragoman.engine.ports import Bus, Store, TaskRow
@@ -29,7 +29,7 @@ class Batch(NamedTuple):
 class Stream(NamedTuple):
     """A stream that is ready to be read. `origin` is the tag of the task it follows; `repeat` marks a repeat."""
 
-    batches: AsyncIterator[Batch]
+    batches: AsyncGenerator[Batch, None]
     origin: str
     repeat: bool = False
 

@@ -38,7 +38,10 @@ class Answer:
             if part.kind == "data":
                 return part.data
             if part.text is not None and part.media_type == JSON_TYPE:
-                return msgspec.json.decode(part.text)
+                try:
+                    return msgspec.json.decode(part.text)
+                except msgspec.DecodeError:  # it says that it is JSON, and is not: then it is text
+                    return part.text
         return None
 
     @property

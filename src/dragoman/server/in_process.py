@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from dragoman.bus.local import LocalBus
@@ -45,9 +46,10 @@ class ServiceConnection:
     async def stream(self, request: SendMessageRequest) -> AsyncIterator[Record]:
         """Send a message and follow its task. Raises A2AError."""
         stream = await self.service.stream(self._call, request)
-        async for batch in stream.batches:
-            for record in batch.records:
-                yield record
+        async with aclosing(stream.batches) as batches:
+            async for batch in batches:
+                for record in batch.records:
+                    yield record
 
     async def get_task(self, request: GetTaskRequest) -> Task:
         """Read a task. Raises A2AError."""

@@ -226,8 +226,11 @@ async def test_commits_survive_a_power_loss(store: SqliteStore) -> None:
 
 
 async def test_readers_cannot_write(store: SqliteStore) -> None:
-    with pytest.raises(sqlite3.OperationalError, match="readonly"):
-        await store._read(lambda connection: connection.execute("DELETE FROM tasks"))
+    def try_to_write(connection: sqlite3.Connection) -> None:
+        with pytest.raises(sqlite3.OperationalError, match="readonly"):
+            connection.execute("DELETE FROM tasks")
+
+    await store._read(try_to_write)
 
 
 # Many changes, one commit

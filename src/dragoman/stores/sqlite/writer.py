@@ -159,8 +159,8 @@ class Writer:
         if error is None:
             return [None] * len(batch)
         # One bad change must not fail its neighbours.
-        outcomes = [error] if len(batch) == 1 else [self._try(connection, [write]) for write in batch]
-        refused = [one for one in outcomes if one is not None and not isinstance(one, (Conflict, sqlite3.IntegrityError))]
+        outcomes = [error if len(batch) == 1 else self._try(connection, [write]) for write in batch]
+        refused = [one for one in outcomes if one and not isinstance(one, (Conflict, sqlite3.IntegrityError))]
         if refused:
             logger.error("the store refused %d changes: %s", len(refused), refused[-1])
         return outcomes
