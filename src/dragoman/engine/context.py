@@ -11,7 +11,7 @@ import msgspec
 from dragoman.engine.locks import KeyedLocks
 from dragoman.engine.outputs import Answered
 from dragoman.engine.threads import in_thread
-from dragoman.engine.values import data_of, json_of, parts_of
+from dragoman.engine.values import json_of, parts_of
 from dragoman.model.artifact import Artifact
 from dragoman.model.error import ConfigError
 from dragoman.model.event import ArtifactUpdate
@@ -125,7 +125,7 @@ class Context:
     @property
     def data(self) -> Any:
         """The value of the message's first data part, or None."""
-        return data_of(self.message)
+        return self.message.data
 
     @property
     def files(self) -> list[Part]:

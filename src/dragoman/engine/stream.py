@@ -44,6 +44,9 @@ class Follower:
         self._heartbeat = heartbeat
         self.closing = False
         self.open = 0
+        # What the last reader asked for, and what it was given.
+        self._asked: tuple[int, int, int, bool] | None = None
+        self._given = Batch(())
 
     @contextmanager
     def _counted(self) -> Generator[None]:
@@ -52,6 +55,8 @@ class Follower:
             yield
         finally:
             self.open -= 1
+            if not self.open:
+                self._asked, self._given = None, Batch(())
 
     async def follow(
         self, row: TaskRow, after: int, *, pause_ends: bool, opened: bool = False
@@ -66,11 +71,10 @@ class Follower:
                 current = self._live(row.id)
                 # One that was put away still has its last records, but does not know what came after it.
                 live = current or live
-                records = live.after(after) if live is not None else None
-                if records is None or (not records and current is None):
-                    records = await self._store.records(row.number, after, PAGE)
-                if records:
-                    batch = _cut(records, pause_ends=pause_ends)
+                batch = self._from_memory(live, after, pause_ends) if live is not None else None
+                if batch is None or (not batch.records and current is None):
+                    batch = _cut(await self._store.records(row.number, after, PAGE), pause_ends)
+                if batch.records:
                     after = batch.records[-1].generation
                     yield batch
                     if batch.ended:
@@ -89,6 +93,19 @@ class Follower:
                     yield Batch(())
                 opened = True
 
+    def _from_memory(self, live: LiveTask, after: int, pause_ends: bool) -> Batch | None:
+        """The durable records after that one; None when they must be read from the store.
+
+        Readers who keep up ask for the same, one after the other: only the first has to look.
+        """
+        asked = (live.row.number, after, live.committed, pause_ends)
+        if asked != self._asked:
+            records = live.after(after)
+            if records is None:
+                return None
+            self._asked, self._given = asked, _cut(records, pause_ends)
+        return self._given
+
     async def _waits(self, row: TaskRow) -> bool:
         """True when a task waits for its caller as before, whatever of a later run was refused by the store."""
         stored = await self._store.task(row.id)
@@ -103,7 +120,7 @@ class Follower:
         return stored.row.state.final and not await self._store.records(row.number, after, 1)
 
 
-def _cut(records: list[Record], *, pause_ends: bool) -> Batch:
+def _cut(records: list[Record], pause_ends: bool) -> Batch:
     """Cut off what comes after the end of the stream."""
     for index, record in enumerate(records):
         state = record.state

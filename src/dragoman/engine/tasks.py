@@ -12,7 +12,6 @@ from dragoman.engine.live import LiveTask
 from dragoman.engine.outputs import Answered
 from dragoman.engine.recovery import Mending
 from dragoman.engine.stream import PAGE
-from dragoman.engine.values import data_of
 from dragoman.model.error import InternalError, TaskNotFound
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
 from dragoman.model.fold import Folding
@@ -52,7 +51,7 @@ class Memory(NamedTuple):
         """The questions with their answers; `last` is one that has just arrived."""
         answers = self.answers if last is None else (*self.answers, last)
         return tuple(
-            Answered(asked.question, asked.ref, answer.text, data_of(answer))
+            Answered(asked.question, asked.ref, answer.text, answer.data)
             for asked, answer in zip(self.asked, answers, strict=False)
         )
 

@@ -10,7 +10,6 @@ import msgspec
 
 from dragoman.model.answer import JSON_TYPE
 from dragoman.model.file import File
-from dragoman.model.message import Message
 from dragoman.model.part import Part
 
 
@@ -38,14 +37,6 @@ def parts_of(value: Any) -> tuple[Part, ...]:
         if items and all(isinstance(item, (Part, File)) for item in items):
             return tuple(part for item in items for part in parts_of(item))
     return (Part(data=json_of(value)),)
-
-
-def data_of(message: Message) -> Any:
-    """The value of a message's first data part, or None; also None when its JSON text cannot be read."""
-    try:
-        return message.data
-    except msgspec.DecodeError:
-        return None
 
 
 def json_of(value: Any) -> Any:

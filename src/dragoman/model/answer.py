@@ -40,8 +40,8 @@ class Answer:
             if part.text is not None and part.media_type == JSON_TYPE:
                 try:
                     return msgspec.json.decode(part.text)
-                except msgspec.DecodeError:  # it says that it is JSON, and is not: then it is text
-                    return part.text
+                except msgspec.DecodeError:  # it says that it is JSON, and is not
+                    continue
         return None
 
     @property
@@ -53,10 +53,18 @@ class Answer:
     def value(self) -> Any:
         """The answer as one Python value: data, else the bytes of a file, else the text, else None."""
         for part in self.parts:
-            if part.kind == "data" or part.media_type == JSON_TYPE:
+            if part.kind == "data" or (part.media_type == JSON_TYPE and _is_json(part.text)):
                 return self.data
             if part.kind == "raw":
                 return part.raw
             if part.kind == "url":
                 return part.url
         return self.text if self.parts else None
+
+
+def _is_json(text: str | None) -> bool:
+    try:
+        msgspec.json.decode(text or "")
+    except msgspec.DecodeError:
+        return False
+    return True

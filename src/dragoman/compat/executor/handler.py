@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from dragoman.compat.executor.bridge import run_of
 from dragoman.compat.executor.event_queue import EventQueues
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from dragoman.compat.executor.agent_executor import ExecutorSpec
     from dragoman.compat.executor.card import AgentCard
     from dragoman.compat.executor.jsonrpc import Request
-    from dragoman.engine.stream import Batch
 
 logger = logging.getLogger("dragoman.compat")
 
@@ -155,7 +154,7 @@ class RequestHandler:
             yield decode_any(dialect.result(operation, outcome.result))
             return
         spelling = dialect.stream()
-        async with aclosing(cast("AsyncGenerator[Batch, None]", outcome.result.batches)) as batches:
+        async with aclosing(outcome.result.batches) as batches:
             async for records, ended in batches:
                 for index, record in enumerate(records, 1):
                     yield decode_any(spelling.event(record, last=ended and index == len(records)))

@@ -79,13 +79,35 @@ ENDED = "state IN (3, 4, 5, 7)"
 
 def unusable(path: Path, error: sqlite3.Error) -> ConfigError:
     """What to say when a file cannot be opened."""
-    if isinstance(error, sqlite3.DatabaseError) and error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_CORRUPT:
-        store = shlex.quote(f"sqlite:///{path.absolute()}")
-        return ConfigError(
-            f"the store {path} is damaged ({error}): `dragoman doctor --store {store}` tells more; "
-            f"keep {path} and {path}-wal, and restore a backup"
-        )
+    if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_CORRUPT:
+        return damaged(path, str(error))
     return ConfigError(f"the store {path} cannot be opened: {error}")
+
+
+def damaged(path: Path, how: str) -> ConfigError:
+    """What to say when a file is not whole."""
+    store = shlex.quote(f"sqlite:///{path.absolute()}")
+    return ConfigError(
+        f"the store {path} is damaged ({how}): `dragoman doctor --store {store}` tells more; "
+        f"keep {path} and {path}-wal, and restore a backup"
+    )
+
+
+def check_end(path: Path) -> None:
+    """Refuse a file whose last page is cut: SQLite would read zeros there. Nobody may have it open.
+
+    Raises:
+        ConfigError: it is.
+    """
+    log = path.with_name(f"{path.name}-wal")
+    if log.exists() and log.stat().st_size:  # the page may be whole in there
+        return
+    with path.open("rb") as file:
+        header = file.read(18)
+    page = int.from_bytes(header[16:], "big")
+    page = 65536 if page == 1 else page
+    if header.startswith(b"SQLite format 3") and page and path.stat().st_size % page:
+        raise damaged(path, "its last page is cut")
 
 
 def prepare(connection: sqlite3.Connection, path: Path) -> None:

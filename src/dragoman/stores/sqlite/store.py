@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import itertools
 import logging
 import os
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 from dragoman.model.error import ConfigError, ServerError
 from dragoman.stores.sqlite import reader, sweeping
 from dragoman.stores.sqlite.lock import FileLock
-from dragoman.stores.sqlite.schema import unusable
+from dragoman.stores.sqlite.schema import check_end, unusable
 from dragoman.stores.sqlite.writer import Writer
 
 if TYPE_CHECKING:
@@ -55,8 +56,11 @@ class SqliteStore:
             os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
         except OSError as error:
             self._lock.release()
-            raise ConfigError(f"the store {self._path} cannot be opened: {error.strerror}") from None
+            advice = "make room" if error.errno == errno.ENOSPC else "let this user write there"
+            what = f"the store {self._path} cannot be opened: {error.strerror}"
+            raise ConfigError(f"{what}: {advice}, or use another --store") from None
         try:
+            check_end(self._path)
             last = self._writer.open(asyncio.get_running_loop())
             for _ in range(READERS):
                 self._idle.put(self._reader())

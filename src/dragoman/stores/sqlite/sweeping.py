@@ -89,6 +89,8 @@ def forget_events(connection: sqlite3.Connection, number: int) -> None:
 def _compact(connection: sqlite3.Connection, before_ms: int, limit: int) -> int:
     done = dict(connection.execute("SELECT key, value FROM meta WHERE key IN ('compacted_ms', 'compacted_number')"))
     after = (done.get("compacted_ms", -1), done.get("compacted_number", -1))
+    if after[0] >= before_ms:  # the clock has been put back since: what ended then stands before the mark
+        after = (-1, -1)
     rows = connection.execute(_COMPACTABLE, (before_ms, *after, limit)).fetchall()
     for _, number, has_snapshot in rows:
         if has_snapshot:

@@ -1,0 +1,257 @@
+"""The clock on the wall jumps by days, backwards and forwards: order, lists, repeats and retention stay sane."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from dragoman import Agent
+from dragoman.engine.call import Call
+from dragoman.engine.janitor import EVERY_SECONDS, Janitor, Retention
+from dragoman.engine.service import EngineSettings
+from dragoman.model.message import Message
+from dragoman.model.part import Part
+from dragoman.model.request import (
+    GetTaskRequest,
+    ListTasksRequest,
+    SendMessageConfiguration,
+    SendMessageRequest,
+    SubscribeToTaskRequest,
+)
+from dragoman.model.state import Role, State
+from dragoman.server.in_process import connect
+from dragoman.stores.memory import MemoryStore
+from dragoman.stores.sqlite.store import SqliteStore
+from dragoman.testing import Clock
+
+pytestmark = pytest.mark.fault
+
+DAY = 86_400
+JUMPS = (-3 * DAY, 5 * DAY, -400 * DAY, 399 * DAY, -1)
+SECONDS = 10
+
+
+class Wall(Clock):
+    """A clock that can be set while its timers go on, as those of a machine do. No timer may be due before it is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.offset_ms = 0
+
+    def now(self) -> int:
+        return super().now() + self.offset_ms
+
+    def jump(self, seconds: float) -> None:
+        """Set the clock, as an administrator or a time server does."""
+        self.offset_ms += round(seconds * 1000)
+
+    def call_later(self, seconds: float, callback: Callable[[], object]) -> Any:
+        assert seconds >= 0, "nobody waits for the past"
+        return super().call_later(seconds, callback)
+
+
+@pytest.fixture
+def clock() -> Wall:
+    return Wall()
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def store(request: Any, tmp_path: Path) -> Any:
+    return MemoryStore() if request.param == "memory" else SqliteStore(tmp_path / "tasks.db")
+
+
+class Engine:
+    """One agent, called as a caller would."""
+
+    def __init__(self, service: Any) -> None:
+        self.service = service
+
+    @staticmethod
+    def request(text: str = "go", *, message_id: str = "m", wait: bool = True) -> SendMessageRequest:
+        message = Message(message_id, Role.USER, (Part(text=text),))
+        return SendMessageRequest(message, SendMessageConfiguration(return_immediately=not wait))
+
+    async def answer(self, *args: Any, **options: Any) -> Any:
+        async with asyncio.timeout(SECONDS):
+            return await self.service.send(Call(), self.request(*args, **options))
+
+    async def send(self, *args: Any, **options: Any) -> Any:
+        return (await self.answer(*args, **options)).result
+
+    async def get(self, task: Any, **options: Any) -> Any:
+        async with asyncio.timeout(SECONDS):
+            return (await self.service.get(Call(), GetTaskRequest(task.id, **options))).result
+
+    async def records(self, task: Any, after: int = 0) -> list[Any]:
+        async with asyncio.timeout(SECONDS):
+            stream = await self.service.subscribe(Call(), SubscribeToTaskRequest(task.id), after)
+            return [record async for batch in stream.batches for record in batch.records]
+
+    async def pages(self, size: int) -> list[str]:
+        """The ids of all tasks, a page at a time."""
+        found: list[str] = []
+        token: str | None = None
+        while token is None or token:
+            page = await self.service.list(Call(), ListTasksRequest(page_size=size, page_token=token))
+            found += [task.id for task in page.tasks]
+            token = page.next_page_token
+        return found
+
+
+Start = Callable[[Any], Awaitable[Engine]]
+
+
+@pytest.fixture
+async def start(store: Any, clock: Wall) -> AsyncIterator[Start]:
+    connections: list[Any] = []
+
+    async def start(run: Any) -> Engine:
+        connection = connect(Agent("test", run=run), store=store, clock=clock, settings=EngineSettings(drain=0))
+        await connection.open()
+        connections.append(connection)
+        return Engine(connection.service)
+
+    yield start
+    for connection in connections:
+        await connection.close()
+
+
+async def say(ctx: Any) -> Any:
+    yield ctx.text
+
+
+async def test_the_events_of_a_task_keep_their_order(start: Start, clock: Wall) -> None:
+    async def jumping(ctx: Any) -> Any:
+        for seconds in JUMPS:
+            await ctx.progress(f"{seconds}")
+            clock.jump(seconds)
+            yield f"{seconds} "
+            await asyncio.sleep(0)
+
+    engine = await start(jumping)
+    task = await engine.send()
+    assert task.state is State.COMPLETED
+    records = await engine.records(task)
+    assert [record.generation for record in records] == list(range(1, len(records) + 1))
+    statuses = [record.event.status for record in records if record.state is State.WORKING]
+    assert [status.message.text for status in statuses if status.message] == [str(seconds) for seconds in JUMPS]
+    for after in range(len(records)):
+        assert [record.generation for record in await engine.records(task, after)] == list(
+            range(after + 1, len(records) + 1)
+        )
+
+
+async def test_a_list_shows_every_task_once_a_page_at_a_time(start: Start, clock: Wall) -> None:
+    engine = await start(say)
+    made: list[str] = []
+    for seconds in (0, *JUMPS):
+        clock.jump(seconds)
+        made += [(await engine.send()).id for _ in range(3)]
+    for size in (1, 2, 5, 100):
+        found = await engine.pages(size)
+        assert sorted(found) == sorted(made)
+        assert found == await engine.pages(100)
+
+
+async def test_a_list_goes_on_where_it_was_when_the_clock_jumps_between_two_pages(start: Start, clock: Wall) -> None:
+    engine = await start(say)
+    made = [(await engine.send()).id for _ in range(6)]
+    first = await engine.service.list(Call(), ListTasksRequest(page_size=3))
+    clock.jump(-10 * DAY)
+    rest = await engine.service.list(Call(), ListTasksRequest(page_size=3, page_token=first.next_page_token))
+    assert sorted(task.id for task in (*first.tasks, *rest.tasks)) == sorted(made)
+
+
+async def test_a_message_sent_again_after_the_clock_went_back_runs_nothing_twice(start: Start, clock: Wall) -> None:
+    engine = await start(say)
+    message_id = str(uuid4())
+    first = await engine.send(message_id=message_id)
+    for seconds in (-1, -3 * DAY, -400 * DAY):
+        clock.jump(seconds)
+        again = await engine.answer(message_id=message_id)
+        assert (again.result.id, again.repeat) == (first.id, True)
+    assert await engine.pages(100) == [first.id]
+
+
+async def test_a_message_is_forgotten_when_the_clock_goes_forward_and_known_from_then_on(
+    start: Start, clock: Wall
+) -> None:
+    engine = await start(say)
+    message_id = str(uuid4())
+    first = await engine.send(message_id=message_id)
+    clock.jump(5 * DAY)
+    second = await engine.answer(message_id=message_id)
+    assert (second.result.id == first.id, second.repeat) == (False, False)
+    third = await engine.answer(message_id=message_id)
+    assert (third.result.id, third.repeat) == (second.result.id, True)
+
+
+async def test_who_waits_for_news_waits_as_long_as_before(start: Start, clock: Wall) -> None:
+    go_on = asyncio.Event()
+
+    async def waiting(ctx: Any) -> Any:
+        await go_on.wait()
+        yield "done"
+
+    engine = await start(waiting)
+    task = await engine.send(wait=False)
+    polling = asyncio.ensure_future(engine.get(task, current_generation=100))
+    await clock.advance(1)
+    for seconds in JUMPS:
+        clock.jump(seconds)
+        await clock.advance(1)
+        assert not polling.done()
+    await clock.advance(30)
+    assert (await polling).state is State.WORKING
+    go_on.set()
+    assert (await engine.records(task))[-1].state is State.COMPLETED
+
+
+async def sweep(store: Any, clock: Wall, retention: Retention) -> None:
+    """What a janitor does who starts now, and looks again after a minute."""
+    janitor = Janitor(store, clock, retention)
+    janitor.start()
+    for _ in range(2):
+        assert janitor._worker is not None
+        await janitor._worker
+        await clock.advance(EVERY_SECONDS)
+    await janitor.stop()
+
+
+async def test_a_clock_that_went_back_deletes_nothing_early(start: Start, store: Any, clock: Wall) -> None:
+    engine = await start(say)
+    before = await engine.send()
+    clock.jump(-30 * DAY)
+    after = await engine.send()
+    await sweep(store, clock, Retention(keep=7 * DAY, compact=DAY))
+    for task in (before, after):
+        assert (await engine.get(task)).state is State.COMPLETED
+        assert await engine.records(task)
+    # Time passes, and everything goes in the end.
+    clock.jump(40 * DAY)
+    await sweep(store, clock, Retention(keep=7 * DAY))
+    assert await engine.pages(100) == []
+
+
+async def test_what_ended_before_a_clock_was_put_right_is_compacted_all_the_same(
+    start: Start, store: Any, clock: Wall
+) -> None:
+    engine = await start(say)
+    clock.jump(10 * DAY)  # it is wrong
+    early = await engine.send()
+    clock.jump(2 * DAY)
+    await sweep(store, clock, Retention(compact=DAY))
+    assert len(await store.records((await store.task(early.id)).row.number, 0, 100)) == 0
+    clock.jump(-12 * DAY)  # and put right
+    await sweep(store, clock, Retention(compact=DAY))
+    late = await engine.send()
+    clock.jump(2 * DAY)
+    await sweep(store, clock, Retention(compact=DAY))
+    assert len(await store.records((await store.task(late.id)).row.number, 0, 100)) == 0
+    for task in (early, late):
+        assert (await engine.get(task)).text == "go"

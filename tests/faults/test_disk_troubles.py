@@ -1,0 +1,190 @@
+"""Disks that cannot be written, and files that were damaged while nobody served them."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import closing
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.fault
+
+COMPLETED, FAILED = "TASK_STATE_COMPLETED", "TASK_STATE_FAILED"
+SECONDS = 30
+PAGE = 4096
+
+
+def refusal(server: Any) -> str:
+    """What a server says that does not start. It teaches, and shows no traceback."""
+    assert server.wait() == 2
+    output = "".join(server.output)
+    assert "Traceback" not in output
+    assert output.startswith("dragoman: ")
+    return output
+
+
+# A disk that can only be read
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Generator[Path]:
+    """A disk of its own, on which `_remount` works."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    if not _mounts("-t", "tmpfs", "-o", "size=4m", "none", str(folder)):
+        pytest.skip("mounting is not permitted here, and permission bits do not stop root")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], timeout=SECONDS, check=True)
+
+
+def _mounts(*arguments: str) -> bool:
+    try:
+        done = subprocess.run(["mount", *arguments], capture_output=True, timeout=SECONDS, check=False)
+    except OSError:
+        return False
+    return done.returncode == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs tmpfs")
+def test_a_store_on_a_read_only_disk_is_refused_and_opened_once_it_can_be_written(launch: Any, disk: Path) -> None:
+    where = ("--store", f"sqlite:///{disk / 'tasks.db'}")
+    server = launch(*where)
+    task = server.send("echo", "hello")
+    server.stop()
+    assert server.wait() == 0
+    assert _mounts("-o", "remount,ro", str(disk))
+    said = refusal(launch(*where, ready=False))
+    assert f"the store {disk / 'tasks.db'} cannot be opened: Read-only file system" in said
+    assert "use another --store" in said
+    # A store that is not there yet cannot be made either.
+    said = refusal(launch("--store", f"sqlite:///{disk / 'new' / 'tasks.db'}", ready=False))
+    assert "cannot be opened: Read-only file system" in said
+    assert _mounts("-o", "remount,rw", str(disk))
+    assert launch(*where).get(task["id"]) == task
+
+
+# A file that lost its end
+
+
+@pytest.mark.parametrize("missing", [PAGE, 100, 5 * PAGE + 1])
+def test_a_file_that_lost_its_end_is_refused_with_what_to_do(launch: Any, tmp_path: Path, missing: int) -> None:
+    server = launch()
+    for number in range(5):
+        server.send("echo", str(number) * 5000)
+    server.stop()
+    assert server.wait() == 0
+    file = tmp_path / "tasks.db"
+    with file.open("r+b") as opened:
+        opened.truncate(file.stat().st_size - missing)
+    said = refusal(launch(ready=False))
+    assert f"the store {file} is damaged" in said
+    assert "dragoman doctor" in said
+    assert "backup" in said
+
+
+def test_a_file_that_lost_all_but_its_beginning_is_refused(launch: Any, tmp_path: Path) -> None:
+    server = launch()
+    server.send("echo", "hello")
+    server.stop()
+    assert server.wait() == 0
+    for size in (PAGE, 1000, 50):
+        with (tmp_path / "tasks.db").open("r+b") as opened:
+            opened.truncate(size)
+        said = refusal(launch(ready=False))
+        assert "is damaged" in said or "is not a store of Dragoman" in said
+
+
+def test_damage_in_the_middle_ends_what_meets_it_with_an_error_and_nothing_else(launch: Any, tmp_path: Path) -> None:
+    server = launch()
+    tasks = [server.send("echo", f"{number:05}" * 4000) for number in range(5)]
+    server.stop()
+    assert server.wait() == 0
+    file = tmp_path / "tasks.db"
+    # The text of a task lies on pages of its own; the first of a chain of them names the next.
+    place = file.read_bytes().index(b"00003" * 700) // PAGE * PAGE
+    with file.open("r+b") as opened:
+        opened.seek(place)
+        opened.write(b"\xff" * PAGE)
+    server = launch()
+    answers = [server.rpc("GetTask", {"id": task["id"]}) for task in tasks]
+    assert [answer.get("result") for answer in answers[:3]] == tasks[:3]
+    assert answers[4]["result"] == tasks[4]
+    journals = [server.post("SubscribeToTask", {"id": tasks[3]["id"]}, **{"A2A-Version": "1.0", "Last-Event-ID": "0"})]
+    damaged = [answer["error"] for answer in answers if "error" in answer]
+    assert damaged or "-32000" in journals[0].text or b"\xff" * 100 in journals[0].content
+    assert all(error["code"] in (-32000, -32603) for error in damaged)
+    assert server.send("echo", "hello")["status"]["state"] == COMPLETED
+
+
+# A log that lost its end
+
+
+def killed(launch: Any, tmp_path: Path) -> tuple[list[Any], list[dict[str, Any]], Path]:
+    """A stream, some tasks, and the log of a server that was killed after them."""
+    server = launch()
+    with server.stream("SendStreamingMessage", server.params("hang")) as events:
+        seen = list(islice(events, 7))
+    tasks = [server.send("echo", f"number {number}") for number in range(10)]
+    server.kill()
+    log = tmp_path / "tasks.db-wal"
+    assert log.stat().st_size > 10 * PAGE
+    return seen, tasks, log
+
+
+@pytest.mark.parametrize("garbage", [b"\xff" * 3000, b"\0" * 20_000, b"half a frame"])
+def test_garbage_after_the_end_of_the_log_costs_nothing(launch: Any, tmp_path: Path, garbage: bytes) -> None:
+    seen, tasks, log = killed(launch, tmp_path)
+    with log.open("ab") as opened:
+        opened.write(garbage)
+    after = launch()
+    assert [after.get(task["id"]) for task in tasks] == tasks
+    again = after.follow(seen[0].result["task"]["id"], 0)
+    assert again[:7] == seen
+    assert again[-1].state == FAILED
+    assert after.send("echo", "hello")["status"]["state"] == COMPLETED
+
+
+@pytest.mark.parametrize("harm", ["cut", "overwritten"])
+def test_a_log_without_its_last_bytes_loses_the_last_commit_and_is_whole(
+    launch: Any, tmp_path: Path, harm: str
+) -> None:
+    """What a disk lost after it said that it had it, nobody can give back. The rest stays, and fits together."""
+    seen, tasks, log = killed(launch, tmp_path)
+    with log.open("r+b") as opened:
+        if harm == "cut":
+            opened.truncate(log.stat().st_size - 100)
+        else:
+            opened.seek(-100, 2)
+            opened.write(b"\xff" * 100)
+    after = launch()
+    assert [after.get(task["id"]) for task in tasks[:-1]] == tasks[:-1]
+    last = after.rpc("GetTask", {"id": tasks[-1]["id"]})
+    if "result" in last:  # its end alone was the last commit: it has run again, or failed
+        states = [event.state for event in after.follow(tasks[-1]["id"], 0) if event.state]
+        assert states[-1] in (COMPLETED, FAILED)
+    else:
+        assert last["error"]["code"] == -32001
+    assert after.follow(seen[0].result["task"]["id"], 0)[:7] == seen
+    assert after.send("echo", "hello")["status"]["state"] == COMPLETED
+    after.stop()
+    assert after.wait() == 0
+    with closing(sqlite3.connect(tmp_path / "tasks.db")) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
+
+
+def test_a_log_that_is_lost_as_a_whole_leaves_what_the_file_has(launch: Any, tmp_path: Path) -> None:
+    first = launch()
+    task = first.send("echo", "kept")
+    first.stop()
+    assert first.wait() == 0
+    _, _, log = killed(launch, tmp_path)
+    log.write_bytes(b"\xff" * log.stat().st_size)
+    after = launch()
+    assert after.get(task["id"]) == task
+    assert after.send("echo", "hello")["status"]["state"] == COMPLETED

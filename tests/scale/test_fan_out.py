@@ -1,0 +1,205 @@
+"""A thousand readers of one task: each event is spelled once, reaches everybody, and costs little more than writing."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from dragoman import Agent, Context
+from dragoman.dialects import v03
+from dragoman.model import record
+
+READERS, CHUNKS = 1000, 50
+SECONDS = 30
+
+
+class Parade:
+    """An agent that says what it is told to say, when it is told to."""
+
+    def __init__(self) -> None:
+        self.words: asyncio.Queue[str] = asyncio.Queue()
+        self.agent = Agent("parade", description="Says what it is told")
+        self.agent.skill(self.parade)
+
+    async def parade(self, ctx: Context) -> AsyncIterator[str]:
+        """Say it."""
+        await ctx.progress("ready")
+        while word := await self.words.get():
+            yield word
+
+    def say(self, *words: str) -> None:
+        for word in words:
+            self.words.put_nowait(word)
+
+
+@pytest.fixture
+def parade() -> Parade:
+    return Parade()
+
+
+class Encodings:
+    """Counts how often a function encodes."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, module: Any) -> None:
+        self.count = 0
+        encode: Callable[[Any], bytes] = module.encode
+
+        def counted(value: Any) -> bytes:
+            self.count += 1
+            return encode(value)
+
+        monkeypatch.setattr(module, "encode", counted)
+
+
+async def caught_up(readers: list[Any], until: Any, count: int) -> None:
+    await until(lambda: all(reader.count >= count for reader in readers))
+
+
+@pytest.mark.parametrize("pace", ["one at a time", "all at once"])
+async def test_a_thousand_readers_get_every_event_once_in_order_and_it_is_encoded_once(
+    host: Any, until: Any, parade: Parade, monkeypatch: pytest.MonkeyPatch, pace: str
+) -> None:
+    server = await host(parade.agent)
+    task_id = await server.begin()
+    readers = [server.subscriber(task_id) for _ in range(READERS)]
+    readings = [reader.asking() for reader in readers]
+    await caught_up(readers, until, 1)
+    encodings = Encodings(monkeypatch, record)
+    words = [f"{number} " for number in range(CHUNKS)]
+    if pace == "all at once":
+        parade.say(*words)
+    else:
+        for number, word in enumerate(words):
+            parade.say(word)
+            await caught_up(readers, until, number + 2)
+    parade.say("")
+    async with asyncio.timeout(SECONDS):
+        await asyncio.gather(*readings)
+    first = list(readers[0].events)
+    begin = first[0][0]
+    # The snapshot, the chunks, the text as a whole, and the end.
+    assert [number for number, _ in first] == list(range(begin, begin + CHUNKS + 3))
+    assert encodings.count == CHUNKS + 2
+    assert all(list(reader.events) == first for reader in readers)
+
+
+async def test_readers_of_an_older_dialect_share_its_spelling(
+    host: Any, until: Any, parade: Parade, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = await host(parade.agent)
+    task_id = await server.begin()
+    readers = [server.rpc("tasks/resubscribe", {"id": task_id}, id=number) for number in range(100)]
+    readings = [reader.asking() for reader in readers]
+    await caught_up(readers, until, 1)
+    encodings = Encodings(monkeypatch, v03)
+    for number in range(CHUNKS):
+        parade.say(f"{number} ")
+        await caught_up(readers, until, number + 2)
+    parade.say("")
+    async with asyncio.timeout(SECONDS):
+        await asyncio.gather(*readings)
+    assert encodings.count == CHUNKS + 2
+    for number, reader in enumerate(readers):
+        events = list(reader.events)
+        assert len(events) == CHUNKS + 3
+        assert all(data.startswith(b'{"jsonrpc":"2.0","id":%d,"result":{' % number) for _, data in events)
+
+
+async def test_a_reader_who_fell_behind_gets_many_events_in_one_write(host: Any, until: Any, parade: Parade) -> None:
+    server = await host(parade.agent)
+    task_id = await server.begin()
+    quick, slow = server.subscriber(task_id), server.subscriber(task_id)
+    readings = [quick.asking(), slow.asking()]
+    await caught_up([quick, slow], until, 1)
+    slow.gate.clear()
+    for number in range(CHUNKS):
+        parade.say(f"{number} ")
+        await caught_up([quick], until, number + 2)
+    assert slow.count == 1
+    slow.gate.set()
+    await caught_up([slow], until, 3)
+    parade.say("")
+    async with asyncio.timeout(SECONDS):
+        await asyncio.gather(*readings)
+    assert list(slow.events) == list(quick.events)
+    # The snapshot, the chunk that was on its way, all others at once, the end.
+    assert [write.count(b"\n\n") for write in slow.writes[:3]] == [1, 1, CHUNKS - 1]
+    assert len(slow.writes) < 6
+
+
+async def bare_writes(frames: list[bytes], count: int) -> float:
+    """The CPU time of plain coroutines that wait for frames and send them on."""
+    loop = asyncio.get_running_loop()
+    waiting: list[asyncio.Future[bytes]] = []
+    taken = 0
+
+    async def send(message: dict[str, Any]) -> None:
+        nonlocal taken
+        if message["body"]:
+            taken += 1
+
+    async def read() -> None:
+        for _ in frames:
+            future: asyncio.Future[bytes] = loop.create_future()
+            waiting.append(future)
+            await send({"type": "http.response.body", "body": await future, "more_body": True})
+
+    readers = [asyncio.create_task(read()) for _ in range(count)]
+    await asyncio.sleep(0)
+    before = time.process_time()
+    for frame in frames:
+        due, waiting = waiting, []
+        for future in due:
+            future.set_result(frame)
+        while len(waiting) < count and taken < count * len(frames):
+            await asyncio.sleep(0)
+    spent = time.process_time() - before
+    await asyncio.gather(*readers)
+    return spent
+
+
+async def our_writes(server: Any, parade: Parade, until: Callable[..., Awaitable[None]]) -> tuple[float, list[bytes]]:
+    """The CPU time of our streams from the first chunk to the last, and the frames each reader got."""
+    task_id = await server.begin()
+    kept = server.subscriber(task_id)
+    readers = [kept, *(server.subscriber(task_id, keep=False) for _ in range(READERS - 1))]
+    readings = [reader.asking() for reader in readers]
+    await caught_up(readers, until, 1)
+    taken = 0
+
+    def took() -> None:
+        nonlocal taken
+        taken += 1
+
+    for reader in readers:
+        reader.on_write = took
+    before = time.process_time()
+    for number in range(CHUNKS):
+        parade.say(f"chunk number {number} with a few more words ")
+        while taken < READERS * (number + 1):
+            await asyncio.sleep(0)
+    spent = time.process_time() - before
+    parade.say("")
+    await asyncio.gather(*readings)
+    return spent, kept.writes[1 : CHUNKS + 1]
+
+
+@pytest.mark.timeout(120)
+async def test_fan_out_costs_a_small_multiple_of_plain_coroutines_that_send_the_same(
+    host: Any, until: Any, parade: Parade, record_property: Any
+) -> None:
+    """Nothing is written here, so the bare side costs next to nothing; test_fan_out_cpu.py has the real transport."""
+    server = await host(parade.agent)
+    ratios: list[float] = []
+    for _ in range(3):
+        async with asyncio.timeout(SECONDS):
+            ours, frames = await our_writes(server, parade, until)
+            ratios.append(ours / await bare_writes(frames, READERS))
+    record_property("ratios", ratios)
+    print("in process, ours to bare:", [round(ratio, 2) for ratio in ratios])
+    assert statistics.median(ratios) <= 4
