@@ -7,7 +7,7 @@ from dragoman import Agent, Context
 agent = Agent("trip", description="Plans trips")
 
 
-@agent.skill
+@agent.skill(examples=["Lisbon"])
 async def plan(ctx: Context, city: str):
     """Plan a trip to a city."""
     days = await ctx.ask("How many days?", type=int)  # parks the task: no memory, survives a restart
