@@ -39,7 +39,7 @@ interop: $(VENV)/dev.ready .peers/a2a-sdk/ready  ## Foreign SDKs drive us, each 
 soak: $(VENV)/dev.ready  ## Long faults, large stores, load.
 	$(PYTEST) -m soak --timeout 1200
 
-bench: $(VENV)/dev.ready .peers/a2a-sdk-bench/ready .peers/fasta2a/ready  ## Dragoman and its peers side by side.
+bench: $(VENV)/dev.ready  ## Dragoman and its peers side by side; writes docs/benchmarks.md.
 	$(BIN)/python -m bench.compare --write
 
 verify: check test interop soak bench  ## All of it.
@@ -67,11 +67,6 @@ $(VENV)/dev.ready: $(VENV)/bin/python pyproject.toml requirements/dev.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/dev.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
 	@touch $@ $(VENV)/run.ready
-
-.peers/%/ready: bench/peers/%.txt
-	$(PYTHON) -m venv .peers/$*
-	.peers/$*/bin/python -m pip install --quiet --disable-pip-version-check -r $<
-	@touch $@
 
 .peers/a2a-sdk/ready: tests/interop/peers/a2a-sdk.txt
 	$(PYTHON) -m venv .peers/a2a-sdk

@@ -117,10 +117,8 @@ async def chatter(words: int) -> Any:
 
 
 @agent.skill
-async def slowly(text: str = "") -> Any:
-    """Say a word at every turn of the loop's clock, without end."""
-    number = 0
-    while True:
-        number += 1
-        yield f"{number} "
+async def slowly(words: int) -> Any:
+    """Say that many words as a model does, with time between them."""
+    for number in range(words):
+        yield f"{number:>9} "
         await asyncio.sleep(0.01)

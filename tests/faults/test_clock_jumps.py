@@ -37,7 +37,7 @@ SECONDS = 10
 
 
 class Wall(Clock):
-    """A clock that can be set while its timers go on, as those of a machine do. No timer may be due before it is set."""
+    """A clock that can be set while its timers go on, as those of a machine do."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -195,7 +195,7 @@ def test_a_reader_that_stalls_delays_nobody_costs_little_memory_and_gets_everyth
 
 
 def open_files(pid: int) -> int:
-    return len(os.listdir(f"/proc/{pid}/fd"))
+    return sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
 
 
 @linux

@@ -130,11 +130,11 @@ async def host() -> AsyncIterator[HostAgent]:
 
 
 @pytest.fixture
-def until() -> Callable[[Callable[[], object]], Awaitable[None]]:
+def until() -> Callable[..., Awaitable[None]]:
     """Lets others run until a condition holds."""
 
-    async def until(condition: Callable[[], object]) -> None:
-        async with asyncio.timeout(SECONDS):
+    async def until(condition: Callable[[], object], seconds: float = SECONDS) -> None:
+        async with asyncio.timeout(seconds):
             while not condition():  # noqa: ASYNC110 - any condition, also one that a thread fulfils
                 await asyncio.sleep(0)
 

@@ -121,10 +121,8 @@ async def test_a_stalled_reader_gets_every_chunk_and_neither_the_agent_nor_the_m
         numbers: list[int] = []
         reader.gate.clear()
         reading = reader.asking()
-        async with asyncio.timeout(240):
-            await until(lambda: server.service.running)
-            while server.service.running:
-                await asyncio.sleep(0)
+        await until(lambda: server.service.running)
+        await until(lambda: not server.service.running, 240)
         # The agent is done, and its reader has not taken anything.
         assert reader.count == 0
         after_run, peak_of_run = held() - before, tracemalloc.get_traced_memory()[1] - before
@@ -141,10 +139,11 @@ async def test_a_stalled_reader_gets_every_chunk_and_neither_the_agent_nor_the_m
     )
     # The task, working, the chunks, the whole text, the end.
     assert numbers == list(range(1, chunks + 5))
+    # What grows is the text itself, of which the last update, its bytes and the snapshot are copies.
     text = chunks * len("word 12345 ")
-    assert peak_of_run < 6 * MB + 12 * text
-    assert after_run < 2 * MB
-    assert peak_of_reading < 4 * MB + 4 * text
+    assert peak_of_run < 3 * MB + 6 * text
+    assert after_run < 2 * MB + 3 * text
+    assert peak_of_reading < 4 * MB + 8 * text
 
 
 def _numbers(reader: Any) -> list[int]:
@@ -175,7 +174,7 @@ async def test_a_day_of_load_ends_at_the_memory_it_began_with() -> None:
     async def hour() -> None:
         nonlocal count
         for _ in range(60):
-            for turn in range(6):
+            for turn in range(4):
                 count += 2
                 task = (await service.send(ME, message("go", count))).result
                 assert task.state is State.INPUT_REQUIRED
@@ -195,7 +194,7 @@ async def test_a_day_of_load_ends_at_the_memory_it_began_with() -> None:
     print(f"a day: {count} messages, {before / MB:.2f} MB after an hour, {after / MB:.2f} MB after all")
     assert left(service) == {}
     assert not service._locks._locks
-    assert len(store._by_id) == tasks_before <= 6 * 12
+    assert len(store._by_id) == tasks_before <= 4 * 12
     assert abs(after - before) < 0.1 * before + 50_000
 
     # Nobody comes any more: all is forgotten.

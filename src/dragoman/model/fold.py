@@ -2,19 +2,46 @@
 
 from __future__ import annotations
 
+from array import array
+from io import StringIO
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from dragoman.model.artifact import Artifact
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
+from dragoman.model.part import Part
 from dragoman.model.task import Task, TaskStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from dragoman.model.message import Message
-    from dragoman.model.part import Part
+
+
+class _Texts:
+    """Plain texts that follow each other, such as the chunks of a stream: one text and their lengths, and no parts."""
+
+    __slots__ = ("_lengths", "_whole")
+
+    def __init__(self) -> None:
+        self._whole = StringIO()
+        self._lengths = array("Q")
+
+    @property
+    def text(self) -> str:
+        return self._whole.getvalue()
+
+    def add(self, part: Part) -> None:
+        text = part.text or ""
+        self._whole.write(text)
+        self._lengths.append(len(text))
+
+    def parts(self) -> Iterator[Part]:
+        text, start = self.text, 0
+        for length in self._lengths:
+            yield Part(text=text[start : start + length])
+            start += length
 
 
 class Folding:
@@ -30,7 +57,7 @@ class Folding:
         self.metadata: dict[str, Any] | None = task.metadata
         self.generation = generation
         self._artifacts: dict[str, Artifact] = {}
-        self._parts: dict[str, list[Part]] = {}
+        self._parts: dict[str, list[Part | _Texts]] = {}
         for artifact in task.artifacts:
             self._artifacts[artifact.artifact_id] = artifact
             self._parts[artifact.artifact_id] = list(artifact.parts)
@@ -69,7 +96,7 @@ class Folding:
             context_id=self.context_id,
             status=self.status,
             artifacts=tuple(
-                msgspec.structs.replace(artifact, parts=tuple(self._parts[key]))
+                msgspec.structs.replace(artifact, parts=tuple(_all_parts(self._parts[key])))
                 for key, artifact in self._artifacts.items()
             ),
             history=tuple(self.history),
@@ -87,10 +114,36 @@ class Folding:
         artifact = event.artifact
         known = self._parts.get(artifact.artifact_id)
         if event.append and known is not None:
-            known.extend(artifact.parts)
+            for part in artifact.parts:
+                _append(known, part)
             return
         self._artifacts[artifact.artifact_id] = artifact
         self._parts[artifact.artifact_id] = list(artifact.parts)
+
+
+def _append(parts: list[Part | _Texts], part: Part) -> None:
+    last = parts[-1] if parts else None
+    if last is None or not _is_plain(part) or (isinstance(last, Part) and not _is_plain(last)):
+        parts.append(part)
+        return
+    if isinstance(last, Part):
+        parts[-1] = texts = _Texts()
+        texts.add(last)
+    else:
+        texts = last
+    texts.add(part)
+
+
+def _is_plain(part: Part) -> bool:
+    return part.text is not None and part.media_type is None and part.filename is None and part.metadata is None
+
+
+def _all_parts(parts: list[Part | _Texts]) -> Iterator[Part]:
+    for part in parts:
+        if isinstance(part, Part):
+            yield part
+        else:
+            yield from part.parts()
 
 
 def fold(task: Task, events: Iterable[StatusUpdate | ArtifactUpdate]) -> Task:

@@ -155,7 +155,7 @@ class SqliteStore:
             return await asyncio.get_running_loop().run_in_executor(self._pool, work)
         except sqlite3.Error as error:
             logger.error("the store %s could not be read: %s", self._path, error)
-            raise ServerError("the store cannot be read now: try again later") from error
+            raise ServerError("the store cannot be read now: the log says why") from error
 
     def _reader(self) -> sqlite3.Connection:
         connection = sqlite3.connect(f"{self._path.resolve().as_uri()}?mode=ro", uri=True, check_same_thread=False)

@@ -1,0 +1,41 @@
+"""How long it takes until something happens."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROUNDS = 7
+SRC = Path(__file__).resolve().parents[2] / "src"
+
+
+def best(*command: str) -> float:
+    """The seconds of the quickest of several runs: what the code needs, whatever else the machine does."""
+    environment = {**os.environ, "PYTHONPATH": str(SRC)}
+    times: list[float] = []
+    for _ in range(ROUNDS):
+        before = time.perf_counter()
+        subprocess.run([sys.executable, *command], check=True, capture_output=True, env=environment, timeout=60)
+        times.append(time.perf_counter() - before)
+    return min(times)
+
+
+@pytest.mark.timeout(180)
+def test_importing_the_package_takes_less_than_150_ms() -> None:
+    bare = best("-c", "pass")
+    spent = best("-c", "import dragoman")
+    everything = best("-c", "from dragoman import Agent")
+    print(f"bare {bare * 1000:.0f} ms, import {spent * 1000:.0f} ms, with Agent {everything * 1000:.0f} ms")
+    assert spent - bare < 0.150
+
+
+@pytest.mark.timeout(180)
+def test_help_takes_less_than_200_ms() -> None:
+    spent = best("-m", "dragoman.cli.main", "--help")
+    print(f"--help {spent * 1000:.0f} ms")
+    assert spent < 0.200
