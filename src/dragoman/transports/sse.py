@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("dragoman.http")
 HEARTBEAT = b": keep-alive\n\n"
+# In how many ways a record is kept as it was written.
+SHARED = 8
 
 
 def last_event_id(headers: dict[str, str]) -> int | None:
@@ -43,7 +45,8 @@ class EventWriter:
     ) -> None:
         self._spelling = dialect.stream()
         # One that remembers nothing spells a record alike for all its readers: then once is enough.
-        self._keys = ((dialect, False), (dialect, True)) if self._spelling is dialect else None
+        self._shares = self._spelling is dialect
+        self._keys = ((before, dialect, False), (before, dialect, True))
         self._error = error
         self._headers = headers
         self._before = before
@@ -102,16 +105,24 @@ class EventWriter:
         return _chunk(b"".join((*frames, self._frame(records[-1], batch.ended))))
 
     def _frame(self, record: Record, last: bool) -> bytes:
-        if self._keys is None:
-            body = self._spelling.event(record, last=last)
-        else:
-            key = self._keys[last]
-            body = record.spelled.get(key)
-            if body is None:
-                body = record.spelled[key] = self._spelling.event(record, last=last)
-        if not record.generation:
-            return b"data: %b%b%b\n\n" % (self._before, body, self._after)
-        return b"id: %d\ndata: %b%b%b\n\n" % (record.generation, self._before, body, self._after)
+        key = self._keys[last]
+        frame = record.spelled.get(key) if self._shares else None
+        if frame is None:
+            number = b"id: %d\n" % record.generation if record.generation else b""
+            frame = b"%bdata: %b%b%b\n\n" % (number, self._before, self._event(record, last), self._after)
+            # What stands before an event may be different for every reader, and is then kept for none.
+            if self._shares and len(record.spelled) < SHARED:
+                record.spelled[key] = frame
+        return frame
+
+    def _event(self, record: Record, last: bool) -> bytes:
+        if not self._shares:
+            return self._spelling.event(record, last=last)
+        key = (self._spelling, last)
+        body = record.spelled.get(key)
+        if body is None:
+            body = record.spelled[key] = self._spelling.event(record, last=last)
+        return body
 
 
 def _chunk(body: bytes) -> MutableMapping[str, Any]:
