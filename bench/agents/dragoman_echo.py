@@ -9,6 +9,7 @@ from typing import Any
 
 from bench.agents.words import CARD_NAME, QUESTION, chunk_text
 from dragoman import Agent, Context
+from dragoman.server.serve import calm_collector
 
 agent = Agent(CARD_NAME, description="Echoes, counts, asks")
 _gate: list[asyncio.Event] = []
@@ -54,4 +55,5 @@ async def go() -> None:
 
 def app(store: str) -> Any:
     """The ASGI app; `store` is "memory" or a file."""
+    calm_collector()  # as `dragoman serve`, which this stands for, does
     return agent.app(store="memory:" if store == "memory" else f"sqlite:///{Path(store).resolve()}")

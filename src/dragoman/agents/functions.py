@@ -6,7 +6,6 @@ import asyncio
 import copy
 import difflib
 import functools
-import inspect
 import logging
 import threading
 from collections.abc import AsyncGenerator, Generator
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from dragoman.agents.answers import Unfit, fit, is_text, type_name
 from dragoman.agents.replay import Paused, Replay, pause_in
+from dragoman.agents.skill import Kind
 from dragoman.agents.sync_context import SyncContext
 from dragoman.engine.threads import Threads, in_thread
 from dragoman.model.error import ConfigError, Failed, Rejected
@@ -231,14 +231,14 @@ async def _outputs(skill: Skill, ctx: Context, values: dict[str, Any]) -> AsyncG
     if skill.context is not None:
         context = SyncContext(ctx, asyncio.get_running_loop()) if skill.takes_sync_context else ctx
         values = {**values, skill.context: context}
-    if inspect.isasyncgenfunction(fn):
+    if skill.kind is Kind.ASYNC_GENERATOR:
         # A generator that is left in the middle is closed here, not whenever it is collected.
         async with aclosing(fn(**values)) as outputs:
             async for value in outputs:
                 yield value
-    elif inspect.iscoroutinefunction(fn):
+    elif skill.kind is Kind.COROUTINE:
         yield await fn(**values)
-    elif inspect.isgeneratorfunction(fn):
+    elif skill.kind is Kind.GENERATOR:
         items = _ThreadGenerator(fn(**values))
         try:
             while (value := await in_thread(items.next, pool=_threads())) is not _END:

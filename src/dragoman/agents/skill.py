@@ -6,6 +6,7 @@ import dis
 import inspect
 import types
 from collections.abc import Callable, Sequence
+from enum import Enum
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from msgspec import Struct
@@ -15,6 +16,15 @@ from dragoman.engine.context import Context
 from dragoman.engine.outputs import Reply
 from dragoman.model.card import AgentSkill
 from dragoman.model.error import ConfigError
+
+
+class Kind(Enum):
+    """How a function is called. Those that are not async run in a thread."""
+
+    ASYNC_GENERATOR = "async generator"
+    COROUTINE = "coroutine"
+    GENERATOR = "generator"
+    FUNCTION = "function"
 
 
 class Parameter(Struct, frozen=True):
@@ -37,17 +47,13 @@ class Skill(Struct, frozen=True):
     context: str | None
     takes_sync_context: bool
     may_reply: bool
+    kind: Kind
     tags: tuple[str, ...] = ()
     examples: tuple[str, ...] = ()
     default: bool = False
     permission: str | None = None
     timeout: float | None = None
     restart: bool = False
-
-    @property
-    def on_loop(self) -> bool:
-        """True when the function is async; others run in a thread."""
-        return inspect.iscoroutinefunction(self.fn) or inspect.isasyncgenfunction(self.fn)
 
     def card(self) -> AgentSkill:
         """The skill as the agent card shows it."""
@@ -92,6 +98,7 @@ def skill_of(
         context=context,
         takes_sync_context=sync,
         may_reply=mentions_reply(fn),
+        kind=_kind(fn),
         tags=tuple(tags),
         examples=tuple(examples),
         default=default,
@@ -99,6 +106,14 @@ def skill_of(
         timeout=timeout,
         restart=restart,
     )
+
+
+def _kind(fn: Callable[..., Any]) -> Kind:
+    if inspect.isasyncgenfunction(fn):
+        return Kind.ASYNC_GENERATOR
+    if inspect.iscoroutinefunction(fn):
+        return Kind.COROUTINE
+    return Kind.GENERATOR if inspect.isgeneratorfunction(fn) else Kind.FUNCTION
 
 
 def _hints(fn: Callable[..., Any]) -> dict[str, Any]:
@@ -127,7 +142,7 @@ def _parameter(fn: Callable[..., Any], parameter: inspect.Parameter, wanted: Any
 
 
 def _check_context(fn: Callable[..., Any], context: str | None, *, sync: bool) -> None:
-    on_loop = inspect.iscoroutinefunction(fn) or inspect.isasyncgenfunction(fn)
+    on_loop = _kind(fn) in (Kind.COROUTINE, Kind.ASYNC_GENERATOR)
     if context is not None and sync == on_loop:
         kind, right = ("async", "dragoman.Context") if on_loop else ("def", "dragoman.sync.Context")
         raise ConfigError(f"skill `{fn.__name__}`: annotate `{context}` as {right}: {kind} skills use that one")

@@ -83,6 +83,7 @@ class LiveTask:
         self._notes_queued = 0
         self._notes_kept = 0
         self._settle_at: int | None = None
+        self._settled_task: Task | None = None
         self._settlers: list[asyncio.Future[None]] = []
         self._broken: BaseException | None = None
         self._abandoned = False
@@ -153,7 +154,8 @@ class LiveTask:
             )
             if state.final or state.waiting:
                 self._settle_at = generation
-                snapshot = encode(structs.replace(self.folding.task(), generation=None))
+                self._settled_task = self.folding.task()
+                snapshot = encode(structs.replace(self._settled_task, generation=None))
                 self.arrived.set()
             else:
                 self._settle_at = None
@@ -200,6 +202,7 @@ class LiveTask:
             self._open(working=True)
         if says is not None:
             self.folding.say(says)
+            self._settled_task = None
         self._notes_queued += 1
         note = Note(self.folding.generation, kind, body)
         self._store.write(Write(self.row, self._note_done, notes=(note,), repeat=repeat))
@@ -384,4 +387,7 @@ class LiveTask:
 
     def task(self) -> Task:
         """The task as folded so far. Wait for `durable` before it leaves the process."""
+        settled = self._settled_task
+        if settled is not None and settled.generation == self.folding.generation:
+            return settled
         return self.folding.task()

@@ -105,7 +105,7 @@ def _run(app: AsgiApp, settings: Settings, listener: socket.socket, tell: Callab
             except OSError as error:
                 await self.lifespan.shutdown()
                 raise _cannot_listen(error, settings.host, settings.port) from error
-            _calm_collector()
+            calm_collector()
             tell()
 
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -141,7 +141,7 @@ def _run(app: AsgiApp, settings: Settings, listener: socket.socket, tell: Callab
         raise KeyboardInterrupt
 
 
-def _calm_collector() -> None:
+def calm_collector() -> None:
     """Look for garbage cycles less often: what a server keeps for long must not be looked through all the time."""
     gc.collect()
     gc.freeze()
