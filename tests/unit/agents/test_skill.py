@@ -10,7 +10,7 @@ import pydantic
 import pytest
 
 from dragoman import Agent, Context
-from dragoman.agents.skill import skill_of
+from dragoman.agents.skill import Kind, skill_of
 from dragoman.errors import ConfigError
 from dragoman.outputs import Reply
 from dragoman.sync import Context as SyncContext
@@ -108,7 +108,7 @@ def test_the_context_is_no_parameter() -> None:
         assert [parameter.name for parameter in skill_of(function).parameters] == ["a"]
 
 
-def test_where_a_function_runs_is_known() -> None:
+def test_how_a_function_is_called_is_known() -> None:
     async def coroutine() -> None: ...
     async def generator() -> Any:
         yield
@@ -118,7 +118,8 @@ def test_where_a_function_runs_is_known() -> None:
         yield
 
     functions = (coroutine, generator, plain, sync_generator)
-    assert [skill_of(function).on_loop for function in functions] == [True, True, False, False]
+    kinds = [Kind.COROUTINE, Kind.ASYNC_GENERATOR, Kind.FUNCTION, Kind.GENERATOR]
+    assert [skill_of(function).kind for function in functions] == kinds
 
 
 def test_a_skill_that_may_reply_is_recognised() -> None:
