@@ -108,6 +108,13 @@ def request(method: str, path: str, body: bytes = b"") -> bytes:
     return head.encode() + b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
 
 
+def subscription(task_id: str, binding: str) -> bytes:
+    if binding == "REST":
+        return request("GET", f"/tasks/{task_id}:subscribe")
+    body = {"jsonrpc": "2.0", "id": 1, "method": "SubscribeToTask", "params": {"id": task_id}}
+    return request("POST", "/", json.dumps(body).encode())
+
+
 async def begin(server: Server) -> str:
     """Start the task everybody will follow, and give its id."""
     message = {"messageId": str(uuid4()), "role": "ROLE_USER", "parts": [{"text": "go"}]}
@@ -153,7 +160,10 @@ def frames_of(received: bytes) -> list[str]:
 
 @pytest.mark.soak
 @pytest.mark.timeout(600)
-async def test_a_thousand_readers_cost_at_most_one_and_a_half_times_the_bare_writes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("binding", ["REST", "JSON-RPC"])
+async def test_a_thousand_readers_cost_at_most_one_and_a_half_times_the_bare_writes(
+    tmp_path: Path, binding: str
+) -> None:
     ours: list[float] = []
     bare: list[float] = []
     for number in range(ROUNDS):
@@ -161,7 +171,8 @@ async def test_a_thousand_readers_cost_at_most_one_and_a_half_times_the_bare_wri
         serve = ("-m", "dragoman.cli.main", "serve", str(HERE / "fan_out_agent.py"), "--port", "0", "--store", store)
         async with asyncio.timeout(SECONDS), running(*serve) as server:
             task_id = await begin(server)
-            spent, kept = await measure(server, request("GET", f"/tasks/{task_id}:subscribe"), CHUNKS)
+            asking = subscription(task_id, binding)
+            spent, kept = await measure(server, asking, CHUNKS)
         ours.append(spent)
         frames = frames_of(b"".join(kept))
         assert len(frames) == CHUNKS + 1

@@ -88,8 +88,7 @@ class Functions:
             ctx.skill = skill.id
             _permit(skill, ctx)
             values = await _bind(skill, arguments, ctx, replay)
-            calling = _outputs if skill.timeout is None else _limited
-            async with aclosing(calling(skill, ctx, values)) as outputs:
+            async with aclosing(_calling(skill, ctx, values)) as outputs:
                 async for value in outputs:
                     replay.check()
                     if not replay.replaying:
@@ -205,7 +204,7 @@ async def _limited(skill: Skill, ctx: Context, values: dict[str, Any]) -> AsyncG
 
     timer = ctx.clock.call_later(skill.timeout, stop)
     try:
-        async with aclosing(_outputs(skill, ctx, values)) as outputs:
+        async with aclosing(_outputs(skill, values)) as outputs:
             async for value in outputs:
                 inside = False
                 if not late:
@@ -226,11 +225,19 @@ async def _limited(skill: Skill, ctx: Context, values: dict[str, Any]) -> AsyncG
         raise timed_out
 
 
-async def _outputs(skill: Skill, ctx: Context, values: dict[str, Any]) -> AsyncGenerator[Any, None]:
-    fn = skill.fn
+def _calling(skill: Skill, ctx: Context, values: dict[str, Any]) -> AsyncGenerator[Any, None]:
     if skill.context is not None:
         context = SyncContext(ctx, asyncio.get_running_loop()) if skill.takes_sync_context else ctx
         values = {**values, skill.context: context}
+    if skill.timeout is not None:
+        return _limited(skill, ctx, values)
+    if skill.kind is Kind.ASYNC_GENERATOR:  # it needs nothing around it
+        return skill.fn(**values)
+    return _outputs(skill, values)
+
+
+async def _outputs(skill: Skill, values: dict[str, Any]) -> AsyncGenerator[Any, None]:
+    fn = skill.fn
     if skill.kind is Kind.ASYNC_GENERATOR:
         # A generator that is left in the middle is closed here, not whenever it is collected.
         async with aclosing(fn(**values)) as outputs:

@@ -14,20 +14,19 @@ if TYPE_CHECKING:
 class LocalWatch:
     """One listener. It is its own context manager: leaving it ends the listening.
 
-    It has one timer for all its waits, which is moved on when it rings too early: news come far more often than
-    nothing comes for long, and a timer for each would cost as much as the rest of a wake-up.
+    It has one timer for all its waits. When that rings although there were news since it was set, it is moved on: a
+    timer for each wait, or a look at the clock, would cost as much as the rest of a wake-up.
     """
 
-    __slots__ = ("_bus", "_clock", "_due", "_rings", "_timer", "_waiter", "generation", "task_id")
+    __slots__ = ("_bus", "_clock", "_news_ms", "_seconds", "_timer", "_waiter", "generation", "task_id")
 
     def __init__(self, bus: LocalBus, task_id: str, clock: Clock) -> None:
         self._bus = bus
         self._clock = clock
         self._waiter: asyncio.Future[None] | None = None
         self._timer: Timer | None = None
-        # When the wait is over and when the timer rings, in milliseconds since 1970.
-        self._due = 0.0
-        self._rings = 0.0
+        self._seconds = 0.0
+        self._news_ms = 0
         self.task_id = task_id
         self.generation = 0
 
@@ -45,21 +44,22 @@ class LocalWatch:
         if not others:
             del self._bus.listeners[self.task_id]
 
-    def wake(self, generation: int) -> None:
+    def wake(self, generation: int, now_ms: int) -> None:
         """Take the news."""
         if generation > self.generation:
             self.generation = generation
+        self._news_ms = now_ms
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
     async def past(self, generation: int, seconds: float) -> bool:
-        """Wait until the task is known to be past that generation; False when the time is up first."""
+        """Wait until the task is known to be past that generation; False when there are no news for that long."""
         if self.generation > generation:
             return True
         self._waiter = asyncio.get_running_loop().create_future()
-        self._due = self._clock.now() + seconds * 1000
-        if self._timer is None or self._due < self._rings:
+        if self._timer is None or seconds < self._seconds:
             self._set_timer(seconds)
+        self._seconds = seconds
         try:
             await self._waiter
         finally:
@@ -69,18 +69,18 @@ class LocalWatch:
     def _set_timer(self, seconds: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._rings = self._clock.now() + seconds * 1000
         self._timer = self._clock.call_later(seconds, self._ring)
 
     def _ring(self) -> None:
         self._timer = None
         if self._waiter is None:
             return
-        left = (self._due - self._clock.now()) / 1000
+        now = self._clock.now()
+        left = self._seconds - (now - self._news_ms) / 1000
         if left > 0:
-            self._set_timer(left)
+            self._set_timer(min(left, self._seconds))  # no more than that, also when the clock was set back
         else:
-            self.wake(0)
+            self.wake(0, now)
 
 
 class LocalBus:
@@ -97,11 +97,15 @@ class LocalBus:
 
     def notify(self, task_id: str, generation: int) -> None:
         """Tell all listeners that the task has come this far."""
-        for listener in self.listeners.get(task_id, ()):
-            listener.wake(generation)
+        listeners = self.listeners.get(task_id)
+        if listeners:
+            now = self._clock.now()
+            for listener in listeners:
+                listener.wake(generation, now)
 
     def wake_all(self) -> None:
         """Let every listener look up, for instance because the server stops."""
-        for listeners in list(self.listeners.values()):
+        now = self._clock.now()
+        for listeners in self.listeners.values():
             for listener in listeners:
-                listener.wake(0)
+                listener.wake(0, now)

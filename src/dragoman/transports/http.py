@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
-from functools import cached_property
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
@@ -56,24 +55,11 @@ class Request:
         self.method: str = scope["method"]
         self.segments = segments
         self.path = "/" + "/".join(segments)
+        # By lower-case name; of several with one name, all, joined by commas.
+        self.headers: dict[str, str] = _headers(scope["headers"])
+        query = scope.get("query_string", b"")
+        self.query: dict[str, str] = _query(query) if query else {}
         self.may_list = True
-
-    @cached_property
-    def headers(self) -> dict[str, str]:
-        """The headers, by lower-case name; of several with one name, all, joined by commas."""
-        found: dict[str, str] = {}
-        for name, value in self.scope["headers"]:
-            key, text = name.decode("latin-1").lower(), value.decode("latin-1")
-            found[key] = f"{found[key]}, {text}" if key in found else text
-        return found
-
-    @cached_property
-    def query(self) -> dict[str, str]:
-        """The query parameters; of several with one name, all, joined by commas."""
-        found: dict[str, str] = {}
-        for name, value in parse_qsl(self.scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True):
-            found[name] = f"{found[name]},{value}" if name in found else value
-        return found
 
     @property
     def content_type(self) -> str:
@@ -111,6 +97,21 @@ class Request:
             if not message.get("more_body", False):
                 return b"".join((*chunks, chunk)) if chunks else chunk
             chunks.append(chunk)
+
+
+def _headers(raw: Iterable[Header]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name, value in raw:
+        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+        found[key] = f"{found[key]}, {text}" if key in found else text
+    return found
+
+
+def _query(raw: bytes) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name, value in parse_qsl(raw.decode("latin-1"), keep_blank_values=True):
+        found[name] = f"{found[name]},{value}" if name in found else value
+    return found
 
 
 async def respond(
