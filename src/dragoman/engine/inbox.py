@@ -81,6 +81,10 @@ class Inbox:
         repeat = self._repeats.mark(scope, request.message)
         if repeat is None:
             return await self._take(scope, call, request, None)
+        begins = request.message.task_id is None and request.new_task_id is None
+        if begins and not self._repeats.may_know(repeat):
+            # It is marked before anything can come in between, so nobody has to be kept out.
+            return self._create(scope, call, request, repeat)
         async with self._locks.hold(repeat.key):
             known = await self._known(scope, repeat)
             if known is not None:

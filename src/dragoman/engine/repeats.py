@@ -49,6 +49,10 @@ class Repeats:
         content = encode((scope, message.task_id, message.message_id.lower(), message.parts))
         return Repeat(hashlib.sha256(content).digest(), self._clock.now() + self._window_ms)
 
+    def may_know(self, repeat: Repeat) -> bool:
+        """False when no message has left this mark, for sure and without looking it up."""
+        return repeat.key in self._recent or repeat.key in self._sieve or repeat.key in self._older
+
     async def find(self, repeat: Repeat) -> str | None:
         """The id of the task that took this message before."""
         now = self._clock.now()

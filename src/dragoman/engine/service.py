@@ -15,7 +15,7 @@ from dragoman.engine.live import STOPPING
 from dragoman.engine.locks import KeyedLocks
 from dragoman.engine.ports import Cursor, Scope, TaskQuery
 from dragoman.engine.runner import Runner
-from dragoman.engine.stream import Batch, Follower, Stream, ends_stream
+from dragoman.engine.stream import Batch, Follower, Stream
 from dragoman.engine.tasks import Tasks
 from dragoman.model.error import (
     ExtensionSupportRequired,
@@ -322,15 +322,9 @@ class Service:
         """False when the records after that one have been compacted."""
         return live is not None or bool(await self._store.records(row.number, after, 1))
 
-    async def _from_snapshot(self, row: TaskRow, task: Task, *, pause_ends: bool) -> AsyncGenerator[Batch, None]:
+    def _from_snapshot(self, row: TaskRow, task: Task, *, pause_ends: bool) -> AsyncGenerator[Batch, None]:
         generation = task.generation or 0
-        ended = ends_stream(task.state, pause_ends=pause_ends)
-        yield Batch((Record.of(generation, task),), ended)
-        if ended:
-            return
-        async with aclosing(self._follower.follow(row, generation, pause_ends=pause_ends, opened=True)) as batches:
-            async for batch in batches:
-                yield batch
+        return self._follower.follow(row, generation, pause_ends=pause_ends, begins=Record.of(generation, task))
 
 
 def shortened(task: Task, length: int | None) -> Task:

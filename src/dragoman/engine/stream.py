@@ -59,13 +59,20 @@ class Follower:
                 self._asked, self._given = None, Batch(())
 
     async def follow(
-        self, row: TaskRow, after: int, *, pause_ends: bool, opened: bool = False
+        self, row: TaskRow, after: int, *, pause_ends: bool, begins: Record | None = None
     ) -> AsyncGenerator[Batch, None]:
         """Give every durable record after that one until the task ends, or also until it asks for input.
 
-        A reader who has been told nothing yet (not `opened`) gets a sign of life when there is no record for it.
+        A stream that `begins` with a record of its own, such as the task as it was, gives that first. A reader who
+        has been told nothing yet gets a sign of life when there is no record for it.
         """
         with self._counted(), self._bus.watch(row.id) as watch:
+            opened = begins is not None
+            if begins is not None:
+                first = _cut([begins], pause_ends)
+                yield first
+                if first.ended:
+                    return
             live: LiveTask | None = None
             while True:
                 current = self._live(row.id)
