@@ -203,7 +203,8 @@ async def test_a_day_of_load_ends_at_the_memory_it_began_with() -> None:
     assert left(service) == {}
     assert not service._locks._locks
     assert len(store._by_id) == tasks_before <= 4 * 12
-    assert abs(after - before) < 0.1 * before + 50_000
+    # Caches of the interpreter and of other tests move by this much; eighteen bytes kept per message would show.
+    assert abs(after - before) < 0.1 * before + 200_000
 
     # Nobody comes any more: all is forgotten.
     await clock.advance(1300)
