@@ -93,7 +93,7 @@ def _introduction(results: Results) -> str:
         f"{machine['cpu']}, Python {machine['python']}. Every server does the same work in a process of its own on one "
         f"core, in turn; rounds: {rounds} of {seconds:g} s. Figures are medians, with the smallest and the largest in "
         "brackets. **The machine is shared and noisy: compare the ratios and the CPU times, which come from the same "
-        "run; absolute rates move up to twofold.**"
+        "run of a section; absolute rates move up to twofold.**"
     )
 
 
@@ -103,8 +103,10 @@ def _method(results: Results) -> str:
         "## How it was measured",
         f"    {results.command}",
         "- Servers: uvicorn with httptools and uvloop, one worker, pinned to the first core; default settings of each "
-        "library. Dragoman's SQLite store commits with `synchronous=FULL`; a2a-sdk uses `DatabaseTaskStore` on "
-        "`sqlite+aiosqlite` (its table is made before the first request, else the first ones fail).",
+        "library, with one difference: Dragoman's garbage collector is set as `dragoman serve` sets it (frozen at "
+        "the start, higher thresholds), the peers' is Python's default. Dragoman's SQLite store commits with "
+        "`synchronous=FULL`; a2a-sdk uses `DatabaseTaskStore` on `sqlite+aiosqlite` (its table is made before the "
+        "first request, else the first ones fail).",
         "- A fresh process and an empty store for every burst, because stores in memory grow with every task; only for "
         "GetTask and ListTasks are servers kept, on files that do not change.",
         "- Load: one process on the last core, HTTP/1.1 with kept connections, 32 callers (streams: 4 readers). It "
@@ -114,6 +116,8 @@ def _method(results: Results) -> str:
         "its chunks. Dragoman repeats a streamed text whole at its end; that event takes its time and is not counted.",
         "- The floor decodes and checks the request with msgspec and writes the same bytes: no tasks, no store.",
         "- CPU is user and system time of the server with its threads, from /proc. Ratios are taken round by round.",
+        "- Each section is one run, and its ratios come from that run alone; a section can be measured again by "
+        f"itself. Taken: {'; '.join(f'{scenario.name} {scenario.taken}' for scenario in results.scenarios)}.",
         f"- {machine['system']}, {machine['memory']} of memory, SQLite {machine['sqlite']}; "
         + ", ".join(f"{name} {version}" for name, version in versions.items())
         + ".",
