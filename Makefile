@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
+PEERS  := $(patsubst %,.peers/%/ready,a2a-sdk a2a-sdk-03 fasta2a js go)
 
 .PHONY: help run demo-crash setup test check format lock interop soak bench verify clean
 
@@ -33,8 +34,8 @@ format: $(VENV)/dev.ready  ## Put the code into shape.
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-interop: $(VENV)/dev.ready .peers/a2a-sdk/ready  ## Foreign SDKs drive us, each in an environment under .peers/.
-	$(PYTEST) -m interop tests/interop
+interop: $(VENV)/dev.ready $(PEERS)  ## Foreign SDKs as servers and as clients, under .peers/; writes docs/interop.md.
+	$(PYTEST) -n 2 -m interop tests/interop --write-table
 
 soak: $(VENV)/dev.ready  ## Long faults, large stores, load.
 	$(PYTEST) -m soak --timeout 1200
@@ -68,7 +69,17 @@ $(VENV)/dev.ready: $(VENV)/bin/python pyproject.toml requirements/dev.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
 	@touch $@ $(VENV)/run.ready
 
-.peers/a2a-sdk/ready: tests/interop/peers/a2a-sdk.txt
-	$(PYTHON) -m venv .peers/a2a-sdk
-	.peers/a2a-sdk/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+.peers/%/ready: tests/interop/peers/%.txt
+	$(PYTHON) -m venv .peers/$*
+	.peers/$*/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	@touch $@
+
+# Without npm or go the peer is left out, and its tests say so.
+.peers/js/ready: tests/interop/peers/js/package.json tests/interop/peers/js/package-lock.json
+	@if ! command -v npm >/dev/null; then echo "no npm: @a2a-js/sdk is left out"; else \
+	    mkdir -p .peers/js && cp $^ .peers/js && cd .peers/js && npm ci --silent --no-audit --no-fund && touch ready; fi
+
+.peers/go/ready: $(wildcard tests/interop/peers/go/go.* tests/interop/peers/go/*/*.go)
+	@if ! command -v go >/dev/null; then echo "no go: a2a-go is left out"; else \
+	    mkdir -p .peers/go && cd tests/interop/peers/go && \
+	    go build -buildvcs=false -trimpath -o $(CURDIR)/.peers/go/ ./server ./client && touch $(CURDIR)/$@; fi

@@ -3,38 +3,87 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from dragoman.client.connection import Connection, InProcess
-from dragoman.client.event import Assembly, Event
+from dragoman.client.chat import Chat
+from dragoman.client.connect import connect
+from dragoman.client.following import Following, last_of
+from dragoman.client.message import message_of, request_of, task_id_of
+from dragoman.client.tool import tool_of
+from dragoman.model.card import AgentCard
 from dragoman.model.error import BadResponse, ConfigError
-from dragoman.model.file import File
-from dragoman.model.ids import new_id
 from dragoman.model.message import Message
-from dragoman.model.part import Part
-from dragoman.model.request import GetTaskRequest, SendMessageConfiguration, SendMessageRequest
-from dragoman.model.state import Role
+from dragoman.model.operation import Operation
+from dragoman.model.push import AuthenticationInfo, TaskPushNotificationConfig
+from dragoman.model.request import (
+    CancelTaskRequest,
+    GetExtendedAgentCardRequest,
+    GetPushConfigRequest,
+    GetTaskRequest,
+    ListPushConfigsRequest,
+    ListTasksRequest,
+    ListTasksResponse,
+)
+from dragoman.model.state import State
 from dragoman.model.task import Task
 
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from dragoman.client.connect import Verify
+    from dragoman.client.connection import Connection
+    from dragoman.client.event import Event
+    from dragoman.client.message import Attachment
+    from dragoman.model.request import Request
+    from dragoman.net.exchange import Interceptor
+
+TaskLike = Task | Message | str
+
 
 class Client:
-    """Calls one agent. `target` is an Agent or a Server; the call stays in this process, without a port or a file.
+    """Calls one agent: by its address, its card, in this process, or as an ASGI app. Opens with the first call.
+
+    `auth` is a token, a pair of user and password, an object of `dragoman.auth` or `async def f(card, scheme)`; it is
+    sent to the target's origin and nowhere else. `protocol` (`"0.3"`) and `transport` (`"rest"`) narrow what the card
+    offers. Times are seconds: `connect_timeout` to be reached, `idle_timeout` for silence, None for as long as it
+    takes. `retries` in a row are made where that is safe; a message is sent again under its own id. `verify` is True,
+    False, a file or folder of authorities, or an SSL context. An interceptor is `async def f(request, call_next)`.
 
     Raises:
-        ConfigError: the target cannot be called.
+        ConfigError: the target cannot be called, or an option is wrong.
+        BadCard: the card given cannot be read.
     """
 
-    def __init__(self, target: object) -> None:
-        if not isinstance(target, InProcess):
-            raise ConfigError(
-                f"a Client calls an Agent or a Server in this process, not {type(target).__name__!r}: "
-                "addresses come with a later version"
-            )
-        self._connection: Connection = target.in_process()
+    def __init__(
+        self,
+        target: object,
+        *,
+        auth: object = None,
+        protocol: str | None = None,
+        transport: str | None = None,
+        connect_timeout: float | None = 10.0,
+        idle_timeout: float | None = None,
+        retries: int = 5,
+        verify: Verify = True,
+        headers: Mapping[str, str] | None = None,
+        interceptors: Sequence[Interceptor] = (),
+    ) -> None:
+        self._connection: Connection = connect(
+            target,
+            auth=auth,
+            protocol=protocol,
+            transport=transport,
+            connect_timeout=connect_timeout,
+            idle_timeout=idle_timeout,
+            retries=retries,
+            verify=verify,
+            headers=headers,
+            interceptors=interceptors,
+        )
+        self._target = target
+        self._retries = retries
         self._opened = False
         self._opening = asyncio.Lock()
 
@@ -47,17 +96,23 @@ class Client:
         await self.close()
 
     async def close(self) -> None:
-        """Let go of the agent."""
+        """Let go of the agent. Tasks go on without us."""
         if self._opened:
             self._opened = False
             await self._connection.close()
 
     async def _open(self) -> Connection:
-        async with self._opening:
-            if not self._opened:
-                await self._connection.open()
-                self._opened = True
+        if not self._opened:
+            async with self._opening:
+                if not self._opened:
+                    await self._connection.open()
+                    self._opened = True
         return self._connection
+
+    async def _perform(self, operation: Operation, request: Request) -> Any:
+        return await (await self._open()).perform(operation, request)
+
+    # -- saying something --------------------------------------------------------------------------------------------
 
     async def send(
         self,
@@ -66,21 +121,40 @@ class Client:
         tool: str | None = None,
         arguments: Mapping[str, Any] | None = None,
         data: Any = None,
-        files: Iterable[File | Part] = (),
-        task: Task | Message | str | None = None,
-        context: Task | Message | str | None = None,
+        files: Iterable[Attachment] = (),
+        task: TaskLike | None = None,
+        context: TaskLike | None = None,
         metadata: Mapping[str, Any] | None = None,
         wait: bool = True,
+        push: str | TaskPushNotificationConfig | None = None,
         message_id: str | None = None,
     ) -> Task | Message:
         """Send a message; by default wait until the task ends or asks. A failed task is returned, not raised.
 
+        `task` continues that task, `context` starts a new one in the same conversation. `push` is a webhook.
+
         Raises:
             A2AError: the agent did not accept the message.
+            CannotConnect: nobody answers.
+            AuthError: the agent wants other credentials.
+            BadResponse: the answer is not A2A.
         """
-        message = _message(text, tool, arguments, data, files, task, context, metadata, message_id)
-        configuration = SendMessageConfiguration(return_immediately=not wait)
-        return await (await self._open()).send(SendMessageRequest(message, configuration))
+        message = message_of(
+            text,
+            tool=tool,
+            arguments=arguments,
+            data=data,
+            files=files,
+            task=task,
+            context=context,
+            metadata=metadata,
+            message_id=message_id,
+        )
+        answer: Task | Message = await self._perform(Operation.SEND, request_of(message, wait=wait, push=push))
+        if wait and isinstance(answer, Task) and not (answer.state.final or answer.state.waiting):
+            # Not every server waits when it is asked to.
+            return await self._end_of(answer)
+        return answer
 
     def stream(
         self,
@@ -89,26 +163,30 @@ class Client:
         tool: str | None = None,
         arguments: Mapping[str, Any] | None = None,
         data: Any = None,
-        files: Iterable[File | Part] = (),
-        task: Task | Message | str | None = None,
-        context: Task | Message | str | None = None,
+        files: Iterable[Attachment] = (),
+        task: TaskLike | None = None,
+        context: TaskLike | None = None,
         metadata: Mapping[str, Any] | None = None,
+        push: str | TaskPushNotificationConfig | None = None,
         message_id: str | None = None,
     ) -> EventStream:
-        """Send a message and iterate over what happens; afterwards `stream.task` is the result."""
-        message = _message(text, tool, arguments, data, files, task, context, metadata, message_id)
-        return EventStream(self._follow(SendMessageRequest(message)))
+        """Send a message and iterate over what happens; afterwards `stream.task` is the result.
 
-    async def _follow(self, request: SendMessageRequest) -> AsyncIterator[Any]:
-        connection = await self._open()
-        records = connection.stream(request)
-        try:
-            async for record in records:
-                yield record
-        finally:  # a reader who leaves early is let go of now, not when the garbage is collected
-            close = getattr(records, "aclose", None)
-            if close is not None:
-                await close()
+        A connection that breaks is made again, and every event is told once.
+        """
+        message = message_of(
+            text,
+            tool=tool,
+            arguments=arguments,
+            data=data,
+            files=files,
+            task=task,
+            context=context,
+            metadata=metadata,
+            message_id=message_id,
+        )
+        request = request_of(message, wait=True, push=push)
+        return EventStream(self._open, self._retries, lambda following: following.message(request))
 
     async def call(self, tool: str, /, **arguments: Any) -> Any:
         """Call a tool and give its value.
@@ -122,73 +200,198 @@ class Client:
         result.raise_for_state()
         return result.value
 
-    async def get_task(self, task: Task | str, *, history_length: int | None = None) -> Task:
+    def chat(self, context: TaskLike | None = None) -> Chat:
+        """A conversation: it remembers the context, and the task that asked something."""
+        return Chat(self, context)
+
+    def as_tool(
+        self, name: str | None = None, description: str | None = None, tool: str | None = None
+    ) -> Callable[..., Awaitable[Any]]:
+        """The agent as a typed async function that any framework can take as a tool. Each call is a new context.
+
+        With `tool` it calls that skill. Name and description are the card's once it is known (`await client.card()`).
+        """
+        return tool_of(self, self._connection, self._target, name, description, tool)
+
+    # -- tasks -------------------------------------------------------------------------------------------------------
+
+    async def wait(self, task: TaskLike) -> Task:
+        """Wait until a task ends or asks, and give it.
+
+        Raises:
+            TaskNotFound: there is none.
+        """
+        found = await self.get_task(task)
+        return found if found.state.final or found.state.waiting else await self._end_of(found)
+
+    async def _end_of(self, task: Task) -> Task:
+        following = Following(await self._open(), self._retries, seen=task)
+        await last_of(following.task(task.id))
+        # What streams do not tell, such as history, the task itself does.
+        return await self.get_task(task)
+
+    def subscribe(self, task: TaskLike, after: int | None = None) -> EventStream:
+        """Follow a task until it ends; with `after`, from the event after the one with that `.id`."""
+        task_id = task_id_of(task)
+        return EventStream(
+            self._open, self._retries, lambda following: following.task(task_id, after), to_the_end=True
+        )
+
+    async def get_task(self, task: TaskLike, *, history_length: int | None = None) -> Task:
         """Read a task. Raises TaskNotFound when there is none."""
-        return await (await self._open()).get_task(GetTaskRequest(_task_id(task), history_length))
+        return await self._perform(Operation.GET, GetTaskRequest(task_id_of(task), history_length))
+
+    async def list_tasks(
+        self,
+        *,
+        context: TaskLike | None = None,
+        state: State | str | None = None,
+        since: datetime | str | None = None,
+        artifacts: bool = False,
+        page_size: int | None = None,
+    ) -> AsyncIterator[Task]:
+        """All tasks of the caller, newest status first, page by page as they are needed.
+
+        Raises:
+            ConfigError: there is no such state, or `since` is no time.
+            A2AError: the agent does not list tasks.
+        """
+        context_id = context if context is None or isinstance(context, str) else context.context_id
+        token: str | None = None
+        while True:
+            request = ListTasksRequest(
+                context_id=context_id,
+                status=_state(state),
+                page_size=page_size,
+                page_token=token,
+                status_timestamp_after=_time(since),
+                include_artifacts=artifacts or None,
+            )
+            page: ListTasksResponse = await self._perform(Operation.LIST, request)
+            for task in page.tasks:
+                yield task
+            if not page.next_page_token or page.next_page_token == token:
+                return
+            token = page.next_page_token
+
+    async def cancel_task(self, task: TaskLike, *, metadata: Mapping[str, Any] | None = None) -> Task:
+        """Cancel a task.
+
+        Raises:
+            TaskNotFound: there is none.
+            TaskNotCancelable: it has ended.
+        """
+        request = CancelTaskRequest(task_id_of(task), dict(metadata) if metadata else None)
+        return await self._perform(Operation.CANCEL, request)
+
+    # -- webhooks ----------------------------------------------------------------------------------------------------
+
+    async def create_push_config(
+        self,
+        task: TaskLike,
+        url: str,
+        *,
+        id: str | None = None,
+        token: str | None = None,
+        auth: tuple[str, str] | None = None,
+    ) -> TaskPushNotificationConfig:
+        """Have a task's events posted to a webhook; `auth` is the scheme and credentials it wants to see.
+
+        Raises:
+            PushNotificationNotSupported: the agent posts nothing.
+            TaskNotFound: there is no such task.
+        """
+        authentication = None if auth is None else AuthenticationInfo(*auth)
+        request = TaskPushNotificationConfig(url, id, task_id_of(task), token, authentication)
+        return await self._perform(Operation.CREATE_PUSH, request)
+
+    async def get_push_config(self, task: TaskLike, id: str) -> TaskPushNotificationConfig:
+        """Read a webhook of a task. Raises TaskNotFound when there is none."""
+        return await self._perform(Operation.GET_PUSH, GetPushConfigRequest(task_id_of(task), id))
+
+    async def list_push_configs(self, task: TaskLike) -> tuple[TaskPushNotificationConfig, ...]:
+        """The webhooks of a task. Raises TaskNotFound when there is no such task."""
+        return await self._perform(Operation.LIST_PUSH, ListPushConfigsRequest(task_id_of(task)))
+
+    async def delete_push_config(self, task: TaskLike, id: str) -> None:
+        """Remove a webhook of a task; one that is gone already is no error."""
+        await self._perform(Operation.DELETE_PUSH, GetPushConfigRequest(task_id_of(task), id))
+
+    # -- cards -------------------------------------------------------------------------------------------------------
+
+    async def card(self) -> AgentCard:
+        """The agent's card, remembered for as long as its server says and five minutes at most.
+
+        Raises:
+            BadCard: there is none, or it cannot be read.
+            CannotConnect: nobody answers.
+        """
+        return await (await self._open()).card()
+
+    async def extended_card(self) -> AgentCard:
+        """The card for callers who say who they are. Raises A2AError when there is none."""
+        return await self._perform(Operation.EXTENDED_CARD, GetExtendedAgentCardRequest())
 
 
 class EventStream:
-    """The events of one message, once. `task` is what they have made so far."""
+    """The events of one message or task, once. `task` is what they have made so far."""
 
-    def __init__(self, records: AsyncIterator[Any]) -> None:
-        self._records = records
-        self._assembly = Assembly()
+    def __init__(
+        self,
+        opened: Callable[[], Awaitable[Connection]],
+        retries: int,
+        start: Callable[[Following], AsyncGenerator[Event, None]],
+        *,
+        to_the_end: bool = False,
+    ) -> None:
+        self._opened = opened
+        self._retries = retries
+        self._start = start
+        self._to_the_end = to_the_end
+        self._following: Following | None = None
 
     @property
     def result(self) -> Task | Message:
         """The answer so far. Raises BadResponse when nothing has arrived."""
-        if self._assembly.result is None:
+        result = None if self._following is None else self._following.result
+        if result is None:
             raise BadResponse("the stream has not said anything yet")
-        return self._assembly.result
+        return result
 
     @property
     def task(self) -> Task:
         """The task so far. Raises BadResponse when there is none."""
-        if not isinstance(self.result, Task):
+        result = self.result
+        if not isinstance(result, Task):
             raise BadResponse("the agent answered with a message and no task")
-        return self.result
+        return result
 
-    async def __aiter__(self) -> AsyncIterator[Event]:
-        async for record in self._records:
-            yield self._assembly.take(record)
-
-
-def _task_id(task: Task | Message | str) -> str:
-    if isinstance(task, str):
-        return task
-    task_id = task.id if isinstance(task, Task) else task.task_id
-    if task_id is None:
-        raise ConfigError("this answer is a bare message without a task: go on with context= instead of task=")
-    return task_id
+    async def __aiter__(self) -> AsyncGenerator[Event, None]:
+        self._following = Following(await self._opened(), self._retries, to_the_end=self._to_the_end)
+        events = self._start(self._following)
+        try:
+            async for event in events:
+                yield event
+        finally:  # a reader who leaves early is let go of now, not when the garbage is collected
+            await events.aclose()
 
 
-def _message(
-    text: str | None,
-    tool: str | None,
-    arguments: Mapping[str, Any] | None,
-    data: Any,
-    files: Iterable[File | Part],
-    task: Task | Message | str | None,
-    context: Task | Message | str | None,
-    metadata: Mapping[str, Any] | None,
-    message_id: str | None,
-) -> Message:
-    parts: list[Part] = []
-    if text is not None:
-        parts.append(Part(text=text))
-    if tool is not None:
-        parts.append(Part(data={"tool": tool, "arguments": dict(arguments or {})}))
-    if data is not None:
-        parts.append(Part(data=data))
-    parts.extend(file.part() if isinstance(file, File) else file for file in files)
-    if not parts:
-        raise ConfigError("a message needs something to say: text, tool, data or files")
-    context_id = context if context is None or isinstance(context, str) else context.context_id
-    return Message(
-        message_id or new_id(),
-        Role.USER,
-        tuple(parts),
-        context_id,
-        None if task is None else _task_id(task),
-        dict(metadata) if metadata else None,
-    )
+def _state(state: State | str | None) -> State | None:
+    if state is None or isinstance(state, State):
+        return state
+    for each in State:
+        if state.upper().replace("-", "_") in (each.value, each.name):
+            return each
+    names = ", ".join(each.name.lower().replace("_", "-") for each in State)
+    raise ConfigError(f"there is no state {state!r}; there are: {names}")
+
+
+def _time(since: datetime | str | None) -> str | None:
+    if since is None:
+        return None
+    if isinstance(since, str):
+        try:
+            since = datetime.fromisoformat(since)
+        except ValueError:
+            raise ConfigError(f"{since!r} is no time: write it as 2026-11-15T10:00:00Z") from None
+    return since.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

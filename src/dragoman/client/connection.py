@@ -2,18 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
+    from dragoman.dialects.base import Result
+    from dragoman.engine.clock import Clock
+    from dragoman.model.card import AgentCard
+    from dragoman.model.event import ArtifactUpdate, StatusUpdate
     from dragoman.model.message import Message
-    from dragoman.model.record import Record
-    from dragoman.model.request import GetTaskRequest, SendMessageRequest
+    from dragoman.model.operation import Operation
+    from dragoman.model.request import Request, SendMessageRequest, SubscribeToTaskRequest
     from dragoman.model.task import Task
+
+
+class Arrived(Protocol):
+    """An event as it comes: `generation` is its number in the task, 0 when the server does not number."""
+
+    @property
+    def generation(self) -> int:
+        """The number, or 0."""
+        ...
+
+    @property
+    def event(self) -> Task | Message | StatusUpdate | ArtifactUpdate:
+        """The event itself."""
+        ...
 
 
 class Connection(Protocol):
     """One agent, reachable."""
+
+    @property
+    def clock(self) -> Clock:
+        """Whose time passes while it is waited for."""
+        ...
 
     async def open(self) -> None:
         """Make ready."""
@@ -23,16 +46,28 @@ class Connection(Protocol):
         """Let go."""
         ...
 
-    async def send(self, request: SendMessageRequest) -> Task | Message:
-        """Send a message and wait as the request says. Raises A2AError."""
+    async def card(self) -> AgentCard:
+        """The agent's card. Raises BadCard or CannotConnect."""
         ...
 
-    def stream(self, request: SendMessageRequest) -> AsyncIterator[Record]:
-        """Send a message and follow what happens. Raises A2AError."""
+    async def perform(self, operation: Operation, request: Request) -> Result:
+        """Carry out an operation whose answer is no stream, trying again where that is safe.
+
+        Raises:
+            A2AError: the agent says no.
+            CannotConnect: nobody answers.
+        """
         ...
 
-    async def get_task(self, request: GetTaskRequest) -> Task:
-        """Read a task. Raises A2AError."""
+    def open_stream(
+        self, operation: Operation, request: SendMessageRequest | SubscribeToTaskRequest, after: int | None
+    ) -> AsyncGenerator[Sequence[Arrived], None]:
+        """Follow events until the stream ends or breaks; nothing is tried again here.
+
+        Raises:
+            A2AError: the agent says no.
+            CannotConnect: nobody answers, or no more.
+        """
         ...
 
 

@@ -76,8 +76,8 @@ def rpc_error(error: A2AError, version: str) -> dict[str, Any]:
 def http_error(error: A2AError, version: str) -> tuple[int, dict[str, Any]]:
     """The HTTP status and the body, a google.rpc.Status, of a REST error.
 
-    0.3 left the form free; beside the status its bodies carry the `type` and `message` that the official SDK's
-    0.3 clients read.
+    0.3 left the form free; beside the status its bodies carry what the official SDKs' 0.3 clients read: the Python
+    one `type` and `message`, the JavaScript one `code` and `message`.
     """
     status = status_of(error)
     body: dict[str, Any] = {
@@ -89,7 +89,7 @@ def http_error(error: A2AError, version: str) -> tuple[int, dict[str, Any]]:
         }
     }
     if version.startswith("0."):
-        body |= {"type": _sdk_name(error), "message": error.message}
+        body |= {"code": _code(error, version), "type": _sdk_name(error), "message": error.message}
     return status.http, body
 
 
@@ -98,6 +98,9 @@ def _sdk_name(error: A2AError) -> str:
     if name == "ParseError":
         return "JSONParseError"
     return name if name.endswith("Error") else f"{name}Error"
+
+
+_BY_SDK_NAME: dict[str, type[A2AError]] = {_sdk_name(cls()): cls for cls in STATUSES if cls is not A2AError}
 
 
 def status_of(error: A2AError) -> Status:
@@ -141,9 +144,15 @@ def error_from_http(status: int, body: object) -> A2AError:
     details = members.get("details")
     reason = _error_info(details).get("reason")
     by_status = _BY_HTTP.get(status, e.InvalidRequest if status < 500 else e.InternalError)
-    cls = _BY_REASON.get(reason, by_status) if isinstance(reason, str) else by_status
+    # 0.3 left the form of errors free; the official SDKs name the error.
+    named, code = _object(body).get("type"), _object(body).get("code")
+    by_code = _BY_CODE.get(code, by_status) if isinstance(code, int) and code < 0 else by_status
+    by_name = _BY_SDK_NAME.get(str(named), by_code)
+    cls = _BY_REASON.get(reason, by_name) if isinstance(reason, str) else by_name
     message = members.get("message") or _object(body).get("message") or f"{cls.text} (HTTP {status})"
-    return _rebuilt(cls, message, details)
+    rebuilt = _rebuilt(cls, message, details)
+    rebuilt.status = status
+    return rebuilt
 
 
 def _code(error: A2AError, version: str) -> int:

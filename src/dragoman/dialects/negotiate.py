@@ -69,6 +69,35 @@ _LONGEST = 2 * max(map(len, METHODS))
 _MEANT = {"tasks/list": "ListTasks", "tasks/subscribe": "tasks/resubscribe"}
 
 
+def _names(*families: Family) -> dict[Operation, str]:
+    # Where a version has two names for an operation, the first is the official one.
+    found: dict[Operation, str] = {}
+    for name, (operation, family) in METHODS.items():
+        if family in families:
+            found.setdefault(operation, name)
+    return found
+
+
+_NAMES = {
+    "0.1": _names(Family.V01, Family.ORIGIN),
+    "0.3": _names(Family.V03, Family.ORIGIN),
+    "1.0": _names(Family.V1),
+    "1.1": _names(Family.V1),
+}
+
+
+def method_of(operation: Operation, version: str) -> str:
+    """What a version calls an operation.
+
+    Raises:
+        MethodNotFound: it has no such operation.
+    """
+    name = _NAMES[version].get(operation)
+    if name is None:
+        raise MethodNotFound(f"A2A {version} has no {operation}: ask for it in A2A 1.0")
+    return name
+
+
 def asked_version(header: str | None, query: str | None) -> str | None:
     """The `Major.Minor` a caller asks for; the header goes before the query parameter, empty is none.
 

@@ -29,31 +29,70 @@ if TYPE_CHECKING:
 
 
 class DragomanError(Exception):
-    """The root of every error Dragoman raises on purpose."""
+    """The root of every error Dragoman raises on purpose.
+
+    `reason` is stable, for programs. `status` is the HTTP status an answer came with, where that was the trouble.
+    """
+
+    reason: str = "DRAGOMAN_ERROR"
+    status: int | None = None
 
 
 class ConfigError(DragomanError):
     """A setting, a target or a skill is wrong; the text says what to do."""
 
+    reason = "CONFIG"
+
 
 class CannotConnect(DragomanError):
-    """Nobody answers at that address."""
+    """Nobody answers at that address, or no more.
+
+    `reason` tells how: `CANNOT_CONNECT`, `NO_SUCH_HOST`, `BAD_ADDRESS`, `TLS`, `TIMED_OUT`, `CONNECTION_LOST`,
+    `NOT_HTTP` or `UNAVAILABLE`. `arrived` is False when the request cannot have been read by anyone, else unknown.
+    """
+
+    reason = "CANNOT_CONNECT"
+
+    def __init__(
+        self, text: str, *, reason: str | None = None, arrived: bool | None = None, status: int | None = None
+    ) -> None:
+        super().__init__(text)
+        self.reason = reason or type(self).reason
+        self.arrived = arrived
+        self.status = status
 
 
 class BadCard(DragomanError):
     """The agent card is missing or cannot be read."""
 
+    reason = "BAD_CARD"
+
 
 class BadResponse(DragomanError):
     """The other side's answer is not A2A."""
 
+    reason = "BAD_RESPONSE"
+
+    def __init__(self, text: str, *, status: int | None = None) -> None:
+        super().__init__(text)
+        self.status = status
+
 
 class AuthError(DragomanError):
-    """The other side did not accept the credentials, or wants some."""
+    """The other side did not accept the credentials (`reason` is `PERMISSION_DENIED`), or wants some."""
+
+    reason = "UNAUTHENTICATED"
+
+    def __init__(self, text: str, *, reason: str | None = None, status: int | None = None) -> None:
+        super().__init__(text)
+        self.reason = reason or type(self).reason
+        self.status = status
 
 
 class InputRequired(DragomanError):
     """The task waits for an answer: `.question`, and `.task` to continue."""
+
+    reason = "INPUT_REQUIRED"
 
     def __init__(self, question: str, *, task: Task) -> None:
         super().__init__(question)
@@ -64,6 +103,8 @@ class InputRequired(DragomanError):
 class TaskEnded(DragomanError):
     """The task ended without a result; `.task` is what is left of it."""
 
+    reason = "TASK_ENDED"
+
     def __init__(self, text: str, *, task: Task) -> None:
         super().__init__(text)
         self.task = task
@@ -72,13 +113,19 @@ class TaskEnded(DragomanError):
 class TaskFailed(TaskEnded):
     """The task failed."""
 
+    reason = "TASK_FAILED"
+
 
 class TaskRejected(TaskEnded):
     """The agent refused the task."""
 
+    reason = "TASK_REJECTED"
+
 
 class TaskCanceled(TaskEnded):
     """The task was canceled."""
+
+    reason = "TASK_CANCELED"
 
 
 class Failed(DragomanError):
@@ -93,7 +140,7 @@ class A2AError(DragomanError):
     """An error the protocol defines. `reason` is stable; `code` is its JSON-RPC number."""
 
     code: ClassVar[int] = -32603
-    reason: ClassVar[str] = "INTERNAL_ERROR"
+    reason = "INTERNAL_ERROR"
     text: ClassVar[str] = "Internal error"
 
     def __init__(self, message: str | None = None, *, details: Any = None, **metadata: str) -> None:

@@ -84,6 +84,10 @@ class Folding:
         """How many artifacts there are so far."""
         return len(self._artifacts)
 
+    def artifact_ids(self) -> tuple[str, ...]:
+        """The artifacts so far, in the order they appeared."""
+        return tuple(self._artifacts)
+
     def artifact_text(self, artifact_id: str) -> str | None:
         """The text of an artifact so far, or None when there is no such artifact."""
         parts = self._parts.get(artifact_id)

@@ -2,31 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dragoman.bus.local import LocalBus
 from dragoman.engine.call import Call
 from dragoman.engine.clock import SystemClock
 from dragoman.engine.service import EngineSettings, Service
-from dragoman.model.task import Task
+from dragoman.engine.stream import Stream
+from dragoman.model.operation import Operation
+from dragoman.server.cards import card_of
 from dragoman.stores.memory import MemoryStore
+from dragoman.transports.endpoint import Endpoint
 
 if TYPE_CHECKING:
+    from dragoman.client.connection import Arrived
+    from dragoman.dialects.base import Result
     from dragoman.engine.clock import Clock
     from dragoman.engine.ports import Runnable, Store
-    from dragoman.model.message import Message
-    from dragoman.model.record import Record
-    from dragoman.model.request import GetTaskRequest, SendMessageRequest
+    from dragoman.model.card import AgentCard
+    from dragoman.model.request import Request, SendMessageRequest, SubscribeToTaskRequest
+
+ADDRESS = "http://in-process"
 
 
 class ServiceConnection:
-    """The client's connection to a service beside it: no bytes, the same engine."""
+    """The client's connection to a service beside it: no bytes, the same engine. See `Connection`."""
 
-    def __init__(self, service: Service, store: Store) -> None:
+    def __init__(self, agent: Runnable, service: Service, store: Store, clock: Clock) -> None:
         self.service = service
+        self.clock = clock
+        self._agent: Any = agent
         self._store = store
+        self._endpoint = Endpoint(service, (), body_limit=0, blocking=True)
         self._call = Call()
 
     async def open(self) -> None:
@@ -39,23 +48,31 @@ class ServiceConnection:
         await self.service.close()
         await self._store.close()
 
-    async def send(self, request: SendMessageRequest) -> Task | Message:
-        """Send a message. Raises A2AError."""
-        return (await self.service.send(self._call, request)).result
+    @property
+    def known_card(self) -> AgentCard:
+        """The agent's card, as it would stand at an address."""
+        return card_of(self._agent, ADDRESS)
 
-    async def stream(self, request: SendMessageRequest) -> AsyncIterator[Record]:
-        """Send a message and follow its task. Raises A2AError."""
-        stream = await self.service.stream(self._call, request)
+    async def card(self) -> AgentCard:
+        """See `Connection.card`."""
+        return self.known_card
+
+    async def perform(self, operation: Operation, request: Request) -> Result:
+        """See `Connection.perform`."""
+        result = (await self._endpoint.perform(operation, self._call, request, None)).result
+        assert not isinstance(result, Stream)
+        return result
+
+    async def open_stream(
+        self, operation: Operation, request: SendMessageRequest | SubscribeToTaskRequest, after: int | None
+    ) -> AsyncGenerator[Sequence[Arrived], None]:
+        """See `Connection.open_stream`."""
+        stream = (await self._endpoint.perform(operation, self._call, request, after)).result
+        assert isinstance(stream, Stream)
         async with aclosing(stream.batches) as batches:
             async for batch in batches:
-                for record in batch.records:
-                    yield record
-
-    async def get_task(self, request: GetTaskRequest) -> Task:
-        """Read a task. Raises A2AError."""
-        result = (await self.service.get(self._call, request)).result
-        assert isinstance(result, Task)
-        return result
+                if batch.records:
+                    yield batch.records
 
 
 def connect(
@@ -65,4 +82,4 @@ def connect(
     clock = clock or SystemClock()
     store = store or MemoryStore()
     service = Service(agent, store, LocalBus(clock), clock, settings or EngineSettings(drain=0))
-    return ServiceConnection(service, store)
+    return ServiceConnection(agent, service, store, clock)

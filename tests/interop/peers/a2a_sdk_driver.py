@@ -7,19 +7,16 @@ Runs in the environment of tests/interop/peers/a2a-sdk.txt, never in ours:
 The agent must have the skills of tests/interop/agents.py. Exit code 1: a case failed.
 """
 
-import argparse
-import asyncio
-import json
 import sys
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import httpx
 from a2a.client import A2ACardResolver, Client, ClientConfig, ClientFactory
-from a2a.helpers import get_artifact_text, get_data_parts, get_message_text, new_data_part, new_text_part
+from a2a.helpers import get_artifact_text, get_data_parts, get_message_text, new_data_part, new_raw_part, new_text_part
 from a2a.types import (
     AgentCard,
     AgentInterface,
@@ -45,10 +42,8 @@ from a2a.types import (
 )
 from a2a.utils.constants import TransportProtocol
 from a2a.utils.errors import JSON_RPC_ERROR_CODE_MAP, InternalError, JSONParseError, MethodNotFoundError
+from driving import HTTP_TIMEOUT, NOT_IN_0_3, case, drive, expect, raising
 
-HTTP_TIMEOUT = 60.0
-CASE_TIMEOUT = 20.0
-NOT_IN_0_3 = "not in 0.3"
 TOLD_ONLY_TO_THE_LOG = "swordfish"
 
 BINDINGS = {"jsonrpc": TransportProtocol.JSONRPC.value, "rest": TransportProtocol.HTTP_JSON.value}
@@ -66,10 +61,6 @@ UNREADABLE = (InternalError, MethodNotFoundError, JSONParseError)
 REFUSALS = tuple(each for each in JSON_RPC_ERROR_CODE_MAP if each not in UNREADABLE)
 
 
-class CaseFailed(Exception):
-    """The agent's answer is not what the case asks for."""
-
-
 @dataclass(frozen=True)
 class Peer:
     """The agent under test, seen through two clients of the same interface."""
@@ -85,21 +76,7 @@ class Peer:
         return self.protocol == "0.3"
 
 
-Case = Callable[[Peer], Awaitable[str]]
-CASES: dict[str, Case] = {}
-
-
-def case(function: Case) -> Case:
-    CASES[function.__name__] = function
-    return function
-
-
 # --- asking and expecting
-
-
-def expect(condition: object, complaint: str) -> None:
-    if not condition:
-        raise CaseFailed(complaint)
 
 
 def expect_state(task: Task, wanted: TaskState) -> None:
@@ -107,20 +84,9 @@ def expect_state(task: Task, wanted: TaskState) -> None:
     expect(task.status.state == wanted, f"state is {seen}, wanted {TaskState.Name(wanted)}: {text_of(task)!r}")
 
 
-@contextmanager
-def refusing(*wanted: type[Exception]) -> Iterator[None]:
+def refusing(*wanted: type[Exception]) -> AbstractContextManager[None]:
     """The block must raise one of the SDK's own error classes."""
-    try:
-        yield
-    except wanted:
-        return
-    except Exception as error:
-        raise CaseFailed(f"raised {error!r}, wanted {names_of(wanted)}") from error
-    raise CaseFailed(f"nothing was raised, wanted {names_of(wanted)}")
-
-
-def names_of(classes: tuple[type[Exception], ...]) -> str:
-    return "any A2A error" if classes == REFUSALS else " or ".join(each.__name__ for each in classes)
+    return raising(*wanted, called="any A2A error" if wanted == REFUSALS else "")
 
 
 def calling(skill: str, **arguments: Any) -> list[Part]:
@@ -430,6 +396,20 @@ async def data_roundtrip(peer: Peer) -> str:
 
 
 @case
+async def file_roundtrip(peer: Peer) -> str:
+    # No skill of the agent returns files: the one that was sent must stand in the history as it came.
+    content = b"\x00\x01dragoman"
+    sent = await send_for_task(peer, [*saying("hello"), new_raw_part(content, "application/octet-stream", "blob.bin")])
+    expect_state(sent, TaskState.TASK_STATE_COMPLETED)
+    parts = [part for message in (await get(peer, sent.id)).history for part in message.parts if part.raw]
+    expect(len(parts) == 1, f"{len(parts)} files in the history")
+    expect(parts[0].raw == content, f"the bytes came back as {parts[0].raw!r}")
+    expect(parts[0].media_type == "application/octet-stream", f"the media type is {parts[0].media_type!r}")
+    expect(parts[0].filename == "blob.bin", f"the name is {parts[0].filename!r}")
+    return "equal in the history"
+
+
+@case
 async def push_config(peer: Peer) -> str:
     task = await send_for_task(peer, saying("hello"))
     config = TaskPushNotificationConfig(task_id=task.id, id="hook", url="https://example.com/hook")
@@ -482,47 +462,12 @@ async def discover(url: str, http: httpx.AsyncClient, binding: str, protocol: st
     return Peer(card, protocol, unary.create(card), streaming.create(card), unary)
 
 
-def report(name: str, ok: bool, detail: str) -> None:
-    print(json.dumps({"case": name, "ok": ok, "detail": detail}), flush=True)
-
-
-async def passes(name: str, peer: Peer) -> bool:
-    try:
-        async with asyncio.timeout(CASE_TIMEOUT):
-            detail = await CASES[name](peer)
-    except CaseFailed as failure:
-        report(name, ok=False, detail=str(failure))
-    except TimeoutError:
-        report(name, ok=False, detail=f"no end after {CASE_TIMEOUT:g} s")
-    except Exception as error:  # noqa: BLE001 - whatever the SDK trips over is a finding of this case
-        report(name, ok=False, detail=repr(error))
-    else:
-        report(name, ok=True, detail=detail)
-        return True
-    return False
-
-
-async def run(url: str, transport: str, protocol: str, names: list[str]) -> bool:
+@asynccontextmanager
+async def opened(url: str, transport: str, protocol: str) -> AsyncIterator[tuple[Peer, str]]:
     async with httpx.AsyncClient(timeout=HTTP_TIMEOUT) as http:
-        try:
-            peer = await discover(url, http, BINDINGS[transport], protocol)
-        except Exception as error:  # noqa: BLE001 - a card it cannot use is a finding like any other
-            report("card", ok=False, detail=repr(error))
-            return False
-        report("card", ok=True, detail=peer.card.supported_interfaces[0].url)
-        return all([await passes(name, peer) for name in names])
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description="Drive an agent through the client of a2a-sdk.")
-    parser.add_argument("url")
-    parser.add_argument("--transport", choices=sorted(BINDINGS), required=True)
-    parser.add_argument("--protocol", choices=["1.0", "0.3"], required=True)
-    parser.add_argument("--only", choices=list(CASES), metavar="CASE")
-    options = parser.parse_args()
-    names = [options.only] if options.only else list(CASES)
-    return 0 if asyncio.run(run(options.url, options.transport, options.protocol, names)) else 1
+        peer = await discover(url, http, BINDINGS[transport], protocol)
+        yield peer, peer.card.supported_interfaces[0].url
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(drive(opened, sorted(BINDINGS), ["1.0", "0.3"]))

@@ -9,6 +9,7 @@ from pathlib import Path
 from dragoman import Agent, Context
 from dragoman.engine.call import Call
 from dragoman.model.message import Message
+from dragoman.model.operation import Operation
 from dragoman.model.part import Part
 from dragoman.model.request import GetTaskRequest, ListTasksRequest, SendMessageRequest
 from dragoman.model.state import Role, State
@@ -51,8 +52,8 @@ async def test_a_store_of_version_1_opens_with_all_its_tasks(tmp_path: Path) -> 
         done = await connection.service.list(Call(), ListTasksRequest(status=State.COMPLETED, include_artifacts=True))
         parked = next(task for task in listed.tasks if task.state is State.INPUT_REQUIRED)
         answer = Message("m", Role.USER, (Part(text="Ada"),), task_id=parked.id)
-        answered = await connection.send(SendMessageRequest(answer))
-        again = await connection.get_task(GetTaskRequest(parked.id))
+        answered = await connection.perform(Operation.SEND, SendMessageRequest(answer))
+        again = await connection.perform(Operation.GET, GetTaskRequest(parked.id))
     finally:
         await connection.close()
 

@@ -102,4 +102,7 @@ def _object(body: bytes) -> dict[str, Any]:
 
 
 def _media_type(request: Request) -> bytes:
-    return JSON if request.content_type == "application/json" else A2A_JSON
+    accepted = request.headers.get("accept", "")
+    # Who sends plain JSON, or asks for it and not for A2A's own type, gets it.
+    plain = bool(accepted) and not any(kind in accepted for kind in ("a2a+json", "*/*", "application/*"))
+    return JSON if plain or request.content_type == "application/json" else A2A_JSON

@@ -28,6 +28,7 @@ from dragoman.compat.executor import (
 from dragoman.engine.call import Call
 from dragoman.model.error import ConfigError
 from dragoman.model.message import Message as ModelMessage
+from dragoman.model.operation import Operation
 from dragoman.model.part import Part
 from dragoman.model.request import CancelTaskRequest, SendMessageConfiguration, SendMessageRequest
 from dragoman.model.state import Role as ModelRole
@@ -84,7 +85,7 @@ def test_an_executor_must_have_both_execute_and_cancel() -> None:
 async def test_the_context_holds_ids_message_and_metadata(echo: Any) -> None:
     async with connected(echo) as connection:
         message = ModelMessage("m", ModelRole.USER, (Part(text="hi"),), "c", metadata={"of": "message"})
-        await connection.send(SendMessageRequest(message, metadata={"of the": "request"}))
+        await connection.perform(Operation.SEND, SendMessageRequest(message, metadata={"of the": "request"}))
     [(context, _)] = echo.executed
     assert context.context_id == "c"
     assert context.message.text == "hi"
@@ -167,7 +168,11 @@ async def test_a_stream_shows_the_executors_flags_as_they_are(doing: Any) -> Non
         await told.artifact("mine", "b", append=True, last_chunk=True)
 
     async with connected(doing(work)) as connection:
-        events = [record.event async for record in connection.stream(request())]
+        events = [
+            record.event
+            async for batch in connection.open_stream(Operation.STREAM, request(), None)
+            for record in batch
+        ]
     flags = [(event.append, event.last_chunk) for event in events if hasattr(event, "append")]
     assert flags == [(False, False), (True, True)]
 
@@ -178,7 +183,11 @@ async def test_a_message_while_working_is_shown_as_progress(doing: Any) -> None:
         await told.status(TaskState.WORKING, "half way")
 
     async with connected(doing(work)) as connection:
-        events = [record.event async for record in connection.stream(request())]
+        events = [
+            record.event
+            async for batch in connection.open_stream(Operation.STREAM, request(), None)
+            for record in batch
+        ]
     said = [event.status.message.text for event in events[1:] if event.status.message]
     assert said == ["half way"]
 
@@ -224,7 +233,11 @@ async def test_ids_an_executor_makes_up_do_not_reach_the_task(doing: Any) -> Non
         await told.context.queue.enqueue(TaskStatusUpdateEvent("other", "context", status, final=True))
 
     async with connected(doing(work)) as connection:
-        events = [record.event async for record in connection.stream(request())]
+        events = [
+            record.event
+            async for batch in connection.open_stream(Operation.STREAM, request(), None)
+            for record in batch
+        ]
     assert {event.task_id for event in events[1:]} == {events[0].id}
 
 
@@ -367,7 +380,7 @@ async def test_the_queue_is_closed_however_the_executor_ends(doing: Any, end: st
             await told.status(TaskState.INPUT_REQUIRED, "which?")
 
     async with connected(doing(work), queues=queues) as connection:
-        await connection.send(request())
+        await connection.perform(Operation.SEND, request())
         [(queue, found)] = seen
         assert found == ("ok", queue)
         await queue.done()
@@ -393,7 +406,7 @@ async def test_canceling_a_task_calls_cancel_and_then_stops_the_work(doing: Any)
     executor = doing(work, cancel)
     queues = EventQueues()
     async with connected(executor, queues=queues) as connection:
-        task = await connection.send(request(return_immediately=True))
+        task = await connection.perform(Operation.SEND, request(return_immediately=True))
         assert isinstance(task, ModelTask)
         await begun.wait()
         queue = queues.get_or_create(task.id)
@@ -420,7 +433,7 @@ async def test_a_cancel_that_fails_does_not_keep_the_task(doing: Any, how: str, 
 
     queues = EventQueues()
     async with connected(doing(work, cancel), queues=queues) as connection:
-        task = await connection.send(request(return_immediately=True))
+        task = await connection.perform(Operation.SEND, request(return_immediately=True))
         assert isinstance(task, ModelTask)
         await begun.wait()
         queue = queues.get_or_create(task.id)
@@ -439,7 +452,7 @@ async def test_a_server_that_stops_does_not_call_cancel(doing: Any) -> None:
 
     executor = doing(work)
     async with connected(executor) as connection:
-        await connection.send(request(return_immediately=True))
+        await connection.perform(Operation.SEND, request(return_immediately=True))
         await begun.wait()
     assert executor.canceled == []
 
@@ -452,7 +465,7 @@ async def test_the_task_is_there_before_the_executor_says_anything(doing: Any) -
         await asyncio.Event().wait()
 
     async with connected(doing(work)) as connection:
-        task = await connection.send(request(return_immediately=True))
+        task = await connection.perform(Operation.SEND, request(return_immediately=True))
         assert isinstance(task, ModelTask)
         await begun.wait()
         answer = await connection.service.cancel(Call(), CancelTaskRequest(task.id))

@@ -1,0 +1,1 @@
+"""What a caller sends to say who it is."""

@@ -1,0 +1,103 @@
+"""A certificate of the caller's own."""
+
+from __future__ import annotations
+
+import os
+import ssl
+from pathlib import Path
+
+from dragoman.model.card import AgentCard
+from dragoman.model.error import AuthError, ConfigError
+from dragoman.net.exchange import HttpClient, HttpRequest
+
+
+class MutualTLS:
+    """A client certificate, shown when the connection is made.
+
+    `cert` is a PEM file with the certificate (and its chain), `key` one with the private key when that is not in
+    `cert`, `password` opens the key. `ca` is a file or folder of the authorities to trust instead of the system's.
+    """
+
+    __slots__ = ("_ca", "_cert", "_key", "_password")
+
+    def __init__(
+        self,
+        cert: str | os.PathLike[str],
+        key: str | os.PathLike[str] | None = None,
+        password: str | None = None,
+        *,
+        ca: str | os.PathLike[str] | None = None,
+    ) -> None:
+        self._cert = Path(cert)
+        self._key = None if key is None else Path(key)
+        self._password = password
+        self._ca = None if ca is None else Path(ca)
+
+    async def apply(self, request: HttpRequest, card: AgentCard | None, http: HttpClient) -> None:
+        """See `Credential.apply`. The connection carries it, so the request is only looked at.
+
+        Raises:
+            AuthError: the request goes over no TLS at all.
+        """
+        if not request.url.lower().startswith("https:"):
+            raise AuthError("a client certificate needs an https:// address")
+
+    def reject(self) -> bool:
+        """See `Credential.reject`."""
+        return False
+
+    def ssl_context(self, verify: bool | ssl.SSLContext | str) -> ssl.SSLContext | None:
+        """See `Credential.ssl_context`. A context of the user's own is given the certificate."""
+        trusted = self._ca or (Path(verify) if isinstance(verify, str) else None)
+        if isinstance(verify, ssl.SSLContext):
+            context = verify
+        else:
+            context = ssl.create_default_context() if trusted is None else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            context.set_alpn_protocols(["http/1.1"])
+        if verify is False:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        if trusted is not None:
+            _trust(context, trusted)
+        self._show(context)
+        return context
+
+    def __repr__(self) -> str:
+        return f"MutualTLS({str(self._cert)!r})"
+
+    def _show(self, context: ssl.SSLContext) -> None:
+        asked: list[bool] = []
+
+        def password() -> str:
+            # Without this, OpenSSL would ask on the terminal.
+            asked.append(True)
+            return self._password or ""
+
+        for path in filter(None, (self._cert, self._key)):
+            if not path.is_file():
+                raise ConfigError(f"MutualTLS: there is no file {path}")
+        try:
+            context.load_cert_chain(self._cert, self._key, password)
+        except (ssl.SSLError, OSError, ValueError) as error:
+            holder = self._key or self._cert
+            if asked and not self._password:
+                raise ConfigError(f"MutualTLS: the key in {holder} is encrypted: pass password=") from None
+            if asked:
+                raise ConfigError(f"MutualTLS: the password does not open the key in {holder}") from None
+            if isinstance(error, ssl.SSLError) and error.reason == "KEY_VALUES_MISMATCH":
+                raise ConfigError(f"MutualTLS: the key in {holder} is not that of {self._cert}") from None
+            raise ConfigError(
+                f"MutualTLS: {self._cert} and {holder} must be PEM files with a certificate and its private key"
+            ) from None
+
+
+def _trust(context: ssl.SSLContext, path: Path) -> None:
+    if not path.exists():
+        raise ConfigError(f"there is no file {path} with certificate authorities")
+    try:
+        if path.is_dir():
+            context.load_verify_locations(capath=str(path))
+        else:
+            context.load_verify_locations(cafile=str(path))
+    except (ssl.SSLError, OSError, ValueError):
+        raise ConfigError(f"{path} must be a PEM file with certificate authorities") from None

@@ -1,0 +1,148 @@
+"""OAuth2 for programs: client credentials."""
+
+from __future__ import annotations
+
+import time
+from base64 import b64encode
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+from urllib.parse import quote_plus
+
+from dragoman.auth.outbound.credential import Unchanging
+from dragoman.auth.outbound.foreign import as_texts, card_address, given_address
+from dragoman.auth.outbound.issuer import Answer, ask_issuer
+from dragoman.auth.outbound.place import put_bearer
+from dragoman.auth.outbound.requirement import Scheme, first_scheme
+from dragoman.auth.outbound.secret import Secret, sendable
+from dragoman.auth.outbound.token import Token, TokenKeeper, read_token
+from dragoman.model.card import AgentCard
+from dragoman.model.error import AuthError, ConfigError
+from dragoman.net.exchange import HttpClient, HttpRequest
+
+_FLOW = "clientCredentials"
+
+
+class _Want(NamedTuple):
+    """Where a token comes from and what it is for: tokens of different wants are kept apart."""
+
+    url: str
+    refresh_url: str
+    scopes: tuple[str, ...]
+
+
+class OAuth2(Unchanging):
+    """Fetches a token with a client's id and secret, and keeps it until it expires or is refused.
+
+    `env` names an environment variable that has the secret. `token_url` and `scopes` are taken from the card when they
+    are not given; the former only when it is of the agent's own origin, so that no card can collect secrets.
+
+    Raises:
+        ConfigError: a value cannot be sent, or `token_url` is not an https address.
+    """
+
+    __slots__ = ("_audience", "_id", "_in_body", "_keepers", "_now", "_scopes", "_secret", "_token_url")
+
+    def __init__(
+        self,
+        client_id: str,
+        client_secret: str | None = None,
+        *,
+        env: str | None = None,
+        scopes: Iterable[str] | None = None,
+        token_url: str | None = None,
+        audience: str | None = None,
+        _now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._id = sendable(client_id, "client_id", ConfigError)
+        # Without a secret it is a public client.
+        self._secret = None if client_secret is None and env is None else Secret("client_secret", client_secret, env)
+        self._scopes = read_scopes(scopes)
+        self._token_url = None if token_url is None else given_address(token_url, "token_url")
+        self._audience = audience
+        self._now = _now
+        self._in_body = False
+        self._keepers: dict[_Want, TokenKeeper] = {}
+
+    async def apply(self, request: HttpRequest, card: AgentCard | None, http: HttpClient) -> None:
+        """See `Credential.apply`."""
+        want = self._want(request, card)
+        keeper = self._keepers.setdefault(want, TokenKeeper(self._now))
+        put_bearer(request, await keeper.get(lambda refresh: self._fetch(http, want, refresh, request.connect)))
+
+    def reject(self) -> bool:
+        """See `Credential.reject`."""
+        for keeper in self._keepers.values():
+            keeper.forget()
+        return True
+
+    def __repr__(self) -> str:
+        return f"OAuth2({self._id!r}, {self._secret!r})" if self._secret else f"OAuth2({self._id!r})"
+
+    def _want(self, request: HttpRequest, card: AgentCard | None) -> _Want:
+        scheme = flow_scheme(card, _FLOW)
+        flow = scheme.flow(_FLOW) if scheme else {}
+        scopes = self._scopes if self._scopes is not None else card_scopes(scheme, _FLOW)
+        if self._token_url is not None:
+            return _Want(self._token_url, self._token_url, scopes)
+        url = card_address(flow.get("tokenUrl"), request.url, "token_url")
+        refresh = flow.get("refreshUrl")
+        return _Want(url, card_address(refresh, request.url, "token_url") if refresh else url, scopes)
+
+    async def _fetch(self, http: HttpClient, want: _Want, refresh: str | None, connect: float | None) -> Token:
+        asked_at = self._now()
+        if refresh is not None:
+            form = {"grant_type": "refresh_token", "refresh_token": refresh}
+            try:
+                return read_token(await self._ask(http, want.refresh_url, form, connect), asked_at, refresh)
+            except AuthError:
+                # It has expired too: begin again.
+                asked_at = self._now()
+        form = {"grant_type": "client_credentials"}
+        if want.scopes:
+            form["scope"] = " ".join(want.scopes)
+        if self._audience:
+            form["audience"] = self._audience
+        return read_token(await self._ask(http, want.url, form, connect), asked_at)
+
+    async def _ask(self, http: HttpClient, url: str, form: dict[str, str], connect: float | None) -> Answer:
+        """Ask as RFC 6749 wants every issuer to understand it; else with the secret in the form, as some insist."""
+        public = {**form, "client_id": self._id}
+        known = (form.get("refresh_token", ""),)
+        if self._secret is None:
+            return await ask_issuer(http, url, public, connect=connect, secrets=known)
+        secret = self._secret.read()
+        pair = b64encode(f"{quote_plus(self._id)}:{quote_plus(secret)}".encode()).decode()
+        secrets = (*known, secret, quote_plus(secret), pair)
+        full = {**public, "client_secret": secret}
+        if self._in_body:
+            return await ask_issuer(http, url, full, connect=connect, secrets=secrets)
+        header = {"Authorization": f"Basic {pair}"}
+        answer = await ask_issuer(http, url, form, headers=header, connect=connect, secrets=secrets)
+        if answer.status == 401 or answer.error == "invalid_client":
+            answer = await ask_issuer(http, url, full, connect=connect, secrets=secrets)
+            self._in_body = answer.is_good
+        return answer
+
+
+def read_scopes(scopes: Iterable[str] | None) -> tuple[str, ...] | None:
+    """The scopes a user gave, as a list or as one string with spaces.
+
+    Raises:
+        ConfigError: they are not strings.
+    """
+    if scopes is None:
+        return None
+    listed = scopes.split() if isinstance(scopes, str) else list(scopes)
+    return tuple(sendable(each, "scope", ConfigError) for each in listed)
+
+
+def flow_scheme(card: AgentCard | None, flow: str) -> Scheme | None:
+    """The scheme of a card that has a flow; failing that, one whose scopes at least apply to any token."""
+    return first_scheme(card, lambda scheme: bool(scheme.flow(flow))) or first_scheme(
+        card, lambda scheme: scheme.kind in ("oauth2", "openIdConnect")
+    )
+
+
+def card_scopes(scheme: Scheme | None, flow: str) -> tuple[str, ...]:
+    """The scopes a card demands; when it demands none in particular, all that the flow has."""
+    return () if scheme is None else scheme.scopes or as_texts(scheme.flow(flow).get("scopes"))

@@ -1,0 +1,188 @@
+"""Finding an agent's card, and remembering it for a while."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlsplit
+
+from dragoman.dialects.cards import parse_card
+from dragoman.model.error import BadCard, BadResponse, CannotConnect
+from dragoman.net.exchange import HttpRequest, shown
+from dragoman.transports.calling import refused
+
+if TYPE_CHECKING:
+    from dragoman.client.sender import Sender
+    from dragoman.engine.clock import Clock
+    from dragoman.model.card import AgentCard
+
+WELL_KNOWN = ("/.well-known/agent-card.json", "/.well-known/agent.json")
+TTL = 300
+# A card that has run out can still be asked after with its tag, for so long.
+_ASKED_AFTER = 3600
+_MAX_CARD = 4 * 1024 * 1024
+_MOST = 256
+_MAX_AGE = re.compile(r"\bmax-age\s*=\s*\"?(\d{1,9})", re.IGNORECASE)
+_NOT_HERE = (404, 405, 410)
+_UNAVAILABLE = (502, 503, 504)
+
+
+class Found(NamedTuple):
+    """A card, its bytes and where it was found."""
+
+    card: AgentCard
+    body: bytes
+    url: str
+
+
+class _Entry(NamedTuple):
+    found: Found
+    etag: str
+    until: float
+
+
+class CardCache:
+    """Cards by address, for as long as their servers say and five minutes at most."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._entries: dict[str, _Entry] = {}
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def fresh(self, key: str) -> Found | None:
+        """The card, if it need not be asked for again."""
+        entry = self._entries.get(key)
+        return entry.found if entry is not None and self._now() < entry.until else None
+
+    def stale(self, url: str) -> _Entry | None:
+        """The card found at exactly this address, with a tag to ask after it."""
+        return next((entry for entry in self._entries.values() if entry.found.url == url and entry.etag), None)
+
+    def keep(self, key: str, found: Found, etag: str, cache_control: str) -> None:
+        """Remember a card as long as its server allows; forget those nobody can use any more."""
+        self.prune()
+        control = cache_control.lower()
+        age = _MAX_AGE.search(control)
+        lifetime = min(TTL, int(age[1])) if age else TTL
+        if "no-cache" in control:
+            lifetime = 0
+        if "no-store" in control or (not lifetime and not etag):
+            self._entries.pop(key, None)
+            return
+        self._entries.pop(key, None)
+        while len(self._entries) >= _MOST:
+            self._entries.pop(next(iter(self._entries)))
+        self._entries[key] = _Entry(found, etag, self._now() + lifetime)
+
+    def prune(self) -> None:
+        """Forget cards that have run out and have no tag, or ran out long ago."""
+        now = self._now()
+        self._entries = {
+            key: entry
+            for key, entry in self._entries.items()
+            if now < (entry.until + _ASKED_AFTER if entry.etag else entry.until)
+        }
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._entries.clear()
+
+    def _now(self) -> float:
+        return self._clock.now() / 1000
+
+
+def is_card_url(url: str) -> bool:
+    """True when a URL names a card and not an agent's base."""
+    path = urlsplit(url).path
+    return "/.well-known/" in path or path.endswith(".json")
+
+
+class Discovery:
+    """Asks for cards. A card is public: credentials go along only when the server insists."""
+
+    def __init__(self, sender: Sender, cache: CardCache, *, timeout: float | None) -> None:
+        self._sender = sender
+        self._cache = cache
+        self._timeout = timeout
+
+    async def find(self, target: str) -> Found:
+        """The card of an agent by its base URL or its card's URL.
+
+        Raises:
+            CannotConnect: nobody answers.
+            BadCard: there is no card, or it cannot be read.
+            AuthError: the card is not public and the credentials are missing or wrong.
+        """
+        known = self._cache.fresh(target)
+        if known is not None:
+            return known
+        if is_card_url(target):
+            return await self._fetch(target, target)
+        base = target.partition("?")[0].partition("#")[0].rstrip("/")
+        tried: list[str] = []
+        for path in WELL_KNOWN:
+            found = await self._try(base + path, target, tried)
+            if found is not None:
+                return found
+        return await self._at_root(base, target, tried)
+
+    async def _at_root(self, base: str, target: str, tried: list[str]) -> Found:
+        """What was given may be the address requests are sent to: then the card at the root says so."""
+        parts = urlsplit(base)
+        if parts.path:
+            for path in WELL_KNOWN:
+                found = await self._try(f"{parts.scheme}://{parts.netloc}{path}", target, tried)
+                if found is not None and any(each.url.rstrip("/") == base for each in found.card.supported_interfaces):
+                    return found
+        raise BadCard(f"there is no agent card at {base}: {'; '.join(tried)}")
+
+    async def _try(self, url: str, key: str, tried: list[str]) -> Found | None:
+        try:
+            return await self._fetch(url, key)
+        except _NoCard as error:
+            tried.append(str(error))
+            return None
+
+    async def _fetch(self, url: str, key: str) -> Found:
+        sender, stale = self._sender, self._cache.stale(url)
+        headers = {"Accept": "application/json"}
+        if stale is not None:
+            headers["If-None-Match"] = stale.etag
+        request = HttpRequest(
+            "GET", url, headers, operation="GetAgentCard", connect=self._timeout, silence=self._timeout
+        )
+        response = await sender.send(request)
+        status, said = response.status, response.headers
+        etag, control = said.get("ETag", ""), said.get("Cache-Control", "")
+        if status == 304 and stale is not None:
+            await response.close()
+            self._cache.keep(key, stale.found, etag or stale.etag, control)
+            return stale.found
+        if status in (401, 403):
+            await response.close()
+            raise refused(status, said, url)
+        if status in _UNAVAILABLE:
+            await response.close()
+            raise CannotConnect(f"{shown(url)} is not available: HTTP {status}", reason="UNAVAILABLE")
+        if status in _NOT_HERE or status != 200:
+            await response.close()
+            kind = _NoCard if status in _NOT_HERE else BadCard
+            raise kind(f"HTTP {status} at {shown(url)}")
+        try:
+            body = await response.read(_MAX_CARD)
+        except BadResponse as error:
+            raise BadCard(f"{shown(url)} is no agent card: {error}") from None
+        if not body.lstrip()[:1] == b"{":
+            raise _NoCard(f"{said.get('Content-Type', 'nothing').partition(';')[0]} instead of JSON at {shown(url)}")
+        try:
+            found = Found(parse_card(body), body, url)
+        except BadCard as error:
+            raise BadCard(f"{error} (at {shown(url)})") from None
+        self._cache.keep(key, found, etag, control)
+        return found
+
+
+class _NoCard(BadCard):
+    """There is something else at this address, or nothing."""

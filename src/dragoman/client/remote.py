@@ -1,0 +1,304 @@
+"""An agent somewhere else: found by its card, called over the interface that answers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from msgspec.structs import replace
+
+from dragoman.client.backoff import Backoff
+from dragoman.client.interfaces import interfaces_of
+from dragoman.model.card import AgentCard
+from dragoman.model.error import (
+    A2AError,
+    BadResponse,
+    CannotConnect,
+    DragomanError,
+    MethodNotFound,
+    Overloaded,
+    ServerError,
+    TaskNotFound,
+    VersionNotSupported,
+)
+from dragoman.model.operation import Operation
+from dragoman.net.exchange import MAX_ANSWER
+from dragoman.transports.calling import not_json
+from dragoman.transports.sse_reader import SseReader
+
+if TYPE_CHECKING:
+    from dragoman.client.connection import Arrived
+    from dragoman.client.discovery import Discovery
+    from dragoman.client.interfaces import Interface
+    from dragoman.client.sender import Sender
+    from dragoman.dialects.base import Result
+    from dragoman.engine.clock import Clock
+    from dragoman.model.event import ArtifactUpdate, StatusUpdate
+    from dragoman.model.message import Message
+    from dragoman.model.request import Request, SendMessageRequest, SubscribeToTaskRequest
+    from dragoman.model.task import Task
+    from dragoman.net.exchange import HttpRequest, HttpResponse
+
+R = TypeVar("R", bound="Request")
+
+# A question about a task is answered at once or not at all; work may take as long as it takes.
+QUICK = 60.0
+# What is no JSON is not worth reading for long.
+_STRANGE = 64 * 1024
+_WORK = (Operation.SEND, Operation.STREAM, Operation.SUBSCRIBE)
+_SENDS = (Operation.SEND, Operation.STREAM)
+_WORTH_ANOTHER = ("CANNOT_CONNECT", "CONNECTION_LOST", "UNAVAILABLE")
+_NOTHING_THERE = (404, 405)
+_ABOUT_A_TASK = (Operation.GET, Operation.CANCEL, Operation.SUBSCRIBE)
+
+
+class Delivered(NamedTuple):
+    """An event from the wire; see `Arrived`."""
+
+    generation: int
+    event: Task | Message | StatusUpdate | ArtifactUpdate
+
+
+class RemoteConnection:
+    """One agent, reached over HTTP; see `Connection`. `target` is a URL or a card."""
+
+    def __init__(
+        self,
+        target: str | AgentCard,
+        sender: Sender,
+        discovery: Discovery,
+        clock: Clock,
+        *,
+        protocol: str | None = None,
+        transport: str | None = None,
+        connect_timeout: float | None = 10.0,
+        idle_timeout: float | None = None,
+        retries: int = 5,
+    ) -> None:
+        self.clock = clock
+        self._target = target
+        self._sender = sender
+        self._discovery = discovery
+        self._protocol = protocol
+        self._transport = transport
+        self._connect = connect_timeout
+        self._idle = idle_timeout
+        self._retries = retries
+        self._card: AgentCard | None = target if isinstance(target, AgentCard) else None
+        self._interfaces: list[Interface] = []
+        self._wait = 0.0
+        # Who has never been reached is not tried again: it is more likely a wrong address than a restart.
+        self._reached = False
+
+    async def open(self) -> None:
+        """See `Connection.open`. The card is asked for when it is first needed."""
+
+    async def close(self) -> None:
+        """See `Connection.close`."""
+        await self._sender.http.close()
+
+    async def card(self) -> AgentCard:
+        """See `Connection.card`."""
+        if isinstance(self._target, AgentCard):
+            return self._target
+        backoff = Backoff(self._retries, self.clock)
+        while True:
+            try:
+                found = await self._discovery.find(self._target)
+            except DragomanError as error:
+                await self._pause(backoff, error, Operation.GET)
+                continue
+            self._reached = True
+            self._card = found.card
+            return found.card
+
+    @property
+    def known_card(self) -> AgentCard | None:
+        """The card, if it has been asked for already."""
+        return self._card
+
+    @property
+    def interface(self) -> str:
+        """The interface in use, for people; empty before the first exchange."""
+        return repr(self._interfaces[0]) if self._interfaces else ""
+
+    async def perform(self, operation: Operation, request: Request) -> Result:
+        """See `Connection.perform`."""
+        backoff = Backoff(self._retries, self.clock)
+        while True:
+            try:
+                return await self._on_some_interface(operation, request)
+            except DragomanError as error:
+                await self._pause(backoff, error, operation)
+
+    async def open_stream(
+        self, operation: Operation, request: SendMessageRequest | SubscribeToTaskRequest, after: int | None
+    ) -> AsyncGenerator[Sequence[Arrived], None]:
+        """See `Connection.open_stream`."""
+        interface, response = await self._opened(operation, request, after)
+        binding = interface.binding
+        if "text/event-stream" not in response.headers.get("Content-Type", ""):
+            # An answer in one piece: the agent does not stream, or says why it will not.
+            body = await self._body(response)
+            answer = binding.result(operation, response.status, response.headers, body)
+            yield [Delivered(0, answer)]  # pyright: ignore[reportArgumentType] - a send answers with these two
+            return
+        reader, read = SseReader(), binding.event
+        async for chunk in response.chunks():
+            batch: list[Delivered] = []
+            try:
+                for data, number in reader.feed(chunk):
+                    if data:
+                        event = read(data).payload
+                        batch.append(Delivered(number or getattr(event, "generation", 0) or 0, event))
+            except DragomanError:
+                if batch:
+                    yield batch
+                raise
+            if batch:
+                yield batch
+        if reader.pending:
+            raise CannotConnect(f"the stream of {binding.url} ended within an event", reason="CONNECTION_LOST")
+
+    # -- one exchange ------------------------------------------------------------------------------------------------
+
+    async def _on_some_interface(self, operation: Operation, request: Request) -> Result:
+        first: DragomanError | None = None
+        for interface in await self._candidates():
+            try:
+                response = await self._send(interface, operation, request, None)
+                body = await self._body(response)
+                result = interface.binding.result(operation, response.status, response.headers, body)
+            except DragomanError as error:
+                problem = _about(error, operation, interface)
+                if not self._may_be_elsewhere(interface, problem, operation):
+                    raise problem from error
+                first = first or problem
+            else:
+                self._prove(interface)
+                return result
+        assert first is not None
+        raise first
+
+    async def _opened(
+        self, operation: Operation, request: SendMessageRequest | SubscribeToTaskRequest, after: int | None
+    ) -> tuple[Interface, HttpResponse]:
+        first: DragomanError | None = None
+        for interface in await self._candidates():
+            try:
+                response = await self._send(interface, operation, request, after)
+                if response.status == 200 and "json" not in response.headers.get("Content-Type", ""):
+                    if "text/event-stream" not in response.headers.get("Content-Type", ""):
+                        body = await self._body(response)
+                        raise not_json(body, 200, response.headers, interface.binding.url)
+                elif "text/event-stream" not in response.headers.get("Content-Type", ""):
+                    body = await self._body(response)
+                    interface.binding.result(Operation.SEND, response.status, response.headers, body)
+                    response = _Whole(response, body)
+            except DragomanError as error:
+                problem = _about(error, operation, interface)
+                if not self._may_be_elsewhere(interface, problem, operation):
+                    raise problem from error
+                first = first or problem
+            else:
+                self._prove(interface)
+                return interface, response
+        assert first is not None
+        raise first
+
+    async def _send(
+        self, interface: Interface, operation: Operation, request: Request, after: int | None
+    ) -> HttpResponse:
+        if interface.tenant:
+            request = replace(request, tenant=interface.tenant)
+        http: HttpRequest = interface.binding.request(operation, request, after)
+        http.connect = self._connect
+        http.silence = self._idle if operation in _WORK else QUICK
+        response = await self._sender.send(http, self._card)
+        self._reached = True
+        self._wait = _retry_after(response) if response.status in (429, 503) else 0.0
+        return response
+
+    @staticmethod
+    async def _body(response: HttpResponse) -> bytes:
+        kind = response.headers.get("Content-Type", "")
+        try:
+            return await response.read(MAX_ANSWER if "json" in kind else _STRANGE)
+        except BadResponse as error:
+            what = kind.partition(";")[0] or "nothing it names"
+            raise BadResponse(f"HTTP {response.status}, {what}: {error}") from None
+
+    # -- which interface ---------------------------------------------------------------------------------------------
+
+    async def _candidates(self) -> list[Interface]:
+        if not self._interfaces:
+            self._interfaces = interfaces_of(await self.card(), self._protocol, self._transport)
+        return list(self._interfaces)
+
+    def _prove(self, interface: Interface) -> None:
+        if not interface.proven:
+            interface.proven = True
+            self._interfaces = [interface]
+
+    def _may_be_elsewhere(self, interface: Interface, error: DragomanError, operation: Operation) -> bool:
+        """True when another interface may do better. What may have been read by the agent is not sent to another."""
+        if interface.proven:
+            return False
+        if isinstance(error, (MethodNotFound, VersionNotSupported)):
+            return True
+        if isinstance(error, CannotConnect):
+            return error.arrived is False
+        if isinstance(error, BadResponse) and not isinstance(error, A2AError):
+            return operation not in _SENDS or error.status in _NOTHING_THERE
+        if isinstance(error, A2AError) and not isinstance(error, (Overloaded, ServerError)):
+            self._prove(interface)
+        return False
+
+    async def _pause(self, backoff: Backoff, error: DragomanError, operation: Operation) -> None:
+        """Wait before another try; raise what is not worth one."""
+        if isinstance(error, (Overloaded, ServerError)):
+            await backoff.pause(error, at_least=self._wait)
+            return
+        if not isinstance(error, CannotConnect) or error.reason not in _WORTH_ANOTHER or not self._reached:
+            raise error
+        if error.status == 504 and operation in _SENDS:
+            # Somebody between gave up waiting, while the agent works on: sending again would start it twice.
+            raise error
+        await backoff.pause(error, at_least=self._wait)
+
+
+class _Whole:
+    """An answer that has been read already; see `HttpResponse`."""
+
+    def __init__(self, response: HttpResponse, body: bytes) -> None:
+        self.status = response.status
+        self.headers = response.headers
+        self._body = body
+
+    async def read(self, limit: int = MAX_ANSWER) -> bytes:
+        return self._body
+
+    async def chunks(self) -> AsyncGenerator[bytes, None]:
+        yield self._body
+
+    async def close(self) -> None:
+        pass
+
+
+def _about(error: DragomanError, operation: Operation, interface: Interface) -> DragomanError:
+    """An error with what only the operation tells."""
+    nothing = isinstance(error, MethodNotFound) and error.status == 404
+    # REST before 1.0: nothing but a 404 says that a task is not there.
+    return TaskNotFound() if nothing and interface.proven and operation in _ABOUT_A_TASK else error
+
+
+def _retry_after(response: HttpResponse) -> float:
+    text = response.headers.get("Retry-After", "").strip()
+    if text.isdecimal():
+        return float(text)
+    try:
+        return max(0.0, (parsedate_to_datetime(text) - datetime.now(UTC)).total_seconds())
+    except (ValueError, TypeError):
+        return 0.0

@@ -1,0 +1,107 @@
+"""Sends requests with all that belongs to them: headers, credentials, interceptors; follows no one to another origin."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import urljoin
+
+from dragoman.model.error import AuthError, BadResponse
+from dragoman.net.exchange import origin_of
+from dragoman.telemetry import trace
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from dragoman.auth.outbound.credential import Credential
+    from dragoman.model.card import AgentCard
+    from dragoman.net.exchange import CallNext, HttpClient, HttpRequest, HttpResponse, Interceptor
+
+_REDIRECTS = (301, 302, 303, 307, 308)
+_MOST_REDIRECTS = 5
+
+
+class Sender:
+    """The way out. `origin` is the only one that credentials and the caller's own headers are sent to."""
+
+    def __init__(
+        self,
+        http: HttpClient,
+        *,
+        origin: str | None,
+        credential: Credential | None = None,
+        headers: Mapping[str, str] | None = None,
+        interceptors: Sequence[Interceptor] = (),
+    ) -> None:
+        self.http = http
+        self.origin = origin and origin_of(origin)
+        self.credential = credential
+        self._own = dict(headers or {})
+        self._next: CallNext = self._carry
+        for interceptor in reversed(interceptors):
+            self._next = _around(interceptor, self._next)
+        self._plain = credential is None
+        # Where there is nothing to keep from others, nobody need look whose a URL is.
+        self._guarded = self.origin is not None and (credential is not None or bool(self._own))
+
+    async def send(self, request: HttpRequest, card: AgentCard | None = None) -> HttpResponse:
+        """Send a request and wait for the head of its answer.
+
+        Raises:
+            CannotConnect: nobody answers.
+            BadResponse: it redirects to another origin.
+            AuthError: the credentials cannot be had.
+        """
+        trace.propagate(request.headers)
+        ours = self._guarded and origin_of(request.url) == self.origin
+        if ours:
+            request.headers.update(self._own)
+        if self._plain or not ours:
+            return await self._checked(request, ours)
+        assert self.credential is not None
+        url, headers = request.url, dict(request.headers)
+        await self.credential.apply(request, card, self.http)
+        response = await self._checked(request, ours)
+        if response.status == 401 and self.credential.reject():
+            await response.close()
+            # Once more with a new one: the old may just have run out.
+            request.url, request.headers = url, headers
+            await self.credential.apply(request, card, self.http)
+            response = await self._checked(request, ours)
+        return response
+
+    async def _checked(self, request: HttpRequest, ours: bool) -> HttpResponse:
+        response = await self._next(request)
+        hops = 0
+        while response.status in _REDIRECTS:
+            location = response.headers.get("Location", "")
+            await response.close()
+            target = urljoin(request.url, location)
+            if not location or origin_of(target) != origin_of(request.url):
+                raise BadResponse(
+                    f"{request.url} sends callers on to {location or 'nowhere'}: "
+                    "nothing is sent to another origin. Call that address if you trust it"
+                )
+            hops += 1
+            if hops > _MOST_REDIRECTS:
+                raise BadResponse(f"{request.url} sends callers round in circles")
+            if response.status in (301, 302, 303) and request.method == "POST":
+                raise BadResponse(f"{request.url} sends a POST on to {target} with HTTP {response.status}: call that")
+            request.url = target
+            response = await self._next(request)
+        if response.status == 401 and self.credential is not None and not ours:
+            await response.close()
+            raise AuthError(
+                f"{origin_of(request.url)} wants credentials, and those given are for {self.origin} alone. "
+                "Make a Client for that address if you trust it"
+            )
+        return response
+
+    async def _carry(self, request: HttpRequest) -> HttpResponse:
+        return await self.http.send(request)
+
+
+def _around(interceptor: Interceptor, call_next: CallNext) -> CallNext:
+    async def call(request: HttpRequest) -> HttpResponse:
+        return await interceptor(request, call_next)
+
+    return call

@@ -1,0 +1,86 @@
+"""An agent as a function that frameworks can call."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from dragoman.model.card import AgentCard
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from dragoman.client.client import Client
+    from dragoman.client.connection import Connection
+
+_OTHER = re.compile(r"[^a-zA-Z0-9_]+")
+_LONGEST = 64
+
+
+def tool_of(
+    client: Client,
+    connection: Connection,
+    target: object,
+    name: str | None,
+    description: str | None,
+    tool: str | None,
+) -> Callable[..., Awaitable[Any]]:
+    """A typed async function that sends what it is given and gives back the answer."""
+    known = getattr(connection, "known_card", None)
+    card: AgentCard | None = known if isinstance(known, AgentCard) else None
+    called = name or tool or (card.name if card else _called(target))
+
+    if tool is None:
+
+        async def ask(message: str) -> str:
+            reply = await client.send(message)
+            reply.raise_for_state()
+            return reply.text
+
+        made: Any = ask
+        said = description or _said(card)
+        made.__doc__ = f"{said}\n\nArgs:\n    message: What to ask, in words."
+    else:
+
+        async def call(arguments: dict[str, Any]) -> Any:
+            return await client.call(tool, **arguments)
+
+        made = call
+        skill = next((each for each in card.skills if each.id == tool), None) if card else None
+        said = description or (skill.description if skill else f"Call {tool!r} of a remote agent.")
+        made.__doc__ = f"{said}\n\nArgs:\n    arguments: The tool's arguments by name."
+    made.__name__ = made.__qualname__ = _identifier(called)
+    # Frameworks read the types themselves, not their names.
+    annotations = {"message": str, "return": str} if tool is None else {"arguments": dict[str, Any], "return": Any}
+    made.__annotations__ = annotations
+    made.__signature__ = inspect.Signature(
+        [
+            inspect.Parameter(each, inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=kind)
+            for each, kind in annotations.items()
+            if each != "return"
+        ],
+        return_annotation=annotations["return"],
+    )
+    return made
+
+
+def _said(card: AgentCard | None) -> str:
+    if card is None:
+        return "Ask a remote agent and return its answer."
+    skills = "; ".join(f"{skill.name}: {skill.description}" for skill in card.skills if skill.description)
+    return f"{card.description}\n\nIt can: {skills}" if skills else card.description
+
+
+def _called(target: object) -> str:
+    if isinstance(target, str):
+        parts = urlsplit(target)
+        last = [word for word in parts.path.split("/") if word and not word.endswith(".json") and word[0] != "."]
+        return f"ask_{last[-1] if last else (parts.hostname or 'agent')}"
+    return str(getattr(target, "name", "ask_agent"))
+
+
+def _identifier(text: str) -> str:
+    word = _OTHER.sub("_", text).strip("_")[:_LONGEST] or "ask_agent"
+    return f"agent_{word}" if word[0].isdigit() else word

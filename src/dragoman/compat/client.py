@@ -1,0 +1,149 @@
+"""A2A 0.1 in four functions that remember nothing: `discover`, `send_task`, `get_task`, `cancel_task`.
+
+    from dragoman.compat.client import discover, send_task
+
+    _, card = await discover("https://localhost")
+    match await send_task(
+        "https://localhost", "Add these numbers", cookie=cookie, tool="add_numbers", arguments={"a": 5, "b": 12}
+    ):
+        case ("ok", task):
+            print(task["status"]["state"], task["artifacts"])
+        case ("error", reason):
+            print(reason)
+
+Each gives `("ok", map)` or `("error", reason)`, and raises only for what no agent can be asked: arguments without a
+JSON form. The reason is the JSON-RPC error as a map when the agent sent one, else a sentence. Certificates are not
+verified unless `verify=True`, because these agents sign their own: use `dragoman.Client` across a network you do not
+trust, where anyone in between could read the cookie. `timeout` is in seconds, for the whole call; None is no limit.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+from uuid import uuid4
+
+from dragoman.compat.remote.exchange import exchange, good, json_object, refusal, under
+from dragoman.engine.clock import SystemClock
+from dragoman.model.error import DragomanError
+from dragoman.model.json import encode
+from dragoman.net.exchange import HttpRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dragoman.compat.executor.result import Ok
+
+    Outcome: TypeAlias = Ok[dict[str, Any]] | tuple[Literal["error"], str | dict[str, Any]]
+
+__all__ = ["cancel_task", "discover", "get_task", "send_task"]
+
+QUICK_SECONDS = 15.0
+# `tasks/send` is answered when the work is done.
+WORK_SECONDS = 120.0
+
+
+async def discover(
+    base_url: str,
+    *,
+    cookie: str | None = None,
+    timeout: float | None = QUICK_SECONDS,  # noqa: ASYNC109 - an error pair, not an exception, tells that it is over
+    verify: bool = False,
+) -> Outcome:
+    """The agent card at `{base}/.well-known/agent.json`, as a map.
+
+    A cookie is taken so that the same options fit all four functions; discovery is public, and never sends it.
+    """
+    try:
+        request = HttpRequest("GET", under(base_url, "/.well-known/agent.json"), {"Accept": "application/json"})
+        status, body = await exchange(request, clock=SystemClock(), seconds=timeout, verify=verify)
+    except DragomanError as error:
+        return ("error", str(error))
+    if not good(status):
+        return ("error", refusal(status, body))
+    card = json_object(body)
+    return ("error", "the agent card is not a JSON object") if card is None else ("ok", card)
+
+
+async def send_task(
+    base_url: str,
+    text: str,
+    *,
+    cookie: str | None = None,
+    tool: str | None = None,
+    arguments: Mapping[str, Any] | None = None,
+    timeout: float | None = WORK_SECONDS,  # noqa: ASYNC109 - see discover
+    verify: bool = False,
+) -> Outcome:
+    """Send a text by `tasks/send`, and wait for the task it becomes. The cookie is required.
+
+    `tool` names the tool to be used and `arguments` are its own; without `tool` the agent chooses, and `arguments`
+    are not sent.
+
+    Raises:
+        TypeError: an argument has no JSON form.
+    """
+    parts: list[dict[str, Any]] = [{"type": "text", "text": text}]
+    if tool is not None:
+        parts.append({"type": "data", "data": {"tool": tool, "arguments": dict(arguments or {})}})
+    params = {"message": {"role": "user", "parts": parts}}
+    return await _call(base_url, "tasks/send", params, cookie, timeout, verify)
+
+
+async def get_task(
+    base_url: str,
+    task_id: str,
+    *,
+    cookie: str | None = None,
+    timeout: float | None = QUICK_SECONDS,  # noqa: ASYNC109 - see discover
+    verify: bool = False,
+) -> Outcome:
+    """The task as it is now, by `tasks/get`. The cookie is required."""
+    return await _call(base_url, "tasks/get", {"id": task_id}, cookie, timeout, verify)
+
+
+async def cancel_task(
+    base_url: str,
+    task_id: str,
+    *,
+    cookie: str | None = None,
+    timeout: float | None = QUICK_SECONDS,  # noqa: ASYNC109 - see discover
+    verify: bool = False,
+) -> Outcome:
+    """Cancel the task by `tasks/cancel`, and give it as it is then. The cookie is required."""
+    return await _call(base_url, "tasks/cancel", {"id": task_id}, cookie, timeout, verify)
+
+
+async def _call(
+    base_url: str, method: str, params: dict[str, Any], cookie: str | None, seconds: float | None, verify: bool
+) -> Outcome:
+    if not cookie:
+        return ("error", "a cookie is required: pass cookie=, the value of the agent's cookie named user")
+    if not _fits(cookie):
+        return ("error", "this cannot be the value of a cookie: it may have printable ASCII characters, no semicolon")
+    headers = {"Content-Type": "application/json", "Accept": "application/json", "Cookie": f"user={cookie}"}
+    try:
+        body = encode({"jsonrpc": "2.0", "id": str(uuid4()), "method": method, "params": params})
+        request = HttpRequest("POST", under(base_url, "/a2a"), headers, body, operation=method)
+        status, answer = await exchange(request, clock=SystemClock(), seconds=seconds, verify=verify)
+    except UnicodeEncodeError:
+        return ("error", "the request has characters that are not Unicode")
+    except DragomanError as error:
+        return ("error", str(error))
+    return _outcome(status, answer)
+
+
+def _fits(cookie: str) -> bool:
+    return cookie.isascii() and cookie.isprintable() and ";" not in cookie
+
+
+def _outcome(status: int, body: bytes) -> Outcome:
+    answer = json_object(body) or {}
+    error, result = answer.get("error"), answer.get("result")
+    # First, because some agents refuse with an HTTP status and say why in JSON-RPC.
+    if isinstance(error, dict):
+        return ("error", cast("dict[str, Any]", error))
+    if not good(status):
+        return ("error", refusal(status, body))
+    if error is None and isinstance(result, dict):
+        return ("ok", cast("dict[str, Any]", result))
+    return ("error", "the answer is neither a task nor an error of JSON-RPC")

@@ -1,0 +1,30 @@
+"""Other agents, in the source document's words: fetch a card, submit a task, poll for its result.
+
+    from dragoman.compat.remote import discover_agent, invoke_remote_agent
+
+    card = await discover_agent("https://agent.example.com")
+    if card is not None:
+        result = await invoke_remote_agent("https://agent.example.com", "Summarize this", timeout_ms=60_000)
+        print(result.response_text if result.success else result.error)
+
+Cards are kept for five minutes, and nothing else: every call opens a connection and closes it. Certificates are
+verified. `clock` is any clock of the engine; `dragoman.testing.Clock` is moved by hand.
+"""
+
+from __future__ import annotations
+
+from dragoman.compat.remote.cards import clear_agent_card_cache, discover_agent, fetch_agent_card
+from dragoman.compat.remote.errors import ExternalServiceError, NotFoundError, ValidationError
+from dragoman.compat.remote.invoke import invoke_remote_agent
+from dragoman.compat.remote.result import RemoteInvocationResult
+
+__all__ = [
+    "ExternalServiceError",
+    "NotFoundError",
+    "RemoteInvocationResult",
+    "ValidationError",
+    "clear_agent_card_cache",
+    "discover_agent",
+    "fetch_agent_card",
+    "invoke_remote_agent",
+]

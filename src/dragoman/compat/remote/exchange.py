@@ -1,0 +1,103 @@
+"""One HTTP exchange over a connection of its own: nothing is left for the next."""
+
+from __future__ import annotations
+
+import asyncio
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlsplit
+
+from dragoman.engine.clock import wait
+from dragoman.model.error import CannotConnect
+from dragoman.model.json import decode_any
+from dragoman.net.aio import AioClient
+from dragoman.net.exchange import MAX_ANSWER, HttpRequest
+
+if TYPE_CHECKING:
+    from dragoman.engine.clock import Clock
+
+_EXCERPT = 200
+
+
+async def exchange(
+    request: HttpRequest, *, clock: Clock, seconds: float | None, verify: bool = True, most: int = MAX_ANSWER
+) -> tuple[int, bytes]:
+    """Send a request and read the whole answer: its status and its body. `seconds` limits all of it by the clock.
+
+    Raises:
+        CannotConnect: nobody answers, or not within that time.
+        BadResponse: the body has more than `most` bytes.
+    """
+    # The clock alone tells the time, so that a test can be the one who moves it.
+    request.connect = request.silence = None
+    carrying = asyncio.create_task(_carry(request, verify, most))
+    try:
+        if seconds is None:
+            await asyncio.wait([carrying])
+        elif not await wait(clock, carrying, seconds):
+            raise CannotConnect(f"{request.url} did not answer within {seconds:g} s", reason="TIMED_OUT")
+        return carrying.result()
+    finally:
+        if not carrying.done():
+            carrying.cancel()
+            await asyncio.gather(carrying, return_exceptions=True)
+
+
+async def _carry(request: HttpRequest, verify: bool, most: int) -> tuple[int, bytes]:
+    http = AioClient(verify=verify)
+    try:
+        response = await http.send(request)
+        return response.status, await response.read(most)
+    finally:
+        await http.close()
+
+
+def under(base_url: str, path: str) -> str:
+    """The URL of a path under a base URL, whether that ends with a slash or not.
+
+    Raises:
+        CannotConnect: the base URL is none.
+    """
+    if not _is_base(base_url):
+        text = f"{base_url!r} is not a base URL: write it like https://agent.example.com"
+        raise CannotConnect(text, reason="BAD_ADDRESS", arrived=False)
+    return base_url.rstrip("/") + path
+
+
+def _is_base(base_url: str) -> bool:
+    try:
+        parts = urlsplit(base_url)
+        whole = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        return False
+    return whole and not parts.query and not parts.fragment
+
+
+def json_object(body: bytes) -> dict[str, Any] | None:
+    """The JSON object that a body holds, or None when it holds anything else."""
+    try:
+        value = decode_any(body)
+    except (ValueError, RecursionError):
+        return None
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else None
+
+
+def good(status: int) -> bool:
+    """True for the statuses of success."""
+    return 200 <= status < 300
+
+
+def status_line(status: int) -> str:
+    """A status with its name: `HTTP 503 Service Unavailable`."""
+    try:
+        return f"HTTP {status} {HTTPStatus(status).phrase}"
+    except ValueError:
+        return f"HTTP {status}"
+
+
+def refusal(status: int, body: bytes) -> str:
+    """A status with the beginning of what came along: `HTTP 503 — try later`; with its name when nothing did."""
+    text = " ".join(body[: 4 * _EXCERPT].decode(errors="replace").split())
+    if not text:
+        return status_line(status)
+    return f"HTTP {status} — {text if len(text) <= _EXCERPT else text[:_EXCERPT] + '…'}"

@@ -1,0 +1,258 @@
+"""Tables of what a card holds, and the walk that compares a card with them.
+
+A `Shape` lists the fields of one object, each with the `Form` of its value. A form checks a value and reports what is
+wrong with it; the sentence that names the rule is made from the table, so that it is written once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple, Protocol, cast
+
+Level = Literal["error", "warning"]
+Path = tuple[str | int, ...]
+Json = dict[str, Any]
+Fault = tuple[Level, str] | None
+
+WHOLE = "(card)"
+_ROOM = 60
+_PLAIN = re.compile(r"[A-Za-z_][\w-]*", re.ASCII)
+_SNAKE = re.compile(r"_([a-z0-9])")
+
+
+class Problem(NamedTuple):
+    """One thing wrong with a card: an `error` breaks the protocol, a `warning` works but should be otherwise."""
+
+    level: Level
+    field: str
+    rule: str
+    found: str
+
+
+class Finding(NamedTuple):
+    """A problem whose place is still a path."""
+
+    path: Path
+    level: Level
+    rule: str
+    found: str
+
+
+class Report:
+    """Collects what is found in a card."""
+
+    def __init__(self) -> None:
+        self.findings: list[Finding] = []
+
+    def error(self, path: Path, rule: str, found: str) -> None:
+        """Note that a rule is broken."""
+        self.findings.append(Finding(path, "error", rule, found))
+
+    def warning(self, path: Path, rule: str, found: str) -> None:
+        """Note something that works but should be otherwise."""
+        self.findings.append(Finding(path, "warning", rule, found))
+
+
+class Form(Protocol):
+    """What a value has to be."""
+
+    @property
+    def phrase(self) -> str:
+        """The end of a sentence that begins with "it is"."""
+        ...
+
+    def check(self, report: Report, path: Path, value: object, rule: str) -> None:
+        """Report what is wrong with a value that is there; `rule` is what its field asks for."""
+        ...
+
+
+class Leaf(NamedTuple):
+    """A value without parts. `fault` says what is wrong with it."""
+
+    phrase: str
+    fault: Callable[[object], Fault]
+
+    def check(self, report: Report, path: Path, value: object, rule: str) -> None:
+        """Report the fault, if there is one."""
+        fault = self.fault(value)
+        if fault is not None:
+            report.findings.append(Finding(path, fault[0], rule, fault[1]))
+
+
+class Several(NamedTuple):
+    """A list. `empty` is how bad it is that nothing is in it."""
+
+    phrase: str
+    of: Form
+    empty: Level | None = None
+
+    def check(self, report: Report, path: Path, value: object, rule: str) -> None:
+        """Report a value that is no list, an empty one, and what is wrong with each entry."""
+        if not isinstance(value, list):
+            report.error(path, rule, f"{described(value)} instead of a list")
+            return
+        entries = cast("list[object]", value)
+        if not entries and self.empty is not None:
+            report.findings.append(Finding(path, self.empty, rule, "an empty list"))
+        for index, entry in enumerate(entries):
+            self.of.check(report, (*path, index), entry, rule)
+
+
+class Mapped(NamedTuple):
+    """An object whose keys are free."""
+
+    phrase: str
+    of: Form
+
+    def check(self, report: Report, path: Path, value: object, rule: str) -> None:
+        """Report a value that is no object, and what is wrong with each of its values."""
+        if not isinstance(value, dict):
+            report.error(path, rule, f"{described(value)} instead of an object")
+            return
+        for key, entry in cast("dict[str, object]", value).items():
+            self.of.check(report, (*path, key), entry, rule)
+
+
+class Field(NamedTuple):
+    """A field of an object. `need` is how bad its absence is; `says` and `where` replace what the table makes."""
+
+    name: str
+    form: Form
+    need: Level | None = None
+    says: str = ""
+    where: str = ""
+
+
+class Shape(NamedTuple):
+    """An object with known fields, and where the specification lists them. Unknown ones are let pass."""
+
+    noun: str
+    where: str
+    fields: tuple[Field, ...]
+
+    @property
+    def phrase(self) -> str:
+        """The object in a sentence."""
+        return self.noun
+
+    def check(self, report: Report, path: Path, value: object, rule: str) -> None:
+        """Report a value that is no object, and each field that is missing, wrong or in snake_case."""
+        if not isinstance(value, dict):
+            report.error(path, rule, f"{described(value)} instead of an object")
+            return
+        members = cast("Json", value)
+        misspelt = self._check_spelling(report, path, members)
+        for field in self.fields:
+            told = self._rule(field)
+            member = members.get(field.name)
+            if member is not None:
+                field.form.check(report, (*path, field.name), member, told)
+            elif field.need is not None and field.name not in misspelt:
+                report.findings.append(Finding((*path, field.name), field.need, told, "missing"))
+
+    def _rule(self, field: Field) -> str:
+        if field.says:
+            says = field.says
+        elif field.need is not None:
+            says = f"{self.noun} has {field.name}, {field.form.phrase}"
+        else:
+            says = f"{field.name} of {self.noun}, if given, is {field.form.phrase}"
+        return f"{field.where or self.where}: {says}"
+
+    def _check_spelling(self, report: Report, path: Path, members: Json) -> set[str]:
+        names = {field.name for field in self.fields}
+        where = "A2A 1.0, 5.5" if self.where.startswith("A2A 1.0") else self.where
+        misspelt: set[str] = set()
+        for key in members:
+            camel = _SNAKE.sub(lambda found: found[1].upper(), str(key))
+            if camel != key and camel in names:
+                report.error((*path, key), f"{where}: names are written in camelCase, so this is {camel}", "snake_case")
+                misspelt.add(camel)
+        return misspelt
+
+
+class Choice(NamedTuple):
+    """An object that says what it is by which of some members it holds: one, or in older flows one or more."""
+
+    phrase: str
+    where: str
+    members: Mapping[str, Shape]
+    alone: bool = True
+    lacking: Level = "error"
+    deprecated: Mapping[str, str] = {}
+
+    def check(self, report: Report, path: Path, value: object, rule: str) -> None:
+        """Report none or too many of the members, deprecated ones, and what is wrong inside them."""
+        if not isinstance(value, dict):
+            report.error(path, rule, f"{described(value)} instead of an object")
+            return
+        held = cast("Json", value)
+        known = [name for name in self.members if held.get(name) is not None]
+        told = f"{self.where}: {self.phrase}"
+        if not known:
+            given = ", ".join(quoted(key) for key in list(held)[:3]) or "an empty object"
+            report.findings.append(Finding(path, self.lacking, told, f"none of them, but {given}"))
+        elif self.alone and len(known) > 1:
+            report.error(path, told, f"{len(known)} of them: {', '.join(known)}")
+        for name in known:
+            if name in self.deprecated:
+                report.warning((*path, name), self.deprecated[name], "deprecated")
+            self.members[name].check(report, (*path, name), held[name], told)
+
+
+def check_unique(report: Report, path: Path, values: list[object], name: str, rule: str, level: Level) -> None:
+    """Report every object of a list whose member `name` is that of an earlier one."""
+    seen: dict[str, int] = {}
+    for index, value in enumerate(values):
+        member = as_object(value).get(name)
+        if not isinstance(member, str) or not member:
+            continue
+        if member in seen:
+            found = f"{quoted(member)} is also that of {field_of((*path, seen[member]))}"
+            report.findings.append(Finding((*path, index, name), level, rule, found))
+        seen.setdefault(member, index)
+
+
+def field_of(path: Path) -> str:
+    """A path as users read it: `skills[2].tags`."""
+    text = ""
+    for step in path:
+        if isinstance(step, int):
+            text += f"[{step}]"
+        elif _PLAIN.fullmatch(str(step)):
+            text += f".{step}" if text else str(step)
+        else:
+            text += f"[{quoted(step)}]"
+    return text or WHOLE
+
+
+def described(value: object) -> str:
+    """A value in a few words."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return quoted(value) if value.strip() else "an empty text"
+    if isinstance(value, dict):
+        return "an object"
+    if isinstance(value, list):
+        return "a list"
+    return "a number" if isinstance(value, int | float) else "something that is not JSON"
+
+
+def quoted(value: object) -> str:
+    """A card's own words, cut short and without characters a terminal would obey."""
+    text = str(value)
+    return repr(text if len(text) <= _ROOM else text[: _ROOM - 1] + "…")
+
+
+def as_object(value: object) -> Json:
+    """The value if it is an object, otherwise an empty one."""
+    return cast("Json", value) if isinstance(value, dict) else {}
+
+
+def as_list(value: object) -> list[object]:
+    """The value if it is a list, otherwise an empty one."""
+    return cast("list[object]", value) if isinstance(value, list) else []

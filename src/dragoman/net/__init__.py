@@ -1,0 +1,1 @@
+"""Reaching others over HTTP."""

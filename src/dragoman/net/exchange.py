@@ -1,0 +1,127 @@
+"""One HTTP exchange as a caller sees it, whatever carries it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Protocol
+from urllib.parse import urlsplit
+
+from dragoman.model.error import BadResponse
+
+# An answer larger than this is garbage, or a file that should have been a link.
+MAX_ANSWER = 64 * 1024 * 1024
+_PORTS = {"http": 80, "https": 443}
+
+
+class HttpRequest:
+    """What is sent. `operation` names what it is for; `headers` may be changed by interceptors.
+
+    `connect` limits reaching the other side, `silence` how long it may say nothing, each in seconds; None is no limit.
+    """
+
+    __slots__ = ("body", "connect", "headers", "method", "operation", "silence", "url")
+
+    def __init__(
+        self,
+        method: str,
+        url: str,
+        headers: dict[str, str] | None = None,
+        body: bytes | None = None,
+        *,
+        operation: str = "",
+        connect: float | None = 10.0,
+        silence: float | None = None,
+    ) -> None:
+        self.method = method
+        self.url = url
+        self.headers = headers if headers is not None else {}
+        self.body = body
+        self.operation = operation
+        self.connect = connect
+        self.silence = silence
+
+    def __repr__(self) -> str:
+        return f"<HttpRequest {self.method} {self.url}>"
+
+
+class HttpResponse(Protocol):
+    """What comes back. Its body is read once: whole, or in chunks as they arrive."""
+
+    @property
+    def status(self) -> int:
+        """The HTTP status."""
+        ...
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers; their names are found in any case."""
+        ...
+
+    async def read(self, limit: int = MAX_ANSWER) -> bytes:
+        """The whole body.
+
+        Raises:
+            BadResponse: it has more than `limit` bytes.
+            CannotConnect: the connection broke, or was silent for too long.
+        """
+        ...
+
+    def chunks(self) -> AsyncIterator[bytes]:
+        """The body as it arrives.
+
+        Raises:
+            CannotConnect: the connection broke, or was silent for too long.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Let go of the connection, also in the middle of the body."""
+        ...
+
+
+class HttpClient(Protocol):
+    """Carries exchanges. Follows no redirect, keeps no cookie, adds no credentials."""
+
+    async def send(self, request: HttpRequest) -> HttpResponse:
+        """Send a request and wait for the head of the answer. The caller reads or closes it.
+
+        Raises:
+            CannotConnect: nobody answers; `.arrived` is False when the request cannot have been read by anyone.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Close every connection."""
+        ...
+
+
+CallNext = Callable[[HttpRequest], Awaitable[HttpResponse]]
+Interceptor = Callable[[HttpRequest, CallNext], Awaitable[HttpResponse]]
+
+
+def origin_of(url: str) -> str:
+    """Scheme, host and port of a URL, in one spelling: credentials belong to an origin."""
+    parts = urlsplit(url)
+    host = (parts.hostname or "").rstrip(".")
+    port = parts.port or _PORTS.get(parts.scheme, 0)
+    return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def shown(url: str) -> str:
+    """A URL as errors and logs show it: without what may be secret, a password or a query."""
+    scheme, _, rest = url.partition("://")
+    place = rest.partition("?")[0].partition("#")[0]
+    host, slash, path = place.partition("/")
+    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
+
+
+def is_loopback(url: str) -> bool:
+    """True when a URL names this machine."""
+    host = (urlsplit(url).hostname or "").rstrip(".")
+    return host in ("localhost", "::1") or host.endswith(".localhost") or host.startswith("127.")
+
+
+def too_large(limit: int) -> BadResponse:
+    """The error for an answer without end."""
+    size = f"{limit // 1024 // 1024} MB" if limit >= 1024 * 1024 else f"{limit} bytes"
+    return BadResponse(f"the answer is larger than {size}: nothing more of it is read")

@@ -1,0 +1,109 @@
+"""Calling over HTTP+JSON: 1.x at the root, 0.3 under /v1."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from dragoman.dialects.errors import error_from_http
+from dragoman.model.operation import Operation
+from dragoman.net.exchange import HttpRequest
+from dragoman.transports.calling import decoded, error_of, told
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dragoman.dialects.base import CallingDialect, Result
+    from dragoman.model.event import StreamResponse
+    from dragoman.model.request import Request
+
+_ANSWERS = "application/a2a+json, application/json"
+_STREAMS = "text/event-stream, application/a2a+json, application/json"
+# What an operation's path is made of; the words in braces are taken out of its parameters.
+_PATHS: dict[Operation, tuple[str, str]] = {
+    Operation.SEND: ("POST", "/message:send"),
+    Operation.STREAM: ("POST", "/message:stream"),
+    Operation.GET: ("GET", "/tasks/{id}"),
+    Operation.LIST: ("GET", "/tasks"),
+    Operation.CANCEL: ("POST", "/tasks/{id}:cancel"),
+    Operation.SUBSCRIBE: ("POST", "/tasks/{id}:subscribe"),
+    Operation.CREATE_PUSH: ("POST", "/tasks/{taskId}/pushNotificationConfigs"),
+    Operation.GET_PUSH: ("GET", "/tasks/{taskId}/pushNotificationConfigs/{id}"),
+    Operation.LIST_PUSH: ("GET", "/tasks/{taskId}/pushNotificationConfigs"),
+    Operation.DELETE_PUSH: ("DELETE", "/tasks/{taskId}/pushNotificationConfigs/{id}"),
+    Operation.EXTENDED_CARD: ("GET", "/extendedAgentCard"),
+}
+_EXTENDED_03 = ("GET", "/v1/card")
+_SENDS = (Operation.SEND, Operation.STREAM)
+
+
+class RestBinding:
+    """One HTTP+JSON address in one version."""
+
+    name = "HTTP+JSON"
+
+    def __init__(self, url: str, dialect: CallingDialect) -> None:
+        self.url = url.rstrip("/")
+        self.dialect = dialect
+        self._headers = {"A2A-Version": dialect.version} if dialect.version.startswith("1.") else {}
+
+    def request(self, operation: Operation, request: Request, after: int | None = None) -> HttpRequest:
+        """See `Binding.request`."""
+        body: bytes | None = self.dialect.params(operation, request)
+        method, path = self._path(operation)
+        tenant = getattr(request, "tenant", None)
+        url = f"{self.url}/{quote(tenant, safe='')}" if tenant else self.url
+        if operation not in _SENDS:
+            params: dict[str, Any] = msgspec.json.decode(body)
+            params.pop("tenant", None)
+            # 0.3 names a task once more beside its path.
+            params.pop("parent", None)
+            names = [word.partition("}")[0] for word in path.split("{")[1:]]
+            path = path.format(**{name: quote(str(params.pop(name, "")), safe="") for name in names})
+            if method == "POST":
+                body = msgspec.json.encode(params)
+            else:
+                body = None
+                query = {key: _query(value) for key, value in params.items()}
+                path = f"{path}?{urlencode(query)}" if query else path
+        headers = {**self._headers, "Accept": _STREAMS if operation.streams else _ANSWERS}
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        if after is not None:
+            headers["Last-Event-ID"] = str(after)
+        return HttpRequest(method, url + path, headers, body, operation=operation.value)
+
+    def result(self, operation: Operation, status: int, headers: Mapping[str, str], body: bytes) -> Result:
+        """See `Binding.result`."""
+        if status >= 300:
+            raise error_of(status, headers, decoded(body, status, headers, self.url), self.url)
+        if operation is Operation.DELETE_PUSH and not body.strip():
+            return None
+        if not body or body[:1] not in b"{[ \n\r\tn":
+            decoded(body, status, headers, self.url)
+        return self.dialect.result_from(operation, body)
+
+    def event(self, data: bytes) -> StreamResponse:
+        """See `Binding.event`."""
+        if data.startswith(b'{"error"'):
+            said: Any = decoded(data, 200, {}, self.url)
+            error: Any = said.get("error")
+            code = error.get("code") if isinstance(error, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+            raise told(error_from_http(code if isinstance(code, int) else 500, said), {}, self.url)
+        return self.dialect.event_from(data)
+
+    def _path(self, operation: Operation) -> tuple[str, str]:
+        method, path = _PATHS[operation]
+        if not self.dialect.version.startswith("0."):
+            return method, path
+        if operation is Operation.EXTENDED_CARD:
+            return _EXTENDED_03
+        return method, f"/v1{path}"
+
+
+def _query(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()

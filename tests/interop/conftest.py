@@ -1,0 +1,104 @@
+"""Peers as fixtures, and the table that a whole run writes.
+
+Tests say how a cell went through `record_property`, so that it reaches the process that writes, whichever ran them.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).parent
+PAGE = HERE.parents[1] / "docs" / "interop.md"
+PROPERTY = "interop cell"
+
+
+def load(name: str, path: str) -> ModuleType:
+    # By path: in importlib mode neither tests/ nor its parent is on sys.path, and the plain name `agents` belongs to
+    # the package openai-agents. The tests import them by these names.
+    spec = importlib.util.spec_from_file_location(name, HERE / path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+field = load("interop_field", "field.py")
+table = load("interop_table", "table.py")
+load("interop_agents", "agents.py")
+load("interop_script", "peers/script.py")
+load("interop_deviations", "deviations.py")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--write-table", action="store_true", help="write docs/interop.md from what this run saw")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # With xdist it is the process that runs no tests which hears of all of them.
+    if config.getoption("--write-table") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Table(), "interop-table")
+
+
+class Table:
+    """Collects the cells, and writes the page when nothing is missing."""
+
+    def __init__(self) -> None:
+        self.cells: list[Any] = []
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        for name, value in report.user_properties:
+            if name == PROPERTY and report.when == "call":
+                assert isinstance(value, dict)
+                self.cells.append(table.Cell(**value))
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        rows = [
+            table.Row(direction, str(peer), str(wire), f"{peer.name} {peer.version}, {title_of(wire)}")
+            for direction in table.DIRECTIONS
+            for peer in field.PEERS
+            for wire in (peer.server_wires if direction == table.OURS else peer.client_wires)
+        ]
+        missing = table.unfilled(rows, self.cells)
+        if missing:
+            terminalreporter.write_line(f"docs/interop.md stays as it is: {len(missing)} cells were not tried")
+            for line in missing:
+                terminalreporter.write_line(f"  {line}")
+            return
+        PAGE.write_text(table.page(rows, self.cells, [(peer.name, peer.version) for peer in field.PEERS]))
+        terminalreporter.write_line("docs/interop.md is written")
+
+
+def title_of(wire: Any) -> str:
+    return f"{'JSON-RPC' if wire.transport == 'jsonrpc' else 'REST'} {wire.protocol}"
+
+
+@pytest.fixture
+def record(record_property: Callable[[str, object], None]) -> Callable[[Any], None]:
+    """Put a cell into the table."""
+    return lambda cell: record_property(PROPERTY, cell.plain())
+
+
+@pytest.fixture(scope="session")
+def server_of() -> Iterator[Callable[[Any], str]]:
+    """The base URL of a peer's server, which starts when it is first asked for and stops at the end."""
+    urls: dict[str, str] = {}
+    with ExitStack() as running:
+
+        def url_of(peer: Any) -> str:
+            if peer.missing:
+                pytest.skip(peer.missing)
+            if peer.folder not in urls:
+                urls[peer.folder] = running.enter_context(field.serving(peer))
+            return urls[peer.folder]
+
+        yield url_of

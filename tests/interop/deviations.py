@@ -1,0 +1,168 @@
+"""Where a peer's server does something else than the others: what it does, as a test, and who is at fault.
+
+`PEER`: it breaks the protocol. `ABSENT`: it has no such thing, which the protocol allows.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Awaitable, Callable
+
+import interop_script as script
+import pytest
+from interop_table import ABSENT, PEER
+
+from dragoman import Client, State, Task
+from dragoman.errors import DragomanError, InvalidParams, UnsupportedOperation
+
+Case = Callable[[Client], Awaitable[None]]
+
+HOOK = "https://example.com/hook"
+
+
+async def numbers_become_floats(client: Client) -> None:
+    task = await client.send("data")
+    assert task.data == script.DATA
+    assert isinstance(task.data, dict)
+    assert isinstance(task.data["n"], float)
+
+
+async def bytes_are_encoded_twice(client: Client) -> None:
+    (found,) = (await client.send("file")).files
+    assert found.raw == base64.b64encode(script.FILE)
+    assert (found.filename, found.media_type) == (script.FILE_NAME, script.FILE_TYPE)
+
+
+async def files_lose_their_name(client: Client) -> None:
+    (found,) = (await client.send("file")).files
+    assert found.raw == script.FILE
+    assert (found.filename, found.media_type) == (None, script.FILE_TYPE)
+
+
+async def hooks_cannot_be_deleted(client: Client) -> None:
+    task = await client.send("slow", wait=False)
+    assert isinstance(task, Task)
+    await client.create_push_config(task, HOOK, id="hook")
+    assert (await client.get_push_config(task, "hook")).url == HOOK
+    with pytest.raises(DragomanError):
+        await client.delete_push_config(task, "hook")
+    assert (await client.get_push_config(task, "hook")).url == HOOK
+    await client.cancel_task(task)
+
+
+async def hooks_can_only_be_made_and_read(client: Client) -> None:
+    await hooks_cannot_be_deleted(client)
+    with pytest.raises(DragomanError):
+        await client.list_push_configs(await client.send("echo hello"))
+
+
+async def hooks_cannot_be_made(client: Client) -> None:
+    task = await client.send("echo hello")
+    with pytest.raises(InvalidParams, match="missing pushNotificationConfig"):
+        await client.create_push_config(task, HOOK, id="hook")
+    assert await client.list_push_configs(task) == ()
+
+
+async def reasons_are_not_kept(client: Client) -> None:
+    task = await client.send("fail")
+    assert isinstance(task, Task)
+    assert task.state is State.FAILED
+    assert task.status.message is None
+    assert task.history[-1].text == script.FAILURE
+
+
+async def all_answers_are_tasks(client: Client) -> None:
+    assert isinstance(await client.send("message"), Task)
+
+
+async def answers_start_new_tasks(client: Client) -> None:
+    asked = await client.send("ask")
+    assert isinstance(asked, Task)
+    assert asked.state is State.INPUT_REQUIRED
+    answered = await client.send("echo Ada", task=asked)
+    assert isinstance(answered, Task)
+    assert answered.id != asked.id
+    assert (await client.get_task(asked)).state is State.INPUT_REQUIRED
+
+
+async def nothing_is_listed(client: Client) -> None:
+    with pytest.raises(UnsupportedOperation):
+        [task async for task in client.list_tasks()]
+
+
+async def ended_tasks_are_canceled_in_silence(client: Client) -> None:
+    task = await client.send("slow", wait=False)
+    await client.cancel_task(task)
+    assert (await client.wait(task)).state is State.CANCELED
+    ended = await client.send("echo done")
+    assert (await client.cancel_task(ended)).state is State.COMPLETED
+
+
+async def there_are_no_hooks(client: Client) -> None:
+    assert not (await client.card()).capabilities.push_notifications
+    task = await client.send("echo hello")
+    with pytest.raises(DragomanError):
+        await client.create_push_config(task, HOOK)
+
+
+async def there_is_no_extended_card(client: Client) -> None:
+    assert not (await client.card()).capabilities.extended_agent_card
+    with pytest.raises(DragomanError):
+        await client.extended_card()
+
+
+FLOATS = "a2a-sdk keeps data in protobuf, where every number is a float: `1` arrives as `1.0`."
+NO_DELETE = "a2a-sdk 1.3 has no route to delete a push configuration over REST 0.3; the other three work."
+NO_LIST = "a2a-sdk 0.3 can neither list nor delete push configurations over REST; creating and reading work."
+TWICE = "{} encodes the bytes of a file twice over REST 0.3: what arrives is the base64 of the file."
+
+Deviation = tuple[str, str, Case]
+DEVIATIONS: dict[tuple[str, str, str], Deviation] = {
+    **{
+        ("a2a-sdk", wire, "data"): (PEER, FLOATS, numbers_become_floats)
+        for wire in ("jsonrpc-1.0", "rest-1.0", "jsonrpc-0.3", "rest-0.3")
+    },
+    ("a2a-sdk", "rest-0.3", "push"): (PEER, NO_DELETE, hooks_cannot_be_deleted),
+    ("a2a-sdk-03", "rest-0.3", "data"): (PEER, FLOATS, numbers_become_floats),
+    ("a2a-sdk-03", "rest-0.3", "push"): (PEER, NO_LIST, hooks_can_only_be_made_and_read),
+    ("a2a-sdk", "rest-0.3", "file"): (PEER, TWICE.format("a2a-sdk"), bytes_are_encoded_twice),
+    ("a2a-sdk-03", "rest-0.3", "file"): (PEER, TWICE.format("a2a-sdk"), bytes_are_encoded_twice),
+    ("go", "rest-0.3", "file"): (PEER, TWICE.format("a2a-go"), bytes_are_encoded_twice),
+    ("js", "rest-0.3", "file"): (
+        PEER,
+        "@a2a-js/sdk leaves out the name of a file over REST 0.3.",
+        files_lose_their_name,
+    ),
+    ("js", "rest-0.3", "push"): (
+        PEER,
+        "@a2a-js/sdk does not read the request of 0.3 that creates a push configuration over REST.",
+        hooks_cannot_be_made,
+    ),
+    ("fasta2a", "jsonrpc-1.0", "failed"): (
+        ABSENT,
+        "fasta2a keeps no message with a status: the state comes, the reason stands in the history only.",
+        reasons_are_not_kept,
+    ),
+    ("fasta2a", "jsonrpc-1.0", "message"): (
+        ABSENT,
+        "fasta2a answers with tasks only.",
+        all_answers_are_tasks,
+    ),
+    ("fasta2a", "jsonrpc-1.0", "ask"): (
+        PEER,
+        "fasta2a ignores the task a message names: the answer starts a new one, and the question stays open.",
+        answers_start_new_tasks,
+    ),
+    ("fasta2a", "jsonrpc-1.0", "list"): (ABSENT, "fasta2a lists no tasks.", nothing_is_listed),
+    ("fasta2a", "jsonrpc-1.0", "cancel"): (
+        PEER,
+        "fasta2a cancels, but for a task that has ended it gives no error.",
+        ended_tasks_are_canceled_in_silence,
+    ),
+    ("fasta2a", "jsonrpc-1.0", "push"): (ABSENT, "fasta2a has no push configurations.", there_are_no_hooks),
+    ("fasta2a", "jsonrpc-1.0", "extended card"): (
+        ABSENT,
+        "fasta2a has no extended card.",
+        there_is_no_extended_card,
+    ),
+}

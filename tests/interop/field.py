@@ -1,0 +1,193 @@
+"""The peers: where each of them lives, which wires it speaks, how its server and its client are started."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+PROGRAMS = HERE / "peers"
+INSTALLED = HERE.parents[1] / ".peers"
+START_SECONDS = 30
+STOP_SECONDS = 5
+DRIVER_SECONDS = 120
+
+Command = tuple[str | Path, ...]
+
+
+@dataclass(frozen=True)
+class Wire:
+    """A transport and a version of the protocol."""
+
+    transport: str  # as Client(transport=) has it
+    protocol: str
+
+    def __str__(self) -> str:
+        return f"{self.transport}-{self.protocol}"
+
+    @property
+    def binding(self) -> str:
+        return {"jsonrpc": "JSONRPC", "rest": "HTTP+JSON"}[self.transport]
+
+
+JSONRPC_10, REST_10 = Wire("jsonrpc", "1.0"), Wire("rest", "1.0")
+JSONRPC_03, REST_03 = Wire("jsonrpc", "0.3"), Wire("rest", "0.3")
+ALL_WIRES = (JSONRPC_10, REST_10, JSONRPC_03, REST_03)
+
+
+def with_flags(wire: Wire) -> Command:
+    return "--transport", wire.transport, "--protocol", wire.protocol
+
+
+def with_words(wire: Wire) -> Command:
+    return wire.binding, wire.protocol
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A foreign SDK."""
+
+    name: str
+    folder: str
+    """Its environment under .peers/, which is there when it has a file `ready`."""
+    server: Command
+    """The scripted agent of peers/script.py; a port comes last."""
+    client: Command
+    """The driver of our agent; the URL, the wire and perhaps a case come last."""
+    pinned: tuple[str, str]
+    """The file that names its version, and the pattern that finds it."""
+    server_wires: tuple[Wire, ...] = ALL_WIRES
+    client_wires: tuple[Wire, ...] = ALL_WIRES
+    spelled: Callable[[Wire], Command] = field(default=with_flags)
+    only: Command = ("--only",)
+
+    def __str__(self) -> str:
+        return self.folder
+
+    @property
+    def version(self) -> str:
+        file, pattern = self.pinned
+        found = re.search(pattern, (PROGRAMS / file).read_text(), re.MULTILINE)
+        assert found, f"{file} names no version of {self.name}"
+        return found[1]
+
+    @property
+    def missing(self) -> str:
+        """Why it cannot be tried; empty when it can."""
+        return "" if (INSTALLED / self.folder / "ready").exists() else f"no .peers/{self.folder}: run `make interop`"
+
+
+def python(folder: str, server: str, client: str, package: str, **rest: Any) -> Peer:
+    """A peer that is a Python package, in an environment of its own."""
+    interpreter = INSTALLED / folder / "bin" / "python"
+    pinned = f"{folder}.txt", rf"^{re.escape(package)}==(.+)$"
+    return Peer(package, folder, (interpreter, PROGRAMS / server), (interpreter, PROGRAMS / client), pinned, **rest)
+
+
+PEERS = (
+    python("a2a-sdk", "a2a_sdk_server.py", "a2a_sdk_driver.py", "a2a-sdk"),
+    python(
+        "a2a-sdk-03",
+        "a2a_sdk_03_server.py",
+        "a2a_sdk_03_driver.py",
+        "a2a-sdk",
+        server_wires=(JSONRPC_03, REST_03),
+        client_wires=(JSONRPC_03, REST_03),
+    ),
+    python(
+        "fasta2a",
+        "fasta2a_server.py",
+        "fasta2a_driver.py",
+        "fasta2a",
+        server_wires=(JSONRPC_10,),
+        client_wires=(JSONRPC_10,),
+    ),
+    Peer(
+        "@a2a-js/sdk",
+        "js",
+        ("node", PROGRAMS / "js" / "server.mjs"),
+        ("node", PROGRAMS / "js" / "client.mjs"),
+        ("js/package.json", r'"@a2a-js/sdk": "(.+)"'),
+        spelled=with_words,
+        only=(),
+    ),
+    Peer(
+        "a2a-go",
+        "go",
+        (INSTALLED / "go" / "server",),
+        (INSTALLED / "go" / "client",),
+        ("go/go.mod", r"github\.com/a2aproject/a2a-go/v2 v(\S+)"),
+        spelled=with_words,
+        only=(),
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Driven:
+    """What a driver reported: its cases, and whatever else it had to say."""
+
+    cases: list[dict[str, Any]]
+    code: int
+    rest: str
+
+
+def drive(peer: Peer, url: str, wire: Wire, only: str | None = None) -> Driven:
+    """Let the peer's client drive the agent at this URL.
+
+    Raises:
+        TimeoutError: it does not end.
+    """
+    chosen = (*peer.only, only) if only else ()
+    command = [*peer.client, url, *peer.spelled(wire), *chosen]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=DRIVER_SECONDS, check=False)
+    except subprocess.TimeoutExpired as late:
+        raise TimeoutError(f"the driver did not end:\n{late.stdout!r}\n{late.stderr!r}") from late
+    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+    return Driven([json.loads(line) for line in lines], done.returncode, done.stderr)
+
+
+@contextmanager
+def serving(peer: Peer) -> Generator[str, None, None]:
+    """The peer's server in a process of its own, and its base URL.
+
+    Raises:
+        RuntimeError: it does not start.
+    """
+    process = subprocess.Popen(
+        [*peer.server, "0"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    said: list[str] = []
+    listener = threading.Thread(target=lambda: said.extend(process.stderr or ()), daemon=True)
+    listener.start()  # what nobody reads would stop a talkative server
+    guard = threading.Timer(START_SECONDS, process.kill)
+    guard.start()
+    try:
+        line = process.stdout.readline()
+        guard.cancel()
+        if not line:
+            listener.join(STOP_SECONDS)
+            raise RuntimeError(f"the server of {peer.name} did not start:\n{''.join(said)}")
+        yield json.loads(line)["url"]
+    finally:
+        guard.cancel()
+        guard.join()
+        process.terminate()
+        try:
+            process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        listener.join()
+        process.stdout.close()
+        process.stderr.close()

@@ -1,0 +1,33 @@
+"""How a peer's server starts: it takes a port (0: any that is free), and prints one JSON line when it listens."""
+
+import argparse
+import json
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import uvicorn
+
+
+class Announcing(uvicorn.Server):
+    """Says where it listens as soon as it does."""
+
+    url = ""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            print(json.dumps({"url": self.url}), flush=True)
+
+
+def serve(app_at: Callable[[str], Any]) -> None:
+    """Serve the app that `app_at` makes for a base URL, which its card has to name, until the process is ended."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("port", type=int, nargs="?", default=0)
+    listening = socket.create_server(("127.0.0.1", parser.parse_args().port))
+    url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+    # A stream that still goes on must not hold up the end.
+    config = uvicorn.Config(app_at(url), lifespan="on", ws="none", log_level="warning", timeout_graceful_shutdown=1)
+    server = Announcing(config)
+    server.url = url
+    server.run(sockets=[listening])

@@ -1,0 +1,159 @@
+"""The table of docs/interop.md: who talked to whom over which wire, and how each operation went."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+OURS = "Dragoman's client, their server"
+THEIRS = "Their client, Dragoman's server"
+DIRECTIONS = (OURS, THEIRS)
+
+PASS, FAIL = "pass", "fail"
+ABSENT = "absent"  # not in this version, or the peer has no such thing
+PEER = "peer"  # the peer is at fault, and a test shows it
+REFUSED = "refused"  # Dragoman's server does not offer it, and says so as it should
+
+# What is worst is told: an operation that several cases try is as good as the worst of them.
+WORST_FIRST = (FAIL, PEER, REFUSED, ABSENT, PASS)
+SIGNS = {PASS: "✓", FAIL: "**✗**", ABSENT: "none", PEER: "peer", REFUSED: "refused"}
+
+OPERATIONS = (
+    "card",
+    "send",
+    "failed",
+    "message",
+    "stream",
+    "ask",
+    "get",
+    "list",
+    "cancel",
+    "subscribe",
+    "push",
+    "extended card",
+    "data",
+    "file",
+)
+
+MEANINGS = {
+    "card": "discovery from the base URL",
+    "send": "a message; the task comes back completed",
+    "failed": "a task that fails, and one that is rejected, with its reason",
+    "message": "an answer without a task",
+    "stream": "every chunk once, in order, and the task they make",
+    "ask": "input-required, and the answer to it in the same task",
+    "get": "a task read again, and one that is unknown",
+    "list": "tasks listed, by context and page by page",
+    "cancel": "a working task canceled; one that has ended is not",
+    "subscribe": "a second reader of a running task",
+    "push": "push configurations created, read, listed, deleted",
+    "extended card": "the card for known callers",
+    "data": "JSON there and back: nesting, numbers, null",
+    "file": "bytes with a name and a media type",
+}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """How one operation went."""
+
+    direction: str
+    peer: str
+    wire: str
+    operation: str
+    result: str
+    why: str = ""
+
+    def plain(self) -> dict[str, str]:
+        """For another process to read."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A peer over one wire, in one direction."""
+
+    direction: str
+    peer: str
+    wire: str
+    title: str
+
+
+def merged(cells: Iterable[Cell]) -> dict[tuple[str, str, str, str], Cell]:
+    """One cell for each operation: the worst."""
+    found: dict[tuple[str, str, str, str], Cell] = {}
+    for cell in cells:
+        key = cell.direction, cell.peer, cell.wire, cell.operation
+        if key not in found or _badness(cell) < _badness(found[key]):
+            found[key] = cell
+    return found
+
+
+def _badness(cell: Cell) -> tuple[Any, ...]:
+    return WORST_FIRST.index(cell.result), cell.why
+
+
+def unfilled(rows: Iterable[Row], cells: Iterable[Cell]) -> list[str]:
+    """What no test has tried."""
+    found = merged(cells)
+    return [
+        f"{row.title}, {row.direction}: {operation}"
+        for row in rows
+        for operation in OPERATIONS
+        if (row.direction, row.peer, row.wire, operation) not in found
+    ]
+
+
+def page(rows: list[Row], cells: Iterable[Cell], versions: list[tuple[str, str]]) -> str:
+    """The whole page."""
+    found = merged(cells)
+    notes: list[str] = []
+    lines = [
+        "# Interoperability",
+        "",
+        "Dragoman and the other SDKs, each as server and as client. `make interop` installs them, runs the tests",
+        "behind every cell of these tables, and writes this page. Nothing here is written by hand.",
+        "",
+        "| peer | version |",
+        "|---|---|",
+        *(f"| {name} | {version} |" for name, version in versions),
+        "",
+    ]
+    for direction in DIRECTIONS:
+        lines += [f"## {direction}", "", f"| | {' | '.join(OPERATIONS)} |", f"|---|{'---|' * len(OPERATIONS)}"]
+        for row in rows:
+            if row.direction == direction:
+                keys = [(row.direction, row.peer, row.wire, operation) for operation in OPERATIONS]
+                lines.append(f"| {row.title} | {' | '.join(_sign(found.get(key), notes) for key in keys)} |")
+        lines.append("")
+    lines += ["## Signs", "", "| | |", "|---|---|"]
+    lines += [
+        "| ✓ | works |",
+        "| none | there is no such thing: the version or the peer does not have it |",
+        "| peer | the peer breaks the protocol; a test shows what it does |",
+        "| refused | Dragoman's server does not offer it, and the client gets the error that says so |",
+        "| **✗** | does not work |",
+        "",
+        "## Notes",
+        "",
+        *(f"{number}. {note}" for number, note in enumerate(notes, 1)),
+        "",
+        "## Operations",
+        "",
+        "| | what is tried |",
+        "|---|---|",
+        *(f"| {operation} | {MEANINGS[operation]} |" for operation in OPERATIONS),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _sign(cell: Cell | None, notes: list[str]) -> str:
+    if cell is None:
+        return "?"
+    if not cell.why or cell.result in (PASS, FAIL):
+        return SIGNS[cell.result]
+    if cell.why not in notes:
+        notes.append(cell.why)
+    return f"{SIGNS[cell.result]} <sup>{notes.index(cell.why) + 1}</sup>"
