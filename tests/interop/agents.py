@@ -13,9 +13,14 @@ from dragoman.outputs import Reply
 agent = Agent("interop", description="Behaves in every way a caller must cope with")
 
 
+received_files: list[bytes | None] = []
+"""What echo was sent beside its text, for a test to compare: a client reads back even what it sent wrongly."""
+
+
 @agent.skill
-def echo(text: str) -> str:
+async def echo(ctx: Context, text: str) -> str:
     """Return the text."""
+    received_files.extend(file.raw for file in ctx.files)
     return text
 
 

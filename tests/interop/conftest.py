@@ -45,7 +45,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     # With xdist it is the process that runs no tests which hears of all of them.
-    if config.getoption("--write-table") and not hasattr(config, "workerinput"):
+    # Without the folder on the command line this file is loaded too late to have an option.
+    if config.getoption("--write-table", default=False) and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Table(), "interop-table")
 
 

@@ -1,4 +1,4 @@
-"""Where a peer's server does something else than the others: what it does, as a test, and who is at fault.
+"""Where a peer does something else than the others: what it does, as a test, and who is at fault.
 
 `PEER`: it breaks the protocol. `ABSENT`: it has no such thing, which the protocol allows.
 """
@@ -13,7 +13,7 @@ import pytest
 from interop_table import ABSENT, PEER
 
 from dragoman import Client, State, Task
-from dragoman.errors import DragomanError, InvalidParams, UnsupportedOperation
+from dragoman.errors import DragomanError, InvalidParams, MethodNotFound, UnsupportedOperation
 
 Case = Callable[[Client], Awaitable[None]]
 
@@ -98,6 +98,11 @@ async def ended_tasks_are_canceled_in_silence(client: Client) -> None:
     assert (await client.cancel_task(ended)).state is State.COMPLETED
 
 
+async def there_is_no_list_in_0_3(client: Client) -> None:
+    with pytest.raises(MethodNotFound):
+        [task async for task in client.list_tasks()]
+
+
 async def there_are_no_hooks(client: Client) -> None:
     assert not (await client.card()).capabilities.push_notifications
     task = await client.send("echo hello")
@@ -121,6 +126,11 @@ DEVIATIONS: dict[tuple[str, str, str], Deviation] = {
     **{
         ("a2a-sdk", wire, "data"): (PEER, FLOATS, numbers_become_floats)
         for wire in ("jsonrpc-1.0", "rest-1.0", "jsonrpc-0.3", "rest-0.3")
+    },
+    **{
+        (peer, wire, "list"): (ABSENT, "Not in 0.3.", there_is_no_list_in_0_3)
+        for peer in ("a2a-sdk", "a2a-sdk-03", "js", "go")
+        for wire in ("jsonrpc-0.3", "rest-0.3")
     },
     ("a2a-sdk", "rest-0.3", "push"): (PEER, NO_DELETE, hooks_cannot_be_deleted),
     ("a2a-sdk-03", "rest-0.3", "data"): (PEER, FLOATS, numbers_become_floats),
@@ -165,4 +175,36 @@ DEVIATIONS: dict[tuple[str, str, str], Deviation] = {
         "fasta2a has no extended card.",
         there_is_no_extended_card,
     ),
+}
+
+# Of the clients: the case that fails, what its driver must then say, and why. One that passes again is no deviation.
+NO_OBJECT = "a2a-go cannot read an error of JSON-RPC 0.3 whose data is an object, which 0.3 allows."
+NO_STREAM = "a2a-go takes an error that comes instead of a stream for a stream without events."
+
+CLIENT_FAULTS: dict[tuple[str, str, str], tuple[str, str]] = {
+    **{
+        ("go", "jsonrpc-0.3", case): ("cannot unmarshal object into Go struct field Error.error.data", NO_OBJECT)
+        for case in (
+            "get_unknown",
+            "cancel",
+            "cancel_finished",
+            "wrong_context",
+            "terminal_message",
+            "push_config",
+            "extended_card",
+        )
+    },
+    ("fasta2a", "jsonrpc-1.0", "file_roundtrip"): (
+        "parts[1].kind is required",
+        "fasta2a calls a method of 0.3 with a file part of 1.0, which 0.3 does not know.",
+    ),
+    ("go", "jsonrpc-1.0", "subscribe_terminal"): ("nothing was refused", NO_STREAM),
+    ("go", "jsonrpc-0.3", "subscribe_terminal"): ("nothing was refused", NO_STREAM),
+}
+
+# Whose client encodes the bytes of a file twice, and decodes twice what it reads, so that it never notices.
+SENT_TWICE = {
+    ("a2a-sdk", "rest-0.3"): TWICE.format("a2a-sdk"),
+    ("a2a-sdk-03", "rest-0.3"): TWICE.format("a2a-sdk"),
+    ("go", "rest-0.3"): TWICE.format("a2a-go"),
 }

@@ -11,7 +11,7 @@ import interop_script as script
 import pytest
 from interop_deviations import DEVIATIONS, Case
 from interop_field import PEERS, Peer, Wire
-from interop_table import ABSENT, FAIL, OPERATIONS, OURS, PASS, Cell
+from interop_table import FAIL, OPERATIONS, OURS, PASS, Cell
 
 from dragoman import Client, Message, State, Task
 from dragoman.client.client import EventStream
@@ -239,13 +239,9 @@ async def test_our_client_gets_what_it_expects(
     peer: Peer, wire: Wire, operation: str, server_of: Callable[[Peer], str], record: Callable[[Cell], None]
 ) -> None:
     url = server_of(peer)
-    if operation == "list" and wire.protocol == "0.3":
-        result, why, case = ABSENT, "Not in 0.3.", None
-    else:
-        result, why, case = DEVIATIONS.get((str(peer), str(wire), operation), (PASS, "", CASES[operation]))
+    result, why, case = DEVIATIONS.get((str(peer), str(wire), operation), (PASS, "", CASES[operation]))
     try:
-        if case is not None:
-            await try_it(url, wire, case)
+        await try_it(url, wire, case)
     except BaseException as error:
         record(Cell(OURS, str(peer), str(wire), operation, FAIL, repr(error)))
         raise

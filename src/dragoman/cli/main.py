@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from difflib import get_close_matches
 from importlib import import_module
@@ -13,6 +14,8 @@ from dragoman import __version__
 from dragoman.model.error import (
     A2AError,
     AuthError,
+    BadCard,
+    BadResponse,
     CannotConnect,
     ConfigError,
     DragomanError,
@@ -27,14 +30,24 @@ if TYPE_CHECKING:
 # Each verb is the `command` of the module of that name in this folder.
 VERBS = {
     "serve": "Serve agents over A2A.",
+    "send": "Send a message and print the answer.",
+    "call": "Call a skill and print its value.",
+    "chat": "Talk with an agent.",
+    "watch": "Follow a task to its end.",
+    "get": "Show a task as it is now.",
+    "cancel": "Cancel a task.",
+    "tasks": "List your tasks, the newest first.",
+    "card": "Show an agent's card, or check it.",
     "backup": "Copy the SQLite store, also while the server runs.",
-    "doctor": "Check the store, the settings and this machine.",
+    "doctor": "Check an agent, or the store, the settings and this machine.",
 }
 
 # The first that fits counts.
 EXIT_CODES: tuple[tuple[type[DragomanError], int], ...] = (
     (ConfigError, 2),
     (CannotConnect, 3),
+    (BadCard, 3),
+    (BadResponse, 3),
     (AuthError, 5),
     (Unauthenticated, 5),
     (Unauthorized, 5),
@@ -81,12 +94,21 @@ def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None
     ctx.exit()
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+COMPLETION = """\
+The commands that call take a URL or a name under [remotes] in dragoman.toml. To have the shell complete commands,
+options and those names, put this into ~/.bashrc (zsh_source and fish_source are for the other shells):
+
+\b
+  eval "$(_DRAGOMAN_COMPLETE=bash_source dragoman)"
+"""
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]}, epilog=COMPLETION)
 @click.option(
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Show the version."
 )
 def group() -> None:
-    """Make agents talk: serve anything as an A2A agent."""
+    """Make agents talk: serve anything as an A2A agent, call any A2A agent."""
 
 
 def exit_code(error: DragomanError) -> int:
@@ -104,8 +126,15 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     except (KeyboardInterrupt, click.Abort):
         sys.exit(130)
     except DragomanError as error:
-        click.echo(f"dragoman: {error}", err=True)
+        from dragoman.cli.printing import visible
+
+        # Some of it may be an agent's words.
+        click.echo(f"dragoman: {visible(str(error), err=True)}", err=True)
         sys.exit(exit_code(error))
+    except BrokenPipeError:
+        # Who read our output has left. What is still to be written goes nowhere, so that Python says nothing either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
     sys.exit(code if isinstance(code, int) else 0)
 
 

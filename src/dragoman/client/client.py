@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -233,9 +233,7 @@ class Client:
     def subscribe(self, task: TaskLike, after: int | None = None) -> EventStream:
         """Follow a task until it ends; with `after`, from the event after the one with that `.id`."""
         task_id = task_id_of(task)
-        return EventStream(
-            self._open, self._retries, lambda following: following.task(task_id, after), to_the_end=True
-        )
+        return EventStream(self._open, self._retries, lambda following: following.task(task_id, after), to_the_end=True)
 
     async def get_task(self, task: TaskLike, *, history_length: int | None = None) -> Task:
         """Read a task. Raises TaskNotFound when there is none."""
@@ -249,7 +247,7 @@ class Client:
         since: datetime | str | None = None,
         artifacts: bool = False,
         page_size: int | None = None,
-    ) -> AsyncIterator[Task]:
+    ) -> AsyncGenerator[Task, None]:
         """All tasks of the caller, newest status first, page by page as they are needed.
 
         Raises:

@@ -10,6 +10,8 @@ from dragoman.model.event import ArtifactUpdate, StatusUpdate
 from dragoman.model.part import Part
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from dragoman.model.artifact import Artifact
     from dragoman.model.message import Message
     from dragoman.model.task import Task
@@ -23,7 +25,11 @@ class Missed(NamedTuple):
 
 
 def missed_events(seen: Task, now: Task, generation: int = 0) -> list[Missed]:
-    """The events that lead from what a reader has assembled to what the task is now."""
+    """The events that lead from what a reader has assembled to what the task is now.
+
+    A reading that is older than what was seen, as a copy of a store may give it, takes nothing back while the task
+    goes on.
+    """
     known = {artifact.artifact_id: artifact for artifact in seen.artifacts}
     found: list[StatusUpdate | ArtifactUpdate] = []
     for artifact in now.artifacts:
@@ -38,22 +44,54 @@ def missed_events(seen: Task, now: Task, generation: int = 0) -> list[Missed]:
 def _missed_of(artifact: Artifact, known: Artifact | None, task: Task) -> ArtifactUpdate | None:
     if known is None:
         return ArtifactUpdate(task.id, task.context_id, artifact)
-    parts, before = artifact.parts, known.parts
-    if parts == before:
+    if artifact.parts == known.parts:
         return None
-    if len(parts) > len(before) and parts[: len(before)] == before:
-        return ArtifactUpdate(task.id, task.context_id, replace(artifact, parts=parts[len(before) :]), append=True)
-    if _only_text(artifact) and _only_text(known) and artifact.text.startswith(known.text):
-        # The same text in other pieces: some servers join what they streamed.
-        rest = artifact.text[len(known.text) :]
-        if not rest:
+    now, before = _joined(artifact.parts), _joined(known.parts)
+    rest = _rest(now, before)
+    if rest is None:
+        if not task.state.final and _rest(before, now) is not None:
             return None
-        return ArtifactUpdate(task.id, task.context_id, replace(artifact, parts=(Part(text=rest),)), append=True)
-    return ArtifactUpdate(task.id, task.context_id, artifact)
+        return ArtifactUpdate(task.id, task.context_id, artifact)
+    if not rest:
+        return None
+    return ArtifactUpdate(task.id, task.context_id, replace(artifact, parts=tuple(rest)), append=True)
 
 
-def _only_text(artifact: Artifact) -> bool:
-    return all(part.text is not None for part in artifact.parts)
+def _rest(now: list[Part], before: list[Part]) -> list[Part] | None:
+    """What follows what was seen; None when it does not go on from there."""
+    if not before:
+        return now
+    *whole, last = before
+    end = len(whole)
+    if len(now) <= end or now[:end] != whole:
+        return None
+    here = now[end]
+    if here == last:
+        return now[end + 1 :]
+    if not (_is_plain(here) and _is_plain(last)) or not (here.text or "").startswith(last.text or ""):
+        return None
+    return [Part(text=(here.text or "")[len(last.text or "") :]), *now[end + 1 :]]
+
+
+def _joined(parts: Iterable[Part]) -> list[Part]:
+    """The parts with neighbouring texts as one: some servers join what they streamed."""
+    found: list[Part] = []
+    texts: list[str] = []
+    for part in parts:
+        if _is_plain(part):
+            texts.append(part.text or "")
+            continue
+        if texts:
+            found.append(Part(text="".join(texts)))
+            texts = []
+        found.append(part)
+    if texts:
+        found.append(Part(text="".join(texts)))
+    return found
+
+
+def _is_plain(part: Part) -> bool:
+    return part.text is not None and part.media_type is None and part.filename is None and part.metadata is None
 
 
 def _says(task: Task) -> tuple[object, object]:

@@ -153,7 +153,11 @@ class Discovery:
         request = HttpRequest(
             "GET", url, headers, operation="GetAgentCard", connect=self._timeout, silence=self._timeout
         )
-        response = await sender.send(request)
+        # A card says where credentials go, so they cannot be put anywhere before it has been read.
+        response = await sender.send(request, anonymous=True)
+        if response.status in (401, 403) and sender.credential is not None:
+            await response.close()
+            response = await sender.send(request)
         status, said = response.status, response.headers
         etag, control = said.get("ETag", ""), said.get("Cache-Control", "")
         if status == 304 and stale is not None:

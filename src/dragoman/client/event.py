@@ -26,7 +26,6 @@ class Event:
         kind: EventKind,
         raw: Task | Message | StatusUpdate | ArtifactUpdate,
         assembly: Assembly,
-        *,
         id: int,
         state: State,
         text: str = "",
@@ -54,12 +53,27 @@ class Event:
 
 
 class Assembly:
-    """Puts the events of a stream together, in whatever form the server closes its texts."""
+    """Puts the events of a stream together, in whatever form the server closes its texts.
 
-    def __init__(self) -> None:
+    What the events say, joined and begun anew at each that `replaces`, is in the end the text of the task. An event
+    costs the same, however long the task is. In the `middle` of a task, a reader has heard the texts' beginnings
+    elsewhere. `context_id` is for versions whose events do not name their context.
+    """
+
+    def __init__(self, *, middle: bool = False, context_id: str = "") -> None:
+        self.context_id = context_id
         self._folding: Folding | None = None
         self._message: Message | None = None
         self._task: Task | None = None
+        self._ended = False
+        # The artifacts whose beginning was not heard here.
+        self._headless: set[str] | None = set() if middle else None
+        # In which order the artifacts stand, which of them spoke last, and the last of them that has said anything.
+        self._places: dict[str, int] = {}
+        self._speaker: str | None = None
+        self._reach = -1
+        # True when artifacts were written in turns: then what was told is not in the order of the task.
+        self._mixed = False
 
     @property
     def result(self) -> Task | Message | None:
@@ -83,68 +97,114 @@ class Assembly:
         return None if self._message is None else State.COMPLETED
 
     def take(self, arrived: Arrived) -> Event:
-        """Read the next event."""
+        """Read the next event. What comes after the end of a task changes nothing."""
         raw, number = arrived.event, arrived.generation
         if isinstance(raw, ArtifactUpdate):
             return self._artifact(raw, number)
         if isinstance(raw, StatusUpdate):
             return self._status(raw, number)
         if isinstance(raw, Message):
-            self._message = raw
-            return Event("message", raw, self, id=number, state=self.state or State.COMPLETED, text=raw.text)
+            return self._said(raw, number)
         return self._whole(raw, number)
 
-    def _whole(self, task: Task, number: int) -> Event:
-        before = None if self._folding is None else _answer(self._folding)
-        self._folding, self._task = Folding(task, number or task.generation or 1), None
-        text = _answer(self._folding)
-        if before is None:
-            replaces = bool(text)
-        else:
-            # Some servers end with the whole task: only what the events before did not say is new.
-            replaces = not text.startswith(before)
-            text = text if replaces else text[len(before) :]
-        return Event("task", task, self, id=number, state=task.state, text=text, replaces=replaces)
+    def _artifact(self, update: ArtifactUpdate, number: int) -> Event:
+        folding = self._folding or self._begin(update)
+        state = folding.status.state
+        if self._ended:
+            return Event("artifact", update, self, number, state)
+        artifact = update.artifact
+        key, parts = artifact.artifact_id, artifact.parts
+        new = (parts[0].text or "") if len(parts) == 1 else artifact.text
+        replaces = False
+        if not update.append:
+            before = folding.artifact_text(key)
+            if before:
+                if new.startswith(before):
+                    # A copy of the whole text, as many servers close it: only what was not said before is new.
+                    new = new[len(before) :]
+                elif self._headless and key in self._headless and new.endswith(before):
+                    new = ""
+                else:
+                    replaces = True
+            if self._headless:
+                self._headless.discard(key)
+        elif self._headless is not None and key not in self._places:
+            self._headless.add(key)
+        folding.apply(update)
+        if number:
+            folding.generation = number
+        self._task = None
+        if key != self._speaker:
+            self._turn(key, new)
+        if replaces:
+            new = self._anew(folding)
+        return Event("artifact", update, self, number, state, new, replaces)
 
     def _status(self, update: StatusUpdate, number: int) -> Event:
-        folding = self._begun(update, update.status)
-        text = ""
-        # A server that repeats the end, or changes its mind after it, changes nothing any more.
-        if not folding.status.state.final:
+        folding = self._folding or self._begin(update)
+        text, replaces = "", False
+        if not self._ended:
             folding.apply(update)
-            text = "" if folding.artifact_count() else _answer(folding)
-        self._moved(number)
-        return Event("status", update, self, id=number, state=folding.status.state, text=text)
+            if number:
+                folding.generation = number
+            self._task = None
+            state = folding.status.state
+            self._ended = state.final
+            if self._mixed and (state.final or state is State.INPUT_REQUIRED):
+                text, replaces = self._anew(folding), True
+            elif not folding.artifact_count():
+                text = _answer(folding)
+        return Event("status", update, self, number, folding.status.state, text, replaces)
 
-    def _artifact(self, update: ArtifactUpdate, number: int) -> Event:
-        folding = self._begun(update, None)
-        artifact, state = update.artifact, folding.status.state
-        if state.final:
-            return Event("artifact", update, self, id=number, state=state)
-        new, replaces = artifact.text, False
-        if not update.append:
-            before = folding.artifact_text(artifact.artifact_id)
-            if before:
-                # The closing copy repeats the whole text: only what the chunks did not say is new.
-                replaces = not new.startswith(before)
-                new = new[len(before) :]
-        folding.apply(update)
-        self._moved(number)
-        text = _answer(folding) if replaces else new
-        return Event("artifact", update, self, id=number, state=state, text=text, replaces=replaces)
+    def _said(self, message: Message, number: int) -> Event:
+        folding = self._folding
+        if folding is not None:
+            # Within a task it is a remark, as the message of a status is; the answer is in the artifacts.
+            if not self._ended:
+                folding.say(message)
+                self._task = None
+            return Event("message", message, self, number, folding.status.state)
+        replaces, self._message = self._message is not None, message
+        return Event("message", message, self, number, State.COMPLETED, message.text, replaces)
 
-    def _begun(self, update: StatusUpdate | ArtifactUpdate, status: TaskStatus | None) -> Folding:
-        """The task so far. Versions before 1.0 may begin with an update: then that is all there is."""
-        if self._folding is None:
-            status = status if status is not None and not status.state.final else TaskStatus(State.WORKING)
-            self._folding = Folding(Task(update.task_id, update.context_id, status))
-        return self._folding
+    def _whole(self, task: Task, number: int) -> Event:
+        known = self._folding
+        if known is not None and self._ended:
+            return Event("task", task, self, number, known.status.state)
+        before = None if known is None else _answer(known)
+        folding = self._folding = Folding(task, number or task.generation or 1)
+        self._task, self._ended = None, task.state.final
+        mixed, text = self._mixed, self._anew(folding)
+        if before is None:
+            return Event("task", task, self, number, task.state, text, bool(text))
+        # Some servers end with the whole task: only what the events before did not say is new.
+        replaces = mixed or not text.startswith(before)
+        return Event("task", task, self, number, task.state, text if replaces else text[len(before) :], replaces)
 
-    def _moved(self, number: int) -> None:
-        assert self._folding is not None
-        if number:
-            self._folding.generation = number
-        self._task = None
+    def _begin(self, update: StatusUpdate | ArtifactUpdate) -> Folding:
+        """Versions before 1.0 may begin with an update: then that is all there is."""
+        context_id = update.context_id or self.context_id
+        folding = self._folding = Folding(Task(update.task_id, context_id, TaskStatus(State.WORKING)))
+        return folding
+
+    def _turn(self, key: str, new: str) -> None:
+        """Another artifact is written to."""
+        place = self._places.setdefault(key, len(self._places))
+        if not new:
+            return
+        self._speaker = key
+        if place < self._reach:
+            self._mixed = True
+        else:
+            self._reach = place
+
+    def _anew(self, folding: Folding) -> str:
+        """All of the answer, in the order of the task."""
+        ids = folding.artifact_ids()
+        self._places = {key: place for place, key in enumerate(ids)}
+        self._reach = max((place for place, key in enumerate(ids) if folding.artifact_text(key)), default=-1)
+        self._speaker, self._mixed = None, False
+        return _answer(folding)
 
 
 def _answer(folding: Folding) -> str:

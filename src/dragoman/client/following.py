@@ -62,8 +62,9 @@ class Following:
         while self._assembly.task_id is None:
             problem: Exception
             try:
-                async for event in self._attend(Operation.STREAM, request, None, backoff):
-                    yield event
+                async with aclosing(self._attend(Operation.STREAM, request, None, backoff)) as events:
+                    async for event in events:
+                        yield event
                 if self._over():
                     return
                 if self._assembly.state is None:
@@ -81,8 +82,9 @@ class Following:
                 yield await self._without_stream(request)
                 if self._over():
                     return
-        async for event in self._again(backoff):
-            yield event
+        async with aclosing(self._again(backoff)) as events:
+            async for event in events:
+                yield event
 
     async def task(self, task_id: str, after: int | None = None) -> AsyncGenerator[Event, None]:
         """Tell what happens to a task from now on, or after the event with that number.
@@ -95,16 +97,22 @@ class Following:
         self._last = after or 0
         if self._assembly.task_id is None:
             try:
-                async for event in self._attend(Operation.SUBSCRIBE, SubscribeToTaskRequest(task_id), after, backoff):
-                    yield event
+                request = SubscribeToTaskRequest(task_id)
+                async with aclosing(self._attend(Operation.SUBSCRIBE, request, after, backoff)) as events:
+                    async for event in events:
+                        yield event
             except CannotConnect as error:
                 if self._assembly.task_id is None:
                     raise
                 await backoff.pause(error)
+            if self._assembly.task_id is None:
+                # The stream ended without a word: then the task itself is what there is to tell.
+                yield self._assembly.take(Missed(0, await self._look(task_id)))
             if self._over():
                 return
-        async for event in self._again(backoff):
-            yield event
+        async with aclosing(self._again(backoff)) as events:
+            async for event in events:
+                yield event
 
     # -- one connection ----------------------------------------------------------------------------------------------
 
@@ -116,14 +124,17 @@ class Following:
         backoff: Backoff,
     ) -> AsyncGenerator[Event, None]:
         take, resumed = self._assembly.take, self._assembly.task_id is not None
+        # The stream of an answer may begin with the task as it was when it asked.
+        answers = isinstance(request, SendMessageRequest) and request.message.task_id is not None
         async with aclosing(self._connection.open_stream(operation, request, after)) as batches:
             async for batch in batches:
                 backoff.succeeded()
                 if resumed:
                     resumed = False
                     if not self._continues(batch[0]):
-                        async for event in self._compared(batch, batches):
-                            yield event
+                        async with aclosing(self._compared(batch, batches)) as events:
+                            async for event in events:
+                                yield event
                         return
                 for arrived in batch:
                     number = arrived.generation
@@ -132,8 +143,9 @@ class Following:
                             continue
                         self._last = number
                     yield take(arrived)
-                    if self._over():
+                    if self._over() and not (answers and isinstance(arrived.event, Task)):
                         return
+                    answers = False
 
     def _continues(self, first: Arrived) -> bool:
         """True when a stream goes on directly after what was seen last."""
@@ -146,8 +158,9 @@ class Following:
         first = batch[0]
         if not (isinstance(first.event, Task) and first.generation and self._last):
             # Which of its events have been told already, nobody can say: let them only wake us, and read the task.
-            async for event in self._woken(batches):
-                yield event
+            async with aclosing(self._woken(batches)) as events:
+                async for event in events:
+                    yield event
             return
         # A snapshot with its number: what is after it is new.
         for event in self._news(first.event, first.generation):
@@ -205,8 +218,9 @@ class Following:
         while not self._over():
             before = self._progress()
             try:
-                async for event in self._attend(Operation.SUBSCRIBE, request, self._last or None, backoff):
-                    yield event
+                async with aclosing(self._attend(Operation.SUBSCRIBE, request, self._last or None, backoff)) as events:
+                    async for event in events:
+                        yield event
                 if self._over():
                     return
             except CannotConnect as error:
@@ -232,9 +246,10 @@ class Following:
         assert isinstance(result, (Task, Message))
         return self._assembly.take(Missed(0, result))
 
-    async def _look(self) -> Task:
-        assert self._assembly.task_id is not None
-        found = await self._connection.perform(Operation.GET, GetTaskRequest(self._assembly.task_id))
+    async def _look(self, task_id: str | None = None) -> Task:
+        task_id = task_id or self._assembly.task_id
+        assert task_id is not None
+        found = await self._connection.perform(Operation.GET, GetTaskRequest(task_id))
         assert isinstance(found, Task)
         return found
 

@@ -20,6 +20,8 @@ from dragoman.model.error import (
     MethodNotFound,
     Overloaded,
     ServerError,
+    TaskGenerationMismatch,
+    TaskNotCancelable,
     TaskNotFound,
     VersionNotSupported,
 )
@@ -213,13 +215,21 @@ class RemoteConnection:
     ) -> HttpResponse:
         if interface.tenant:
             request = replace(request, tenant=interface.tenant)
-        http: HttpRequest = interface.binding.request(operation, request, after)
-        http.connect = self._connect
-        http.silence = self._idle if operation in _WORK else QUICK
-        response = await self._sender.send(http, self._card)
+        response = await self._carried(interface, operation, request, after)
+        if response.status == 405 and interface.binding.turn(operation):
+            await response.close()
+            response = await self._carried(interface, operation, request, after)
         self._reached = True
         self._wait = _retry_after(response) if response.status in (429, 503) else 0.0
         return response
+
+    async def _carried(
+        self, interface: Interface, operation: Operation, request: Request, after: int | None
+    ) -> HttpResponse:
+        http: HttpRequest = interface.binding.request(operation, request, after)
+        http.connect = self._connect
+        http.silence = self._idle if operation in _WORK else QUICK
+        return await self._sender.send(http, self._card)
 
     @staticmethod
     async def _body(response: HttpResponse) -> bytes:
@@ -290,6 +300,9 @@ class _Whole:
 def _about(error: DragomanError, operation: Operation, interface: Interface) -> DragomanError:
     """An error with what only the operation tells."""
     nothing = isinstance(error, MethodNotFound) and error.status == 404
+    if isinstance(error, TaskGenerationMismatch) and error.details is None and operation is Operation.CANCEL:
+        # REST before 1.0: a conflict, and the only one a cancel can be in.
+        return TaskNotCancelable()
     # REST before 1.0: nothing but a 404 says that a task is not there.
     return TaskNotFound() if nothing and interface.proven and operation in _ABOUT_A_TASK else error
 

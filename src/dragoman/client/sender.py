@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urljoin
 
 from dragoman.model.error import AuthError, BadResponse
-from dragoman.net.exchange import origin_of
+from dragoman.net.exchange import origin_of, shown
 from dragoman.telemetry import trace
 
 if TYPE_CHECKING:
@@ -39,12 +39,13 @@ class Sender:
         self._next: CallNext = self._carry
         for interceptor in reversed(interceptors):
             self._next = _around(interceptor, self._next)
-        self._plain = credential is None
         # Where there is nothing to keep from others, nobody need look whose a URL is.
         self._guarded = self.origin is not None and (credential is not None or bool(self._own))
 
-    async def send(self, request: HttpRequest, card: AgentCard | None = None) -> HttpResponse:
-        """Send a request and wait for the head of its answer.
+    async def send(
+        self, request: HttpRequest, card: AgentCard | None = None, *, anonymous: bool = False
+    ) -> HttpResponse:
+        """Send a request and wait for the head of its answer; `anonymous` leaves the credentials out.
 
         Raises:
             CannotConnect: nobody answers.
@@ -55,46 +56,55 @@ class Sender:
         ours = self._guarded and origin_of(request.url) == self.origin
         if ours:
             request.headers.update(self._own)
-        if self._plain or not ours:
-            return await self._checked(request, ours)
-        assert self.credential is not None
-        url, headers = request.url, dict(request.headers)
-        await self.credential.apply(request, card, self.http)
-        response = await self._checked(request, ours)
-        if response.status == 401 and self.credential.reject():
-            await response.close()
-            # Once more with a new one: the old may just have run out.
-            request.url, request.headers = url, headers
-            await self.credential.apply(request, card, self.http)
-            response = await self._checked(request, ours)
-        return response
-
-    async def _checked(self, request: HttpRequest, ours: bool) -> HttpResponse:
-        response = await self._next(request)
+        credential = None if anonymous or not ours else self.credential
+        if credential is None:
+            response = await self._next(request)
+        else:
+            url, headers = request.url, dict(request.headers)
+            await credential.apply(request, card, self.http)
+            response = await self._next(request)
+            if response.status == 401 and credential.reject():
+                await response.close()
+                # Once more with a new one: the old may just have run out.
+                request.url, request.headers = url, headers
+                await credential.apply(request, card, self.http)
+                response = await self._next(request)
         hops = 0
         while response.status in _REDIRECTS:
-            location = response.headers.get("Location", "")
-            await response.close()
-            target = urljoin(request.url, location)
-            if not location or origin_of(target) != origin_of(request.url):
-                raise BadResponse(
-                    f"{request.url} sends callers on to {location or 'nowhere'}: "
-                    "nothing is sent to another origin. Call that address if you trust it"
-                )
             hops += 1
-            if hops > _MOST_REDIRECTS:
-                raise BadResponse(f"{request.url} sends callers round in circles")
-            if response.status in (301, 302, 303) and request.method == "POST":
-                raise BadResponse(f"{request.url} sends a POST on to {target} with HTTP {response.status}: call that")
-            request.url = target
+            await self._redirect(request, response, hops)
+            if credential is not None:  # one in the query has been left behind
+                await credential.apply(request, card, self.http)
             response = await self._next(request)
         if response.status == 401 and self.credential is not None and not ours:
             await response.close()
             raise AuthError(
                 f"{origin_of(request.url)} wants credentials, and those given are for {self.origin} alone. "
-                "Make a Client for that address if you trust it"
+                "Make a Client for that address if you trust it",
+                status=401,
             )
         return response
+
+    @staticmethod
+    async def _redirect(request: HttpRequest, response: HttpResponse, hops: int) -> None:
+        """Turn a request to where its answer sends it, if that is the same place."""
+        location = response.headers.get("Location", "")
+        await response.close()
+        target, here = urljoin(request.url, location), shown(request.url)
+        if not location or origin_of(target) != origin_of(request.url):
+            raise BadResponse(
+                f"{here} sends callers on to {shown(target) if location else 'nowhere'}: "
+                "nothing is sent to another origin. Call that address if you trust it",
+                status=response.status,
+            )
+        if hops > _MOST_REDIRECTS:
+            raise BadResponse(f"{here} sends callers round in circles", status=response.status)
+        if response.status in (301, 302, 303) and request.method == "POST":
+            raise BadResponse(
+                f"{here} sends a POST on to {shown(target)} with HTTP {response.status}: call that address",
+                status=response.status,
+            )
+        request.url = target
 
     async def _carry(self, request: HttpRequest) -> HttpResponse:
         return await self.http.send(request)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from dragoman.client.client import Client
     from dragoman.client.connection import Connection
+    from dragoman.client.portal import Portal
 
 _OTHER = re.compile(r"[^a-zA-Z0-9_]+")
 _LONGEST = 64
@@ -64,6 +65,22 @@ def tool_of(
         return_annotation=annotations["return"],
     )
     return made
+
+
+def without_await(function: Callable[..., Awaitable[Any]], portal: Portal) -> Callable[..., Any]:
+    """The same function for those who do not await."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return portal.run(_awaited(function, args, kwargs))
+
+    made: Any = call
+    for name in ("__name__", "__qualname__", "__doc__", "__annotations__", "__signature__"):
+        setattr(made, name, getattr(function, name))
+    return made
+
+
+async def _awaited(function: Callable[..., Awaitable[Any]], args: Any, kwargs: Any) -> Any:
+    return await function(*args, **kwargs)
 
 
 def _said(card: AgentCard | None) -> str:

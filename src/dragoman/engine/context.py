@@ -138,6 +138,11 @@ class Context:
         return tuple(self._live.folding.history)
 
     @property
+    def artifacts(self) -> tuple[Artifact, ...]:
+        """What this task has produced so far."""
+        return self._live.folding.task().artifacts
+
+    @property
     def resume(self) -> Answered | None:
         """The last question and its answer, when this run goes on after a pause."""
         return self.answered[-1] if self.answered else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any
@@ -19,16 +19,22 @@ from dragoman.net.exchange import MAX_ANSWER, HttpRequest, is_loopback, shown, t
 # A peer that vanished without a word is found out after about two minutes, however long a stream is silent.
 _KEEP_ALIVE = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
 _READ = 256 * 1024
+# A body that cannot be unpacked is told of with an error of the parser, which is no ClientError.
+_TROUBLE = (aiohttp.ClientError, aiohttp.http.HttpProcessingError, OSError, asyncio.TimeoutError)
+_SHOWN = 200
 _SKIPPED = ("User-Agent", "Accept-Encoding", "Accept", "Content-Type")
 
 
 class AioClient:
-    """Carries exchanges over pooled connections. `verify` is True, False or an SSL context of the caller's own."""
+    """Carries exchanges over pooled connections. `verify` is True, False or an SSL context of the caller's own.
+
+    Connections belong to the event loop they were made on: who comes on another one gets others.
+    """
 
     def __init__(self, *, verify: bool | ssl.SSLContext = True, agent: str = "dragoman") -> None:
         self._verify = verify
         self._agent = {"User-Agent": agent}
-        self._sessions: dict[bool, aiohttp.ClientSession] = {}
+        self._sessions: dict[tuple[asyncio.AbstractEventLoop, bool], aiohttp.ClientSession] = {}
 
     async def send(self, request: HttpRequest) -> AioResponse:
         """See `HttpClient.send`."""
@@ -41,22 +47,30 @@ class AioClient:
                 allow_redirects=False,
                 timeout=_timeout(request.connect, request.silence),
             )
-        except (aiohttp.ClientError, OSError, asyncio.TimeoutError, ValueError) as error:
+        except (*_TROUBLE, ValueError) as error:
             raise _reached_nobody(error, request) from error
         return AioResponse(response, request)
 
     async def close(self) -> None:
         """See `HttpClient.close`."""
-        sessions, self._sessions = list(self._sessions.values()), {}
-        for session in sessions:
-            await session.close()
+        sessions, self._sessions = self._sessions, {}
+        for (loop, _), session in sessions.items():
+            if loop is asyncio.get_running_loop():
+                await session.close()
+            elif loop.is_closed():
+                # Its sockets went with it.
+                session.detach()
+            else:
+                asyncio.run_coroutine_threadsafe(session.close(), loop)
 
     def _session(self, url: str) -> aiohttp.ClientSession:
         # The environment's proxy is for the world outside.
-        outside = not is_loopback(url)
-        session = self._sessions.get(outside)
+        key = (asyncio.get_running_loop(), not is_loopback(url))
+        session = self._sessions.get(key)
         if session is None or session.closed:
-            session = self._sessions[outside] = aiohttp.ClientSession(
+            for old in [each for each in self._sessions if each[0].is_closed()]:
+                self._sessions.pop(old).detach()
+            session = self._sessions[key] = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(
                     limit=0, ssl=self._verify, socket_factory=_socket, happy_eyeballs_delay=0.25
                 ),
@@ -66,7 +80,7 @@ class AioClient:
                 read_bufsize=_READ,
                 max_line_size=64 * 1024,
                 max_field_size=64 * 1024,
-                trust_env=outside,
+                trust_env=key[1],
                 auto_decompress=True,
             )
         return session
@@ -101,35 +115,59 @@ class AioResponse:
                     raise too_large(limit)
                 chunks.append(chunk)
             return b"".join(chunks)
-        except (aiohttp.ClientError, OSError, asyncio.TimeoutError) as error:
+        except _TROUBLE as error:
             raise _broke(error, self._request) from error
         finally:
             await self.close()
 
-    async def chunks(self) -> AsyncIterator[bytes]:
+    def chunks(self) -> AsyncIterator[bytes]:
         """See `HttpResponse.chunks`."""
-        try:
-            async for chunk in self._response.content.iter_any():
-                yield chunk
-        except (aiohttp.ClientError, OSError, asyncio.TimeoutError) as error:
-            raise _broke(error, self._request) from error
-        finally:
-            await self.close()
+        return _Chunks(self, self._response.content.readany, self._request)
 
     async def close(self) -> None:
         """See `HttpResponse.close`."""
-        self._response.close() if not self._response.content.is_eof() else self._response.release()
+        # The connection can be used again only when nothing of this answer is still to come.
+        if self._response.content.is_eof():
+            self._response.release()
+        else:
+            self._response.close()
+
+
+class _Chunks:
+    """A body as it arrives. No generator: there is nothing left over when its reader leaves early."""
+
+    __slots__ = ("_read", "_request", "_response")
+
+    def __init__(self, response: AioResponse, read: Callable[[], Awaitable[bytes]], request: HttpRequest) -> None:
+        self._response = response
+        self._read = read
+        self._request = request
+
+    def __aiter__(self) -> _Chunks:
+        return self
+
+    async def __anext__(self) -> bytes:
+        try:
+            chunk = await self._read()
+        except _TROUBLE as error:
+            await self._response.close()
+            raise _broke(error, self._request) from error
+        if chunk:
+            return chunk
+        await self._response.close()
+        raise StopAsyncIteration
 
 
 @lru_cache(256)
 def _url(text: str) -> URL:
-    # As given: an id in a path may hold what looks like an escape.
-    return URL(text, encoded=True)
+    # As given: an id in a path may hold what looks like an escape. What cannot stand in a request line is escaped.
+    return URL(text, encoded=text.isascii() and text.isprintable() and " " not in text)
 
 
 @lru_cache(64)
 def _timeout(connect: float | None, silence: float | None) -> aiohttp.ClientTimeout:
-    return aiohttp.ClientTimeout(total=None, sock_connect=connect, sock_read=silence)
+    # `connect` is all of it: the name, every address it has, and TLS.
+    return aiohttp.ClientTimeout(total=None, connect=connect, sock_read=silence)
 
 
 def _socket(info: Any) -> socket.socket:
@@ -146,11 +184,10 @@ def _socket(info: Any) -> socket.socket:
 def _reached_nobody(error: Exception, request: HttpRequest) -> CannotConnect:
     where = shown(request.url)
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        return CannotConnect(
-            f"the certificate of {where} is not trusted: {error.certificate_error}", reason="TLS", arrived=False
-        )
+        said = getattr(error.certificate_error, "verify_message", "") or error.certificate_error
+        return CannotConnect(f"the certificate of {where} is not trusted: {said}", reason="TLS", arrived=False)
     if isinstance(error, aiohttp.ClientSSLError):
-        return CannotConnect(f"no TLS with {where}: {error}", reason="TLS", arrived=False)
+        return CannotConnect(f"no TLS with {where}: {_plain(error)}", reason="TLS", arrived=False)
     if isinstance(error, aiohttp.ClientConnectorDNSError):
         return CannotConnect(f"{where} cannot be found: no such host", reason="NO_SUCH_HOST", arrived=False)
     if isinstance(error, aiohttp.ConnectionTimeoutError):
@@ -159,6 +196,8 @@ def _reached_nobody(error: Exception, request: HttpRequest) -> CannotConnect:
         )
     if isinstance(error, aiohttp.ClientConnectorError):
         return CannotConnect(f"nobody answers at {where}: {error.os_error.strerror or error}", arrived=False)
+    if isinstance(error, aiohttp.ClientHttpProxyError):
+        return CannotConnect(f"the proxy on the way to {where} says HTTP {error.status}", arrived=False)
     if isinstance(error, ValueError) and "header" in str(error):
         return CannotConnect(f"the request to {where} cannot be sent: {error}", reason="BAD_ADDRESS", arrived=False)
     if isinstance(error, (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError, ValueError)):
@@ -168,12 +207,16 @@ def _reached_nobody(error: Exception, request: HttpRequest) -> CannotConnect:
 
 def _broke(error: Exception, request: HttpRequest) -> CannotConnect:
     where = shown(request.url)
-    if isinstance(error, asyncio.TimeoutError):
+    if isinstance(error, aiohttp.ServerTimeoutError) and request.silence is not None:
         return CannotConnect(f"{where} said nothing for {request.silence:g} s", reason="TIMED_OUT")
-    if isinstance(error, aiohttp.ClientResponseError):
-        return CannotConnect(f"{where} does not answer in HTTP: {error.message}", reason="NOT_HTTP")
+    if isinstance(error, (aiohttp.ClientResponseError, aiohttp.http.HttpProcessingError)):
+        said = " ".join(error.message.split())[:_SHOWN]
+        return CannotConnect(f"{where} does not answer in HTTP: {said}", reason="NOT_HTTP")
+    if isinstance(error.__cause__, ssl.SSLError) or isinstance(error, ssl.SSLError):
+        # Who wants a certificate of the caller's says so only after the handshake.
+        return CannotConnect(f"no TLS with {where}: {_plain(error)}", reason="TLS")
     return CannotConnect(f"the connection to {where} broke: {_plain(error)}", reason="CONNECTION_LOST")
 
 
 def _plain(error: Exception) -> str:
-    return str(error) or type(error).__name__
+    return " ".join(str(error).split())[:_SHOWN] or type(error).__name__

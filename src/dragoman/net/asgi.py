@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from dragoman.model.error import CannotConnect
-from dragoman.net.exchange import MAX_ANSWER, HttpRequest, too_large
+from dragoman.net.exchange import MAX_ANSWER, HttpRequest, shown, too_large
 
+T = TypeVar("T")
 Message = MutableMapping[str, Any]
 AsgiApp = Callable[[Message, Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]], Awaitable[None]]
 
@@ -30,6 +31,7 @@ class AsgiClient:
         """See `HttpClient.send`."""
         if self._lifespan is None:
             self._lifespan = _Lifespan(self._app)
+        if not self._lifespan.started:
             await self._lifespan.start()
         exchange = AsgiResponse(request)
         task = asyncio.ensure_future(exchange.run(self._app))
@@ -37,12 +39,12 @@ class AsgiClient:
         task.add_done_callback(self._requests.discard)
         exchange.task = task
         try:
-            await exchange.begun.wait()
-        except asyncio.CancelledError:
+            await _within(request, exchange.begun.wait())
+        except BaseException:
             await exchange.close()
             raise
         if not exchange.status:
-            raise CannotConnect(f"the app broke at {request.url}: {exchange.problem}", reason="CONNECTION_LOST")
+            raise CannotConnect(f"the app broke at {shown(request.url)}: {exchange.fault}", reason="CONNECTION_LOST")
         return exchange
 
     async def close(self) -> None:
@@ -51,8 +53,8 @@ class AsgiClient:
             task.cancel()
         if self._requests:
             await asyncio.wait(set(self._requests))
-        if self._lifespan is not None:
-            lifespan, self._lifespan = self._lifespan, None
+        lifespan, self._lifespan = self._lifespan, None
+        if lifespan is not None:
             await lifespan.stop()
 
 
@@ -68,7 +70,13 @@ class AsgiResponse:
         self.status = 0
         self.headers: dict[str, str] = {}
         self.problem: BaseException | None = None
+        self.whole = False
         self.task: asyncio.Task[None] | None = None
+
+    @property
+    def fault(self) -> str:
+        """What went wrong in the app."""
+        return repr(self.problem) if self.problem is not None else "it stopped within its answer"
 
     async def run(self, app: AsgiApp) -> None:
         """Let the app answer."""
@@ -88,28 +96,29 @@ class AsgiResponse:
         """See `HttpResponse.read`."""
         found: list[bytes] = []
         size = 0
-        async for chunk in self.chunks():
-            size += len(chunk)
-            if size > limit:
-                await self.close()
-                raise too_large(limit)
-            found.append(chunk)
-        return b"".join(found)
-
-    async def chunks(self) -> AsyncIterator[bytes]:
-        """See `HttpResponse.chunks`."""
         try:
-            while True:
-                if self._chunks.empty() and self.task is not None and self.task.done():
-                    break
-                chunk = await self._chunks.get()
-                if chunk is None:
-                    break
-                yield chunk
-            if self.problem is not None:
-                raise CannotConnect(f"the app broke: {self.problem}", reason="CONNECTION_LOST") from self.problem
+            while (chunk := await self.next_chunk()) is not None:
+                size += len(chunk)
+                if size > limit:
+                    raise too_large(limit)
+                found.append(chunk)
         finally:
             await self.close()
+        return b"".join(found)
+
+    def chunks(self) -> AsyncIterator[bytes]:
+        """See `HttpResponse.chunks`."""
+        return _Chunks(self)
+
+    async def next_chunk(self) -> bytes | None:
+        """What the app says next; None at the end. Raises CannotConnect when it broke off or says nothing."""
+        chunk = None
+        if not (self._chunks.empty() and self.task is not None and self.task.done()):
+            waits = self._chunks.empty() and self._request.silence is not None
+            chunk = await (_within(self._request, self._chunks.get()) if waits else self._chunks.get())
+        if chunk is None and not self.whole:
+            raise CannotConnect(f"the app broke: {self.fault}", reason="CONNECTION_LOST") from self.problem
+        return chunk
 
     async def close(self) -> None:
         """See `HttpResponse.close`."""
@@ -127,7 +136,8 @@ class AsgiResponse:
     async def _send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            self.headers = _Headers((name.decode("latin-1"), value.decode("latin-1")) for name, value in message["headers"])
+            pairs = message.get("headers", ())
+            self.headers = _Headers((name.decode("latin-1"), value.decode("latin-1")) for name, value in pairs)
             self.begun.set()
             return
         if self._gone.is_set():
@@ -136,7 +146,29 @@ class AsgiResponse:
         if body:
             await self._chunks.put(body)
         if not message.get("more_body", False):
+            self.whole = True
             await self._chunks.put(None)
+
+
+class _Chunks:
+    """A body as it arrives. No generator: there is nothing left over when its reader leaves early."""
+
+    def __init__(self, response: AsgiResponse) -> None:
+        self._response = response
+
+    def __aiter__(self) -> _Chunks:
+        return self
+
+    async def __anext__(self) -> bytes:
+        try:
+            chunk = await self._response.next_chunk()
+        except CannotConnect:
+            await self._response.close()
+            raise
+        if chunk is None:
+            await self._response.close()
+            raise StopAsyncIteration
+        return chunk
 
 
 class _Headers(dict[str, str]):
@@ -163,33 +195,56 @@ class _Lifespan:
         self._said: asyncio.Queue[Message] = asyncio.Queue()
         self._heard: asyncio.Queue[str] = asyncio.Queue()
         self._task: asyncio.Task[None] | None = None
+        self._starting = asyncio.Lock()
+        self.started = False
 
     async def start(self) -> None:
-        self._task = asyncio.ensure_future(self._run())
-        self._said.put_nowait({"type": "lifespan.startup"})
-        if await self._heard.get() == "lifespan.startup.failed":
-            raise CannotConnect("the app did not start", arrived=False)
+        """Start the app, once, however many ask. Raises CannotConnect, to each that asks."""
+        async with self._starting:
+            if self.started:
+                return
+            if self._task is None or self._task.done():
+                self._task = asyncio.ensure_future(self._run())
+                self._said.put_nowait({"type": "lifespan.startup"})
+            said = await self._heard.get()
+            if said == "lifespan.startup.failed":
+                await asyncio.wait({self._task})
+                self._heard, self._said = asyncio.Queue(), asyncio.Queue()
+                raise CannotConnect("the app did not start", arrived=False)
+            self.started = True
 
     async def stop(self) -> None:
-        assert self._task is not None
-        self._said.put_nowait({"type": "lifespan.shutdown"})
-        await asyncio.wait({self._task})
+        if self._task is not None:
+            self._said.put_nowait({"type": "lifespan.shutdown"})
+            await asyncio.wait({self._task})
 
     async def _run(self) -> None:
         async def send(message: Message) -> None:
             self._heard.put_nowait(message["type"])
 
         try:
-            await self._app({"type": "lifespan", "asgi": {"version": "3.0"}, "state": {}}, self._said.get, send)
-        except Exception:  # noqa: BLE001 - an app without a lifespan says so by raising
-            pass
+            # An app without a lifespan says so by raising.
+            with suppress(Exception):
+                await self._app({"type": "lifespan", "asgi": {"version": "3.0"}, "state": {}}, self._said.get, send)
         finally:
             self._heard.put_nowait("over")
 
 
+async def _within(request: HttpRequest, waiting: Awaitable[T]) -> T:
+    """Wait no longer than the other side may be silent."""
+    if request.silence is None:
+        return await waiting
+    try:
+        async with asyncio.timeout(request.silence):
+            return await waiting
+    except TimeoutError:
+        text = f"{shown(request.url)} said nothing for {request.silence:g} s"
+        raise CannotConnect(text, reason="TIMED_OUT") from None
+
+
 def _scope(request: HttpRequest) -> dict[str, Any]:
     parts = urlsplit(request.url)
-    headers = [(b"host", parts.netloc.encode())]
+    headers = [(b"host", parts.netloc.rpartition("@")[2].encode())]
     headers += [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in request.headers.items()]
     if request.body is not None:
         headers.append((b"content-length", str(len(request.body)).encode()))
@@ -205,6 +260,6 @@ def _scope(request: HttpRequest) -> dict[str, Any]:
         "root_path": "",
         "headers": headers,
         "client": ("127.0.0.1", 0),
-        "server": (parts.hostname or "", parts.port or 80),
+        "server": (parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)),
         "state": {},
     }

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from functools import lru_cache
+from ipaddress import ip_address
 from typing import Protocol
 from urllib.parse import urlsplit
 
@@ -41,7 +43,7 @@ class HttpRequest:
         self.silence = silence
 
     def __repr__(self) -> str:
-        return f"<HttpRequest {self.method} {self.url}>"
+        return f"<HttpRequest {self.method} {shown(self.url)}>"
 
 
 class HttpResponse(Protocol):
@@ -101,9 +103,12 @@ Interceptor = Callable[[HttpRequest, CallNext], Awaitable[HttpResponse]]
 
 def origin_of(url: str) -> str:
     """Scheme, host and port of a URL, in one spelling: credentials belong to an origin."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+        port = parts.port or _PORTS.get(parts.scheme, 0)
+    except ValueError:  # it names no place at all, and so none that is the same as another
+        return f"nowhere:{url}"
     host = (parts.hostname or "").rstrip(".")
-    port = parts.port or _PORTS.get(parts.scheme, 0)
     return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
@@ -117,8 +122,21 @@ def shown(url: str) -> str:
 
 def is_loopback(url: str) -> bool:
     """True when a URL names this machine."""
-    host = (urlsplit(url).hostname or "").rstrip(".")
-    return host in ("localhost", "::1") or host.endswith(".localhost") or host.startswith("127.")
+    try:
+        host = (urlsplit(url).hostname or "").rstrip(".")
+    except ValueError:
+        return False
+    return _is_here(host)
+
+
+@lru_cache(256)
+def _is_here(host: str) -> bool:
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+    mapped = getattr(address, "ipv4_mapped", None)
+    return address.is_loopback or (mapped is not None and mapped.is_loopback)
 
 
 def too_large(limit: int) -> BadResponse:

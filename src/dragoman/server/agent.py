@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
 
 import msgspec
 
 from dragoman.agents.functions import Functions
 from dragoman.agents.skill import Skill, mentions_reply, skill_of
-from dragoman.model.card import AgentExtension
+from dragoman.model.card import AgentCard, AgentExtension
 from dragoman.model.error import ConfigError, Failed
 
 if TYPE_CHECKING:
@@ -25,7 +26,8 @@ class Agent:
     """An agent: a name, a description, and skills or a low-level `run`.
 
     `card` is merged last into the agent card. `extensions` are URIs, or AgentExtension objects where an extension
-    is required. With `parallel`, several tasks of one conversation may run at once.
+    is required. With `parallel`, several tasks of one conversation may run at once. With `restart`, `run` is called
+    again after a crash instead of failing the task.
 
     Raises:
         ConfigError: the name is empty or an extension cannot be read.
@@ -42,6 +44,7 @@ class Agent:
         card: Mapping[str, Any] | None = None,
         closing: Literal["whole", "last"] = "whole",
         parallel: bool = False,
+        restart: bool = False,
     ) -> None:
         if not name or "/" in name:
             raise ConfigError("an agent needs a name without a slash")
@@ -54,7 +57,55 @@ class Agent:
         self.extensions: tuple[AgentExtension, ...] = tuple(_extension(extension) for extension in extensions)
         self._run = run
         self._run_replies = run is not None and mentions_reply(run)
+        self._run_restarts = restart
+        self._closing: Callable[[], Awaitable[None]] | None = None
         self._functions = Functions()
+
+    @classmethod
+    def from_a2a(
+        cls,
+        target: object,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        version: str | None = None,
+        card: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> Agent:
+        """An agent in front of another: its tasks are kept here, its streams resume, every version can call it.
+
+        `target` and `options` are those of `Client`. Its card is asked for now.
+
+        Raises:
+            ConfigError: the target cannot be called, or an option is wrong.
+            CannotConnect: nobody answers.
+            BadCard: it has no card, or one that cannot be read.
+        """
+        from dragoman.agents.remote import RemoteAgent, card_of_remote
+        from dragoman.client.connect import connect
+        from dragoman.client.portal import run_apart
+
+        async def ask() -> AgentCard:
+            connection = connect(target, **options)
+            await connection.open()
+            try:
+                return await connection.card()
+            finally:
+                await connection.close()
+
+        theirs = run_apart(ask())
+        remote = RemoteAgent(partial(connect, target, **options), retries=options.get("retries", 5))
+        agent = cls(
+            name or theirs.name.replace("/", "-"),
+            description=theirs.description if description is None else description,
+            version=version or theirs.version,
+            # A partial and not the method: every message gets a task, which is what stands in front is for.
+            run=partial(remote.run),
+            card={**card_of_remote(theirs), **(card or {})},
+            restart=True,
+        )
+        agent._closing = remote.close
+        return agent
 
     # -- skills ----------------------------------------------------------------------------------------------------
 
@@ -144,8 +195,10 @@ class Agent:
         return skill is not None and skill.may_reply
 
     def restarts(self, ctx: Context) -> bool:
-        """True when the chosen skill may run again after a crash."""
-        skill = None if self._uses_run(ctx) else self._chosen(ctx)
+        """True when the chosen skill, or `run`, may run again after a crash."""
+        if self._uses_run(ctx):
+            return self._run_restarts
+        skill = self._chosen(ctx)
         return skill is not None and skill.restart
 
     def _chosen(self, ctx: Context) -> Skill | None:
@@ -159,6 +212,11 @@ class Agent:
         if self._run is not None and self._uses_run(ctx):
             return self._run(ctx)
         return self._functions.run(ctx)
+
+    async def close(self) -> None:
+        """Let go of what the agent holds open; it opens again when it is used."""
+        if self._closing is not None:
+            await self._closing()
 
     # -- serving ---------------------------------------------------------------------------------------------------
 

@@ -126,6 +126,8 @@ class App:
             if self._janitor is not None:
                 await self._janitor.stop()
             await self._store.close()
+            for hosted in self._hosted:
+                await hosted.agent.close()
 
     async def resume(self, task_id: str, data: Any = None, *, agent: str | None = None) -> Task:
         """Continue a task that waits in auth-required (or for input), from a callback of your own.

@@ -47,6 +47,9 @@ class ServiceConnection:
         """Stop the runs and close the store."""
         await self.service.close()
         await self._store.close()
+        close = getattr(self._agent, "close", None)
+        if close is not None:
+            await close()
 
     @property
     def known_card(self) -> AgentCard:

@@ -141,7 +141,7 @@ def _config_file(path: Path, label: str, content: dict[str, Any]) -> ConfigFile:
         if name in SETTINGS and name not in tables:
             raise ConfigError(f"{label}: `{name}` belongs under [serve]")
         if name not in tables:
-            raise ConfigError(f"{label}: there is no table [{name}]{_nearest(name, tables, '[{}]')}")
+            raise ConfigError(f"{label}: there is no table [{name}]{nearest(name, tables, '[{}]')}")
         tables[name] = _table(table, f"{label} [{name}]")
     for name in ("agents", "remotes"):
         for key, table in tables[name].items():
@@ -184,7 +184,7 @@ def _from_file(file: ConfigFile) -> dict[str, _Given]:
     for table, prefix, known in (("serve", "", in_serve), ("limits", "limits_", Limits.__struct_fields__)):
         for name, value in cast("dict[str, Any]", getattr(file, table)).items():
             if name not in known:
-                raise ConfigError(f"{file.label} [{table}]: there is no setting `{name}`{_nearest(name, known)}")
+                raise ConfigError(f"{file.label} [{table}]: there is no setting `{name}`{nearest(name, known)}")
             given[prefix + name] = _Given(value, f"{file.label} [{table}] {name}", base=file.path.parent.absolute())
     return given
 
@@ -196,7 +196,7 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, _Given]:
         if not variable.startswith("DRAGOMAN_") or variable in _RESERVED or _is_kubernetes(variable, value):
             continue
         if variable not in names:
-            raise ConfigError(f"environment {variable}: there is no such setting{_nearest(variable, names)}")
+            raise ConfigError(f"environment {variable}: there is no such setting{nearest(variable, names)}")
         if value:
             given[names[variable]] = _Given(value, f"environment {variable}", is_text=True)
     return given
@@ -214,7 +214,7 @@ def _from_flags(flags: Mapping[str, Any]) -> dict[str, _Given]:
         if name not in SETTINGS:
             flag = f"--{name.replace('_', '-')}"
             known = [info.flag for info in SETTINGS.values() if info.flag is not None]
-            raise ConfigError(f"{flag}: there is no such setting{_nearest(flag, known)}")
+            raise ConfigError(f"{flag}: there is no such setting{nearest(flag, known)}")
         if value is not None:
             given[name] = _Given(value, SETTINGS[name].flag or name, is_text=isinstance(value, str))
     return given
@@ -225,7 +225,7 @@ def _from_keywords(keywords: Mapping[str, Any]) -> dict[str, _Given]:
     for name, value in keywords.items():
         if name not in Settings.__struct_fields__:
             known = Settings.__struct_fields__
-            raise ConfigError(f"keyword {name}: there is no such setting{_nearest(name, known)}")
+            raise ConfigError(f"keyword {name}: there is no such setting{nearest(name, known)}")
         if name == "limits":
             given |= _from_limits(value)
         elif value is not None:
@@ -240,7 +240,7 @@ def _from_limits(value: Any) -> dict[str, _Given]:
     given: dict[str, _Given] = {}
     for name, limit in _table({} if value is None else value, "keyword limits").items():
         if name not in known:
-            raise ConfigError(f"keyword limits: there is no limit `{name}`{_nearest(name, known)}")
+            raise ConfigError(f"keyword limits: there is no limit `{name}`{nearest(name, known)}")
         given[f"limits_{name}"] = _Given(limit, f"keyword limits[{values.shown(name)}]")
     return given
 
@@ -257,7 +257,7 @@ def _read(name: str, given: _Given) -> Any:
     return value
 
 
-def _nearest(name: str, known: Iterable[str], form: str = "{}") -> str:
+def nearest(name: str, known: Iterable[str], form: str = "{}") -> str:
     """The end of a sentence that says a name is unknown: the one that was meant, else all there are."""
     known = list(known)
     near = get_close_matches(name, known, n=1)

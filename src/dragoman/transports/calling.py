@@ -13,10 +13,12 @@ from dragoman.model.error import (
     BadResponse,
     CannotConnect,
     DragomanError,
+    InternalError,
     Overloaded,
     Unauthenticated,
     Unauthorized,
 )
+from dragoman.net.exchange import shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -57,6 +59,10 @@ class Binding(Protocol):
         """
         ...
 
+    def turn(self, operation: Operation) -> bool:
+        """Hear that an operation is not to be had with its HTTP method: True when there is another to try."""
+        ...
+
     def result(self, operation: Operation, status: int, headers: Mapping[str, str], body: bytes) -> Result:
         """Read an answer.
 
@@ -94,7 +100,6 @@ def decoded(body: bytes, status: int, headers: Mapping[str, str], url: str) -> A
 def not_json(body: bytes, status: int, headers: Mapping[str, str], url: str) -> DragomanError:
     """The error for an answer that is no JSON."""
     kind = headers.get("Content-Type", "").partition(";")[0].strip() or "nothing it names"
-    start = " ".join(body[:_SHOWN].decode("utf-8", "replace").split())
     what = f"HTTP {status}, {kind}"
     if status in (401, 403):
         return refused(status, headers, url)
@@ -107,21 +112,33 @@ def not_json(body: bytes, status: int, headers: Mapping[str, str], url: str) -> 
     if not body:
         return BadResponse(f"{shown(url)} answered with nothing: {what}", status=status)
     if kind.endswith("json") and status == 200:
-        return BadResponse(f"{shown(url)} answered with broken JSON ({len(body)} bytes): {start!r}", status=status)
-    return BadResponse(f"{shown(url)} does not answer in A2A: {what}: {start!r}", status=status)
+        return BadResponse(f"{shown(url)} answered with broken JSON ({len(body)} bytes): {start_of(body)}", status=status)
+    return BadResponse(f"{shown(url)} does not answer in A2A: {what}: {start_of(body)}", status=status)
+
+
+def start_of(body: bytes) -> str:
+    """How an answer begins, for an error."""
+    return repr(" ".join(body[:_SHOWN].decode("utf-8", "replace").split()))
 
 
 def refused(status: int, headers: Mapping[str, str], url: str, text: str = "") -> AuthError:
     """The error for credentials that are missing, wrong or not enough."""
     said = text or headers.get("WWW-Authenticate", "")
     if status == 403:
-        return AuthError(f"{shown(url)} does not allow this: {said or 'HTTP 403'}", reason="PERMISSION_DENIED", status=403)
+        return AuthError(
+            f"{shown(url)} does not allow this: {said or 'HTTP 403'}", reason="PERMISSION_DENIED", status=403
+        )
     return AuthError(f"{shown(url)} wants to know who calls: {said or 'HTTP 401'}. Give auth=…", status=401)
 
 
 def error_of(status: int, headers: Mapping[str, str], body: Any, url: str) -> DragomanError:
     """The error behind an HTTP status with a JSON body."""
-    return told(error_from_http(status, body), headers, url)
+    found = error_from_http(status, body)
+    if type(found) is InternalError and status in _GONE:
+        # A gateway that speaks JSON, and not the agent.
+        text = f"{shown(url)} is not available: HTTP {status}: {found.message}"
+        return CannotConnect(text, reason="UNAVAILABLE", status=status)
+    return told(found, headers, url)
 
 
 def told(error: A2AError, headers: Mapping[str, str], url: str) -> DragomanError:

@@ -2,42 +2,38 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from dragoman.model.error import BadResponse
 from dragoman.net.exchange import MAX_ANSWER
 
 _BOM = b"\xef\xbb\xbf"
+# A task does not have so many events; what is longer is a time or a number of another kind.
+_MOST_DIGITS = 9
 
-
-class ServerSentEvent(NamedTuple):
-    """The data of one event and the last id the stream has named; 0 when none of ours."""
-
-    data: bytes
-    id: int
+Event = tuple[bytes, int]
 
 
 class SseReader:
-    """Takes chunks, gives events. Comments, event names and retry hints are skipped."""
+    """Takes chunks, gives events: the data of each and its own number, 0 when it has none that could be ours.
 
-    __slots__ = ("_buffer", "_id", "_limit", "_returned", "_started")
+    Comments, event names and retry hints are skipped.
+    """
+
+    __slots__ = ("_buffer", "_limit", "_returned", "_started")
 
     def __init__(self, limit: int = MAX_ANSWER) -> None:
         self._buffer = bytearray()
         self._limit = limit
-        self._id = 0
         self._started = False
         self._returned = False
 
-    def feed(self, chunk: bytes) -> list[ServerSentEvent]:
+    def feed(self, chunk: bytes) -> list[Event]:
         """The events that are whole now.
 
         Raises:
             BadResponse: an event does not end.
         """
         if not self._started:
-            self._started = True
-            chunk = chunk.removeprefix(_BOM)
+            chunk = self._without_mark(chunk)
         if self._returned or b"\r" in chunk:
             chunk = self._one_ending(chunk)
         if self._buffer:
@@ -51,12 +47,7 @@ class SseReader:
         blocks = chunk.split(b"\n\n")
         self._buffer = bytearray(blocks.pop())
         self._check()
-        found: list[ServerSentEvent] = []
-        for block in blocks:
-            data = self._data(block)
-            if data is not None:
-                found.append(ServerSentEvent(data, self._id))
-        return found
+        return [event for block in blocks if (event := _event(block)) is not None]
 
     @property
     def pending(self) -> bool:
@@ -68,23 +59,43 @@ class SseReader:
             self._buffer.clear()
             raise BadResponse(f"an event is larger than {self._limit} bytes: nothing more of the stream is read")
 
+    def _without_mark(self, chunk: bytes) -> bytes:
+        """A stream may begin with a byte order mark, which may come in pieces."""
+        chunk = bytes(self._buffer) + chunk
+        if len(chunk) < len(_BOM) and _BOM.startswith(chunk):
+            self._buffer = bytearray(chunk)
+            return b""
+        self._started = True
+        self._buffer.clear()
+        return chunk.removeprefix(_BOM)
+
     def _one_ending(self, chunk: bytes) -> bytes:
         """Lines may end in CR, LF or both: make it LF. A CR at the end may be half of both."""
-        if self._returned and chunk.startswith(b"\n"):
-            chunk = chunk[1:]
-        self._returned = chunk.endswith(b"\r") if chunk else self._returned
-        return chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        if not chunk:
+            return chunk
+        half = self._returned and chunk.startswith(b"\n")
+        self._returned = chunk.endswith(b"\r")
+        return (chunk[1:] if half else chunk).replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
-    def _data(self, block: bytes) -> bytes | None:
-        # Nearly every event is one line of data, or an id and one line of data.
-        if block.startswith(b"data: ") and b"\n" not in block:
-            return block[6:]
-        lines: list[bytes] = []
-        for line in block.split(b"\n"):
-            name, _, value = line.partition(b":")
-            value = value.removeprefix(b" ")
-            if name == b"data":
-                lines.append(value)
-            elif name == b"id":
-                self._id = int(value) if value.isdigit() and len(value) < 19 else 0
-        return b"\n".join(lines) if lines else None
+
+def _event(block: bytes) -> Event | None:
+    # Nearly every event is one line of data, or an id and one line of data.
+    if block.startswith(b"id: "):
+        first, _, rest = block.partition(b"\n")
+        if rest.startswith(b"data: ") and b"\n" not in rest:
+            return rest[6:], _number(first[4:])
+    elif block.startswith(b"data: ") and b"\n" not in block:
+        return block[6:], 0
+    lines: list[bytes] = []
+    number = 0
+    for line in block.split(b"\n"):
+        name, _, value = line.partition(b":")
+        if name == b"data":
+            lines.append(value.removeprefix(b" "))
+        elif name == b"id":
+            number = _number(value.removeprefix(b" "))
+    return (b"\n".join(lines), number) if lines else None
+
+
+def _number(text: bytes) -> int:
+    return int(text) if text.isdigit() and len(text) <= _MOST_DIGITS else 0

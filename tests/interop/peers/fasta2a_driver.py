@@ -167,6 +167,18 @@ async def data_roundtrip(peer: Peer) -> str:
 
 
 @case
+async def file_roundtrip(peer: Peer) -> str:
+    # No skill of the agent returns files: the one that was sent must stand in the history as it came.
+    file: Part = {"raw": "AAFkcmFnb21hbg==", "filename": "blob.bin", "media_type": "application/octet-stream"}
+    message = message_of({"text": "hello"})
+    message["parts"].append(file)
+    task = await exchange(peer, message, "task")
+    seen = [part for message in task["history"] for part in message["parts"] if "raw" in part]
+    expect(seen == [file], f"{file} came back as {seen}")
+    return "equal in the history"
+
+
+@case
 async def list_tasks(peer: Peer) -> str:
     return without(peer, "list_tasks")
 

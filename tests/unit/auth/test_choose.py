@@ -45,6 +45,12 @@ async def test_without_a_card_a_string_is_a_bearer_token(call: Any):
     assert sent(await call("abc")) == {"Authorization": "Bearer abc"}
 
 
+async def test_a_string_with_its_scheme_before_it_is_told_unseen(call: Any):
+    with pytest.raises(AuthError, match="without `Bearer`") as caught:
+        await call("Bearer hush")
+    assert "hush" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("scheme", "place"),
     [
@@ -91,6 +97,11 @@ async def test_of_several_alternatives_the_first_that_a_string_satisfies_is_take
 
 async def test_an_empty_alternative_does_not_hide_the_others(call: Any, card: Any):
     assert sent(await call("abc", card({"k": KEY}, [], ["k"]))) == {"X-Their-Key": "abc"}
+
+
+async def test_a_card_that_demands_nothing_in_so_many_words_gets_a_bearer_token(call: Any, card: Any):
+    for auth in ("abc", lambda card, scheme: "abc"):
+        assert sent(await call(auth, card({}, []))) == {"Authorization": "Bearer abc"}
 
 
 async def test_a_string_beside_a_certificate_is_one_string(call: Any, card: Any):

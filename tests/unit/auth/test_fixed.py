@@ -26,6 +26,12 @@ async def test_a_header_given_before_in_another_case_is_replaced(call: Any):
     assert arrived.headers.getall("Authorization") == ["Bearer abc"]
 
 
+async def test_a_request_never_has_a_header_twice(http: Any):
+    request = HttpRequest("POST", "https://a.example/", {"AUTHORIZATION": "x", "authorization": "y", "Accept": "z"})
+    await Bearer("abc").apply(request, None, http)
+    assert request.headers == {"Accept": "z", "Authorization": "Bearer abc"}
+
+
 async def test_user_and_password_arrive_as_utf_8(call: Any):
     header = (await call(Basic("jörg", "p:w ü"))).headers["Authorization"]
     assert b64decode(header.removeprefix("Basic ")).decode() == "jörg:p:w ü"

@@ -191,6 +191,17 @@ async def test_a_refresh_token_that_is_refused_means_to_begin_again(call: Any, s
     assert [form["grant_type"] for form in site.forms] == ["client_credentials", "refresh_token", "client_credentials"]
 
 
+async def test_a_refresh_token_is_kept_when_no_newer_one_comes(call: Any, site: Any, theirs: Any):
+    site.gives_refresh = True
+    time = Time()
+    auth = OAuth2(CLIENT, SECRET, _now=time)
+    for _ in range(3):
+        await call(auth, theirs)
+        site.gives_refresh = False
+        time.now += 4000
+    assert [form.get("refresh_token") for form in site.forms] == [None, "r3fresh-1", "r3fresh-1"]
+
+
 async def test_the_refresh_address_of_the_card_is_used(call: Any, site: Any, card: Any):
     site.gives_refresh = True
     time = Time()
@@ -306,6 +317,8 @@ async def test_a_card_that_names_no_address_asks_for_one(flows: Any, call: Any, 
         (lambda: OAuth2("c", token_url="http://issuer.example/token"), "token_url= must begin with https://"),
         (lambda: OAuth2("c", token_url="issuer/token"), "token_url= is not a URL"),
         (lambda: OAuth2("c", token_url="https://u:hush@issuer.example/"), "must not contain a user or password"),
+        (lambda: OAuth2("c", token_url="https://a.example\\.evil.example/"), "token_url= is not a URL"),
+        (lambda: OAuth2("c", token_url="https://a.example:99999/"), "token_url= is not a URL"),
         (lambda: OAuth2("c", token_url=7), "must be a str"),
         (lambda: OAuth2("", "hush"), "client_id is empty"),
         (lambda: OAuth2("c", "hush\n"), "control character"),

@@ -55,9 +55,7 @@ class ApiKey(Unchanging):
         self._secret = Secret("key", key, env)
         if location is not None and location not in LOCATIONS:
             raise ConfigError("location= must be one of " + ", ".join(f"'{each}'" for each in LOCATIONS))
-        if name is not None and not sendable(name, "name", ConfigError):
-            raise ConfigError("name= is empty")
-        self._name = name
+        self._name = None if name is None else sendable(name, "name of the key", ConfigError)
         self._location = location
 
     @property

@@ -10,16 +10,16 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from dragoman.dialects.errors import error_from_rpc
 from dragoman.dialects.negotiate import method_of
-from dragoman.model.error import BadResponse
-from dragoman.net.exchange import HttpRequest
-from dragoman.transports.calling import decoded, error_of, not_json, told
+from dragoman.model.error import BadResponse, DragomanError
+from dragoman.model.operation import Operation
+from dragoman.net.exchange import HttpRequest, shown
+from dragoman.transports.calling import decoded, error_of, not_json, refused, start_of, told
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dragoman.dialects.base import CallingDialect, Result
     from dragoman.model.event import StreamResponse
-    from dragoman.model.operation import Operation
     from dragoman.model.request import Request
 
 _ANSWERS = "application/json"
@@ -32,6 +32,7 @@ class _Envelope(Struct):
 
 
 _ENVELOPE = msgspec.json.Decoder(_Envelope)
+_NOTHING = _Envelope()
 _NULL = b"null"
 
 
@@ -62,6 +63,10 @@ class JsonRpcBinding:
             headers["Last-Event-ID"] = str(after)
         return HttpRequest("POST", self.url, headers, body, operation=operation.value)
 
+    def turn(self, operation: Operation) -> bool:
+        """See `Binding.turn`."""
+        return False
+
     def result(self, operation: Operation, status: int, headers: Mapping[str, str], body: bytes) -> Result:
         """See `Binding.result`."""
         try:
@@ -72,26 +77,35 @@ class JsonRpcBinding:
             if status >= 400:
                 raise error_of(status, headers, said, self.url) from None
             raise not_json(body, status, headers, self.url) from None
-        self._raise(envelope, status, headers, body)
-        result = envelope.result
-        assert result is not UNSET
-        return self.dialect.result_from(operation, bytes(result))
+        return self.dialect.result_from(operation, self._result(envelope, status, headers, body))
 
     def event(self, data: bytes) -> StreamResponse:
         """See `Binding.event`."""
         try:
             envelope = _ENVELOPE.decode(data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            raise BadResponse(f"an event of {self.url} is not JSON-RPC: {data[:200]!r}") from None
-        self._raise(envelope, 200, {}, data)
-        result = envelope.result
-        assert result is not UNSET
-        return self.dialect.event_from(bytes(result))
+            raise BadResponse(f"an event of {shown(self.url)} is not JSON-RPC: {start_of(data)}") from None
+        return self.dialect.event_from(self._result(envelope, 200, {}, data))
 
-    def _raise(self, envelope: _Envelope, status: int, headers: Mapping[str, str], body: bytes) -> None:
-        if envelope.error is not UNSET and bytes(envelope.error) != _NULL:
-            raise told(error_from_rpc(msgspec.json.decode(envelope.error)), headers, self.url)
-        if envelope.result is UNSET:
-            if status >= 400:
-                raise error_of(status, headers, msgspec.json.decode(body), self.url)
-            raise BadResponse(f"{self.url} answered with neither a result nor an error: {body[:200]!r}")
+    def _result(self, envelope: _Envelope, status: int, headers: Mapping[str, str], body: bytes) -> bytes:
+        error, result = envelope.error, envelope.result
+        if error is not UNSET and bytes(error) != _NULL:
+            raise self._error(bytes(error), status, headers, body)
+        if result is not UNSET and status < 400:
+            return bytes(result)
+        if status >= 400:
+            raise error_of(status, headers, decoded(body, status, headers, self.url), self.url)
+        raise BadResponse(f"{shown(self.url)} answered with neither a result nor an error: {start_of(body)}")
+
+    def _error(self, error: bytes, status: int, headers: Mapping[str, str], body: bytes) -> DragomanError:
+        said: Any = decoded(error, status, headers, self.url)
+        code: Any = said.get("code") if isinstance(said, dict) else None  # pyright: ignore[reportUnknownMemberType]
+        if status >= 400 and not isinstance(code, int):
+            # Not an error of JSON-RPC: somebody before the agent, who has a member of that name too.
+            return error_of(status, headers, decoded(body, status, headers, self.url), self.url)
+        found = error_from_rpc(said)
+        if status in (401, 403):
+            return refused(status, headers, self.url, found.message)
+        if status >= 400:
+            found.status = status
+        return told(found, headers, self.url)

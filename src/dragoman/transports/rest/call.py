@@ -47,6 +47,8 @@ class RestBinding:
     def __init__(self, url: str, dialect: CallingDialect) -> None:
         self.url = url.rstrip("/")
         self.dialect = dialect
+        # The specification's tables say POST, its protobuf says GET, and servers do the one or the other.
+        self._subscribe = "GET" if dialect.version.startswith("0.") else "POST"
         self._headers = {"A2A-Version": dialect.version} if dialect.version.startswith("1.") else {}
 
     def request(self, operation: Operation, request: Request, after: int | None = None) -> HttpRequest:
@@ -58,8 +60,6 @@ class RestBinding:
         if operation not in _SENDS:
             params: dict[str, Any] = msgspec.json.decode(body)
             params.pop("tenant", None)
-            # 0.3 names a task once more beside its path.
-            params.pop("parent", None)
             names = [word.partition("}")[0] for word in path.split("{")[1:]]
             path = path.format(**{name: quote(str(params.pop(name, "")), safe="") for name in names})
             if method == "POST":
@@ -94,8 +94,17 @@ class RestBinding:
             raise told(error_from_http(code if isinstance(code, int) else 500, said), {}, self.url)
         return self.dialect.event_from(data)
 
+    def turn(self, operation: Operation) -> bool:
+        """Hear that an operation is not to be had with its method: True when there is another to try."""
+        if operation is not Operation.SUBSCRIBE:
+            return False
+        self._subscribe = "POST" if self._subscribe == "GET" else "GET"
+        return True
+
     def _path(self, operation: Operation) -> tuple[str, str]:
         method, path = _PATHS[operation]
+        if operation is Operation.SUBSCRIBE:
+            method = self._subscribe
         if not self.dialect.version.startswith("0."):
             return method, path
         if operation is Operation.EXTENDED_CARD:

@@ -1,0 +1,42 @@
+"""`dragoman call`: one skill, its arguments by name, its value."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import click
+
+from dragoman.cli.remote import Session, calling, options_of, url_argument
+from dragoman.model.error import ConfigError
+
+_ARGUMENT = re.compile(r"([^=:]+)(:?=)(.*)", re.DOTALL)
+
+
+@click.command("call", short_help="Call a skill and print its value.")
+@url_argument()
+@click.argument("skill")
+@click.argument("arguments", nargs=-1, metavar="[NAME=VALUE]...")
+@calling
+def command(url: str, skill: str, arguments: tuple[str, ...], **shared: Any) -> None:
+    """Call a skill and print its value: text as it is, data as JSON.
+
+    `name=value` passes text, `name:=value` passes JSON: `a:=3`, `tags:='["x"]'`.
+    """
+    from dragoman.cli.conversation import Reader, converse, finish
+
+    options = options_of(url, shared)
+    values = dict(map(_argument, arguments))
+    with Session(options) as session:
+        reader = Reader(session, quiet=True)
+        finish(session, reader, converse(session, reader, session.client.stream(tool=skill, arguments=values)))
+
+
+def _argument(text: str) -> tuple[str, Any]:
+    from dragoman.cli.send import parsed_json
+
+    found = _ARGUMENT.fullmatch(text)
+    if found is None:
+        raise ConfigError(f"`{text}` is no argument: write name=text, or name:=JSON as in count:=3")
+    name, sign, value = found.groups()
+    return name, parsed_json(value, f"{name}:") if sign == ":=" else value

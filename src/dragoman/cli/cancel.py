@@ -1,0 +1,27 @@
+"""`dragoman cancel`: stop a task."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from dragoman.cli.remote import Session, calling, options_of, url_argument
+
+
+@click.command("cancel", short_help="Cancel a task.")
+@url_argument()
+@click.argument("task")
+@calling
+def command(url: str, task: str, **shared: Any) -> None:
+    """Cancel a task. One that has ended cannot be canceled any more: exit code 4."""
+    from dragoman.cli.get import task_json
+    from dragoman.cli.printing import print_json, say, state_shown
+
+    options = options_of(url, shared)
+    with Session(options) as session:
+        found = session.run(session.client.cancel_task(task))
+    if options.as_json:
+        print_json(task_json(found))
+    else:
+        say(f"{found.id} {state_shown(found.state, err=True)}")

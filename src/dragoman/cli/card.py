@@ -1,0 +1,203 @@
+"""`dragoman card`: what an agent says about itself, and whether it says it right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dragoman.cli.remote import Options, Session, calling, options_of, url_argument
+
+if TYPE_CHECKING:
+    from dragoman.dialects.card_rules import Problem
+    from dragoman.model.card import AgentCard, AgentInterface
+    from dragoman.net.exchange import CallNext, HttpRequest, HttpResponse
+
+
+@click.command("card", short_help="Show an agent's card, or check it.")
+@url_argument()
+@click.option("--validate", is_flag=True, help="List everything that is wrong with it, with the rule.")
+@calling
+@click.pass_context
+def command(ctx: click.Context, url: str, validate: bool, **shared: Any) -> None:
+    """Show an agent's card: who it is, where and how it is reached, what it can do.
+
+    With --validate every problem is listed with its field and the rule it breaks; an error makes the exit code 1.
+    """
+    from dragoman.cli.printing import print_json
+
+    options = options_of(url, shared)
+    heard = Heard()
+    with Session(options, heard) as session:
+        if validate:
+            found = session.run(heard.card(session))
+            ctx.exit(_tell_problems(*found, as_json=options.as_json))
+        card = session.run(session.client.card())
+    if options.as_json:
+        from dragoman.dialects.cards import card_json
+
+        print_json(card_json(card, {}, "1.0"))
+        return
+    for line in _summary(card, options):
+        click.echo(line)
+
+
+class Heard:
+    """An interceptor that keeps the cards that pass, also those that cannot be read."""
+
+    def __init__(self) -> None:
+        self.bodies: dict[str, bytes] = {}
+
+    async def __call__(self, request: HttpRequest, call_next: CallNext) -> HttpResponse:
+        """Let an exchange pass."""
+        response = await call_next(request)
+        return _Kept(response, request.url, self.bodies) if request.operation == "GetAgentCard" else response
+
+    async def card(self, session: Session) -> tuple[str, bytes]:
+        """Where an agent's card is, and its text; of several answers that are no card, the first.
+
+        Raises:
+            DragomanError: there is none at all.
+        """
+        from dragoman.model.error import BadCard
+
+        try:
+            await session.client.card()
+        except BadCard:
+            if not self.bodies:
+                raise
+            return next(iter(self.bodies.items()))
+        return list(self.bodies.items())[-1]
+
+
+class _Kept:
+    """An answer whose body is kept when it is read; see `HttpResponse`."""
+
+    def __init__(self, response: HttpResponse, url: str, bodies: dict[str, bytes]) -> None:
+        self._response = response
+        self._url = url
+        self._bodies = bodies
+        self.status = response.status
+        self.headers = response.headers
+        self.chunks = response.chunks
+        self.close = response.close
+
+    async def read(self, limit: int = 0) -> bytes:
+        """See `HttpResponse.read`."""
+        body = self._bodies[self._url] = await self._response.read(limit)
+        return body
+
+
+# -- checking --------------------------------------------------------------------------------------------------------
+
+
+def _tell_problems(url: str, body: bytes, *, as_json: bool) -> int:
+    from dragoman.cli.printing import print_json
+    from dragoman.dialects.card_rules import card_problems
+
+    problems = card_problems(body, url=url)
+    errors = sum(problem.level == "error" for problem in problems)
+    if as_json:
+        print_json({"url": url, "problems": [problem._asdict() for problem in problems]})
+    else:
+        for problem in problems:
+            click.echo(_line(problem))
+        click.echo(f"{url}: {_count(errors, 'error')}, {_count(len(problems) - errors, 'warning')}", err=True)
+    return 1 if errors else 0
+
+
+def _line(problem: Problem) -> str:
+    from dragoman.cli.printing import coloured, visible
+
+    level = coloured(f"{problem.level:<7}", "red" if problem.level == "error" else "yellow")
+    where = problem.field or "the card"
+    return f"{level}  {visible(f'{where}: {problem.found}')}. {problem.rule}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number or 'no'} {what}{'' if number == 1 else 's'}"
+
+
+# -- showing ---------------------------------------------------------------------------------------------------------
+
+
+def _summary(card: AgentCard, options: Options) -> Iterator[str]:
+    from dragoman.cli.printing import coloured, visible
+
+    yield f"{coloured(visible(card.name), bold=True)} {visible(card.version)}"
+    yield visible(card.description)
+    if card.provider is not None:
+        yield visible(f"by {card.provider.organization}, {card.provider.url}")
+    if card.documentation_url:
+        yield visible(card.documentation_url)
+    for title, lines in (
+        ("interfaces", _interfaces(card, options)),
+        ("capabilities", _capabilities(card)),
+        ("security", _security(card)),
+        ("skills", _skills(card)),
+    ):
+        yield ""
+        yield coloured(title, bold=True)
+        yield from (f"  {visible(line)}" if line.strip() else "" for line in lines)
+
+
+def _interfaces(card: AgentCard, options: Options) -> Iterator[str]:
+    used = _used(card, options)
+    for each in card.supported_interfaces:
+        tenant = f", tenant {each.tenant}" if each.tenant else ""
+        mark = "*" if each is used else " "
+        yield f"{mark} {each.protocol_binding} {each.protocol_version}  {each.url}{tenant}"
+    if used is not None:
+        yield "* is the one that would be used"
+
+
+def _used(card: AgentCard, options: Options) -> AgentInterface | None:
+    """The interface that would be tried first; None when nothing fits."""
+    from dragoman.client.interfaces import interfaces_of
+    from dragoman.model.error import DragomanError
+
+    try:
+        first = interfaces_of(card, options.protocol, options.transport)[0].binding
+    except DragomanError:
+        return None
+    same = [
+        each
+        for each in card.supported_interfaces
+        if each.protocol_binding.upper() == first.name and each.url.rstrip("/") == first.url.rstrip("/")
+    ]
+    spoken = (each for each in same if each.protocol_version.startswith(first.dialect.version))
+    return next(spoken, same[0] if same else None)
+
+
+def _capabilities(card: AgentCard) -> Iterator[str]:
+    can = card.capabilities
+    for name, has in (
+        ("streaming", can.streaming),
+        ("push notifications", can.push_notifications),
+        ("extended card", can.extended_agent_card),
+    ):
+        yield f"{name}: {'not said' if has is None else 'yes' if has else 'no'}"
+    for each in can.extensions:
+        yield f"extension {each.uri}{' (required)' if each.required else ''}"
+    yield f"takes {', '.join(card.default_input_modes)}; gives {', '.join(card.default_output_modes)}"
+
+
+def _security(card: AgentCard) -> Iterator[str]:
+    from dragoman.auth.outbound.requirement import alternatives, declared
+
+    demanded = alternatives(card)
+    for number, schemes in enumerate(demanded):
+        yield f"{'or ' if number else ''}{' and '.join(map(str, schemes))}"
+    if not demanded:
+        known = declared(card)
+        yield f"nothing is demanded; known are {', '.join(map(str, known))}" if known else "none"
+
+
+def _skills(card: AgentCard) -> Iterator[str]:
+    if not card.skills:
+        yield "none"
+    for skill in card.skills:
+        title = skill.id if skill.name in ("", skill.id) else f"{skill.id} ({skill.name})"
+        yield f"{title}: {' '.join(skill.description.split())}"
+        yield from (f"    e.g. {' '.join(example.split())}" for example in skill.examples)

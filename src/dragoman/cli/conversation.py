@@ -1,0 +1,204 @@
+"""A message and what comes of it, for those who look and for those who pipe."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Generator
+from contextlib import aclosing, contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+from dragoman.cli.printing import coloured, on_terminal, print_json, print_parts, print_rest, say, visible
+from dragoman.model.error import CannotConnect, InputRequired
+from dragoman.model.event import ArtifactUpdate, StatusUpdate
+from dragoman.model.message import Message
+from dragoman.model.state import State
+from dragoman.model.task import Task
+
+if TYPE_CHECKING:
+    from dragoman.cli.remote import Session
+    from dragoman.client.client import EventStream
+    from dragoman.client.event import Event
+
+_CLEAR = "\r\x1b[K"
+
+
+class Reader:
+    """Reads streams. On a terminal text is printed as it arrives, in a pipe the answer once it is whole.
+
+    `quiet` prints nothing on the way.
+    """
+
+    def __init__(self, session: Session, *, quiet: bool = False) -> None:
+        self._session = session
+        self._live = on_terminal() and not quiet
+        # The wire's lines and a line that is written over do not go together.
+        self._progresses = on_terminal(err=True) and not session.options.wire
+        self._shown: list[str] = []
+        self._in_line = False
+        self._progress = False
+        self.task_id: str | None = None
+        self.state: State | None = None
+
+    def begin(self) -> None:
+        """Forget what was read: what comes now belongs to another task."""
+        self._shown.clear()
+        self.task_id = self.state = None
+
+    async def read(self, stream: EventStream) -> Task | Message:
+        """Read a stream until the task ends or asks. Raises what the client raises."""
+        try:
+            async with aclosing(aiter(stream)) as events:
+                async for event in events:
+                    self._take(event)
+                    if event.state.waiting:
+                        break
+        finally:
+            self.rest()
+        return stream.result
+
+    def rest(self) -> None:
+        """Leave the cursor at the beginning of a line that is empty."""
+        self._clear()
+        if self._in_line:
+            click.echo()
+            self._in_line = False
+
+    # -- one event ---------------------------------------------------------------------------------------------------
+
+    def _take(self, event: Event) -> None:
+        raw = event.raw
+        self.task_id = (raw.id if isinstance(raw, Task) else raw.task_id) or self.task_id
+        self.state = event.state
+        if self._live and (event.text or event.replaces):
+            self._print(event.text, replaces=event.replaces)
+        if self._progresses and not self._in_line:
+            self._tell(raw)
+
+    def _print(self, text: str, *, replaces: bool) -> None:
+        if replaces:
+            before = "".join(self._shown)
+            self._shown = [text]
+            if text.startswith(before):
+                text = text[len(before) :]
+            elif self._in_line:
+                self.rest()
+        else:
+            self._shown.append(text)
+        if text:
+            self._clear()
+            click.echo(visible(text), nl=False)
+            self._in_line = not text.endswith("\n")
+
+    def _tell(self, raw: Task | Message | StatusUpdate | ArtifactUpdate) -> None:
+        if not isinstance(raw, (Task, StatusUpdate)) or raw.status.state not in (State.WORKING, State.SUBMITTED):
+            return
+        message = raw.status.message
+        said = " ".join(message.text.split()) if message is not None else ""
+        line = said or raw.status.state.name.lower()
+        room = max(shutil.get_terminal_size().columns - 1, 1)
+        self._clear()
+        click.echo(coloured(visible(line, err=True)[:room], err=True, dim=True), nl=False, err=True)
+        self._progress = True
+
+    def _clear(self) -> None:
+        if self._progress:
+            click.echo(_CLEAR, nl=False, err=True, color=True)
+            self._progress = False
+
+    # -- the end -----------------------------------------------------------------------------------------------------
+
+    def print(self, result: Task | Message) -> None:
+        """Print what of an answer has not been printed yet."""
+        if self._live and self._shown:
+            print_rest(result.parts)
+        else:
+            print_parts(result.parts)
+
+
+@contextmanager
+def leaving(session: Session, reader: Reader) -> Generator[None]:
+    """Say how to come back to a task that goes on without us."""
+    try:
+        yield
+    except (KeyboardInterrupt, CannotConnect):
+        reader.rest()
+        if reader.task_id is not None and reader.state is not None and not reader.state.final:
+            say(resume_line(session, reader.task_id, reader.state))
+        raise
+
+
+def resume_line(session: Session, task_id: str, state: State) -> str:
+    """What to type to come back to a task."""
+    if state is State.INPUT_REQUIRED:
+        return "answer with: " + session.line("send", "--task", task_id, '"…"')
+    return "the task goes on: " + session.line("watch", task_id)
+
+
+def converse(session: Session, reader: Reader, stream: EventStream) -> Task | Message:
+    """Read a stream, ask on the terminal what the agent asks, and go on, until it ends or nobody answers.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C. The task goes on, and how to come back to it has been told.
+        DragomanError: what the client raises.
+    """
+    with leaving(session, reader):
+        while True:
+            result = session.run(reader.read(stream))
+            if not isinstance(result, Task) or result.state is not State.INPUT_REQUIRED or not sys.stdin.isatty():
+                return result
+            answer = asked(result.question or "The agent waits for an answer.")
+            if answer is None:
+                return result
+            stream = session.client.stream(answer, task=result)
+
+
+def asked(question: str) -> str | None:
+    """Ask on stderr and read the answer from stdin; None when there is none to come."""
+    say(coloured(visible(question, err=True), "magenta", err=True))
+    while True:
+        click.echo("> ", nl=False, err=True)
+        line = sys.stdin.readline()
+        if not line:
+            say()
+            return None
+        if line.strip():
+            return line.rstrip("\r\n")
+
+
+def finish(session: Session, reader: Reader, result: Task | Message) -> None:
+    """Print the answer; turn any other end into its error.
+
+    Raises:
+        InputRequired: it asks, and nobody is there.
+        TaskEnded: it failed, was rejected or canceled.
+    """
+    if session.options.as_json:
+        print_answer_json(result)
+    if isinstance(result, Task) and result.state.waiting:
+        raise unanswered(session, result)
+    result.raise_for_state()
+    if not session.options.as_json:
+        reader.print(result)
+
+
+def print_answer_json(result: Task | Message, *, one_line: bool = False) -> None:
+    """An answer as A2A 1.0 spells it."""
+    from dragoman.dialects.v1 import V1_0
+    from dragoman.model.operation import Operation
+
+    print_json(V1_0.result(Operation.SEND, result), one_line=one_line)
+
+
+def unanswered(session: Session, task: Task) -> InputRequired:
+    """The error for a question that nobody is there to answer, with what was said before it."""
+    so_far = task.text if task.artifacts else ""
+    if so_far and not session.options.as_json and not on_terminal():
+        say(visible(so_far, err=True))
+    if task.state is State.AUTH_REQUIRED:
+        said = task.question or "the agent needs an authorization that it cannot ask for here"
+        return InputRequired(f"{said}\nonce it is given: {session.line('watch', task.id)}", task=task)
+    question = task.question or "the agent waits for an answer"
+    return InputRequired(f"{question}\n{resume_line(session, task.id, task.state)}", task=task)

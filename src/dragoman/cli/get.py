@@ -1,0 +1,54 @@
+"""`dragoman get`: a task as it is now."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dragoman.cli.remote import Session, calling, options_of, url_argument
+
+if TYPE_CHECKING:
+    from dragoman.model.task import Task
+
+
+@click.command("get", short_help="Show a task as it is now.")
+@url_argument()
+@click.argument("task")
+@calling
+def command(url: str, task: str, **shared: Any) -> None:
+    """Show a task as it is now: its answer on stdout, what there is to know about it on stderr."""
+    from dragoman.cli.printing import print_json, print_parts
+
+    options = options_of(url, shared)
+    with Session(options) as session:
+        found = session.run(session.client.get_task(task))
+    if options.as_json:
+        print_json(task_json(found))
+        return
+    describe(found)
+    if found.artifacts or found.state.name == "COMPLETED":
+        print_parts(found.parts)
+
+
+def describe(task: Task) -> None:
+    """What there is to know about a task beside its answer, on stderr."""
+    from dragoman.cli.printing import say, state_shown, visible
+
+    lines = [("task", task.id), ("context", task.context_id), ("state", state_shown(task.state, err=True))]
+    lines.append(("since", task.status.timestamp or ""))
+    said = task.status.message.text if task.status.message is not None else ""
+    if not (task.state.name == "COMPLETED" and not task.artifacts):
+        lines.append(("asks" if task.state.waiting else "says", said))
+    for name, value in lines:
+        if value:
+            # The state has been coloured here; the rest is the agent's.
+            say(f"{name:<8} {value if name == 'state' else visible(value, err=True)}")
+
+
+def task_json(task: Task) -> bytes:
+    """A task as A2A 1.0 spells it."""
+    from dragoman.dialects.v1 import V1_0
+    from dragoman.model.operation import Operation
+
+    return V1_0.result(Operation.GET, task)

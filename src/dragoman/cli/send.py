@@ -1,0 +1,102 @@
+"""`dragoman send`: a message to an agent, and its answer."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dragoman.cli.remote import Session, calling, options_of, url_argument
+from dragoman.model.error import ConfigError
+
+if TYPE_CHECKING:
+    from dragoman.client.client import Client
+
+
+@click.command("send", short_help="Send a message and print the answer.")
+@url_argument()
+@click.argument("text", required=False, metavar="[TEXT|-]")
+@click.option("--tool", metavar="NAME", help="Call this skill.")
+@click.option("--arguments", metavar="JSON", help="Arguments for the skill, as a JSON object.")
+@click.option("--data", metavar="JSON", help="Send JSON beside the text.")
+@click.option(
+    "--file",
+    "files",
+    metavar="PATH",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Send this file; repeat for several.",
+)
+@click.option("--context", metavar="ID", help="Begin a new task in this conversation.")
+@click.option("--task", metavar="ID", help="Go on with this task: answer its question.")
+@click.option("--push", metavar="URL", help="Have the task's events posted to this webhook.")
+@click.option("--no-wait", is_flag=True, help="Print the task's id and leave it to itself.")
+@calling
+def command(url: str, no_wait: bool, **given: Any) -> None:
+    """Send a message and print the answer as it arrives. `-` reads the text from stdin.
+
+    A question of the agent is asked on the terminal. Where nobody is there to answer, it is told with exit code 6.
+    Ctrl-C leaves the task running and prints the line that comes back to it.
+    """
+    from dragoman.cli.conversation import Reader, converse, finish
+
+    options = options_of(url, given)
+    said = _said(**given)
+    with Session(options) as session:
+        if no_wait:
+            _leave(session, session.run(_sent(session.client, said)))
+            return
+        reader = Reader(session, quiet=options.as_json)
+        finish(session, reader, converse(session, reader, session.client.stream(**said)))
+
+
+async def _sent(client: Client, said: dict[str, Any]) -> Any:
+    return await client.send(**said, wait=False)
+
+
+def _leave(session: Session, result: Any) -> None:
+    from dragoman.cli.conversation import print_answer_json
+    from dragoman.cli.printing import print_parts
+    from dragoman.model.task import Task
+
+    if session.options.as_json:
+        print_answer_json(result)
+    elif isinstance(result, Task):
+        click.echo(result.id)
+    else:  # an agent that had nothing to begin
+        print_parts(result.parts)
+
+
+def _said(
+    text: str | None, arguments: str | None, data: str | None, files: tuple[Path, ...], **given: Any
+) -> dict[str, Any]:
+    """What to send, checked before anybody is called."""
+    if text is None and given["tool"] is None and data is None and not files:
+        raise click.UsageError("Say something: TEXT, - for stdin, --tool, --data or --file.")
+    if arguments is not None and given["tool"] is None:
+        raise click.UsageError("--arguments are for a skill: name it with --tool, or use --data.")
+    if text == "-":
+        text = sys.stdin.buffer.read().decode("utf-8", "replace").rstrip("\n")
+    elif text is not None:
+        # What a shell passes on need not be UTF-8, and JSON has to be.
+        text = text.encode("utf-8", "replace").decode()
+    parsed: Any = None if arguments is None else parsed_json(arguments, "--arguments")
+    if parsed is not None and not isinstance(parsed, dict):
+        raise ConfigError("--arguments: must be a JSON object, as in '{\"a\": 3}'")
+    return given | {
+        "text": text,
+        "arguments": parsed,
+        "data": None if data is None else parsed_json(data, "--data"),
+        "files": files,
+    }
+
+
+def parsed_json(text: str, source: str) -> Any:
+    """JSON that was typed. Raises ConfigError with where it goes wrong."""
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"{source}: is not JSON: {error}") from None

@@ -1,0 +1,80 @@
+"""`dragoman tasks`: the tasks of the caller."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dragoman.cli.remote import Session, calling, options_of, url_argument
+
+if TYPE_CHECKING:
+    from dragoman.client.client import Client
+    from dragoman.model.task import Task
+
+_AGO = re.compile(r"(\d{1,6})([smhd])")
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+_PAGE = 100
+_WORDS = 60
+
+
+@click.command("tasks", short_help="List your tasks, the newest first.")
+@url_argument()
+@click.option("--state", metavar="STATE", help="Only those in this state, as in working or input-required.")
+@click.option("--context", metavar="ID", help="Only those of this conversation.")
+@click.option(
+    "--since", metavar="TIME", help="Only those that changed since: 2026-11-15T10:00:00Z, or 2h, 30m, 7d ago."
+)
+@click.option("--limit", metavar="NUMBER", type=click.IntRange(1), default=50, show_default=True, help="How many.")
+@calling
+def command(url: str, state: str | None, context: str | None, since: str | None, limit: int, **shared: Any) -> None:
+    """List your tasks, those that changed last first: id, state, time and first words."""
+    from dragoman.cli.printing import print_json, print_table, say, state_colour, visible
+
+    options = options_of(url, shared)
+    with Session(options) as session:
+        found = session.run(_listed(session.client, limit, state=state, context=context, since=_since(since)))
+    shown = found[:limit]
+    if options.as_json:
+        print_json(_json(shown))
+        return
+    print_table([tuple(map(visible, _row(task))) for task in shown], [state_colour(task.state) for task in shown])
+    if not shown:
+        say("no tasks")
+    elif len(found) > limit:
+        say(f"there are more: --limit {2 * limit} shows more of them")
+
+
+async def _listed(client: Client, limit: int, **wanted: Any) -> list[Task]:
+    """One more than asked for, if there are so many."""
+    found: list[Task] = []
+    async for task in client.list_tasks(**wanted, page_size=min(limit + 1, _PAGE)):
+        found.append(task)
+        if len(found) > limit:
+            break
+    return found
+
+
+def _since(text: str | None) -> str | datetime | None:
+    ago = _AGO.fullmatch(text or "")
+    return text if ago is None else datetime.now(UTC) - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
+
+
+def _row(task: Task) -> tuple[str, ...]:
+    from dragoman.cli.printing import first_words, state_name
+
+    said = next((message.text for message in task.history if message.text), "")
+    if not said and task.status.message is not None:
+        said = task.status.message.text
+    time = (task.status.timestamp or "")[:19].replace("T", " ")
+    return task.id, state_name(task.state), time, first_words(said, _WORDS)
+
+
+def _json(tasks: list[Task]) -> bytes:
+    from dragoman.dialects.v1 import V1_0
+    from dragoman.model.operation import Operation
+    from dragoman.model.request import ListTasksResponse
+
+    return V1_0.result(Operation.LIST, ListTasksResponse(tuple(tasks), "", len(tasks), len(tasks)))

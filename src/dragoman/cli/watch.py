@@ -1,0 +1,62 @@
+"""`dragoman watch`: a task, followed to its end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dragoman.cli.remote import Session, calling, options_of, url_argument
+
+if TYPE_CHECKING:
+    from dragoman.cli.conversation import Reader
+    from dragoman.client.client import Client
+    from dragoman.model.message import Message
+    from dragoman.model.task import Task
+
+
+@click.command("watch", short_help="Follow a task to its end.")
+@url_argument()
+@click.argument("task")
+@calling
+def command(url: str, task: str, **shared: Any) -> None:
+    """Follow a task to its end and print its answer as it arrives; one that has ended is printed at once.
+
+    A question of the agent is asked on the terminal. Where nobody is there to answer, it is told with exit code 6.
+    """
+    from dragoman.cli.conversation import Reader, asked, converse, finish, leaving
+    from dragoman.model.state import State
+    from dragoman.model.task import Task
+
+    options = options_of(url, shared)
+    with Session(options) as session:
+        reader = Reader(session, quiet=options.as_json)
+        reader.task_id, reader.state = task, State.WORKING
+        with leaving(session, reader):
+            result = session.run(_followed(session.client, reader, task))
+            answer: str | None = None
+            if isinstance(result, Task) and result.state is State.INPUT_REQUIRED and _somebody_is_there():
+                answer = asked(result.question or "The agent waits for an answer.")
+        if answer is not None:
+            result = converse(session, reader, session.client.stream(answer, task=result))
+        finish(session, reader, result)
+
+
+def _somebody_is_there() -> bool:
+    import sys
+
+    return sys.stdin.isatty()
+
+
+async def _followed(client: Client, reader: Reader, task_id: str) -> Task | Message:
+    from dragoman.model.error import MethodNotFound, UnsupportedOperation
+
+    found = await client.get_task(task_id)
+    if found.state.final or found.state.waiting:
+        reader.state = found.state
+        return found
+    try:
+        return await reader.read(client.subscribe(task_id))
+    except (MethodNotFound, UnsupportedOperation):
+        # It has ended in the meantime, or is not told to anybody as it happens.
+        return await client.wait(task_id)
