@@ -5,7 +5,7 @@ The fenced blocks of a page are carried out from top to bottom, in a folder of t
 - `python` runs. All blocks of a page share one namespace, like the cells of a notebook, and may `await` at the top.
   With `title="trip.py"` the block is saved under that name as well; a `test_*.py` is saved only, for pytest.
 - `sh` is run by bash and must succeed. With `serves` it is a server: it is left running, and whatever port a page
-  says, the commands after it reach that server. A page's next server is started after this one was killed, with
+  says, the commands and the Python after it reach that server. A page's next server is started after this one was killed, with
   SIGKILL: every page that restarts a server proves what survives. With `open` it is left running beside what
   follows, from its first line of output on, and is compared when it has ended.
 - `json` or `text` straight after a block that ran is what that block printed. In JSON, objects may have more keys than
@@ -334,6 +334,7 @@ class Reader:
     def _python(self, block: Block) -> str:
         # The page itself is the source, so that a traceback names its line.
         source = "\n" * (block.line - 1) + block.text
+        source = source.replace(SHOWN_ADDRESS, self._address)
         code = compile(source, str(block.page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):

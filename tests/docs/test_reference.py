@@ -32,6 +32,7 @@ from dragoman import (
     State,
     Task,
     User,
+    auth,
     errors,
     sync,
 )
@@ -48,7 +49,17 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 NOT_PROMISED = {
     Agent: {"app_for", "in_process", "may_reply", "restarts", "run", "streams"},
     Server: {"agents", "app_for", "in_process", "keywords", "name"},
-    Context: {"answered", "asks", "clock", "listen_again", "opening", "questions", "restarted", "update_artifact"},
+    Context: {
+        "answered",
+        "artifacts",
+        "asks",
+        "clock",
+        "listen_again",
+        "opening",
+        "questions",
+        "restarted",
+        "update_artifact",
+    },
     App: {"startup_error"},
 }
 ONLY_ASYNC = {"extensions", "messages", "resume"}
@@ -100,7 +111,7 @@ def public_modules() -> dict[str, list[str]]:
     """Every module a user imports from, with its exports: re-exports at the top, testing, and what is in compat."""
     top = [info.name for info in pkgutil.iter_modules(dragoman.__path__) if not info.ispkg]
     compat = [f"compat.{info.name}" for info in pkgutil.iter_modules(compat_package.__path__)]
-    modules = ["dragoman", *(f"dragoman.{name}" for name in [*top, "testing", *compat])]
+    modules = ["dragoman", *(f"dragoman.{name}" for name in [*top, "auth", "testing", *compat])]
     return {name: list(importlib.import_module(name).__all__) for name in modules}
 
 
@@ -179,7 +190,13 @@ def test_a_state_has_the_members_that_are_listed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("title", "function"), [("keyword of `Agent`", Agent.__init__), ("keyword of `skill`", Agent.skill)]
+    ("title", "function"),
+    [
+        ("keyword of `Agent`", Agent.__init__),
+        ("keyword of `skill`", Agent.skill),
+        ("keyword of `Client`", Client.__init__),
+        ("keyword of `Client`", sync.Client.__init__),
+    ],
 )
 def test_the_keywords_and_their_defaults_are_those_of_the_function(title: str, function: Any) -> None:
     shown = {code(row[0])[0]: code(row[1])[0] for row in rows(title, "default", "")}
@@ -196,6 +213,24 @@ def test_the_client_methods_take_what_is_listed() -> None:
         listed = re.findall(r"\*{0,2}(\w+)", shown.partition("(")[2])
         expected = [p.name for p in parameters if p.name != "self"]
         assert [word for word in listed if word not in ("None", "True")] == expected
+
+
+def test_the_client_without_await_has_the_same_methods_with_the_same_parameters() -> None:
+    assert public(sync.Client) == public(Client)
+    for name in public(Client):
+        theirs, ours = (inspect.signature(getattr(kind, name)).parameters for kind in (Client, sync.Client))
+        assert [str(each).partition(":")[0] for each in ours.values()] == [
+            str(each).partition(":")[0] for each in theirs.values()
+        ], name
+
+
+def test_every_credential_is_shown_as_it_is_made() -> None:
+    shown = {code(row[0])[0].partition("(")[0]: code(row[0])[0] for row in rows("credential", "")}
+    assert sorted(shown) == sorted(auth.__all__)
+    for name, text in shown.items():
+        parameters = [p for p in inspect.signature(getattr(auth, name)).parameters.values()]
+        listed = re.findall(r"(\w+)(?:=(?:\w+|\"\w+\"))?(?:, |\))", text.partition("(")[2].replace("*, ", ""))
+        assert listed == [p.name for p in parameters if not p.name.startswith("_")], name
 
 
 # -- skills --------------------------------------------------------------------------------------------------------

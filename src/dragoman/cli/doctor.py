@@ -1,4 +1,4 @@
-"""`dragoman doctor`: what is wrong here, and what to do about it."""
+"""`dragoman doctor`: what is wrong here, or with an agent elsewhere, and what to do about it."""
 
 from __future__ import annotations
 
@@ -15,26 +15,70 @@ from typing import Any, cast
 import click
 
 from dragoman import __version__
+from dragoman.cli.printing import coloured, visible
+from dragoman.cli.remote import Session, calling, options_of, url_argument
 from dragoman.model.error import ConfigError
 from dragoman.server.settings import SETTINGS, ConfigFile, Settings, find_config, load_settings
 from dragoman.server.store_url import parse_store, without_password
 from dragoman.stores.sqlite.health import Finding, examine
 
 FEW_FILES = 1024
+_COLOURS = {"ok": "green", "warn": "yellow", "FAIL": "red"}
 
 
-@click.command("doctor", short_help="Check the store, the settings and this machine.")
+@click.command("doctor", short_help="Check an agent, or the store, the settings and this machine.")
+@url_argument(required=False)
+@click.option("--send", "text", metavar="TEXT", help="With a URL: send and stream this message too.")
 @click.option("--store", metavar="URL", help=SETTINGS["store"].help)
 @click.option("--config", metavar="FILE", type=click.Path(path_type=Path), help="File, if not ./dragoman.toml.")
 @click.option("--full", is_flag=True, help="Look for damage in all of the store, however long it takes.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@calling
 @click.pass_context
-def command(ctx: click.Context, store: str | None, config: Path | None, full: bool, as_json: bool) -> None:
-    """Check the store, the settings and this machine. Writes nothing, also beside a running server.
+def command(
+    ctx: click.Context,
+    url: str | None,
+    text: str | None,
+    store: str | None,
+    config: Path | None,
+    full: bool,
+    **shared: Any,
+) -> None:
+    """Check an agent by its URL, or without one the store, the settings and this machine.
+
+    An agent is asked for its card and, on every interface it offers, for everything that starts no work; each fault is
+    told with the rule it breaks. Without a URL nothing is written, also beside a running server.
 
     Exits with 0 when nothing fails (warnings are no failure), 1 when a check fails, 2 when the settings cannot be
     used.
     """
+    if url is not None:
+        if store is not None or config is not None or full:
+            raise click.UsageError("--store, --config and --full are for the store here: leave the URL out.")
+        ctx.exit(_remote(url, text, shared))
+    for option, value in {"--send": text, **_named(shared)}.items():
+        if value:
+            raise click.UsageError(f"{option} is for an agent elsewhere: name it with a URL.")
+    ctx.exit(_local(store, config, full=full, as_json=shared["as_json"]))
+
+
+def _named(shared: Mapping[str, Any]) -> dict[str, Any]:
+    """The shared options that mean nothing without a URL."""
+    named = {f"--{name.replace('_', '-')}": value for name, value in shared.items() if name != "as_json"}
+    named["-H"] = named.pop("--headers")
+    return named
+
+
+def _remote(url: str, text: str | None, shared: dict[str, Any]) -> int:
+    from dragoman.cli.doctor_remote import examine_agent
+
+    options = options_of(url, shared)
+    with Session(options) as session:
+        findings = session.run(examine_agent(session, text))
+    _print(findings, as_json=options.as_json)
+    return 1 if any(finding.level == "FAIL" for finding in findings) else 0
+
+
+def _local(store: str | None, config: Path | None, *, full: bool, as_json: bool) -> int:
     findings = [_versions()]
     usable = True
     flags = {} if store is None else {"store": store}
@@ -49,7 +93,7 @@ def command(ctx: click.Context, store: str | None, config: Path | None, full: bo
     findings += [sqlite_library(sqlite3.sqlite_version_info), *_machine()]
     _print(findings, as_json=as_json)
     failed = any(finding.level == "FAIL" for finding in findings)
-    ctx.exit(2 if not usable else 1 if failed else 0)
+    return 2 if not usable else 1 if failed else 0
 
 
 def _print(findings: list[Finding], *, as_json: bool) -> None:
@@ -61,7 +105,8 @@ def _print(findings: list[Finding], *, as_json: bool) -> None:
         return
     for level, check, says, do in findings:
         text = f"{says}: {do}" if do else says
-        click.echo(f"{level:<4}  {check:<11}  {' '.join(text.split())}")
+        # What an agent said may be among it.
+        click.echo(f"{coloured(f'{level:<4}', _COLOURS[level])}  {check:<11}  {visible(' '.join(text.split()))}")
 
 
 # -- the settings ----------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
-from dragoman.model.error import CannotConnect, ConfigError
+from dragoman.model.error import AuthError, CannotConnect, ConfigError
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -138,8 +138,10 @@ def address_of(typed: str) -> Address:
         raise ConfigError(f"{typed} cannot be called: an agent's address begins with http:// or https://")
     if any(mark in typed for mark in ".:/") or typed == "localhost":
         raise ConfigError(f"`{typed}` is not the address of an agent: write http://{typed}")
-    known = f"there are {', '.join(remotes)}" if remotes else f"name it in dragoman.toml with [remotes.{typed}]"
-    raise ConfigError(f"there is no remote `{typed}`: write its URL, or one of the names under [remotes]; {known}")
+    known = f"; there are {', '.join(remotes)}" if remotes else ""
+    raise ConfigError(
+        f"there is no remote `{typed}`{known}: write the agent's URL, or name it in dragoman.toml with [remotes.{typed}]"
+    )
 
 
 def _header(text: str) -> tuple[str, str]:
@@ -207,7 +209,8 @@ class Session:
         """Carry out something with the client.
 
         Raises:
-            CannotConnect: the command's time is up.
+            CannotConnect: nobody answers, or the command's time is up.
+            DragomanError: what the client raises.
             KeyboardInterrupt: Ctrl-C; what was begun has been cleaned up.
         """
         start = time.monotonic()
@@ -215,6 +218,16 @@ class Session:
             return self._runner.run(self._limited(work))
         except asyncio.CancelledError:
             raise KeyboardInterrupt from None
+        except AuthError as error:
+            # The client speaks to those who write Python.
+            text = str(error).replace(
+                "Give auth=…", f"Put a token into {TOKEN_ENV}, or name its variable with --token-env"
+            )
+            raise AuthError(text, reason=error.reason, status=error.status) from error
+        except CannotConnect as error:
+            if error.reason != "TLS" or self.options.insecure:
+                raise
+            raise CannotConnect(f"{error}. --insecure accepts any certificate", reason="TLS") from error
         finally:
             if self._left is not None:
                 self._left = max(0.0, self._left - (time.monotonic() - start))

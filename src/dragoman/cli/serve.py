@@ -49,14 +49,16 @@ def _with_settings(function: Callable[..., None]) -> Callable[..., None]:
 
 @click.command("serve", short_help="Serve agents over A2A.")
 @click.argument("targets", nargs=-1, metavar="[TARGET]...")
+@click.option("--a2a", metavar="URL", multiple=True, help="Stand in front of the agent at URL, or of a remote by name.")
 @click.option("--config", metavar="FILE", type=click.Path(path_type=Path), help="File, if not ./dragoman.toml.")
 @_with_settings
-def command(targets: tuple[str, ...], config: Path | None, **flags: Any) -> None:
+def command(targets: tuple[str, ...], a2a: tuple[str, ...], config: Path | None, **flags: Any) -> None:
     """Serve agents over A2A.
 
     TARGET is `module:name`, `module`, `file.py` or `file.py:name`: an Agent, a Server or a function. Several are
     served together, each under /agents/NAME, the first also at the root. Without one, the [agents.NAME] tables of
-    the settings file say what to serve.
+    the settings file say what to serve. With --a2a, the agent at URL becomes durable, resumable and readable in every
+    version.
     """
     from dragoman.server.serve import serve
     from dragoman.telemetry.logs import configure
@@ -71,30 +73,50 @@ def command(targets: tuple[str, ...], config: Path | None, **flags: Any) -> None
     settings = settings_of({})
     configure(settings.log, settings.log_level)
     file = find_config(config, environ=os.environ, cwd=cwd)
-    places = [(target, target, cwd) for target in targets] or _targets_in(file)
-    servable = _together([_load(*place) for place in places])
+    fronts = [_in_front(url, None) for url in a2a]
+    places = [(target, target, cwd) for target in targets]
+    loaded = [_load(*place) for place in places]
+    servable = _together([*loaded, *fronts] or _in_file(file))
     settings = settings_of(getattr(servable, "keywords", {}))
     configure(settings.log, settings.log_level)
     serve(servable, settings, announce=lambda line: click.echo(line, err=True))
 
 
-def _targets_in(file: ConfigFile | None) -> list[tuple[str, str, Path]]:
-    """What the file says to serve: where it says so, the target, and the folder the target is relative to."""
+def _in_file(file: ConfigFile | None) -> list[Servable]:
+    """What the file says to serve."""
     if file is None or not file.agents:
         raise ConfigError(
             "nothing to serve: name a target, as in `dragoman serve app.py`. To begin, save this as app.py:\n\n"
             + FIRST_AGENT
         )
-    found: list[tuple[str, str, Path]] = []
-    for name, table in file.agents.items():
-        source = f"{file.label} [agents.{name}]"
-        unknown = next((key for key in table if key != "target"), None)
-        if unknown is not None:
-            raise ConfigError(f"{source}: there is no setting `{unknown}`; there is `target`")
-        if not isinstance(table.get("target"), str):
-            raise ConfigError(f'{source}: say what to serve, as in target = "app.py"')
-        found.append((f"{source} target", table["target"], file.path.parent.absolute()))
-    return found
+    return [_of_table(file, name, table) for name, table in file.agents.items()]
+
+
+def _of_table(file: ConfigFile, name: str, table: Mapping[str, Any]) -> Servable:
+    source = f"{file.label} [agents.{name}]"
+    unknown = next((key for key in table if key not in ("target", "a2a")), None)
+    if unknown is not None:
+        raise ConfigError(f"{source}: there is no setting `{unknown}`; there are `target` and `a2a`")
+    given = [key for key in ("target", "a2a") if isinstance(table.get(key), str)]
+    if len(given) != 1:
+        raise ConfigError(f'{source}: say what to serve, as in target = "app.py" or a2a = "https://…", one of them')
+    if given == ["a2a"]:
+        return _in_front(table["a2a"], name)
+    return _load(f"{source} target", table["target"], file.path.parent.absolute())
+
+
+def _in_front(place: str, name: str | None) -> Servable:
+    """An agent in front of the one at a URL, or of a remote that has a name here."""
+    from dragoman.cli.remote import address_of
+    from dragoman.server.agent import Agent
+
+    address = address_of(place)
+    token = address.token_env
+
+    def auth(card: object, scheme: object) -> str:
+        return os.environ.get(token or "", "")
+
+    return Agent.from_a2a(address.url, name=name, protocol=address.protocol, auth=auth if token else None)
 
 
 def _load(source: str, target: str, folder: Path) -> Servable:

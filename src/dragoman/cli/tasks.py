@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -12,6 +12,7 @@ from dragoman.cli.remote import Session, calling, options_of, url_argument
 
 if TYPE_CHECKING:
     from dragoman.client.client import Client
+    from dragoman.model.message import Message
     from dragoman.model.task import Task
 
 _AGO = re.compile(r"(\d{1,6})([smhd])")
@@ -65,11 +66,16 @@ def _since(text: str | None) -> str | datetime | None:
 def _row(task: Task) -> tuple[str, ...]:
     from dragoman.cli.printing import first_words, state_name
 
-    said = next((message.text for message in task.history if message.text), "")
-    if not said and task.status.message is not None:
-        said = task.status.message.text
+    said = next(filter(None, map(_said, (*task.history, *filter(None, [task.status.message])))), "")
     time = (task.status.timestamp or "")[:19].replace("T", " ")
     return task.id, state_name(task.state), time, first_words(said, _WORDS)
+
+
+def _said(message: Message) -> str:
+    """What a message says; one that calls a skill says its name."""
+    data = message.data
+    tool = cast("dict[str, Any]", data).get("tool") if isinstance(data, dict) else None
+    return message.text or (str(tool) if tool else "")
 
 
 def _json(tasks: list[Task]) -> bytes:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from dragoman.client.chat import Chat
 from dragoman.client.connect import connect
-from dragoman.client.following import Following, last_of
+from dragoman.client.following import Following
 from dragoman.client.message import message_of, request_of, task_id_of
 from dragoman.client.tool import tool_of
 from dragoman.model.card import AgentCard
@@ -226,7 +227,9 @@ class Client:
 
     async def _end_of(self, task: Task) -> Task:
         following = Following(await self._open(), self._retries, seen=task)
-        await last_of(following.task(task.id))
+        async with aclosing(following.task(task.id)) as events:
+            async for _ in events:
+                pass
         # What streams do not tell, such as history, the task itself does.
         return await self.get_task(task)
 

@@ -6,17 +6,21 @@ import ssl
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 from dragoman.auth.outbound.choose import credential_of
+from dragoman.auth.outbound.place import is_token
+from dragoman.auth.outbound.secret import sendable
 from dragoman.client.connection import Connection, InProcess
 from dragoman.client.discovery import CardCache, Discovery
-from dragoman.client.interfaces import check
+from dragoman.client.interfaces import check, main_url
 from dragoman.client.remote import RemoteConnection
 from dragoman.client.sender import Sender
 from dragoman.dialects.cards import read_card
 from dragoman.engine.clock import SystemClock
 from dragoman.model.card import AgentCard
 from dragoman.model.error import ConfigError
+from dragoman.net.exchange import shown
 
 if TYPE_CHECKING:
     from dragoman.engine.clock import Clock
@@ -49,27 +53,32 @@ def connect(
         BadCard: the card cannot be read.
     """
     check(protocol, transport)
-    clock = clock or SystemClock()
+    _check_limits(connect_timeout, idle_timeout, retries)
     spoken = bool(protocol or transport or auth or headers or interceptors)
     if isinstance(target, InProcess) and not spoken:
         return target.in_process()
-    credential = credential_of(auth)
+    own = _own_headers(headers)
     app = _app_of(target)
     if app is not None:
         from dragoman.net.asgi import AsgiClient
 
+        credential = credential_of(auth)
         http: HttpClient = AsgiClient(app)
         where: str | AgentCard = IN_PROCESS
+        origin: str | None = None
     else:
         from dragoman.net.aio import AioClient
 
-        where = _where(target)
+        where, auth = _where(target, auth)
+        origin = where if isinstance(where, str) else main_url(where) or IN_PROCESS
+        credential = credential_of(auth)
         trust = _trust(verify)
         made = credential.ssl_context(trust) if credential is not None else None
         http = AioClient(verify=trust if made is None else made)
-    origin = where if isinstance(where, str) else where.supported_interfaces[0].url
-    sender = Sender(http, origin=origin, credential=credential, headers=headers, interceptors=interceptors)
-    shared = app is None and verify is True and credential is None and not headers and not interceptors
+    sender = Sender(http, origin=origin, credential=credential, headers=own, interceptors=interceptors)
+    # What others found without credentials, on the same terms, is good enough.
+    shared = app is None and verify is True and credential is None and not own and not interceptors and clock is None
+    clock = clock or SystemClock()
     cache = CARDS if shared else CardCache(clock)
     return RemoteConnection(
         where,
@@ -91,29 +100,63 @@ def _app_of(target: object) -> Any:
     return target if callable(target) and not isinstance(target, type) else None
 
 
-def _where(target: object) -> str | AgentCard:
+def _where(target: object, auth: object) -> tuple[str | AgentCard, object]:
+    """Where to call, and the credentials to call with: an address may name some."""
     if isinstance(target, AgentCard):
-        return target
+        return target, auth
     if isinstance(target, Mapping):
-        return read_card(dict(target))  # pyright: ignore[reportUnknownArgumentType]
+        return read_card(dict(target)), auth  # pyright: ignore[reportUnknownArgumentType]
     if isinstance(target, str):
-        url = target.strip()
-        if url.startswith(("http://", "https://")) and len(url) > 8:
-            return url
-        hint = f": write http://{url}" if url and "://" not in url and " " not in url else ""
-        raise ConfigError(f"{target!r} is not the address of an agent{hint}")
+        return _address(target, auth)
     raise ConfigError(
         f"a Client calls an address, a card, an Agent, a Server or an ASGI app, not {type(target).__name__!r}"
     )
 
 
+def _address(target: str, auth: object) -> tuple[str, object]:
+    url = target.strip()
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        parts = host = port = None
+    usable = parts is not None and parts.scheme in ("http", "https") and host and port != 0
+    if not usable or not url.isprintable() or " " in url or "\\" in url:
+        hint = f": write http://{url}" if url and "://" not in url and " " not in url else ""
+        raise ConfigError(f"{shown(target) if '://' in target else target!r} is not the address of an agent{hint}")
+    assert parts is not None
+    if "@" not in parts.netloc:
+        return url, auth
+    if auth is not None:
+        raise ConfigError(f"the address {shown(url)} names a user, and there is auth= too: leave one of them out")
+    user, password = unquote(parts.username or ""), unquote(parts.password or "")
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2])), (user, password)
+
+
+def _own_headers(headers: Mapping[str, str] | None) -> dict[str, str]:
+    for name, value in (headers or {}).items():
+        if not is_token(name):
+            raise ConfigError(f"headers: {name!r} is not the name of a header")
+        # The value may be a secret: it is not shown.
+        sendable(value, f"header {name}", ConfigError, may_be_empty=True)
+    return dict(headers or {})
+
+
+def _check_limits(connect_timeout: float | None, idle_timeout: float | None, retries: int) -> None:
+    for name, value in (("connect_timeout", connect_timeout), ("idle_timeout", idle_timeout)):
+        if value is not None and not value > 0:
+            raise ConfigError(f"{name} is seconds above 0, or None for no limit; not {value!r}")
+    if retries < 0:
+        raise ConfigError(f"retries is 0 or more, not {retries!r}")
+
+
 def _trust(verify: Verify) -> bool | ssl.SSLContext:
     if isinstance(verify, (bool, ssl.SSLContext)):
         return verify
-    path = Path(verify)
     try:
-        return ssl.create_default_context(
-            cafile=str(path) if path.is_file() else None, capath=str(path) if path.is_dir() else None
-        )
-    except (OSError, ssl.SSLError) as error:
+        path = Path(verify)
+        if path.is_dir():
+            return ssl.create_default_context(capath=str(path))
+        return ssl.create_default_context(cafile=str(path))
+    except (OSError, TypeError) as error:
         raise ConfigError(f"verify: the certificates in {verify} cannot be read: {error}") from None

@@ -68,9 +68,9 @@ def _rest(now: list[Part], before: list[Part]) -> list[Part] | None:
     here = now[end]
     if here == last:
         return now[end + 1 :]
-    if not (_is_plain(here) and _is_plain(last)) or not (here.text or "").startswith(last.text or ""):
+    if here.text is None or last.text is None or not _alike(here, last) or not here.text.startswith(last.text):
         return None
-    return [Part(text=(here.text or "")[len(last.text or "") :]), *now[end + 1 :]]
+    return [replace(here, text=here.text[len(last.text) :]), *now[end + 1 :]]
 
 
 def _joined(parts: Iterable[Part]) -> list[Part]:
@@ -78,20 +78,26 @@ def _joined(parts: Iterable[Part]) -> list[Part]:
     found: list[Part] = []
     texts: list[str] = []
     for part in parts:
-        if _is_plain(part):
-            texts.append(part.text or "")
-            continue
-        if texts:
-            found.append(Part(text="".join(texts)))
+        if part.text is None or not found or not _alike(part, found[-1]):
+            _close(found, texts)
             texts = []
-        found.append(part)
-    if texts:
-        found.append(Part(text="".join(texts)))
+            found.append(part)
+        if part.text is not None:
+            texts.append(part.text)
+    _close(found, texts)
     return found
 
 
-def _is_plain(part: Part) -> bool:
-    return part.text is not None and part.media_type is None and part.filename is None and part.metadata is None
+def _close(found: list[Part], texts: list[str]) -> None:
+    if len(texts) > 1:
+        found[-1] = replace(found[-1], text="".join(texts))
+
+
+def _alike(one: Part, other: Part) -> bool:
+    """True when two texts differ in nothing but what they say."""
+    if one.text is None or other.text is None:
+        return False
+    return (one.media_type, one.filename, one.metadata) == (other.media_type, other.filename, other.metadata)
 
 
 def _says(task: Task) -> tuple[object, object]:

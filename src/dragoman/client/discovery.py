@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+import threading
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from dragoman.dialects.cards import parse_card
-from dragoman.model.error import BadCard, BadResponse, CannotConnect
+from dragoman.model.error import BadCard, BadResponse, CannotConnect, DragomanError, Overloaded
 from dragoman.net.exchange import HttpRequest, shown
 from dragoman.transports.calling import refused
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from dragoman.client.sender import Sender
     from dragoman.engine.clock import Clock
     from dragoman.model.card import AgentCard
@@ -23,7 +26,7 @@ _ASKED_AFTER = 3600
 _MAX_CARD = 4 * 1024 * 1024
 _MOST = 256
 _MAX_AGE = re.compile(r"\bmax-age\s*=\s*\"?(\d{1,9})", re.IGNORECASE)
-_NOT_HERE = (404, 405, 410)
+_BOM = b"\xef\xbb\xbf"
 _UNAVAILABLE = (502, 503, 504)
 
 
@@ -42,11 +45,12 @@ class _Entry(NamedTuple):
 
 
 class CardCache:
-    """Cards by address, for as long as their servers say and five minutes at most."""
+    """Cards by address, for as long as their servers say and five minutes at most. Threads may share it."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._entries: dict[str, _Entry] = {}
+        self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -54,40 +58,45 @@ class CardCache:
     def fresh(self, key: str) -> Found | None:
         """The card, if it need not be asked for again."""
         entry = self._entries.get(key)
-        return entry.found if entry is not None and self._now() < entry.until else None
+        # A clock that was set back would make it young for ever.
+        return entry.found if entry is not None and entry.until - TTL <= self._now() < entry.until else None
 
     def stale(self, url: str) -> _Entry | None:
         """The card found at exactly this address, with a tag to ask after it."""
-        return next((entry for entry in self._entries.values() if entry.found.url == url and entry.etag), None)
+        with self._lock:
+            return next((entry for entry in self._entries.values() if entry.found.url == url and entry.etag), None)
 
     def keep(self, key: str, found: Found, etag: str, cache_control: str) -> None:
         """Remember a card as long as its server allows; forget those nobody can use any more."""
-        self.prune()
         control = cache_control.lower()
         age = _MAX_AGE.search(control)
         lifetime = min(TTL, int(age[1])) if age else TTL
         if "no-cache" in control:
             lifetime = 0
-        if "no-store" in control or (not lifetime and not etag):
+        with self._lock:
+            self._prune()
             self._entries.pop(key, None)
-            return
-        self._entries.pop(key, None)
-        while len(self._entries) >= _MOST:
-            self._entries.pop(next(iter(self._entries)))
-        self._entries[key] = _Entry(found, etag, self._now() + lifetime)
+            if "no-store" in control or (not lifetime and not etag):
+                return
+            while len(self._entries) >= _MOST:
+                self._entries.pop(next(iter(self._entries)))
+            self._entries[key] = _Entry(found, etag, self._now() + lifetime)
 
     def prune(self) -> None:
         """Forget cards that have run out and have no tag, or ran out long ago."""
-        now = self._now()
-        self._entries = {
-            key: entry
-            for key, entry in self._entries.items()
-            if now < (entry.until + _ASKED_AFTER if entry.etag else entry.until)
-        }
+        with self._lock:
+            self._prune()
 
     def clear(self) -> None:
         """Forget all."""
-        self._entries.clear()
+        with self._lock:
+            self._entries.clear()
+
+    def _prune(self) -> None:
+        now = self._now()
+        for key, entry in list(self._entries.items()):
+            if now >= (entry.until + _ASKED_AFTER if entry.etag else entry.until):
+                del self._entries[key]
 
     def _now(self) -> float:
         return self._clock.now() / 1000
@@ -119,7 +128,10 @@ class Discovery:
         if known is not None:
             return known
         if is_card_url(target):
-            return await self._fetch(target, target)
+            try:
+                return await self._fetch(target, target)
+            except _NoCard as error:
+                raise BadCard(f"there is no agent card at {shown(target)}: {error}") from None
         base = target.partition("?")[0].partition("#")[0].rstrip("/")
         tried: list[str] = []
         for path in WELL_KNOWN:
@@ -136,7 +148,7 @@ class Discovery:
                 found = await self._try(f"{parts.scheme}://{parts.netloc}{path}", target, tried)
                 if found is not None and any(each.url.rstrip("/") == base for each in found.card.supported_interfaces):
                     return found
-        raise BadCard(f"there is no agent card at {base}: {'; '.join(tried)}")
+        raise BadCard(f"there is no agent card at {shown(base)}: {'; '.join(tried)}")
 
     async def _try(self, url: str, key: str, tried: list[str]) -> Found | None:
         try:
@@ -146,7 +158,7 @@ class Discovery:
             return None
 
     async def _fetch(self, url: str, key: str) -> Found:
-        sender, stale = self._sender, self._cache.stale(url)
+        stale = self._cache.stale(url)
         headers = {"Accept": "application/json"}
         if stale is not None:
             headers["If-None-Match"] = stale.etag
@@ -154,31 +166,24 @@ class Discovery:
             "GET", url, headers, operation="GetAgentCard", connect=self._timeout, silence=self._timeout
         )
         # A card says where credentials go, so they cannot be put anywhere before it has been read.
-        response = await sender.send(request, anonymous=True)
-        if response.status in (401, 403) and sender.credential is not None:
+        response = await self._sender.send(request, anonymous=True)
+        if response.status in (401, 403) and self._sender.credential is not None:
             await response.close()
-            response = await sender.send(request)
+            response = await self._sender.send(request)
         status, said = response.status, response.headers
         etag, control = said.get("ETag", ""), said.get("Cache-Control", "")
-        if status == 304 and stale is not None:
+        if status != 200:
             await response.close()
-            self._cache.keep(key, stale.found, etag or stale.etag, control)
-            return stale.found
-        if status in (401, 403):
-            await response.close()
-            raise refused(status, said, url)
-        if status in _UNAVAILABLE:
-            await response.close()
-            raise CannotConnect(f"{shown(url)} is not available: HTTP {status}", reason="UNAVAILABLE")
-        if status in _NOT_HERE or status != 200:
-            await response.close()
-            kind = _NoCard if status in _NOT_HERE else BadCard
-            raise kind(f"HTTP {status} at {shown(url)}")
+            if status == 304 and stale is not None:
+                self._cache.keep(key, stale.found, etag or stale.etag, control)
+                return stale.found
+            raise _not_found(status, said, url)
         try:
             body = await response.read(_MAX_CARD)
         except BadResponse as error:
             raise BadCard(f"{shown(url)} is no agent card: {error}") from None
-        if not body.lstrip()[:1] == b"{":
+        body = body.removeprefix(_BOM)
+        if body.lstrip()[:1] != b"{":
             raise _NoCard(f"{said.get('Content-Type', 'nothing').partition(';')[0]} instead of JSON at {shown(url)}")
         try:
             found = Found(parse_card(body), body, url)
@@ -190,3 +195,13 @@ class Discovery:
 
 class _NoCard(BadCard):
     """There is something else at this address, or nothing."""
+
+
+def _not_found(status: int, headers: Mapping[str, str], url: str) -> DragomanError:
+    if status in (401, 403):
+        return refused(status, headers, url)
+    if status in _UNAVAILABLE:
+        return CannotConnect(f"{shown(url)} is not available: HTTP {status}", reason="UNAVAILABLE", status=status)
+    if status == 429:
+        return Overloaded(f"{shown(url)} takes no more requests now: HTTP 429")
+    return _NoCard(f"HTTP {status} at {shown(url)}")

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import aclosing, suppress
-from typing import TYPE_CHECKING
+from contextlib import aclosing
+from typing import TYPE_CHECKING, TypeGuard
 
 from dragoman.client.backoff import Backoff, sleep
 from dragoman.client.difference import Missed, missed_events
 from dragoman.client.event import Assembly
-from dragoman.model.error import A2AError, BadResponse, CannotConnect, UnsupportedOperation
+from dragoman.model.error import (
+    A2AError,
+    BadResponse,
+    CannotConnect,
+    DragomanError,
+    MethodNotFound,
+    ServerError,
+    UnsupportedOperation,
+)
 from dragoman.model.message import Message
 from dragoman.model.operation import Operation
 from dragoman.model.request import GetTaskRequest, SendMessageRequest, SubscribeToTaskRequest
@@ -20,17 +28,29 @@ from dragoman.model.task import Task
 if TYPE_CHECKING:
     from dragoman.client.connection import Arrived, Connection
     from dragoman.client.event import Event
+    from dragoman.model.card import AgentCard
 
-# How often a task is looked at when its server tells nothing by itself: soon at first, then ever less often.
-_FIRST_LOOK = 0.2
+# How often a task is looked at when nothing is heard of it: soon at first, then ever less often.
+_FIRST_LOOK = 0.3
 _SELDOM = 5.0
+_SLOWER = 1.5
+# How long news gather before they are read, where a stream says only that there are some.
+_GATHER = 0.05
+_WORTH_ANOTHER = ("CANNOT_CONNECT", "CONNECTION_LOST", "UNAVAILABLE")
+_GAVE_UP = 504
+
+Batches = AsyncGenerator[Sequence["Arrived"], None]
 
 
 class Following:
     """One message or one task, followed. `result` is what has been assembled so far.
 
     A stream that breaks is taken up again where it broke: after the last number seen where the server numbers its
-    events, else by reading the task and telling what is new in it.
+    events, else by reading the task and telling what is new in it. As long as the task can be read, no break is too
+    many; each that brought nothing new is followed by a pause.
+
+    It goes on until the task ends or asks for input; with `to_the_end`, until it ends. With `seen`, somebody only
+    waits for the task to end or ask for anything: what is told on the way may then come twice.
     """
 
     def __init__(
@@ -40,9 +60,9 @@ class Following:
         self._clock = connection.clock
         self._retries = retries
         self._to_the_end = to_the_end
+        self._waits = seen is not None
         self._assembly = Assembly()
         self._last = 0
-        self._looks = 0
         if seen is not None:
             self._assembly.take(Missed(0, seen))
 
@@ -51,135 +71,208 @@ class Following:
         """What the events have made so far."""
         return self._assembly.result
 
-    async def message(self, request: SendMessageRequest) -> AsyncGenerator[Event, None]:
+    def message(self, request: SendMessageRequest) -> AsyncGenerator[Event, None]:
         """Send a message and tell what happens.
 
         Raises:
             A2AError: the agent did not accept it.
             CannotConnect: nobody answers, or no more.
+            BadResponse: what is answered is not A2A.
         """
-        backoff = Backoff(self._retries, self._clock)
-        while self._assembly.task_id is None:
-            problem: Exception
-            try:
-                async with aclosing(self._attend(Operation.STREAM, request, None, backoff)) as events:
-                    async for event in events:
-                        yield event
-                if self._over():
-                    return
-                if self._assembly.state is None:
-                    problem = BadResponse("the stream ended before it said anything")
-                    await backoff.pause(problem)
-                continue
-            except CannotConnect as error:
-                if self._assembly.task_id is None and error.reason == "TIMED_OUT":
-                    raise
-                # The same message id again: a server that has taken the message in knows it by that.
-                await backoff.pause(error)
-            except UnsupportedOperation:
-                if self._assembly.task_id is not None:
-                    raise
-                yield await self._without_stream(request)
-                if self._over():
-                    return
-        async with aclosing(self._again(backoff)) as events:
-            async for event in events:
-                yield event
+        self._assembly = Assembly(context_id=request.message.context_id or "")
+        return self._told(self._sent(request))
 
-    async def task(self, task_id: str, after: int | None = None) -> AsyncGenerator[Event, None]:
+    def task(self, task_id: str, after: int | None = None) -> AsyncGenerator[Event, None]:
         """Tell what happens to a task from now on, or after the event with that number.
 
         Raises:
             A2AError: there is no such task, or it has ended.
             CannotConnect: nobody answers, or no more.
+            BadResponse: what is answered is not A2A.
         """
+        if not self._waits:
+            self._assembly = Assembly(middle=after is not None)
+        return self._told(self._kept(task_id, after))
+
+    async def _told(self, batches: Batches) -> AsyncGenerator[Event, None]:
+        take = self._assembly.take
+        async with aclosing(batches):
+            async for batch in batches:
+                for arrived in batch:
+                    event = take(arrived)
+                    yield event
+                    if event.kind != "artifact" and self._over():
+                        return
+
+    # -- a message, until its task is known --------------------------------------------------------------------------
+
+    async def _sent(self, request: SendMessageRequest) -> Batches:
         backoff = Backoff(self._retries, self._clock)
-        self._last = after or 0
-        if self._assembly.task_id is None:
+        problem: DragomanError | None = None
+        streams = not self._is_known_not_to_stream()
+        while streams and self._assembly.state is None:
+            problem = None
             try:
-                request = SubscribeToTaskRequest(task_id)
-                async with aclosing(self._attend(Operation.SUBSCRIBE, request, after, backoff)) as events:
-                    async for event in events:
-                        yield event
-            except CannotConnect as error:
-                if self._assembly.task_id is None:
-                    raise
-                await backoff.pause(error)
-            if self._assembly.task_id is None:
-                # The stream ended without a word: then the task itself is what there is to tell.
-                yield self._assembly.take(Missed(0, await self._look(task_id)))
-            if self._over():
+                async with aclosing(self._heard(Operation.STREAM, request, None)) as batches:
+                    async for batch in batches:
+                        yield batch
+            except (CannotConnect, A2AError, BadResponse) as error:
+                problem = error
+            if self._assembly.state is not None:
+                break
+            problem = problem or BadResponse("the stream ended before it said anything")
+            if isinstance(problem, (UnsupportedOperation, MethodNotFound)) or self._is_known_not_to_stream():
+                streams, problem = False, None
+                break
+            await self._before_another(problem, backoff)
+            if (found := await self._taken(request, problem)) is not None:
+                yield [found]
+        if not streams:
+            yield [await self._answer(request)]
+        task_id = self._assembly.task_id
+        assert task_id is not None
+        if _is_last_word(problem):
+            yield self._news(await self._look(task_id))
+            raise problem
+        if problem is None and self._rests():
+            return
+        async with aclosing(self._kept(task_id, refused=not streams)) as batches:
+            async for batch in batches:
+                yield batch
+
+    async def _before_another(self, problem: DragomanError, backoff: Backoff) -> None:
+        """Wait before the message is sent again under its id; raise what is not worth it."""
+        if isinstance(problem, CannotConnect):
+            # Who has shown no card was never reached: that is more likely a wrong address than a restart. With a 504
+            # somebody between gave up waiting while the agent works on: it would be started twice.
+            if problem.reason not in _WORTH_ANOTHER or problem.status == _GAVE_UP or self._card is None:
+                raise problem
+        elif isinstance(problem, A2AError) and _is_last_word(problem):
+            raise problem
+        await backoff.pause(problem)
+
+    async def _taken(self, request: SendMessageRequest, problem: DragomanError) -> Missed | None:
+        """The task of a message that was taken in before the connection broke, where its id is ours to choose.
+
+        A server of 0.1 does not know a message by its id, and would take it for another.
+        """
+        if request.new_task_id is None or not isinstance(problem, CannotConnect) or problem.arrived is False:
+            return None
+        try:
+            return self._whole(await self._look(request.new_task_id))
+        except (A2AError, BadResponse):
+            return None
+
+    async def _answer(self, request: SendMessageRequest) -> Missed:
+        """What an agent that does not stream says: its answer, or the task to look at."""
+        result = await self._connection.perform(Operation.SEND, request)
+        assert isinstance(result, (Task, Message))
+        return self._whole(result) if isinstance(result, Task) else Missed(0, result)
+
+    @property
+    def _card(self) -> AgentCard | None:
+        return getattr(self._connection, "known_card", None)
+
+    def _is_known_not_to_stream(self) -> bool:
+        return self._card is not None and self._card.capabilities.streaming is False
+
+    # -- a task, over as many connections as it takes ----------------------------------------------------------------
+
+    async def _kept(self, task_id: str, after: int | None = None, *, refused: bool = False) -> Batches:
+        """Subscribe again and again until the reader leaves; where that is refused, look at the task now and then."""
+        request = SubscribeToTaskRequest(task_id)
+        pause = _FIRST_LOOK
+        while True:
+            heard = told = False
+            problem: DragomanError | None = None
+            try:
+                async with aclosing(self._round(request, after, refused)) as batches:
+                    async for batch in batches:
+                        yield batch
+                        heard = True
+                        told = told or (len(batch) > 0 and not self._waits)
+            except (CannotConnect, A2AError, BadResponse) as error:
+                problem = error
+                refused = _is_last_word(error) and not heard
+            if problem is None and self._rests():
                 return
-        async with aclosing(self._again(backoff)) as events:
-            async for event in events:
-                yield event
+            if told and not _is_last_word(problem):
+                pause = _FIRST_LOOK
+                continue
+            # Nothing new: whether anybody is still there, and works on it, only the task itself can tell.
+            news = await self._unheard(task_id, problem if refused else None)
+            yield news
+            if problem is not None and not refused and (_is_last_word(problem) or _was_silent(problem, news)):
+                raise problem
+            if news:
+                pause = _FIRST_LOOK
+            if refused or not news:
+                await sleep(self._clock, pause)
+                pause = min(_SELDOM, pause * _SLOWER)
 
-    # -- one connection ----------------------------------------------------------------------------------------------
+    async def _unheard(self, task_id: str, refusal: DragomanError | None) -> list[Missed]:
+        """What is new in a task that tells nothing by itself. Raises why, where it is over before it was told of."""
+        found = await self._look(task_id)
+        if self._assembly.state is not None:
+            return self._news(found)
+        if refusal is None:
+            return []
+        if found.state.final:
+            raise refusal
+        return [self._whole(found)]
 
-    async def _attend(
-        self,
-        operation: Operation,
-        request: SendMessageRequest | SubscribeToTaskRequest,
-        after: int | None,
-        backoff: Backoff,
-    ) -> AsyncGenerator[Event, None]:
-        take, resumed = self._assembly.take, self._assembly.task_id is not None
-        # The stream of an answer may begin with the task as it was when it asked.
-        answers = isinstance(request, SendMessageRequest) and request.message.task_id is not None
+    def _round(self, request: SubscribeToTaskRequest, after: int | None, refused: bool) -> Batches:
+        if refused:
+            return _nothing()
+        if self._waits or self._assembly.state is None:
+            return self._heard(Operation.SUBSCRIBE, request, after)
+        return self._resumed(request)
+
+    async def _heard(
+        self, operation: Operation, request: SendMessageRequest | SubscribeToTaskRequest, after: int | None
+    ) -> Batches:
+        """The events of a stream as they come."""
         async with aclosing(self._connection.open_stream(operation, request, after)) as batches:
             async for batch in batches:
-                backoff.succeeded()
-                if resumed:
-                    resumed = False
-                    if not self._continues(batch[0]):
-                        async with aclosing(self._compared(batch, batches)) as events:
-                            async for event in events:
-                                yield event
-                        return
-                for arrived in batch:
-                    number = arrived.generation
-                    if number:
-                        if number <= self._last:
-                            continue
-                        self._last = number
-                    yield take(arrived)
-                    if self._over() and not (answers and isinstance(arrived.event, Task)):
-                        return
-                    answers = False
+                yield batch
+                number = batch[-1].generation
+                # Numbers that do not rise tell no place.
+                self._last = number if number > self._last else 0
 
-    def _continues(self, first: Arrived) -> bool:
-        """True when a stream goes on directly after what was seen last."""
-        return self._last > 0 and first.generation == self._last + 1 and not isinstance(first.event, Task)
-
-    async def _compared(
-        self, batch: Sequence[Arrived], batches: AsyncGenerator[Sequence[Arrived], None]
-    ) -> AsyncGenerator[Event, None]:
-        """Go on with a stream that does not say where it starts."""
-        first = batch[0]
-        if not (isinstance(first.event, Task) and first.generation and self._last):
-            # Which of its events have been told already, nobody can say: let them only wake us, and read the task.
-            async with aclosing(self._woken(batches)) as events:
-                async for event in events:
-                    yield event
-            return
-        # A snapshot with its number: what is after it is new.
-        for event in self._news(first.event, first.generation):
-            yield event
-        self._last = first.generation
-        rest = batch[1:]
-        while not self._over():
-            for arrived in rest:
-                if arrived.generation > self._last:
-                    self._last = arrived.generation
-                    yield self._assembly.take(arrived)
-                    if self._over():
-                        return
-            try:
-                rest = await anext(batches)
-            except StopAsyncIteration:
+    async def _resumed(self, request: SubscribeToTaskRequest) -> Batches:
+        """What is new in a further stream of the same task."""
+        stream = self._connection.open_stream(Operation.SUBSCRIBE, request, self._last or None)
+        async with aclosing(stream) as batches:
+            async for batch in batches:
+                fresh = self._fresh(batch)
+                if fresh is None:
+                    break
+                yield fresh
+            else:
                 return
+            # Which of its events have been told already, nobody can say: let them only wake us, and read the task.
+            async with aclosing(self._woken(request.id, batches)) as looks:
+                async for news in looks:
+                    yield news
 
-    async def _woken(self, batches: AsyncGenerator[Sequence[Arrived], None]) -> AsyncGenerator[Event, None]:
+    def _fresh(self, batch: Sequence[Arrived]) -> Sequence[Arrived] | None:
+        """What is new in it, when the numbers say that it goes on where the last ended; else None."""
+        first, last = batch[0], batch[-1].generation
+        number, event = first.generation, first.event
+        if not number or last != number + len(batch) - 1:
+            return None
+        if isinstance(event, Task):
+            # A snapshot. Where it has the number 1, somebody may only count the events of this connection.
+            if number < self._last or (number == 1 and not event.generation):
+                return None
+            batch = [*self._news(event, number), *batch[1:]]
+        elif number != self._last + 1 or not self._last:
+            return None
+        self._last = last
+        return batch
+
+    async def _woken(self, task_id: str, batches: Batches) -> Batches:
+        """What is new in the task whenever its stream says anything."""
         stirred = asyncio.Event()
 
         async def listen() -> None:
@@ -192,83 +285,69 @@ class Following:
         listener = asyncio.ensure_future(listen())
         try:
             while True:
-                ended = listener.done()
+                ended, began = listener.done(), self._clock.now()
                 stirred.clear()
-                for event in self._news(await self._look()):
-                    yield event
-                if self._over():
-                    return
+                found = await self._look(task_id)
+                took = (self._clock.now() - began) / 1000
+                yield self._news(found)
                 if ended:
                     break
                 await stirred.wait()
+                # At most half of the time is spent reading, however large the task is.
+                await sleep(self._clock, max(_GATHER, took))
         finally:
             listener.cancel()
-            with suppress(asyncio.CancelledError, CannotConnect, A2AError):
-                await listener
-        if not listener.cancelled():
-            listener.result()
+            await asyncio.wait((listener,))
+            problem = None if listener.cancelled() else listener.exception()
+        if problem is not None:
+            raise problem
 
-    # -- again -------------------------------------------------------------------------------------------------------
+    # -- the task itself ---------------------------------------------------------------------------------------------
 
-    async def _again(self, backoff: Backoff) -> AsyncGenerator[Event, None]:
-        """Subscribe anew until the task is over; where that is refused, look at it now and then."""
-        task_id = self._assembly.task_id
-        assert task_id is not None
-        request = SubscribeToTaskRequest(task_id)
-        while not self._over():
-            before = self._progress()
-            try:
-                async with aclosing(self._attend(Operation.SUBSCRIBE, request, self._last or None, backoff)) as events:
-                    async for event in events:
-                        yield event
-                if self._over():
-                    return
-            except CannotConnect as error:
-                await backoff.pause(error)
-                continue
-            except A2AError:
-                # Servers refuse a subscription to what has ended, and some refuse all.
-                for event in self._news(await self._look()):
-                    yield event
-                if self._over():
-                    return
-            if self._progress() == before:
-                self._looks += 1
-                await sleep(self._clock, min(_SELDOM, _FIRST_LOOK * 1.5**self._looks))
-                for event in self._news(await self._look()):
-                    yield event
-            else:
-                self._looks = 0
-
-    async def _without_stream(self, request: SendMessageRequest) -> Event:
-        """The first event of an agent that does not stream: its answer, or the task to look at."""
-        result = await self._connection.perform(Operation.SEND, request)
-        assert isinstance(result, (Task, Message))
-        return self._assembly.take(Missed(0, result))
-
-    async def _look(self, task_id: str | None = None) -> Task:
-        task_id = task_id or self._assembly.task_id
-        assert task_id is not None
+    async def _look(self, task_id: str) -> Task:
         found = await self._connection.perform(Operation.GET, GetTaskRequest(task_id))
         assert isinstance(found, Task)
         return found
 
-    def _news(self, now: Task, generation: int = 0) -> list[Event]:
+    def _whole(self, task: Task) -> Missed:
+        self._last = task.generation or 0
+        return Missed(self._last, task)
+
+    def _news(self, now: Task, number: int = 0) -> list[Missed]:
         seen = self._assembly.result
         assert isinstance(seen, Task)
-        return [self._assembly.take(missed) for missed in missed_events(seen, now, generation)]
-
-    def _progress(self) -> tuple[int, object]:
-        return self._last, self._assembly.result
+        number = number or now.generation or 0
+        news = missed_events(seen, now, number)
+        if news:
+            self._last = number
+        return news
 
     def _over(self) -> bool:
         state = self._assembly.state
-        if state is None:
-            return False
-        if state.final:
-            return True
-        # At auth-required the work may go on by itself: a stream that stays open there is left open.
+        if state is None or state.final:
+            return state is not None
+        if self._waits:
+            return state.waiting
         return state is State.INPUT_REQUIRED and not self._to_the_end
+
+    def _rests(self) -> bool:
+        """True at auth-required: a stream that stays open there is read on, as the work may go on by itself."""
+        return self._assembly.state is State.AUTH_REQUIRED and not self._to_the_end
+
+
+def _is_last_word(problem: DragomanError | None) -> TypeGuard[A2AError | BadResponse]:
+    """True for what a server says that will say the same the next time."""
+    return isinstance(problem, (A2AError, BadResponse)) and not isinstance(problem, ServerError)
+
+
+def _was_silent(problem: DragomanError, news: Sequence[Missed]) -> bool:
+    """True when nothing came for as long as the caller is ready to wait."""
+    return problem.reason == "TIMED_OUT" and not news
+
+
+async def _nothing() -> Batches:
+    return
+    yield []  # pyright: ignore[reportUnreachable] - what makes it a generator
 
 
 async def last_of(events: AsyncIterator[Event]) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dragoman.dialects.legacy import LEGACY
-from dragoman.dialects.v1 import V1_0, V1_1
 from dragoman.dialects.v03 import V03_RPC
 from dragoman.dialects.v03_proto import V03_PROTO
+from dragoman.dialects.v1 import V1_0, V1_1
 from dragoman.model.error import BadCard, ConfigError
 from dragoman.transports.jsonrpc.call import JsonRpcBinding
 from dragoman.transports.rest.call import RestBinding
@@ -58,9 +58,9 @@ def interfaces_of(card: AgentCard, protocol: str | None = None, transport: str |
         ConfigError: nothing the card offers fits.
         BadCard: the card offers nothing that is spoken here.
     """
-    spoken = [each for each in card.supported_interfaces if each.url and each.protocol_binding.upper() in _SPOKEN]
+    spoken = _spoken(card)
     if not spoken:
-        offered = ", ".join(sorted({each.protocol_binding for each in card.supported_interfaces}))
+        offered = ", ".join(sorted({each.protocol_binding or "nothing it names" for each in card.supported_interfaces}))
         raise BadCard(f"the agent {card.name!r} speaks only {offered}, and that is not spoken here")
     if transport is not None:
         wanted = TRANSPORTS[transport]
@@ -78,6 +78,15 @@ def interfaces_of(card: AgentCard, protocol: str | None = None, transport: str |
     if not usable:
         raise ConfigError(f"A2A {protocol or spoken[0].protocol_version} has no such transport: leave one of them out")
     return usable
+
+
+def main_url(card: AgentCard) -> str | None:
+    """Where a card's favourite among what is spoken here is; None when there is none."""
+    return next((each.url for each in _spoken(card)), None)
+
+
+def _spoken(card: AgentCard) -> list[AgentInterface]:
+    return [each for each in card.supported_interfaces if each.url and each.protocol_binding.upper() in _SPOKEN]
 
 
 def _interface(offered: AgentInterface, version: str) -> Interface | None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Sequence
-from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -26,7 +26,7 @@ from dragoman.model.error import (
     VersionNotSupported,
 )
 from dragoman.model.operation import Operation
-from dragoman.net.exchange import MAX_ANSWER
+from dragoman.net.exchange import MAX_ANSWER, shown
 from dragoman.transports.calling import not_json
 from dragoman.transports.sse_reader import SseReader
 
@@ -53,6 +53,8 @@ _WORK = (Operation.SEND, Operation.STREAM, Operation.SUBSCRIBE)
 _SENDS = (Operation.SEND, Operation.STREAM)
 _WORTH_ANOTHER = ("CANNOT_CONNECT", "CONNECTION_LOST", "UNAVAILABLE")
 _NOTHING_THERE = (404, 405)
+# Without such a status, an error of the server's own is its answer: who asks again starts the work again.
+_NOT_NOW = (502, 503)
 _ABOUT_A_TASK = (Operation.GET, Operation.CANCEL, Operation.SUBSCRIBE)
 
 
@@ -87,10 +89,11 @@ class RemoteConnection:
         self._transport = transport
         self._connect = connect_timeout
         self._idle = idle_timeout
+        self._quick = QUICK if idle_timeout is None else min(QUICK, idle_timeout)
         self._retries = retries
         self._card: AgentCard | None = target if isinstance(target, AgentCard) else None
         self._interfaces: list[Interface] = []
-        self._wait = 0.0
+        self._choosing: asyncio.Task[list[Interface]] | None = None
         # Who has never been reached is not tried again: it is more likely a wrong address than a restart.
         self._reached = False
 
@@ -99,6 +102,8 @@ class RemoteConnection:
 
     async def close(self) -> None:
         """See `Connection.close`."""
+        if self._choosing is not None:
+            self._choosing.cancel()
         await self._sender.http.close()
 
     async def card(self) -> AgentCard:
@@ -128,11 +133,12 @@ class RemoteConnection:
 
     async def perform(self, operation: Operation, request: Request) -> Result:
         """See `Connection.perform`."""
-        backoff = Backoff(self._retries, self.clock)
+        backoff: Backoff | None = None
         while True:
             try:
                 return await self._on_some_interface(operation, request)
             except DragomanError as error:
+                backoff = backoff or Backoff(self._retries, self.clock)
                 await self._pause(backoff, error, operation)
 
     async def open_stream(
@@ -148,33 +154,37 @@ class RemoteConnection:
             yield [Delivered(0, answer)]  # pyright: ignore[reportArgumentType] - a send answers with these two
             return
         reader, read = SseReader(), binding.event
-        async for chunk in response.chunks():
-            batch: list[Delivered] = []
-            try:
-                for data, number in reader.feed(chunk):
-                    if data:
-                        event = read(data).payload
-                        batch.append(Delivered(number or getattr(event, "generation", 0) or 0, event))
-            except DragomanError:
+        try:
+            async for chunk in response.chunks():
+                batch: list[Delivered] = []
+                try:
+                    for data, number in reader.feed(chunk):
+                        if data:
+                            event = read(data).payload
+                            batch.append(Delivered(number or getattr(event, "generation", 0) or 0, event))
+                except DragomanError:
+                    if batch:
+                        yield batch
+                    raise
                 if batch:
                     yield batch
-                raise
-            if batch:
-                yield batch
+        finally:
+            await response.close()
         if reader.pending:
-            raise CannotConnect(f"the stream of {binding.url} ended within an event", reason="CONNECTION_LOST")
+            raise CannotConnect(f"the stream of {shown(binding.url)} ended within an event", reason="CONNECTION_LOST")
 
     # -- one exchange ------------------------------------------------------------------------------------------------
 
     async def _on_some_interface(self, operation: Operation, request: Request) -> Result:
         first: DragomanError | None = None
-        for interface in await self._candidates():
+        for interface in self._interfaces or await self._choose():
+            response: HttpResponse | None = None
             try:
                 response = await self._send(interface, operation, request, None)
                 body = await self._body(response)
                 result = interface.binding.result(operation, response.status, response.headers, body)
             except DragomanError as error:
-                problem = _about(error, operation, interface)
+                problem = self._told(_about(error, operation, interface), response)
                 if not self._may_be_elsewhere(interface, problem, operation):
                     raise problem from error
                 first = first or problem
@@ -188,7 +198,8 @@ class RemoteConnection:
         self, operation: Operation, request: SendMessageRequest | SubscribeToTaskRequest, after: int | None
     ) -> tuple[Interface, HttpResponse]:
         first: DragomanError | None = None
-        for interface in await self._candidates():
+        for interface in self._interfaces or await self._choose():
+            response: HttpResponse | None = None
             try:
                 response = await self._send(interface, operation, request, after)
                 if response.status == 200 and "json" not in response.headers.get("Content-Type", ""):
@@ -200,7 +211,7 @@ class RemoteConnection:
                     interface.binding.result(Operation.SEND, response.status, response.headers, body)
                     response = _Whole(response, body)
             except DragomanError as error:
-                problem = _about(error, operation, interface)
+                problem = self._told(_about(error, operation, interface), response)
                 if not self._may_be_elsewhere(interface, problem, operation):
                     raise problem from error
                 first = first or problem
@@ -220,7 +231,6 @@ class RemoteConnection:
             await response.close()
             response = await self._carried(interface, operation, request, after)
         self._reached = True
-        self._wait = _retry_after(response) if response.status in (429, 503) else 0.0
         return response
 
     async def _carried(
@@ -228,7 +238,7 @@ class RemoteConnection:
     ) -> HttpResponse:
         http: HttpRequest = interface.binding.request(operation, request, after)
         http.connect = self._connect
-        http.silence = self._idle if operation in _WORK else QUICK
+        http.silence = self._idle if operation in _WORK else self._quick
         return await self._sender.send(http, self._card)
 
     @staticmethod
@@ -240,12 +250,28 @@ class RemoteConnection:
             what = kind.partition(";")[0] or "nothing it names"
             raise BadResponse(f"HTTP {response.status}, {what}: {error}") from None
 
+    def _told(self, error: DragomanError, response: HttpResponse | None) -> DragomanError:
+        """An error with how long its server asks to be left alone."""
+        if response is not None and response.status in (429, 503):
+            vars(error)["retry_after"] = _retry_after(response, self.clock)
+        return error
+
     # -- which interface ---------------------------------------------------------------------------------------------
 
-    async def _candidates(self) -> list[Interface]:
+    async def _choose(self) -> list[Interface]:
+        """The interfaces to try. Many may ask at once: the card is fetched for all of them together."""
+        choosing = self._choosing
+        if choosing is None or choosing.done() or choosing.get_loop() is not asyncio.get_running_loop():
+            choosing = self._choosing = asyncio.ensure_future(self._chosen())
+            # Whoever asked may have been canceled: then nobody is there to hear what went wrong.
+            choosing.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return await asyncio.shield(choosing)
+
+    async def _chosen(self) -> list[Interface]:
+        found = interfaces_of(await self.card(), self._protocol, self._transport)
         if not self._interfaces:
-            self._interfaces = interfaces_of(await self.card(), self._protocol, self._transport)
-        return list(self._interfaces)
+            self._interfaces = found
+        return self._interfaces
 
     def _prove(self, interface: Interface) -> None:
         if not interface.proven:
@@ -259,6 +285,9 @@ class RemoteConnection:
         if isinstance(error, (MethodNotFound, VersionNotSupported)):
             return True
         if isinstance(error, CannotConnect):
+            if error.arrived is not False and operation in _SENDS:
+                # Should it be sent again, then here, also when nobody is here any more.
+                self._interfaces = [interface]
             return error.arrived is False
         if isinstance(error, BadResponse) and not isinstance(error, A2AError):
             return operation not in _SENDS or error.status in _NOTHING_THERE
@@ -268,15 +297,16 @@ class RemoteConnection:
 
     async def _pause(self, backoff: Backoff, error: DragomanError, operation: Operation) -> None:
         """Wait before another try; raise what is not worth one."""
-        if isinstance(error, (Overloaded, ServerError)):
-            await backoff.pause(error, at_least=self._wait)
+        wait: float = getattr(error, "retry_after", 0.0)
+        if isinstance(error, ServerError) and (isinstance(error, Overloaded) or error.status in _NOT_NOW):
+            await backoff.pause(error, at_least=wait)
             return
         if not isinstance(error, CannotConnect) or error.reason not in _WORTH_ANOTHER or not self._reached:
             raise error
         if error.status == 504 and operation in _SENDS:
             # Somebody between gave up waiting, while the agent works on: sending again would start it twice.
             raise error
-        await backoff.pause(error, at_least=self._wait)
+        await backoff.pause(error, at_least=wait)
 
 
 class _Whole:
@@ -307,11 +337,11 @@ def _about(error: DragomanError, operation: Operation, interface: Interface) -> 
     return TaskNotFound() if nothing and interface.proven and operation in _ABOUT_A_TASK else error
 
 
-def _retry_after(response: HttpResponse) -> float:
+def _retry_after(response: HttpResponse, clock: Clock) -> float:
     text = response.headers.get("Retry-After", "").strip()
     if text.isdecimal():
         return float(text)
     try:
-        return max(0.0, (parsedate_to_datetime(text) - datetime.now(UTC)).total_seconds())
-    except (ValueError, TypeError):
+        return max(0.0, parsedate_to_datetime(text).timestamp() - clock.now() / 1000)
+    except (ValueError, TypeError, IndexError, OverflowError):
         return 0.0

@@ -1,4 +1,4 @@
-"""Sends requests with all that belongs to them: headers, credentials, interceptors; follows no one to another origin."""
+"""Sends requests with all that belongs to them: headers, credentials, interceptors; follows no one elsewhere."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ _MOST_REDIRECTS = 5
 
 
 class Sender:
-    """The way out. `origin` is the only one that credentials and the caller's own headers are sent to."""
+    """The way out. `origin` is the only one that credentials and the caller's own headers are sent to.
+
+    Without an origin everything is: there is nobody else behind an app in this process.
+    """
 
     def __init__(
         self,
@@ -36,11 +39,11 @@ class Sender:
         self.origin = origin and origin_of(origin)
         self.credential = credential
         self._own = dict(headers or {})
-        self._next: CallNext = self._carry
+        self._next: CallNext = http.send
         for interceptor in reversed(interceptors):
             self._next = _around(interceptor, self._next)
         # Where there is nothing to keep from others, nobody need look whose a URL is.
-        self._guarded = self.origin is not None and (credential is not None or bool(self._own))
+        self._plain = credential is None and not self._own
 
     async def send(
         self, request: HttpRequest, card: AgentCard | None = None, *, anonymous: bool = False
@@ -53,8 +56,8 @@ class Sender:
             AuthError: the credentials cannot be had.
         """
         trace.propagate(request.headers)
-        ours = self._guarded and origin_of(request.url) == self.origin
-        if ours:
+        ours = self._plain or self.origin is None or origin_of(request.url) == self.origin
+        if ours and self._own:
             request.headers.update(self._own)
         credential = None if anonymous or not ours else self.credential
         if credential is None:
@@ -90,10 +93,10 @@ class Sender:
         """Turn a request to where its answer sends it, if that is the same place."""
         location = response.headers.get("Location", "")
         await response.close()
-        target, here = urljoin(request.url, location), shown(request.url)
-        if not location or origin_of(target) != origin_of(request.url):
+        target, here = _joined(request.url, location), shown(request.url)
+        if target is None or origin_of(target) != origin_of(request.url):
             raise BadResponse(
-                f"{here} sends callers on to {shown(target) if location else 'nowhere'}: "
+                f"{here} sends callers on to {shown(target) if target else 'nowhere'}: "
                 "nothing is sent to another origin. Call that address if you trust it",
                 status=response.status,
             )
@@ -106,8 +109,12 @@ class Sender:
             )
         request.url = target
 
-    async def _carry(self, request: HttpRequest) -> HttpResponse:
-        return await self.http.send(request)
+
+def _joined(url: str, location: str) -> str | None:
+    try:
+        return urljoin(url, location) if location else None
+    except ValueError:
+        return None
 
 
 def _around(interceptor: Interceptor, call_next: CallNext) -> CallNext:

@@ -78,10 +78,10 @@ def read_card(data: Any) -> AgentCard:
         raise BadCard(f"the agent card is wrong: {error.message}") from None
     if not card.name:
         raise BadCard("the agent card is wrong: name is required and must not be empty")
-    if not card.version:
-        raise BadCard("the agent card is wrong: version is required and must not be empty")
     if not any(interface.url for interface in card.supported_interfaces):
         raise BadCard("the agent card is wrong: neither supportedInterfaces nor url says where the agent is")
+    if not card.version:
+        raise BadCard("the agent card is wrong: version is required and must not be empty")
     return card
 
 

@@ -112,7 +112,9 @@ def not_json(body: bytes, status: int, headers: Mapping[str, str], url: str) -> 
     if not body:
         return BadResponse(f"{shown(url)} answered with nothing: {what}", status=status)
     if kind.endswith("json") and status == 200:
-        return BadResponse(f"{shown(url)} answered with broken JSON ({len(body)} bytes): {start_of(body)}", status=status)
+        return BadResponse(
+            f"{shown(url)} answered with broken JSON ({len(body)} bytes): {start_of(body)}", status=status
+        )
     return BadResponse(f"{shown(url)} does not answer in A2A: {what}: {start_of(body)}", status=status)
 
 

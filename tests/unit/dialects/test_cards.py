@@ -319,24 +319,26 @@ class TestReading:
         ],
     )
     def test_the_version_of_a_card_that_does_not_say_it(self, change: Any, version: str) -> None:
-        card = parsed({"name": "n", "url": URL, "defaultInputModes": ["text/plain"], **change})
+        card = parsed({"name": "n", "version": "1", "url": URL, "defaultInputModes": ["text/plain"], **change})
 
         assert card.supported_interfaces == (AgentInterface(URL, "JSONRPC", version),)
 
     def test_a_1_0_card_as_protojson_writes_it(self) -> None:
-        card = parsed({"name": "n", "supported_interfaces": None, "supportedInterfaces": [{"url": URL}]})
+        card = parsed(
+            {"name": "n", "version": "1", "supported_interfaces": None, "supportedInterfaces": [{"url": URL}]}
+        )
 
         assert card.supported_interfaces == (AgentInterface(URL, "", ""),)
         assert card.default_input_modes == ("text/plain",)
 
     def test_a_scheme_of_no_known_kind_stays(self) -> None:
-        card = parsed({"name": "n", "url": URL, "securitySchemes": {"x": {"type": "magic"}, "y": {}}})
+        card = parsed({"name": "n", "version": "1", "url": URL, "securitySchemes": {"x": {"type": "magic"}, "y": {}}})
 
         assert card.security_schemes == {"x": {"type": "magic"}, "y": {}}
         assert card_json(card, {}, "0.3")["securitySchemes"] == {"x": {"type": "magic"}, "y": {}}
 
     def test_a_requirement_in_1_0_form_under_its_0_3_name(self) -> None:
-        card = parsed({"name": "n", "url": URL, "security": [{"schemes": {"k": {"list": ["s"]}}}]})
+        card = parsed({"name": "n", "version": "1", "url": URL, "security": [{"schemes": {"k": {"list": ["s"]}}}]})
 
         assert card.security_requirements == ({"schemes": {"k": {"list": ["s"]}}},)
 
@@ -347,6 +349,8 @@ class TestReading:
             ({"url": URL}, "name is required"),
             ({"name": "n"}, "neither supportedInterfaces nor url"),
             ({"name": "n", "supportedInterfaces": []}, "neither supportedInterfaces nor url"),
+            ({"name": "n", "url": URL}, "version is required"),
+            ({"name": "n", "url": URL, "version": ""}, "version is required"),
             ({"name": 5, "url": URL}, "name must be a string"),
             ({"name": "n", "url": 5}, r"supportedInterfaces\[0\]\.url must be a string"),
             ({"name": "n", "url": URL, "skills": [5]}, r"skills\[0\] must be an object"),

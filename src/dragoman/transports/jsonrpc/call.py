@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
@@ -77,6 +77,9 @@ class JsonRpcBinding:
             if status >= 400:
                 raise error_of(status, headers, said, self.url) from None
             raise not_json(body, status, headers, self.url) from None
+        if operation is Operation.DELETE_PUSH and status < 400 and envelope == _NOTHING:
+            # Not every server says "result": null.
+            return None
         return self.dialect.result_from(operation, self._result(envelope, status, headers, body))
 
     def event(self, data: bytes) -> StreamResponse:
@@ -99,8 +102,7 @@ class JsonRpcBinding:
 
     def _error(self, error: bytes, status: int, headers: Mapping[str, str], body: bytes) -> DragomanError:
         said: Any = decoded(error, status, headers, self.url)
-        code: Any = said.get("code") if isinstance(said, dict) else None  # pyright: ignore[reportUnknownMemberType]
-        if status >= 400 and not isinstance(code, int):
+        if status >= 400 and not _is_error(said):
             # Not an error of JSON-RPC: somebody before the agent, who has a member of that name too.
             return error_of(status, headers, decoded(body, status, headers, self.url), self.url)
         found = error_from_rpc(said)
@@ -109,3 +111,7 @@ class JsonRpcBinding:
         if status >= 400:
             found.status = status
         return told(found, headers, self.url)
+
+
+def _is_error(said: Any) -> bool:
+    return isinstance(said, dict) and isinstance(cast("dict[str, Any]", said).get("code"), int)

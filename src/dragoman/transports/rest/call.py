@@ -49,6 +49,7 @@ class RestBinding:
         self.dialect = dialect
         # The specification's tables say POST, its protobuf says GET, and servers do the one or the other.
         self._subscribe = "GET" if dialect.version.startswith("0.") else "POST"
+        self._turned = False
         self._headers = {"A2A-Version": dialect.version} if dialect.version.startswith("1.") else {}
 
     def request(self, operation: Operation, request: Request, after: int | None = None) -> HttpRequest:
@@ -98,7 +99,10 @@ class RestBinding:
         """Hear that an operation is not to be had with its method: True when there is another to try."""
         if operation is not Operation.SUBSCRIBE:
             return False
-        self._subscribe = "POST" if self._subscribe == "GET" else "GET"
+        if not self._turned:
+            # Once: several that were on their way together would turn it to and fro.
+            self._turned = True
+            self._subscribe = "POST" if self._subscribe == "GET" else "GET"
         return True
 
     def _path(self, operation: Operation) -> tuple[str, str]:

@@ -1,0 +1,1 @@
+"""Clients that are compared: each calls the same agent as its own documentation says."""

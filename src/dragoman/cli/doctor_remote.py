@@ -1,0 +1,200 @@
+"""`dragoman doctor URL`: is this agent A2A, and where is it not?"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from dragoman.cli.doctor_interface import Checkup
+from dragoman.cli.doctor_probe import Probe, Reply
+from dragoman.cli.doctor_tls import examine_tls
+from dragoman.client.discovery import WELL_KNOWN, is_card_url
+from dragoman.client.interfaces import interfaces_of
+from dragoman.dialects.card_rules import card_problems
+from dragoman.dialects.cards import parse_card
+from dragoman.model.error import BadCard, ConfigError, DragomanError
+from dragoman.model.task import Task
+from dragoman.net.exchange import HttpRequest, shown
+from dragoman.stores.sqlite.health import Finding
+
+if TYPE_CHECKING:
+    from dragoman.cli.remote import Options, Session
+    from dragoman.client.client import Client
+    from dragoman.client.event import Event
+    from dragoman.client.interfaces import Interface
+    from dragoman.model.card import AgentCard
+
+_PLACE = "A2A 1.0, 8.2: the card is at /.well-known/agent-card.json"
+_OLD_PLACE = "A2A 0.2: the card is at /.well-known/agent.json"
+_MEDIA = "Advice: a card is served as application/json"
+_CACHING = "A2A 1.0, 8.6.1: a card is served with an ETag and with Cache-Control: max-age"
+_CONDITIONAL = "RFC 9110, 13.1.2: a request with the current ETag in If-None-Match is answered 304"
+_FIRST = "A2A 1.0, 3.1.2: a stream begins with a Task or a Message"
+_MAX_AGE = re.compile(r"max-age\s*=\s*\"?\d", re.IGNORECASE)
+
+
+async def examine_agent(session: Session, text: str | None) -> list[Finding]:
+    """Everything that is found out about an agent. Only `text` starts work: it is sent once and streamed once.
+
+    Raises:
+        ConfigError: the options do not go together.
+    """
+    probe = Probe(session.options)
+    found: list[Finding] = []
+    try:
+        found.append(await examine_tls(session.options.address.url, insecure=session.options.insecure))
+        card: AgentCard | None = None
+        async for finding in _discovery(probe, session.options.address.url):
+            found.append(finding)
+        card = probe.card
+        if card is not None:
+            found += await _interfaces(probe, card, session.options)
+            if text is not None:
+                found += [await _sent(session.client, text), await _streamed(session.client, text)]
+    finally:
+        await probe.close()
+    return found
+
+
+# -- discovery -------------------------------------------------------------------------------------------------------
+
+
+async def _discovery(probe: Probe, target: str) -> AsyncIterator[Finding]:
+    """Look for the card at both places; the first that can be read is the probe's from then on."""
+    base = target.partition("?")[0].partition("#")[0].rstrip("/")
+    places = [target] if is_card_url(target) else [base + path for path in WELL_KNOWN]
+    replies: dict[str, Reply] = {}
+    for url in places:
+        try:
+            replies[url] = await probe.ask(_card_request(url))
+        except DragomanError as error:
+            yield Finding("FAIL", "discovery", str(error), _PLACE)
+            return
+    for url, reply in replies.items():
+        yield _placed(url, reply, replies)
+    usable = [(url, reply) for url, reply in replies.items() if reply.status == 200]
+    if not usable:
+        return
+    url, reply = next(((url, reply) for url, reply in usable if reply.body.lstrip()[:1] == b"{"), usable[0])
+    for problem in card_problems(reply.body, url=url):
+        level = "FAIL" if problem.level == "error" else "warn"
+        yield Finding(level, "card", f"{problem.field or 'the card'}: {problem.found}", problem.rule)
+    try:
+        probe.card = parse_card(reply.body)
+    except BadCard as error:
+        yield Finding("FAIL", "card", f"{error}, so the rest is not checked", "A2A 1.0, 4.4.1: what a card must have")
+        return
+    yield Finding("ok", "card", f"{probe.card.name} {probe.card.version}, {len(probe.card.skills)} skills")
+    async for finding in _served(probe, url, reply):
+        yield finding
+
+
+def _card_request(url: str, etag: str = "") -> HttpRequest:
+    headers = {"Accept": "application/json"}
+    if etag:
+        headers["If-None-Match"] = etag
+    return HttpRequest("GET", url, headers, operation="GetAgentCard")
+
+
+def _placed(url: str, reply: Reply, replies: dict[str, Reply]) -> Finding:
+    """Whether there is a card at this place, and whether there has to be."""
+    where = shown(url)
+    if reply.status == 200:
+        return Finding("ok", "discovery", f"{where}: found in {1000 * reply.seconds:.0f} ms")
+    elsewhere = any(other.status == 200 for other in replies.values())
+    if url.endswith(WELL_KNOWN[1]) and elsewhere:
+        return Finding("ok", "discovery", f"{where}: HTTP {reply.status}, where callers before 0.3 look for the card")
+    old = url.endswith(WELL_KNOWN[1]) and len(replies) == 2
+    return Finding(
+        "warn" if elsewhere else "FAIL", "discovery", f"{where}: HTTP {reply.status}", _OLD_PLACE if old else _PLACE
+    )
+
+
+async def _served(probe: Probe, url: str, reply: Reply) -> AsyncIterator[Finding]:
+    """How the card is served: its type, and whether it can be kept."""
+    if not reply.kind.endswith("json"):
+        yield Finding("warn", "discovery", f"the card is {reply.kind or 'without a content type'}", _MEDIA)
+    control, etag = reply.headers.get("Cache-Control", ""), reply.headers.get("ETag", "")
+    if not _MAX_AGE.search(control):
+        says = f"Cache-Control is {control!r}" if control else "there is no Cache-Control"
+        yield Finding("warn", "discovery", says, _CACHING)
+    if not etag:
+        yield Finding("warn", "discovery", "there is no ETag", _CACHING)
+        return
+    try:
+        again = await probe.ask(_card_request(url, etag))
+    except DragomanError as error:
+        yield Finding("FAIL", "discovery", f"asked again with its ETag: {error}", _CONDITIONAL)
+        return
+    if again.status == 304:
+        yield Finding("ok", "discovery", f"kept by its ETag, {control or 'for as long as callers like'}")
+    else:
+        yield Finding("warn", "discovery", f"asked again with its ETag: HTTP {again.status}", _CONDITIONAL)
+
+
+# -- interfaces ------------------------------------------------------------------------------------------------------
+
+
+async def _interfaces(probe: Probe, card: AgentCard, options: Options) -> list[Finding]:
+    found: list[Finding] = []
+    if options.protocol or options.transport:
+        chosen = interfaces_of(card, options.protocol, options.transport)[:1]
+    else:
+        chosen: list[Interface] = []
+        for offered in card.supported_interfaces:
+            try:
+                # As if the card offered nothing else: then the first is what it says.
+                chosen.append(interfaces_of(replace(card, supported_interfaces=(offered,)))[0])
+            except (BadCard, ConfigError):
+                says = f"at {offered.url}: not checked, as it is not spoken here"
+                found.append(Finding("ok", f"{offered.protocol_binding.lower()} {offered.protocol_version}", says))
+    for interface in chosen:
+        async with aclosing(Checkup(probe, interface, card).findings()) as findings:
+            found += [finding async for finding in findings]
+    return found
+
+
+# -- work ------------------------------------------------------------------------------------------------------------
+
+
+async def _sent(client: Client, text: str) -> Finding:
+    start = time.perf_counter()
+    try:
+        answer = await client.send(text)
+    except DragomanError as error:
+        return Finding("FAIL", "send", str(error), "A2A 1.0, 3.1.1: a message is answered with a Task or a Message")
+    kind = "a task" if isinstance(answer, Task) else "a message"
+    return Finding(
+        "ok", "send", f"{kind}, {_state(answer.state.name)}, in {1000 * (time.perf_counter() - start):.0f} ms"
+    )
+
+
+async def _streamed(client: Client, text: str) -> Finding:
+    start, events = time.perf_counter(), 0
+    first: Event | None = None
+    began = 0.0
+    stream = client.stream(text)
+    try:
+        async with aclosing(aiter(stream)) as arriving:
+            async for event in arriving:
+                if first is None:
+                    first, began = event, time.perf_counter() - start
+                events += 1
+                if event.state.waiting:
+                    break
+    except DragomanError as error:
+        return Finding("FAIL", "stream", str(error), "A2A 1.0, 3.1.2: a stream goes on until the task ends or asks")
+    state = _state(stream.result.state.name)
+    says = f"{events} events, the first after {1000 * began:.0f} ms, {state}"
+    if first is not None and first.kind not in ("task", "message"):
+        return Finding("warn", "stream", f"{says}; it begins with an event of kind {first.kind}", _FIRST)
+    return Finding("ok", "stream", says)
+
+
+def _state(name: str) -> str:
+    return name.lower().replace("_", "-")
