@@ -109,9 +109,9 @@ async def _work(found: Count, operation: Operation, concurrency: int, seconds: f
                 await operation()
             except Exception as error:  # noqa: BLE001 - whatever it is, it is no answer
                 found.wrong(error)
-            ended = time.perf_counter()
-            found.latencies.append(ended - began)
-            if ended >= until:
+            else:
+                found.latencies.append(time.perf_counter() - began)
+            if time.perf_counter() >= until:
                 return
 
     await asyncio.gather(*(repeat() for _ in range(concurrency)))
@@ -124,12 +124,12 @@ def _operation(caller: Caller, found: Count, chunks: int) -> Operation:
     async def echo() -> None:
         text = echo_text(next(numbers))
         if await caller.echo(text) != text:
-            found.wrong("the echo is not what was said")
+            raise ValueError("the echo is not what was said")
 
     async def stream() -> None:
         text, events = await caller.count(chunks)
         if text != whole or events < chunks:
-            found.wrong(f"{len(text)} characters in {events} events, not {len(whole)} in {chunks} or more")
+            raise ValueError(f"{len(text)} characters in {events} events, not {len(whole)} in {chunks} or more")
         found.events += chunks
 
     return stream if chunks else echo

@@ -23,7 +23,7 @@ from bench import contestants, machine, report, results
 from bench.environments import ROOT
 from bench.plan import QUICK, OutOfTime, Plan, Settings
 from bench.results import Results, Scenario
-from bench.scenarios import blocking, fanout, growth, parked, reading, startup, streaming
+from bench.scenarios import blocking, client, fanout, growth, parked, reading, startup, streaming
 from bench.server import CannotStart
 
 # In this order: the last one takes what time is left, and says what it left out.
@@ -34,6 +34,7 @@ SCENARIOS: dict[str, Callable[[Plan, Scenario], None]] = {
     "growth": growth.run,
     "fanout": fanout.run,
     "parked": parked.run,
+    "client": client.run,
     "reading": reading.run,
 }
 PEERS = ("a2a-sdk", "fasta2a")

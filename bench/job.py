@@ -35,7 +35,10 @@ class Job(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Outcome(Struct, frozen=True):
-    """What came of a burst. Rates and times cover the measured window only; errors cover everything."""
+    """What came of a burst. Rates and times cover the measured window only; errors cover everything.
+
+    `cpu_seconds` are of what is measured. Where that is a client, the generator is the server it calls.
+    """
 
     requests: int
     seconds: float
@@ -64,15 +67,25 @@ class Outcome(Struct, frozen=True):
 
     @property
     def cpu_us(self) -> float:
-        """The server's CPU time per request, in microseconds."""
+        """CPU time per request, in microseconds."""
         return self.cpu_seconds / self.requests * 1e6 if self.requests else 0.0
 
     @property
     def event_cpu_us(self) -> float:
-        """The server's CPU time per event, in microseconds."""
+        """CPU time per event, in microseconds."""
         return self.cpu_seconds / self.events * 1e6 if self.events else 0.0
 
     @property
+    def cpu_rate(self) -> float:
+        """Requests per second of CPU time."""
+        return self.requests / self.cpu_seconds if self.cpu_seconds else 0.0
+
+    @property
+    def event_cpu_rate(self) -> float:
+        """Events per second of CPU time."""
+        return self.events / self.cpu_seconds if self.cpu_seconds else 0.0
+
+    @property
     def generator_bound(self) -> bool:
-        """True when the generator had no time left, so that the server might have done more."""
+        """True when the generator had no time left, so that what is measured might have done more."""
         return self.generator_cpu_seconds > 0.9 * self.seconds

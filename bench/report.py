@@ -17,6 +17,7 @@ SECTIONS: dict[str, tuple[str, Callable[[Scenario], list[str]]]] = {
     "reading": ("GetTask and ListTasks with many tasks", sections.reading),
     "fanout": ("Many readers of one task", sections.fanout),
     "parked": ("Tasks that wait", sections.parked),
+    "client": ("The client", sections.client),
     "startup": ("Starting", sections.startup),
 }
 _IMAGES = {"blocking": "bench-requests", "growth": "bench-events", "reading": "bench-reading"}
@@ -115,7 +116,8 @@ def _method(results: Results) -> str:
         "- The agent: an echo with four events (task, working, artifact, completed), and a counter that yields between "
         "its chunks. Dragoman repeats a streamed text whole at its end; that event takes its time and is not counted.",
         "- The floor decodes and checks the request with msgspec and writes the same bytes: no tasks, no store.",
-        "- CPU is user and system time of the server with its threads, from /proc. Ratios are taken round by round.",
+        "- CPU is user and system time of the server with its threads, from /proc; of the client where clients are "
+        "compared. Ratios are taken round by round.",
         "- Each section is one run, and its ratios come from that run alone; a section can be measured again by "
         f"itself. Taken: {'; '.join(f'{scenario.name} {scenario.taken}' for scenario in results.scenarios)}.",
         f"- {machine['system']}, {machine['memory']} of memory, SQLite {machine['sqlite']}; "

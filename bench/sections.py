@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from bench.job import Outcome
 from bench.results import Row, Scenario
+from bench.scenarios import client as client_scenario
 from bench.scenarios import startup as startup_scenario
 from bench.scenarios.blocking import UUID_IDS
 from bench.scenarios.reading import CASES
@@ -156,6 +157,61 @@ def parked(scenario: Scenario) -> list[str]:
         "Tasks in input-required. A store in memory holds the tasks themselves; one on disk need hold nothing.",
         table(head, rows),
     ]
+
+
+def client(scenario: Scenario) -> list[str]:
+    """Clients, per second of their CPU time."""
+    ours, theirs = client_scenario.OURS, client_scenario.THEIRS
+    parts = [
+        "Clients against Dragoman's server, memory, on the first core; each client alone in a process on the last "
+        f"core, in turn with the other, {scenario.seconds / 2:g} s for each case after a warm-up. Both find JSON-RPC "
+        "1.0 by the card, both have default settings and Python's own garbage collector; only the five seconds after "
+        "which the a2a-sdk gives up are raised to sixty. CPU is user and system time of the client's process. Where "
+        "a rate is marked with ≥, the server had no time left.",
+        "SendMessage, the text of the completed task read and compared:",
+        _client_table(scenario, (client_scenario.ONE, client_scenario.MANY), "request"),
+        f"Streams of {client_scenario.CHUNKS:,} chunks, one at a time, every event looked at, the text put together "
+        "and compared:",
+        _client_table(scenario, (client_scenario.STREAMS,), "chunk"),
+    ]
+    rows: list[list[str]] = []
+    for loop in client_scenario.LOOPS:
+        for case in client_scenario.CASES:
+            mine, other = scenario.find(f"{ours}, {loop}", case), scenario.find(f"{theirs}, {loop}", case)
+            if mine is not None and other is not None:
+                cells = [
+                    ratios([what(one) for one in mine.outcomes], [what(one) for one in other.outcomes])
+                    for what in _client_rates(case)
+                ]
+                rows.append([f"{case}, {loop}", *(ranged(cell, "×") for cell in cells)])  # noqa: RUF001
+    if rows:
+        parts.append(table([f"{ours} / {theirs}", "per CPU second", "per second"], rows))
+    if any(start.milliseconds for start in scenario.starts):
+        parts.append("From the start of a process to its first answer, with imports and the card:")
+        starts = [[start.name, ranged(spread(start.milliseconds))] for start in scenario.starts if start.milliseconds]
+        parts.append(table(["client", "ms"], starts))
+    return parts
+
+
+def _client_table(scenario: Scenario, cases: tuple[str, ...], unit: str) -> str:
+    head = ["client", "", f"{unit}s per CPU second", f"CPU µs/{unit}", f"{unit}s/s", "p50 / p95 / p99 ms", "errors"]
+    rows: list[list[str]] = []
+    for case in cases:
+        per_cpu, per_second = _client_rates(case)
+        cost = _event_cpu_us if case == client_scenario.STREAMS else _cpu_us
+        for row in scenario.rows:
+            if row.case == case and row.outcomes:
+                rate = _at_least(row) + ranged(row.of(per_second))
+                cells = [ranged(row.of(per_cpu)), ranged(row.of(cost)), rate, _latency(row), _errors(row)]
+                rows.append([row.server, row.case, *cells])
+    return table(head, rows)
+
+
+def _client_rates(case: str) -> tuple[Callable[[Outcome], float], Callable[[Outcome], float]]:
+    """What is counted in a case, per second of CPU time and per second."""
+    if case == client_scenario.STREAMS:
+        return lambda outcome: outcome.event_cpu_rate, lambda outcome: outcome.event_rate
+    return lambda outcome: outcome.cpu_rate, lambda outcome: outcome.rate
 
 
 def startup(scenario: Scenario) -> list[str]:

@@ -56,7 +56,7 @@ def running(
     log = folder / f"{name}.log"
     with log.open("wb") as errors:
         process = subprocess.Popen(
-            command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, env=_environment()
+            command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, env=variables()
         )
     try:
         yield Running(_port(contestant, process, log), process.pid)
@@ -64,9 +64,13 @@ def running(
         _stop(process)
 
 
-def _environment() -> dict[str, str]:
-    # Settings of whoever runs this must not change what is measured.
-    return {name: value for name, value in os.environ.items() if not name.startswith(("DRAGOMAN_", "PYTHON", "OTEL_"))}
+def variables() -> dict[str, str]:
+    """The environment of what is measured: the settings of whoever runs this must not change it."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("DRAGOMAN_", "PYTHON", "OTEL_")) and not name.upper().endswith("_PROXY")
+    }
 
 
 def _port(contestant: Contestant, process: subprocess.Popen[bytes], log: Path) -> int:

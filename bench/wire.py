@@ -8,6 +8,8 @@ from uuid import uuid4
 
 import msgspec
 
+from bench.agents.words import echo_text
+
 _HEAD = (
     b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nA2A-Version: 1.0\r\n"
     b"Accept: application/json, text/event-stream\r\nContent-Length: %d\r\n\r\n%b"
@@ -16,8 +18,6 @@ _MESSAGE = (
     b'{"jsonrpc":"2.0","id":%d,"method":"%b","params":{"message":{"messageId":"%b","role":"ROLE_USER","parts":[%b]}%b}}'
 )
 _IMMEDIATELY = b',"configuration":{"returnImmediately":true,"acceptedOutputModes":[]}'
-# A message of the length a person types.
-_FILLER = " The quick brown fox jumps over the lazy dog, and then once more, since nobody saw it the first time."
 
 
 def http(body: bytes) -> bytes:
@@ -46,7 +46,7 @@ class Messages:
     def echo(self) -> tuple[bytes, str]:
         """A message to be echoed, and its text."""
         number = next(self._numbers)
-        text = f"echo {number:012d}{_FILLER}"
+        text = echo_text(number)
         return self._message(number, b"SendMessage", b'{"text":"%b"}' % text.encode()), text
 
     def tool(self, name: str, *, stream: bool = False, wait: bool = True, **arguments: float) -> bytes:

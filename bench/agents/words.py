@@ -4,6 +4,13 @@ from __future__ import annotations
 
 CARD_NAME = "bench"
 QUESTION = "How many?"
+# A message of the length a person types.
+_FILLER = " The quick brown fox jumps over the lazy dog, and then once more, since nobody saw it the first time."
+
+
+def echo_text(number: int) -> str:
+    """A text to be echoed."""
+    return f"echo {number:012d}{_FILLER}"
 
 
 def chunk_text(number: int) -> str:

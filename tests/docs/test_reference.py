@@ -311,7 +311,7 @@ def test_every_setting_is_listed_with_its_default_flag_and_variable() -> None:
 
 def options_of(name: str) -> set[str]:
     text = CliRunner().invoke(group, [name, "--help"], env={**os.environ, "COLUMNS": "200"}).output
-    return set(re.findall(r"(?<![\w-])(?:--[a-z][a-z-]*|-[a-z]\b)", text.partition("Options:")[2]))
+    return set(re.findall(r"(?<![\w-])(?:--[a-z][a-z0-9-]*|-[a-z]\b)", text.partition("Options:")[2]))
 
 
 def test_every_command_is_described_with_all_its_options_and_no_other() -> None:

@@ -111,8 +111,7 @@ def _line(problem: Problem) -> str:
     from dragoman.cli.printing import coloured, visible
 
     level = coloured(f"{problem.level:<7}", "red" if problem.level == "error" else "yellow")
-    where = problem.field or "the card"
-    return f"{level}  {visible(f'{where}: {problem.found}')}. {problem.rule}"
+    return f"{level}  {visible(f'{problem.field}: {problem.found}')}. {problem.rule}"
 
 
 def _count(number: int, what: str) -> str:

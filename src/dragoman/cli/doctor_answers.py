@@ -84,12 +84,12 @@ def _of_rpc(binding: Binding, question: Question, reply: Reply, body: Any, reque
     return found + _of_rpc_error(binding, question, error)
 
 
-def _of_rpc_error(binding: Binding, question: Question, error: Any) -> list[Fault]:
+def _of_rpc_error(binding: Binding, question: Question, error: object) -> list[Fault]:
     what = question.what
     members = cast("Json", error) if isinstance(error, dict) else {}
     code = members.get("code")
     if not isinstance(code, int) or not isinstance(members.get("message"), str):
-        return [Fault("FAIL", f"{what}: the error is {str(error)[:80]}", RPC_ERROR)]
+        return [Fault("FAIL", f"{what}: the error has no code or no message", RPC_ERROR)]
     found: list[Fault] = []
     if code not in [each.code for each in question.right]:
         said = f"{code} ({members['message']!r})"

@@ -67,7 +67,8 @@ class Checkup:
             first, *others = self._questions()
             reply, request_id = await self._asked(*first)
             if reply.status in (401, 403):
-                yield self._refused(reply)
+                for finding in self._refused(reply):
+                    yield finding
                 return
             faults = list(self._judged(first[0], reply, request_id))
             for finding in faults:
@@ -110,22 +111,22 @@ class Checkup:
 
     def _judged(self, question: Question, reply: Reply, request_id: object) -> list[Finding]:
         if reply.status in (401, 403):
-            return [self._refused(reply, question.what)]
+            return self._refused(reply, question.what)
         faults = faults_of(self._binding, question, reply, request_id)
         if not faults:
             return [Finding("ok", self.check, f"{question.what}: {answered(reply)}")]
         return [Finding(fault.level, self.check, fault.says, fault.rule) for fault in faults]
 
-    def _refused(self, reply: Reply, what: str = "every operation") -> Finding:
+    def _refused(self, reply: Reply, what: str = "every operation") -> list[Finding]:
         if reply.status == 401 and not declared(self._card):
             says = f"{what}: HTTP 401, and the card names no way to authenticate"
-            return Finding("FAIL", self.check, says, _CREDENTIALS)
-        if reply.status == 401 and not reply.headers.get("WWW-Authenticate"):
-            return Finding("warn", self.check, f"{what}: HTTP 401 without WWW-Authenticate", _CHALLENGE)
+            return [Finding("FAIL", self.check, says, _CREDENTIALS)]
         says = f"{what}: HTTP {reply.status}, so it is not checked"
-        return Finding(
-            "warn", self.check, says, "put a token into DRAGOMAN_TOKEN, or name its variable with --token-env"
-        )
+        hint = "put a token into DRAGOMAN_TOKEN, or name its variable with --token-env"
+        found = [Finding("warn", self.check, says, hint)]
+        if reply.status == 401 and not reply.headers.get("WWW-Authenticate"):
+            found.append(Finding("warn", self.check, f"{what}: HTTP 401 without WWW-Authenticate", _CHALLENGE))
+        return found
 
     def _latency(self) -> Finding:
         middle = median(self._times)

@@ -48,12 +48,9 @@ async def examine_agent(session: Session, text: str | None) -> list[Finding]:
     found: list[Finding] = []
     try:
         found.append(await examine_tls(session.options.address.url, insecure=session.options.insecure))
-        card: AgentCard | None = None
-        async for finding in _discovery(probe, session.options.address.url):
-            found.append(finding)
-        card = probe.card
-        if card is not None:
-            found += await _interfaces(probe, card, session.options)
+        found += [finding async for finding in _discovery(probe, session.options.address.url)]
+        if probe.card is not None:
+            found += await _interfaces(probe, probe.card, session.options)
             if text is not None:
                 found += [await _sent(session.client, text), await _streamed(session.client, text)]
     finally:
@@ -73,7 +70,7 @@ async def _discovery(probe: Probe, target: str) -> AsyncIterator[Finding]:
         try:
             replies[url] = await probe.ask(_card_request(url))
         except DragomanError as error:
-            yield Finding("FAIL", "discovery", str(error), _PLACE)
+            yield Finding("FAIL", "discovery", str(error))
             return
     for url, reply in replies.items():
         yield _placed(url, reply, replies)
@@ -83,7 +80,7 @@ async def _discovery(probe: Probe, target: str) -> AsyncIterator[Finding]:
     url, reply = next(((url, reply) for url, reply in usable if reply.body.lstrip()[:1] == b"{"), usable[0])
     for problem in card_problems(reply.body, url=url):
         level = "FAIL" if problem.level == "error" else "warn"
-        yield Finding(level, "card", f"{problem.field or 'the card'}: {problem.found}", problem.rule)
+        yield Finding(level, "card", f"{problem.field}: {problem.found}", problem.rule)
     try:
         probe.card = parse_card(reply.body)
     except BadCard as error:
@@ -154,8 +151,7 @@ async def _interfaces(probe: Probe, card: AgentCard, options: Options) -> list[F
                 says = f"at {offered.url}: not checked, as it is not spoken here"
                 found.append(Finding("ok", f"{offered.protocol_binding.lower()} {offered.protocol_version}", says))
     for interface in chosen:
-        async with aclosing(Checkup(probe, interface, card).findings()) as findings:
-            found += [finding async for finding in findings]
+        found += [finding async for finding in Checkup(probe, interface, card).findings()]
     return found
 
 

@@ -97,7 +97,8 @@ def print_rest(parts: Sequence[Part]) -> None:
 def print_text(text: str) -> None:
     """A text on stdout, ended with a line break if it has none."""
     if text:
-        click.echo(visible(text), nl=not text.endswith("\n"))
+        # click would take colours out of what goes into a pipe, and the answer is the agent's.
+        click.echo(visible(text), nl=not text.endswith("\n"), color=True)
 
 
 def print_files(parts: Sequence[Part]) -> None:

@@ -140,7 +140,7 @@ def address_of(typed: str) -> Address:
         raise ConfigError(f"`{typed}` is not the address of an agent: write http://{typed}")
     known = f"; there are {', '.join(remotes)}" if remotes else ""
     raise ConfigError(
-        f"there is no remote `{typed}`{known}: write the agent's URL, or name it in dragoman.toml with [remotes.{typed}]"
+        f"there is no remote `{typed}`{known}: write the agent's URL, or name it in dragoman.toml: [remotes.{typed}]"
     )
 
 

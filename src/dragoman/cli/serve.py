@@ -73,9 +73,8 @@ def command(targets: tuple[str, ...], a2a: tuple[str, ...], config: Path | None,
     settings = settings_of({})
     configure(settings.log, settings.log_level)
     file = find_config(config, environ=os.environ, cwd=cwd)
-    fronts = [_in_front(url, None) for url in a2a]
-    places = [(target, target, cwd) for target in targets]
-    loaded = [_load(*place) for place in places]
+    loaded = [_load(target, target, cwd) for target in targets]
+    fronts = [_in_front(place, None, file) for place in a2a]
     servable = _together([*loaded, *fronts] or _in_file(file))
     settings = settings_of(getattr(servable, "keywords", {}))
     configure(settings.log, settings.log_level)
@@ -101,22 +100,28 @@ def _of_table(file: ConfigFile, name: str, table: Mapping[str, Any]) -> Servable
     if len(given) != 1:
         raise ConfigError(f'{source}: say what to serve, as in target = "app.py" or a2a = "https://…", one of them')
     if given == ["a2a"]:
-        return _in_front(table["a2a"], name)
+        return _in_front(table["a2a"], name, file)
     return _load(f"{source} target", table["target"], file.path.parent.absolute())
 
 
-def _in_front(place: str, name: str | None) -> Servable:
+def _in_front(place: str, name: str | None, file: ConfigFile | None) -> Servable:
     """An agent in front of the one at a URL, or of a remote that has a name here."""
     from dragoman.cli.remote import address_of
     from dragoman.server.agent import Agent
+    from dragoman.server.remotes import load_remotes
 
-    address = address_of(place)
-    token = address.token_env
-
-    def auth(card: object, scheme: object) -> str:
-        return os.environ.get(token or "", "")
-
-    return Agent.from_a2a(address.url, name=name, protocol=address.protocol, auth=auth if token else None)
+    if place.startswith(("http://", "https://")):
+        return Agent.from_a2a(place, name=name)
+    environ = os.environ if file is None else {**os.environ, "DRAGOMAN_CONFIG": str(file.path)}
+    remote = load_remotes(environ=environ, cwd=Path.cwd()).get(place)
+    if remote is None:
+        address_of(place)  # says what is wrong with it
+        raise ConfigError(f"there is no remote `{place}`")
+    token = os.environ.get(remote.token_env) if remote.token_env else None
+    if remote.token_env and not token:
+        variable = remote.token_env
+        raise ConfigError(f"the remote `{place}` names the variable {variable}, which is not set: export {variable}=…")
+    return Agent.from_a2a(remote.url, name=name, protocol=remote.protocol, auth=token)
 
 
 def _load(source: str, target: str, folder: Path) -> Servable:

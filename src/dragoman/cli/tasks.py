@@ -66,7 +66,8 @@ def _since(text: str | None) -> str | datetime | None:
 def _row(task: Task) -> tuple[str, ...]:
     from dragoman.cli.printing import first_words, state_name
 
-    said = next(filter(None, map(_said, (*task.history, *filter(None, [task.status.message])))), "")
+    messages = [*task.history, *([task.status.message] if task.status.message is not None else [])]
+    said = next((words for message in messages if (words := _said(message))), "")
     time = (task.status.timestamp or "")[:19].replace("T", " ")
     return task.id, state_name(task.state), time, first_words(said, _WORDS)
 

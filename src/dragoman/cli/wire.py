@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 MASK = "***"
 # What a name must hold for its value to be nobody's business. `pageToken` and the like only say where a list goes on.
 _SECRET = re.compile(
-    r"auth(?!or)|cookie|passw|secret|credential|session|signature|api-?_?key|(^|[-_.])(key|sig|code|pw)($|[-_.])|(?<!page)token",
+    r"auth(?!or(?!iz))|cookie|passw|secret|credential|session|signature|api-?_?key|(^|[-_.])(key|sig|code|pw)($|[-_.])|(?<!page)token",
     re.IGNORECASE,
 )
-_HARMLESS = frozenset({"www-authenticate"})
+_HARMLESS = frozenset({"www-authenticate", "proxy-authenticate"})
 _SCHEME = re.compile(r"(Bearer|Basic|Digest|Negotiate|DPoP|[A-Za-z][A-Za-z-]*Key)\s+\S", re.IGNORECASE)
 _MEMBER = re.compile(
     r'("(?:token|access_?token|refresh_?token|id_?token|credentials|password|client_?secret|secret|api_?key)"\s*:\s*)'
@@ -40,7 +40,8 @@ class Wire:
     """An interceptor that shows requests and answers. `secrets` are masked wherever they turn up."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        spellings = {each for secret in secrets for each in (secret, quote(secret, safe="")) if len(each) >= _SHORTEST}
+        self._values = {each for secret in secrets for each in (secret, quote(secret, safe=""))}
+        spellings = (each for each in self._values if len(each) >= _SHORTEST)
         self._secrets = sorted(spellings, key=len, reverse=True)
 
     async def __call__(self, request: HttpRequest, call_next: CallNext) -> HttpResponse:
@@ -65,11 +66,15 @@ class Wire:
         """A URL without user, and with the values of secret parameters masked."""
         address, mark, query = _USER.sub(MASK, url).partition("?")
         pairs = [each.partition("=") for each in query.split("&")]
-        masked = "&".join(f"{name}{eq}{MASK if eq and _SECRET.search(name) else value}" for name, eq, value in pairs)
+        masked = "&".join(
+            f"{name}{eq}{MASK if _SECRET.search(name) or value in self._values else value}" for name, eq, value in pairs
+        )
         return self.text(f"{address}{mark}{masked}")
 
     def header(self, name: str, value: str) -> str:
         """A header's value; of a secret one only the scheme."""
+        if value in self._values:
+            return MASK
         if name.lower() in _HARMLESS or not _SECRET.search(name):
             return self.text(value)
         scheme = _SCHEME.match(value)

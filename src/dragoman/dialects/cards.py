@@ -130,7 +130,8 @@ def _interfaces_03(card: AgentCard) -> tuple[AgentInterface | None, list[AgentIn
     usable = [each for each in card.supported_interfaces if each.protocol_version.startswith("0.3")]
     candidates = (*usable, *card.supported_interfaces)
     main = next((each for each in candidates if each.protocol_binding == _JSONRPC), next(iter(candidates), None))
-    return main, [each for each in usable if each is not main]
+    # The main address is among the others once more, as 0.3 wants it.
+    return main, usable if len(usable) > 1 else []
 
 
 def _merged(card: Json, extra: Json) -> Json:

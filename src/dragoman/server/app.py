@@ -12,6 +12,7 @@ import msgspec
 from dragoman.model.error import A2AError, DragomanError, InternalError, ServerError, Unauthenticated
 from dragoman.model.user import User
 from dragoman.server.guard import Guard, Misdirected
+from dragoman.telemetry import trace
 from dragoman.transports.endpoint import Endpoint
 from dragoman.transports.http import Disconnected, Request, respond, segments_of
 from dragoman.transports.jsonrpc.serve import JsonRpc
@@ -214,6 +215,7 @@ class App:
             await respond(send, 204, b"", headers=headers)
 
     async def _operate(self, hosted: Hosted, request: Request, send: Send) -> None:
+        trace.remember(request.headers)
         is_rpc = request.path in _RPC
         transport = hosted.rpc if is_rpc else hosted.rest
         allowed = self._guard.cors_headers(request)

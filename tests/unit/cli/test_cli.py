@@ -21,6 +21,8 @@ from click.testing import CliRunner
 from dragoman.cli.main import EXIT_CODES, VERBS, exit_code, group
 from dragoman.model.error import (
     AuthError,
+    BadCard,
+    BadResponse,
     CannotConnect,
     ConfigError,
     DragomanError,
@@ -133,6 +135,11 @@ def test_help_is_quick_and_imports_neither_the_server_nor_the_types(tmp_path: Pa
         [sys.executable, "-c", check], cwd=tmp_path, env=environment(), capture_output=True, text=True, check=True
     )
     assert not {"uvicorn", "msgspec", "asyncio", "dragoman.cli.serve"} & set(done.stdout.split())
+    check = check.replace("['--help']", "['send', '--help']")
+    done = subprocess.run(
+        [sys.executable, "-c", check], cwd=tmp_path, env=environment(), capture_output=True, text=True, check=True
+    )
+    assert not {"uvicorn", "msgspec", "aiohttp", "dragoman.client.client"} & set(done.stdout.split())
     times: list[float] = []
     for _ in range(5):
         start = time.perf_counter()
@@ -173,6 +180,8 @@ def test_usage_errors_exit_with_2(tmp_path: Path):
     [
         (ConfigError("x"), 2),
         (CannotConnect("x"), 3),
+        (BadCard("x"), 3),
+        (BadResponse("x"), 3),
         (TaskNotFound(), 4),
         (AuthError("x"), 5),
         (Unauthenticated(), 5),
@@ -301,7 +310,10 @@ def test_the_file_says_what_to_serve_relative_to_itself(echo: Path):
     [
         ("[agents.e]", 'dragoman.toml [agents.e]: say what to serve, as in target = "app.py"'),
         ("[agents.e]\ntarget = 1", 'dragoman.toml [agents.e]: say what to serve, as in target = "app.py"'),
-        ("[agents.e]\nfile = 'x'", "dragoman.toml [agents.e]: there is no setting `file`; there is `target`"),
+        (
+            "[agents.e]\nfile = 'x'",
+            "dragoman.toml [agents.e]: there is no setting `file`; there are `target` and `a2a`",
+        ),
         ("[agents.e]\ntarget = 'app:ECHO'", "dragoman.toml [agents.e] target: an object of type `str` cannot be"),
     ],
 )

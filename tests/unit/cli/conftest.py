@@ -1,0 +1,125 @@
+"""Commands as they are typed: in a pipe, and on a terminal."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SRC = Path(__file__).resolve().parents[3] / "src"
+DRAGOMAN = [sys.executable, "-m", "dragoman.cli.main"]
+PATIENCE = 30.0
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def environment(home: Path, **more: str) -> dict[str, str]:
+    return {"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": str(SRC), "PYTHONWARNINGS": "error", **more}
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """Run a command in a folder of its own; `typed` is what stands on its stdin."""
+
+    def run(*args: str, typed: str = "", **environ: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*DRAGOMAN, *args],
+            cwd=tmp_path,
+            env=environment(tmp_path, **environ),
+            input=typed,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+
+    return run
+
+
+class Terminal:
+    """A command on a terminal. With `piped`, stdout goes into a pipe and only the rest to the terminal."""
+
+    def __init__(self, args: tuple[str, ...], folder: Path, *, piped: bool = False, **environ: str) -> None:
+        self._master, slave = pty.openpty()
+        self.seen = ""
+        self.process = subprocess.Popen(
+            [*DRAGOMAN, *args],
+            cwd=folder,
+            env=environment(folder, **{"TERM": "xterm", **environ}),
+            stdin=slave,
+            stdout=subprocess.PIPE if piped else slave,
+            stderr=slave,
+            start_new_session=True,
+        )
+        os.close(slave)
+
+    def until(self, text: str) -> str:
+        """Wait until the screen says this after what was waited for last, and give what came before it."""
+        deadline = time.monotonic() + PATIENCE
+        while text not in self.seen:
+            assert self._read(deadline), f"it ended without {text!r}: {self.seen!r}"
+        before, _, self.seen = self.seen.partition(text)
+        return before
+
+    def type(self, text: str) -> None:
+        os.write(self._master, text.encode())
+
+    def interrupt(self) -> None:
+        self.process.send_signal(signal.SIGINT)
+
+    def interrupted(self) -> tuple[int, str]:
+        """Ctrl-C at a prompt, and the end. One that comes between the prompt and the reading is not heard: repeat."""
+        for _ in range(int(PATIENCE)):
+            self.interrupt()
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(1)
+                break
+        return self.ended()
+
+    def ended(self) -> tuple[int, str]:
+        """Wait for the end; gives the exit code and what was still said."""
+        deadline = time.monotonic() + PATIENCE
+        while self._read(deadline):
+            pass
+        return self.process.wait(PATIENCE), self.seen
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait(PATIENCE)
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+        os.close(self._master)
+
+    def _read(self, deadline: float) -> bool:
+        ready, _, _ = select.select([self._master], [], [], max(0.0, deadline - time.monotonic()))
+        assert ready, f"nothing more came: {self.seen!r}"
+        # A terminal that nobody has open any more is an error on Linux.
+        with suppress(OSError):
+            if chunk := os.read(self._master, 4096):
+                self.seen += chunk.decode("utf-8", "replace").replace("\r\n", "\n")
+                return True
+        return False
+
+
+@pytest.fixture
+def terminal(tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
+    """Open terminals; they are closed at the end."""
+    opened: list[Terminal] = []
+
+    def open_terminal(*args: str, **options: Any) -> Terminal:
+        opened.append(Terminal(args, tmp_path, **options))
+        return opened[-1]
+
+    yield open_terminal
+    for each in opened:
+        each.close()

@@ -1,0 +1,319 @@
+"""The options that all calling verbs share: whom a name means, credentials, headers, TLS, and `--wire`."""
+
+from __future__ import annotations
+
+import ssl
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+import uvicorn
+
+from dragoman import Agent, User
+from dragoman.cli.wire import Wire
+from dragoman.model.error import Unauthenticated
+from dragoman.testing import served
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+TOKEN = "s3cr3t-t0ken"
+
+
+def echo(**card: Any) -> Agent:
+    agent = Agent("echo", description="Echoes", card=card)
+
+    @agent.skill
+    def say(text: str) -> str:
+        return text
+
+    return agent
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with served(echo()) as url:
+        yield url
+
+
+async def who(request: Any) -> User | None:
+    if request.headers.get("authorization") == f"Bearer {TOKEN}" or request.headers.get("x-zone") == TOKEN:
+        return User("me")
+    raise Unauthenticated
+
+
+def bearer_card() -> dict[str, Any]:
+    return {
+        "securitySchemes": {"token": {"httpAuthSecurityScheme": {"scheme": "bearer"}}},
+        "securityRequirements": [{"schemes": {"token": {"list": []}}}],
+    }
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[str]:
+    with served(echo(**bearer_card()), auth=who) as url:
+        yield url
+
+
+def remotes(folder: Path, text: str) -> None:
+    (folder / "dragoman.toml").write_text(text)
+
+
+# -- names -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_name_under_remotes_stands_for_its_url(url: str, run: Run, tmp_path: Path):
+    remotes(tmp_path, f'[remotes.echo]\nurl = "{url}"\nprotocol = "0.3"\n')
+    done = run("send", "echo", "hi", "--wire")
+    assert (done.returncode, done.stdout) == (0, "hi\n")
+    assert '"method":"message/stream"' in done.stderr
+
+
+def test_a_user_s_own_remotes_are_added(url: str, run: Run, tmp_path: Path):
+    own = tmp_path / "conf" / "dragoman"
+    own.mkdir(parents=True)
+    (own / "dragoman.toml").write_text(f'[remotes.echo]\nurl = "{url}"\n')
+    remotes(tmp_path, '[remotes.other]\nurl = "http://127.0.0.1:1"\n')
+    assert run("send", "echo", "hi", XDG_CONFIG_HOME=str(tmp_path / "conf")).stdout == "hi\n"
+
+
+@pytest.mark.parametrize(
+    ("typed", "says"),
+    [
+        ("calcx", "there is no remote `calcx`; did you mean `calc`?"),
+        ("zzz", "there is no remote `zzz`; there are calc, trip: write the agent's URL, or name it in dragoman.toml: "),
+        ("127.0.0.1:8080", "`127.0.0.1:8080` is not the address of an agent: write http://127.0.0.1:8080"),
+        ("localhost", "`localhost` is not the address of an agent: write http://localhost"),
+        ("ftp://x", "ftp://x cannot be called: an agent's address begins with http:// or https://"),
+    ],
+)
+def test_what_is_neither_a_url_nor_a_name_is_told_with_what_to_type(run: Run, tmp_path: Path, typed: str, says: str):
+    remotes(tmp_path, '[remotes.calc]\nurl = "http://127.0.0.1:1"\n[remotes.trip]\nurl = "http://127.0.0.1:1"\n')
+    done = run("send", typed, "hi")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"dragoman: {says}")
+
+
+def test_the_shell_completes_verbs_options_and_the_names_of_remotes(run: Run, tmp_path: Path):
+    remotes(tmp_path, '[remotes.calc]\nurl = "http://127.0.0.1:1"\n[remotes.trip]\nurl = "http://127.0.0.1:1"\n')
+
+    def completed(line: str, word: int) -> list[str]:
+        done = run(_DRAGOMAN_COMPLETE="bash_complete", COMP_WORDS=line, COMP_CWORD=str(word))
+        return [each.partition(",")[2] for each in done.stdout.splitlines()]
+
+    assert completed("dragoman ca", 1) == ["call", "cancel", "card"]
+    assert completed("dragoman send ", 2) == ["calc", "trip"]
+    assert completed("dragoman watch t", 2) == ["trip"]
+    assert "--no-wait" in completed("dragoman send --n", 2)
+    assert run(_DRAGOMAN_COMPLETE="bash_source").stdout.strip()
+
+
+# -- credentials and headers -----------------------------------------------------------------------------------------
+
+
+def test_the_token_is_taken_from_the_environment(guarded: str, run: Run, tmp_path: Path):
+    refused = run("send", guarded, "hi")
+    assert (refused.returncode, refused.stdout) == (5, "")
+    assert refused.stderr.endswith("Put a token into DRAGOMAN_TOKEN, or name its variable with --token-env\n")
+    assert run("send", guarded, "hi", DRAGOMAN_TOKEN=TOKEN).stdout == "hi\n"
+    assert run("send", guarded, "hi", "--token-env", "MINE", MINE=TOKEN, DRAGOMAN_TOKEN="other").stdout == "hi\n"
+    remotes(tmp_path, f'[remotes.echo]\nurl = "{guarded}"\ntoken_env = "MINE"\n')
+    assert run("send", "echo", "hi", MINE=TOKEN).stdout == "hi\n"
+
+
+def test_a_variable_that_is_not_set_is_told(guarded: str, run: Run, tmp_path: Path):
+    done = run("send", guarded, "hi", "--token-env", "MINE")
+    assert done.returncode == 2
+    assert done.stderr == "dragoman: --token-env names the variable MINE, which is not set: export MINE=…\n"
+    remotes(tmp_path, f'[remotes.echo]\nurl = "{guarded}"\ntoken_env = "MINE"\n')
+    assert run("send", "echo", "hi").stderr.startswith("dragoman: the remote `echo` names the variable MINE")
+
+
+def test_a_header_goes_along(guarded: str, run: Run):
+    assert run("send", guarded, "hi", "-H", f"Authorization: Bearer {TOKEN}", "-H", "X-Team: blue").stdout == "hi\n"
+
+
+@pytest.mark.parametrize("header", ["no colon", ": x", "a b: c"])
+def test_what_is_no_header_is_refused(url: str, run: Run, header: str):
+    done = run("send", url, "hi", "-H", header)
+    assert (done.returncode, done.stderr) == (2, "dragoman: -H takes a header as in -H 'X-Team: blue'\n")
+
+
+# -- reaching --------------------------------------------------------------------------------------------------------
+
+
+def test_nobody_there_is_3(run: Run):
+    done = run("send", "http://127.0.0.1:1", "hi")
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr.startswith("dragoman: nobody answers at http://127.0.0.1:1")
+    assert done.stderr.count("\n") == 1
+
+
+async def website(scope: Any, receive: Any, send: Any) -> None:
+    if scope["type"] == "http":
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/html")]})
+        await send({"type": "http.response.body", "body": b"<html>hello</html>"})
+
+
+def test_a_website_is_no_agent(run: Run):
+    with served(website) as url:
+        done = run("send", url, "hi")
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "text/html instead of JSON" in done.stderr
+
+
+def test_an_error_of_a2a_is_4(url: str, run: Run):
+    done = run("get", url, "no-such-task")
+    assert (done.returncode, done.stdout, done.stderr) == (4, "", "dragoman: Task not found\n")
+
+
+@pytest.fixture(scope="module")
+def https(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """An agent behind a certificate that nobody has vouched for."""
+    folder = tmp_path_factory.mktemp("tls")
+    certificate = trustme.CA().issue_cert("127.0.0.1")
+    pem = folder / "server.pem"
+    certificate.private_key_and_cert_chain_pem.write_to_path(str(pem))
+    ready = threading.Event()
+
+    class Server(uvicorn.Server):
+        async def startup(self, sockets: Any = None) -> None:
+            await super().startup(sockets)
+            ready.set()
+
+    app: Any = echo().app(store="memory:", drain=1)
+    server = Server(
+        uvicorn.Config(
+            app, host="127.0.0.1", port=0, ssl_certfile=pem, ssl_keyfile=pem, ws="none", log_config=None,
+            log_level="critical", timeout_graceful_shutdown=1, ssl_version=ssl.PROTOCOL_TLS_SERVER,
+        )
+    )  # fmt: skip
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    assert ready.wait(30)
+    yield f"https://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    server.should_exit = True
+    thread.join(15)
+    assert not thread.is_alive()
+
+
+def test_a_certificate_nobody_vouches_for_is_accepted_only_when_told_to(https: str, run: Run):
+    refused = run("send", https, "hi")
+    assert (refused.returncode, refused.stdout) == (3, "")
+    assert "is not trusted" in refused.stderr
+    assert refused.stderr.endswith("--insecure accepts any certificate\n")
+    assert run("send", https, "hi", "--insecure").stdout == "hi\n"
+
+
+def test_the_doctor_tells_of_a_certificate_nobody_vouches_for(https: str, run: Run):
+    done = run("doctor", https, "--insecure")
+    assert done.returncode == 0
+    (line,) = [each for each in done.stdout.splitlines() if " tls " in each]
+    assert line.startswith("warn  tls          the certificate is not trusted: ")
+    assert "FAIL  tls " in run("doctor", https).stdout
+
+
+# -- the wire --------------------------------------------------------------------------------------------------------
+
+
+def test_every_exchange_is_shown_and_no_secret(guarded: str, run: Run):
+    done = run("send", guarded, "hi there", "--wire", "-H", "X-Api-Key: another", DRAGOMAN_TOKEN=TOKEN)
+    assert (done.returncode, done.stdout) == (0, "hi there\n")
+    lines = done.stderr.splitlines()
+    assert f"> GET {guarded}/.well-known/agent-card.json" in lines
+    assert f"> POST {guarded}/a2a" in lines
+    assert "> Authorization: Bearer ***" in lines
+    assert "> X-Api-Key: ***" in lines
+    assert "< HTTP 200" in lines
+    assert any(line.startswith("< data: {") and "TASK_STATE_COMPLETED" in line for line in lines)
+    assert TOKEN not in done.stderr
+    assert "another" not in done.stderr
+
+
+def test_what_cannot_be_reached_is_shown_too(run: Run):
+    done = run("send", "http://127.0.0.1:1", "hi", "--wire")
+    assert done.returncode == 3
+    assert "! nobody answers at http://127.0.0.1:1" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("http://me:pw@h/x?a=1", "http://***@h/x?a=1"),
+        ("http://h/x?api_key=1&page=2", "http://h/x?api_key=***&page=2"),
+        ("http://h/x?access_token=1&pageToken=2", "http://h/x?access_token=***&pageToken=2"),
+        (f"http://h/x?zone={TOKEN}", "http://h/x?zone=***"),
+        ("http://h/x?q=a%2Fsecret%20b", "http://h/x?q=***"),
+        ("http://h/x?zone=abc&author=x&key=", "http://h/x?zone=***&author=x&key=***"),
+    ],
+)
+def test_a_url_is_shown_without_its_secrets(url: str, shown: str):
+    assert Wire([TOKEN, "a/secret b", "abc"]).url(url) == shown
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "shown"),
+    [
+        ("authorization", "Bearer abc", "Bearer ***"),
+        ("Authorization", "Basic YTpi", "Basic ***"),
+        ("Authorization", "abc", "***"),
+        ("Proxy-Authorization", "Basic YTpi", "Basic ***"),
+        ("Cookie", "a=b; c=d", "***"),
+        ("Set-Cookie", "a=b", "***"),
+        ("X-API-Key", "abc", "***"),
+        ("X-A2A-Notification-Token", "abc", "***"),
+        ("X-Zone", TOKEN, "***"),
+        ("WWW-Authenticate", 'Bearer realm="x"', 'Bearer realm="x"'),
+        ("Content-Type", "application/json", "application/json"),
+        ("A2A-Version", "1.0", "1.0"),
+    ],
+)
+def test_a_header_is_shown_without_its_secrets(name: str, value: str, shown: str):
+    assert Wire([TOKEN]).header(name, value) == shown
+
+
+def test_a_body_is_shown_without_its_secrets():
+    text = '{"token":"a\\"b","credentials" : "c","pageToken":"kept","text":"my s3cr3t-t0ken"}'
+    assert Wire([TOKEN]).text(text) == '{"token":"***","credentials" : "***","pageToken":"kept","text":"my ***"}'
+
+
+class Chunked:
+    """An answer in pieces."""
+
+    status = 200
+    headers = {"Content-Type": "text/event-stream"}  # noqa: RUF012 never changed
+
+    def __init__(self, *pieces: bytes) -> None:
+        self._pieces = pieces
+
+    async def chunks(self) -> Any:
+        for piece in self._pieces:
+            yield piece
+
+    async def read(self, limit: int = 0) -> bytes:
+        return b"".join(self._pieces)
+
+    async def close(self) -> None: ...
+
+
+async def test_a_stream_is_shown_as_it_passes_and_a_secret_cut_in_two_is_masked(capsys: pytest.CaptureFixture[str]):
+    from dragoman.net.exchange import HttpRequest
+
+    async def answer(_: HttpRequest) -> Any:
+        return Chunked(b"data: one\r\n\r\ndata: s3cr3t-", "t0ken ü".encode(), b"\n\ndata: last")
+
+    response = await Wire([TOKEN])(HttpRequest("GET", "http://h/"), answer)
+    capsys.readouterr()
+    chunks = response.chunks()
+    assert (await anext(chunks)).startswith(b"data: one")
+    assert capsys.readouterr().err == "<\n< data: one\n<\n"
+    await anext(chunks)
+    assert capsys.readouterr().err == ""
+    await anext(chunks)
+    assert capsys.readouterr().err == "< data: *** ü\n<\n"
+    with pytest.raises(StopAsyncIteration):
+        await anext(chunks)
+    assert capsys.readouterr().err == "< data: last\n\n"
