@@ -7,7 +7,8 @@ The fenced blocks of a page are carried out from top to bottom, in a folder of t
 - `sh` is run by bash and must succeed. With `serves` it is a server: it is left running, and whatever port a page
   says, the commands and the Python after it reach that server. A page's next server is started after this one was killed, with
   SIGKILL: every page that restarts a server proves what survives. With `open` it is left running beside what
-  follows, from its first line of output on, and is compared when it has ended.
+  follows, from its first line of output on, and is compared when it has ended. With `types="2"` somebody sits at a
+  terminal and types that; what they type is not in the output.
 - `json` or `text` straight after a block that ran is what that block printed. In JSON, objects may have more keys than
   shown. In text, lines are compared one by one. `…` stands for anything, a line of its own for any lines. Times are
   all alike. An id that looks like a UUID stands for the one that was really printed in its place, from then on
@@ -31,7 +32,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple, cast
@@ -42,6 +43,7 @@ SECONDS = 30
 
 _FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 _TITLE = re.compile(r'title="([^"]+)"')
+_TYPES = re.compile(r'types="([^"]+)"')
 _ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+")
 _PORT = re.compile(r"(--port[ =]|PORT=|\bport=)\d+")
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
@@ -65,6 +67,7 @@ class Block(NamedTuple):
     title: str | None
     text: str
     follows: bool
+    types: str | None = None
 
     @property
     def place(self) -> str:
@@ -87,10 +90,22 @@ def blocks_of(page: Path) -> list[Block]:
     for fence in _FENCE.finditer(content):
         info = fence["info"]
         title = _TITLE.search(info)
-        language, *words = _TITLE.sub("", info).split() or [""]
+        types = _TYPES.search(info)
+        language, *words = _TYPES.sub("", _TITLE.sub("", info)).split() or [""]
         line = content.count("\n", 0, fence.start("text")) + 1
         follows = bool(found) and not content[end : fence.start()].strip()
-        found.append(Block(page, line, language, frozenset(words), title[1] if title else None, fence["text"], follows))
+        found.append(
+            Block(
+                page,
+                line,
+                language,
+                frozenset(words),
+                title[1] if title else None,
+                fence["text"],
+                follows,
+                types[1] if types else None,
+            )
+        )
         end = fence.end()
     return found
 
@@ -264,6 +279,21 @@ def environment() -> dict[str, str]:
     return kept | {"PATH": path, "PYTHONUNBUFFERED": "1", "DRAGOMAN_PORT": "0", "UVICORN_PORT": "0"}
 
 
+@contextlib.contextmanager
+def _keyboard(types: str | None) -> Generator[int]:
+    """What a command reads from: nothing, or a terminal at which somebody has typed a line."""
+    if types is None:
+        yield subprocess.DEVNULL
+        return
+    hands, keys = os.openpty()
+    try:
+        os.write(hands, f"{types}\n".encode())
+        yield keys
+    finally:
+        os.close(hands)
+        os.close(keys)
+
+
 def _any_port(text: str) -> str:
     return _PORT.sub(r"\g<1>0", text)
 
@@ -344,18 +374,20 @@ class Reader:
         return printed.getvalue()
 
     def _shell(self, block: Block) -> str:
-        done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", self._command(block)],
-            cwd=self._folder,
-            env=self._environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=SECONDS,
-            check=False,
-        )
+        with _keyboard(block.types) as keyboard:
+            done = subprocess.run(
+                ["bash", "-euo", "pipefail", "-c", self._command(block)],
+                cwd=self._folder,
+                env=self._environment,
+                stdin=keyboard,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT if block.types else subprocess.PIPE,
+                text=True,
+                timeout=SECONDS,
+                check=False,
+            )
         if done.returncode:
-            told = f"{done.stdout}{done.stderr}"
+            told = f"{done.stdout}{done.stderr or ''}"
             server = self._server.output if self._server else "no server"
             raise Mismatch(f"{block.place} exits with {done.returncode}:\n\n{told}\n\nThe server said:\n\n{server}")
         return done.stdout

@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
 
     from dragoman.engine.clock import Clock, Timer
@@ -83,24 +84,51 @@ class LocalWatch:
             self.wake(0, now)
 
 
+class _Callback:
+    """A listener that is called and not waited for."""
+
+    __slots__ = ("_callback",)
+
+    def __init__(self, callback: Callable[[int], None]) -> None:
+        self._callback = callback
+
+    def wake(self, generation: int, now_ms: int) -> None:
+        """Take the news; 0 is none."""
+        if generation:
+            self._callback(generation)
+
+
 class LocalBus:
     """The bus of a single process: a dictionary of listeners."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         # Of each task, in the order they came.
-        self.listeners: dict[str, dict[LocalWatch, None]] = {}
+        self.listeners: dict[str, dict[LocalWatch | _Callback, None]] = {}
 
     def watch(self, task_id: str) -> LocalWatch:
         """Listen to a task for as long as the context is open."""
         return LocalWatch(self, task_id, self._clock)
+
+    def call(self, task_id: str, callback: Callable[[int], None]) -> Callable[[], None]:
+        """Call back whenever a task has come further. Gives the way to stop that."""
+        listener = _Callback(callback)
+        self.listeners.setdefault(task_id, {})[listener] = None
+
+        def stop() -> None:
+            others = self.listeners.get(task_id)
+            if others is not None and others.pop(listener, 0) is None and not others:
+                del self.listeners[task_id]
+
+        return stop
 
     def notify(self, task_id: str, generation: int) -> None:
         """Tell all listeners that the task has come this far."""
         listeners = self.listeners.get(task_id)
         if listeners:
             now = self._clock.now()
-            for listener in listeners:
+            # A copy: one that is called may stop listening.
+            for listener in tuple(listeners):
                 listener.wake(generation, now)
 
     def wake_all(self) -> None:

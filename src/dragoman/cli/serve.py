@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dragoman.model.error import ConfigError
+from dragoman.model.error import AuthError, ConfigError
 from dragoman.server.settings import SETTINGS, ConfigFile, Limits, Settings, find_config, load_settings
 
 if TYPE_CHECKING:
@@ -110,18 +110,20 @@ def _in_front(place: str, name: str | None, file: ConfigFile | None) -> Servable
     from dragoman.server.agent import Agent
     from dragoman.server.remotes import load_remotes
 
-    if place.startswith(("http://", "https://")):
-        return Agent.from_a2a(place, name=name)
     environ = os.environ if file is None else {**os.environ, "DRAGOMAN_CONFIG": str(file.path)}
-    remote = load_remotes(environ=environ, cwd=Path.cwd()).get(place)
-    if remote is None:
-        address_of(place)  # says what is wrong with it
-        raise ConfigError(f"there is no remote `{place}`")
-    token = os.environ.get(remote.token_env) if remote.token_env else None
-    if remote.token_env and not token:
-        variable = remote.token_env
+    remote = load_remotes(environ=environ, cwd=Path.cwd()).get(place) or address_of(place)
+    variable = remote.token_env
+    token = os.environ.get(variable) if variable else None
+    if variable and not token:
         raise ConfigError(f"the remote `{place}` names the variable {variable}, which is not set: export {variable}=…")
-    return Agent.from_a2a(remote.url, name=name, protocol=remote.protocol, auth=token)
+    try:
+        return Agent.from_a2a(remote.url, name=name, protocol=remote.protocol, auth=token)
+    except AuthError as error:
+        # The client speaks to those who write Python.
+        text = str(error).replace(
+            "Give auth=…", "Name it under [remotes] with its url and token_env, and use that name"
+        )
+        raise AuthError(text, reason=error.reason, status=error.status) from error
 
 
 def _load(source: str, target: str, folder: Path) -> Servable:
@@ -143,4 +145,11 @@ def _together(servables: Sequence[Servable]) -> Servable:
     agents = [servable for servable in servables if isinstance(servable, Agent)]
     if len(agents) < len(servables):
         raise ConfigError("a Server is served alone: name the agents instead, or make one Server of them")
+    names = [agent.name for agent in agents]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise ConfigError(
+            f"two agents are called {twice!r}: each needs a name of its own. In dragoman.toml it gets one, as in\n\n"
+            f'[agents.{twice}-2]\na2a = "https://…"'
+        )
     return Server(*agents)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dragoman.engine.clock import Clock
+    from dragoman.model.error import DragomanError
 
 FIRST = 0.2
 LONGEST = 8.0
@@ -30,14 +33,30 @@ class Backoff:
         """Start again from nothing."""
         self.failures = 0
 
-    async def pause(self, problem: Exception, *, at_least: float = 0.0) -> None:
-        """Wait before the next try. Raises `problem` when there have been enough."""
+    async def pause(self, problem: Exception) -> None:
+        """Wait before the next try, as long as the server asks for. Raises `problem` when there have been enough."""
         self.failures += 1
         if self.failures > self._retries:
             raise problem
         delay = 0.0 if self.failures == 1 else min(LONGEST, FIRST * 2 ** (self.failures - 2))
         delay *= 0.5 + random.random() / 2  # noqa: S311 - nothing secret
-        await sleep(self._clock, max(delay, min(at_least, LONGEST_ASKED)))
+        await sleep(self._clock, max(delay, min(getattr(problem, "retry_after", 0.0), LONGEST_ASKED)))
+
+
+def asked_to_wait(error: DragomanError, status: int, headers: Mapping[str, str], clock: Clock) -> DragomanError:
+    """The error of an answer, with how long its server asks to be left alone."""
+    if status in (429, 503):
+        vars(error)["retry_after"] = _seconds(headers.get("Retry-After", "").strip(), clock)
+    return error
+
+
+def _seconds(text: str, clock: Clock) -> float:
+    if text.isdecimal():
+        return float(text)
+    try:
+        return max(0.0, parsedate_to_datetime(text).timestamp() - clock.now() / 1000)
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return 0.0
 
 
 async def sleep(clock: Clock, seconds: float) -> None:

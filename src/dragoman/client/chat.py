@@ -46,6 +46,9 @@ class Chat:
             self.last = stream.result
             yield event
         self.last = stream.result
+        if isinstance(self.last, Task) and not self.last.context_id:
+            # Events of 0.1 do not name the conversation; the task does.
+            self.last = await self._client.get_task(self.last)
 
     def _place(self) -> dict[str, Any]:
         if isinstance(self.last, Task) and self.last.state.waiting:

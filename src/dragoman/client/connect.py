@@ -67,14 +67,14 @@ def connect(
         where: str | AgentCard = IN_PROCESS
         origin: str | None = None
     else:
-        from dragoman.net.aio import AioClient
+        from dragoman.net.sockets import SocketClient
 
         where, auth = _where(target, auth)
         origin = where if isinstance(where, str) else main_url(where) or IN_PROCESS
         credential = credential_of(auth)
         trust = _trust(verify)
         made = credential.ssl_context(trust) if credential is not None else None
-        http = AioClient(verify=trust if made is None else made)
+        http = SocketClient(verify=trust if made is None else made)
     sender = Sender(http, origin=origin, credential=credential, headers=own, interceptors=interceptors)
     # What others found without credentials, on the same terms, is good enough.
     shared = app is None and verify is True and credential is None and not own and not interceptors and clock is None

@@ -7,6 +7,7 @@ import threading
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
+from dragoman.client.backoff import asked_to_wait
 from dragoman.dialects.cards import parse_card
 from dragoman.model.error import BadCard, BadResponse, CannotConnect, DragomanError, Overloaded
 from dragoman.net.exchange import HttpRequest, shown
@@ -48,7 +49,7 @@ class CardCache:
     """Cards by address, for as long as their servers say and five minutes at most. Threads may share it."""
 
     def __init__(self, clock: Clock) -> None:
-        self._clock = clock
+        self.clock = clock
         self._entries: dict[str, _Entry] = {}
         self._lock = threading.Lock()
 
@@ -99,7 +100,7 @@ class CardCache:
                 del self._entries[key]
 
     def _now(self) -> float:
-        return self._clock.now() / 1000
+        return self.clock.now() / 1000
 
 
 def is_card_url(url: str) -> bool:
@@ -177,7 +178,7 @@ class Discovery:
             if status == 304 and stale is not None:
                 self._cache.keep(key, stale.found, etag or stale.etag, control)
                 return stale.found
-            raise _not_found(status, said, url)
+            raise asked_to_wait(_not_found(status, said, url), status, said, self._cache.clock)
         try:
             body = await response.read(_MAX_CARD)
         except BadResponse as error:

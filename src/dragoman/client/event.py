@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+from msgspec.structs import replace
+
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
 from dragoman.model.fold import Folding
 from dragoman.model.message import Message
@@ -66,6 +68,7 @@ class Assembly:
         self._message: Message | None = None
         self._task: Task | None = None
         self._ended = False
+        self._counted = False
         # The artifacts whose beginning was not heard here.
         self._headless: set[str] | None = set() if middle else None
         # In which order the artifacts stand, which of them spoke last, and the last of them that has said anything.
@@ -81,7 +84,9 @@ class Assembly:
         if self._folding is None:
             return self._message
         if self._task is None:
-            self._task = self._folding.task()
+            task = self._folding.task()
+            # Where the server does not count, our own count would say what it does not.
+            self._task = task if self._counted else replace(task, generation=None)
         return self._task
 
     @property
@@ -132,7 +137,7 @@ class Assembly:
             self._headless.add(key)
         folding.apply(update)
         if number:
-            folding.generation = number
+            folding.generation, self._counted = number, True
         self._task = None
         if key != self._speaker:
             self._turn(key, new)
@@ -146,7 +151,7 @@ class Assembly:
         if not self._ended:
             folding.apply(update)
             if number:
-                folding.generation = number
+                folding.generation, self._counted = number, True
             self._task = None
             state = folding.status.state
             self._ended = state.final
@@ -172,8 +177,9 @@ class Assembly:
         if known is not None and self._ended:
             return Event("task", task, self, number, known.status.state)
         before = None if known is None else _answer(known)
-        folding = self._folding = Folding(task, number or task.generation or 1)
-        self._task, self._ended = None, task.state.final
+        count = number or task.generation or 0
+        folding = self._folding = Folding(task, count)
+        self._task, self._ended, self._counted = None, task.state.final, count > 0
         mixed, text = self._mixed, self._anew(folding)
         if before is None:
             return Event("task", task, self, number, task.state, text, bool(text))

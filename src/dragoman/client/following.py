@@ -16,6 +16,7 @@ from dragoman.model.error import (
     CannotConnect,
     DragomanError,
     MethodNotFound,
+    Overloaded,
     ServerError,
     UnsupportedOperation,
 )
@@ -31,13 +32,17 @@ if TYPE_CHECKING:
     from dragoman.model.card import AgentCard
 
 # How often a task is looked at when nothing is heard of it: soon at first, then ever less often.
-_FIRST_LOOK = 0.3
+_FIRST_LOOK = 0.1
 _SELDOM = 5.0
 _SLOWER = 1.5
+_SLOWEST = 10
+# So many breaks in a row without a word are borne before the task itself is read.
+_PATIENCE = 3
 # How long news gather before they are read, where a stream says only that there are some.
 _GATHER = 0.05
 _WORTH_ANOTHER = ("CANNOT_CONNECT", "CONNECTION_LOST", "UNAVAILABLE")
 _GAVE_UP = 504
+_NOT_NOW = (429, 502, 503)
 
 Batches = AsyncGenerator[Sequence["Arrived"], None]
 
@@ -120,19 +125,17 @@ class Following:
                 problem = error
             if self._assembly.state is not None:
                 break
-            problem = problem or BadResponse("the stream ended before it said anything")
             if isinstance(problem, (UnsupportedOperation, MethodNotFound)) or self._is_known_not_to_stream():
                 streams, problem = False, None
                 break
             await self._before_another(problem, backoff)
-            if (found := await self._taken(request, problem)) is not None:
-                yield [found]
+            yield await self._taken(request, problem)
         if not streams:
-            yield [await self._answer(request)]
+            yield await self._answered(request)
         task_id = self._assembly.task_id
         assert task_id is not None
         if _is_last_word(problem):
-            yield self._news(await self._look(task_id))
+            yield self._caught_up(self._news(await self._look(task_id)))
             raise problem
         if problem is None and self._rests():
             return
@@ -140,34 +143,38 @@ class Following:
             async for batch in batches:
                 yield batch
 
-    async def _before_another(self, problem: DragomanError, backoff: Backoff) -> None:
+    async def _before_another(self, problem: DragomanError | None, backoff: Backoff) -> None:
         """Wait before the message is sent again under its id; raise what is not worth it."""
-        if isinstance(problem, CannotConnect):
-            # Who has shown no card was never reached: that is more likely a wrong address than a restart. With a 504
-            # somebody between gave up waiting while the agent works on: it would be started twice.
-            if problem.reason not in _WORTH_ANOTHER or problem.status == _GAVE_UP or self._card is None:
+        if problem is None:
+            problem = BadResponse("the stream ended before it said anything")
+        elif isinstance(problem, CannotConnect):
+            # Who was never reached has more likely a wrong address than a restart. With a 504 somebody between gave up
+            # waiting while the agent works on: it would be started twice.
+            reached: bool = getattr(self._connection, "reached", True)
+            if problem.reason not in _WORTH_ANOTHER or problem.status == _GAVE_UP or not reached:
                 raise problem
-        elif isinstance(problem, A2AError) and _is_last_word(problem):
+        elif not isinstance(problem, Overloaded) and problem.status not in _NOT_NOW:
+            # Without such a status, an error is the server's answer.
             raise problem
         await backoff.pause(problem)
 
-    async def _taken(self, request: SendMessageRequest, problem: DragomanError) -> Missed | None:
+    async def _taken(self, request: SendMessageRequest, problem: DragomanError | None) -> list[Missed]:
         """The task of a message that was taken in before the connection broke, where its id is ours to choose.
 
         A server of 0.1 does not know a message by its id, and would take it for another.
         """
         if request.new_task_id is None or not isinstance(problem, CannotConnect) or problem.arrived is False:
-            return None
+            return []
         try:
-            return self._whole(await self._look(request.new_task_id))
+            return self._caught_up(self._news(await self._look(request.new_task_id)))
         except (A2AError, BadResponse):
-            return None
+            return []
 
-    async def _answer(self, request: SendMessageRequest) -> Missed:
+    async def _answered(self, request: SendMessageRequest) -> list[Missed]:
         """What an agent that does not stream says: its answer, or the task to look at."""
         result = await self._connection.perform(Operation.SEND, request)
         assert isinstance(result, (Task, Message))
-        return self._whole(result) if isinstance(result, Task) else Missed(0, result)
+        return self._caught_up(self._news(result)) if isinstance(result, Task) else [Missed(0, result)]
 
     @property
     def _card(self) -> AgentCard | None:
@@ -181,7 +188,7 @@ class Following:
     async def _kept(self, task_id: str, after: int | None = None, *, refused: bool = False) -> Batches:
         """Subscribe again and again until the reader leaves; where that is refused, look at the task now and then."""
         request = SubscribeToTaskRequest(task_id)
-        pause = _FIRST_LOOK
+        quiet = 0
         while True:
             heard = told = False
             problem: DragomanError | None = None
@@ -197,36 +204,43 @@ class Following:
             if problem is None and self._rests():
                 return
             if told and not _is_last_word(problem):
-                pause = _FIRST_LOOK
+                quiet = 0
                 continue
             # Nothing new: whether anybody is still there, and works on it, only the task itself can tell.
-            news = await self._unheard(task_id, problem if refused else None)
-            yield news
-            if problem is not None and not refused and (_is_last_word(problem) or _was_silent(problem, news)):
+            found = await self._look(task_id)
+            if problem is not None and self._is_over_with(problem, found, refused):
                 raise problem
-            if news:
-                pause = _FIRST_LOOK
-            if refused or not news:
-                await sleep(self._clock, pause)
-                pause = min(_SELDOM, pause * _SLOWER)
+            # Where events are numbered, the next stream tells them one by one; not for ever is it waited for that.
+            told_later = not refused and not _is_last_word(problem) and quiet < _PATIENCE
+            news = [] if told_later and (self._last or self._assembly.state is None) else self._news(found)
+            yield self._caught_up(news)
+            if _is_last_word(problem) and not refused:
+                raise problem
+            quiet = 1 if news else quiet + 1
+            await sleep(self._clock, min(_SELDOM, _FIRST_LOOK * _SLOWER ** min(quiet, _SLOWEST)))
 
-    async def _unheard(self, task_id: str, refusal: DragomanError | None) -> list[Missed]:
-        """What is new in a task that tells nothing by itself. Raises why, where it is over before it was told of."""
-        found = await self._look(task_id)
-        if self._assembly.state is not None:
-            return self._news(found)
-        if refusal is None:
-            return []
-        if found.state.final:
-            raise refusal
-        return [self._whole(found)]
+    def _is_over_with(self, problem: DragomanError, found: Task, refused: bool) -> bool:
+        """True when the task itself shows that there is nothing to wait for."""
+        if self._assembly.state is None:
+            return problem.reason == "TIMED_OUT" or (refused and found.state.final)
+        # Nothing came for as long as the caller is ready to wait.
+        return problem.reason == "TIMED_OUT" and not self._news(found)
 
     def _round(self, request: SubscribeToTaskRequest, after: int | None, refused: bool) -> Batches:
-        if refused:
+        if refused or self._does_harm():
             return _nothing()
         if self._waits or self._assembly.state is None:
             return self._heard(Operation.SUBSCRIBE, request, after)
         return self._resumed(request)
+
+    def _does_harm(self) -> bool:
+        """True where a further subscription may do harm.
+
+        Servers on a2a-sdk 0.3 write down every event once for each of their streams: the answer they keep has words
+        twice from then on. Those that number their events are not among them.
+        """
+        version: str = getattr(self._connection, "version", "")
+        return version == "0.3" and not self._last and self._assembly.state is not None
 
     async def _heard(
         self, operation: Operation, request: SendMessageRequest | SubscribeToTaskRequest, after: int | None
@@ -289,7 +303,7 @@ class Following:
                 stirred.clear()
                 found = await self._look(task_id)
                 took = (self._clock.now() - began) / 1000
-                yield self._news(found)
+                yield self._caught_up(self._news(found))
                 if ended:
                     break
                 await stirred.wait()
@@ -309,17 +323,15 @@ class Following:
         assert isinstance(found, Task)
         return found
 
-    def _whole(self, task: Task) -> Missed:
-        self._last = task.generation or 0
-        return Missed(self._last, task)
-
     def _news(self, now: Task, number: int = 0) -> list[Missed]:
-        seen = self._assembly.result
-        assert isinstance(seen, Task)
-        number = number or now.generation or 0
-        news = missed_events(seen, now, number)
+        """What a task shows that was not told."""
+        seen, number = self._assembly.result, number or now.generation or 0
+        return missed_events(seen, now, number) if isinstance(seen, Task) else [Missed(number, now)]
+
+    def _caught_up(self, news: list[Missed]) -> list[Missed]:
+        """News that are told now: what was before them is known. Without a number, nobody can say where that is."""
         if news:
-            self._last = number
+            self._last = news[-1].generation
         return news
 
     def _over(self) -> bool:
@@ -338,11 +350,6 @@ class Following:
 def _is_last_word(problem: DragomanError | None) -> TypeGuard[A2AError | BadResponse]:
     """True for what a server says that will say the same the next time."""
     return isinstance(problem, (A2AError, BadResponse)) and not isinstance(problem, ServerError)
-
-
-def _was_silent(problem: DragomanError, news: Sequence[Missed]) -> bool:
-    """True when nothing came for as long as the caller is ready to wait."""
-    return problem.reason == "TIMED_OUT" and not news
 
 
 async def _nothing() -> Batches:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
-from dragoman.client.backoff import Backoff
+from dragoman.client.backoff import Backoff, asked_to_wait
 from dragoman.client.interfaces import interfaces_of
 from dragoman.model.card import AgentCard
 from dragoman.model.error import (
@@ -54,7 +53,7 @@ _SENDS = (Operation.SEND, Operation.STREAM)
 _WORTH_ANOTHER = ("CANNOT_CONNECT", "CONNECTION_LOST", "UNAVAILABLE")
 _NOTHING_THERE = (404, 405)
 # Without such a status, an error of the server's own is its answer: who asks again starts the work again.
-_NOT_NOW = (502, 503)
+_NOT_NOW = (429, 502, 503)
 _ABOUT_A_TASK = (Operation.GET, Operation.CANCEL, Operation.SUBSCRIBE)
 
 
@@ -127,6 +126,16 @@ class RemoteConnection:
         return self._card
 
     @property
+    def version(self) -> str:
+        """The version spoken; empty before the first exchange."""
+        return self._interfaces[0].binding.dialect.version if self._interfaces else ""
+
+    @property
+    def reached(self) -> bool:
+        """True once the agent, or whoever is in its place, has answered."""
+        return self._reached
+
+    @property
     def interface(self) -> str:
         """The interface in use, for people; empty before the first exchange."""
         return repr(self._interfaces[0]) if self._interfaces else ""
@@ -186,7 +195,7 @@ class RemoteConnection:
             except DragomanError as error:
                 problem = self._told(_about(error, operation, interface), response)
                 if not self._may_be_elsewhere(interface, problem, operation):
-                    raise problem from error
+                    raise problem from (error if problem is not error else error.__cause__)
                 first = first or problem
             else:
                 self._prove(interface)
@@ -213,7 +222,7 @@ class RemoteConnection:
             except DragomanError as error:
                 problem = self._told(_about(error, operation, interface), response)
                 if not self._may_be_elsewhere(interface, problem, operation):
-                    raise problem from error
+                    raise problem from (error if problem is not error else error.__cause__)
                 first = first or problem
             else:
                 self._prove(interface)
@@ -251,10 +260,7 @@ class RemoteConnection:
             raise BadResponse(f"HTTP {response.status}, {what}: {error}") from None
 
     def _told(self, error: DragomanError, response: HttpResponse | None) -> DragomanError:
-        """An error with how long its server asks to be left alone."""
-        if response is not None and response.status in (429, 503):
-            vars(error)["retry_after"] = _retry_after(response, self.clock)
-        return error
+        return error if response is None else asked_to_wait(error, response.status, response.headers, self.clock)
 
     # -- which interface ---------------------------------------------------------------------------------------------
 
@@ -297,16 +303,15 @@ class RemoteConnection:
 
     async def _pause(self, backoff: Backoff, error: DragomanError, operation: Operation) -> None:
         """Wait before another try; raise what is not worth one."""
-        wait: float = getattr(error, "retry_after", 0.0)
         if isinstance(error, ServerError) and (isinstance(error, Overloaded) or error.status in _NOT_NOW):
-            await backoff.pause(error, at_least=wait)
+            await backoff.pause(error)
             return
         if not isinstance(error, CannotConnect) or error.reason not in _WORTH_ANOTHER or not self._reached:
             raise error
         if error.status == 504 and operation in _SENDS:
             # Somebody between gave up waiting, while the agent works on: sending again would start it twice.
             raise error
-        await backoff.pause(error, at_least=wait)
+        await backoff.pause(error)
 
 
 class _Whole:
@@ -335,13 +340,3 @@ def _about(error: DragomanError, operation: Operation, interface: Interface) -> 
         return TaskNotCancelable()
     # REST before 1.0: nothing but a 404 says that a task is not there.
     return TaskNotFound() if nothing and interface.proven and operation in _ABOUT_A_TASK else error
-
-
-def _retry_after(response: HttpResponse, clock: Clock) -> float:
-    text = response.headers.get("Retry-After", "").strip()
-    if text.isdecimal():
-        return float(text)
-    try:
-        return max(0.0, parsedate_to_datetime(text).timestamp() - clock.now() / 1000)
-    except (ValueError, TypeError, IndexError, OverflowError):
-        return 0.0

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dragoman.model.card import AgentCard
     from dragoman.model.event import StreamResponse
     from dragoman.model.message import Message
@@ -74,8 +76,11 @@ class Dialect(EventWriter, Protocol):
         """Spell the result of an operation as JSON."""
         ...
 
-    def stream(self) -> EventWriter:
-        """What spells the events of one stream: the dialect itself, or an object that remembers that stream."""
+    def stream(self, artifacts: Sequence[str] = ()) -> EventWriter:
+        """What spells the events of one stream: the dialect itself, or an object that remembers that stream.
+
+        `artifacts` are the ids of those the task has already, for a stream that goes on in the middle.
+        """
         ...
 
 

@@ -49,6 +49,8 @@ from dragoman.model.state import State
 from dragoman.model.task import Task
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dragoman.dialects.base import Result
     from dragoman.model.record import Record
 
@@ -100,9 +102,9 @@ class Legacy:
         """See `EventWriter.event`. Every artifact is the first here: only a `LegacyStream` can count them."""
         return LegacyStream().event(record, last=last)
 
-    def stream(self) -> LegacyStream:
+    def stream(self, artifacts: Sequence[str] = ()) -> LegacyStream:
         """See `Dialect.stream`."""
-        return LegacyStream()
+        return LegacyStream(artifacts)
 
     def params(self, operation: Operation, request: Request) -> bytes:
         """See `CallingDialect.params`."""
@@ -153,8 +155,8 @@ class LegacyStream:
 
     __slots__ = ("_indexes",)
 
-    def __init__(self) -> None:
-        self._indexes: dict[str, int] = {}
+    def __init__(self, artifacts: Sequence[str] = ()) -> None:
+        self._indexes: dict[str, int] = {each: index for index, each in enumerate(artifacts)}
 
     def event(self, record: Record, *, last: bool) -> bytes:
         """See `EventWriter.event`. A task and a bare message are shown by their status."""

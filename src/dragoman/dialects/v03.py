@@ -49,6 +49,8 @@ from dragoman.model.request import (
 from dragoman.model.task import Task
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dragoman.dialects.base import Result
     from dragoman.model.record import Record
 
@@ -114,7 +116,7 @@ class V03:
         """See `EventWriter.event`."""
         return encode(event_to_03(record.event, last=last))
 
-    def stream(self) -> V03:
+    def stream(self, artifacts: Sequence[str] = ()) -> V03:
         """See `Dialect.stream`."""
         return self
 

@@ -55,6 +55,8 @@ from dragoman.model.request import (
 from dragoman.model.task import Task
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dragoman.dialects.base import Result
     from dragoman.model.record import Record
 
@@ -122,7 +124,7 @@ class V03Proto:
         """See `EventWriter.event`."""
         return encode(event_to_proto(record.event, last=last))
 
-    def stream(self) -> V03Proto:
+    def stream(self, artifacts: Sequence[str] = ()) -> V03Proto:
         """See `Dialect.stream`."""
         return self
 

@@ -29,7 +29,7 @@ from dragoman.model.request import GetTaskRequest, ListTasksResponse, Request, S
 from dragoman.model.task import Task
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from dragoman.dialects.base import Result
     from dragoman.model.record import Record
@@ -122,7 +122,7 @@ class V1:
             return body
         return b'%b,"generation":"%d"}}' % (body[:-2], record.generation)
 
-    def stream(self) -> V1:
+    def stream(self, artifacts: Sequence[str] = ()) -> V1:
         """See `Dialect.stream`."""
         return self
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractContextManager
+from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from msgspec import Struct
 
 from dragoman.model.card import AgentExtension
+from dragoman.model.push import TaskPushNotificationConfig
 from dragoman.model.record import Record
 from dragoman.model.state import State
 
@@ -64,12 +66,44 @@ class Repeat(NamedTuple):
     until_ms: int
 
 
+class PushState(IntEnum):
+    """Whether a webhook is still owed something."""
+
+    OPEN = 0
+    DONE = 1
+    DEAD = 2
+
+
+class Push(Struct, frozen=True):
+    """One webhook of one task. What it is owed is the task's journal after `cursor`: there is no other copy.
+
+    `secrets` are sealed. `dialect` is the version in which it was registered. `created_ms` tells one webhook from
+    another that took its place.
+    """
+
+    task: int
+    id: str
+    dialect: str
+    url: str
+    secrets: bytes
+    cursor: int
+    created_ms: int
+    tries: int = 0
+    failing_ms: int = 0
+    due_ms: int = 0
+    state: PushState = PushState.OPEN
+    error: str = ""
+
+
 class Write(Struct):
     """One atomic change of one task. Writes are applied in the order they were given.
 
     `row` is the task's row after the change, and `before` the state it leaves, if it leaves one. A created task
     either begins a conversation or `joins` one that may have tasks already. With `delete`, the task and all that
-    belongs to it are gone. `done` is called on the event loop once the change is durable, or with the error that kept
+    belongs to it are gone. `pushes` are webhooks that are new or replaced, `unpushed` the ids of those that go;
+    `progress` are webhooks that have come further: it changes nothing for those that are gone or have been replaced.
+    A write of webhooks alone may carry an older row.
+    `done` is called on the event loop once the change is durable, or with the error that kept
     it from being so.
     """
 
@@ -83,6 +117,9 @@ class Write(Struct):
     snapshot: bytes | None = None
     context_state: bytes | None = None
     repeat: Repeat | None = None
+    pushes: tuple[Push, ...] = ()
+    unpushed: tuple[str, ...] = ()
+    progress: tuple[Push, ...] = ()
     delete: bool = False
 
     def size(self) -> int:
@@ -180,6 +217,14 @@ class Store(Protocol):
         """The tasks of an agent that are submitted or working, oldest first."""
         ...
 
+    async def pushes(self, number: int) -> list[Push]:
+        """The webhooks of a task, oldest first."""
+        ...
+
+    async def owed(self) -> list[tuple[Push, StoredTask]]:
+        """The webhooks that are not done, dead ones too, with their tasks, oldest first."""
+        ...
+
     async def sweep(self, rules: Sweep) -> int:
         """Delete and compact some of what the rules name. Gives how many tasks were touched; 0 means all is done."""
         ...
@@ -204,12 +249,40 @@ class Bus(Protocol):
         """Listen to a task for as long as the context is open."""
         ...
 
+    def call(self, task_id: str, callback: Callable[[int], None]) -> Callable[[], None]:
+        """Call back with the generation whenever a task has come further. Gives the way to stop that."""
+        ...
+
     def notify(self, task_id: str, generation: int) -> None:
         """Tell all listeners that the task has come this far."""
         ...
 
     def wake_all(self) -> None:
         """Let every listener look up, for instance because the server stops."""
+        ...
+
+
+class Outbox(Protocol):
+    """Brings events to webhooks. What it owes is in the store; it is only told where to look."""
+
+    def prepare(self, config: TaskPushNotificationConfig, *, task: int, dialect: str, cursor: int) -> Push:
+        """A webhook as it is stored, its secrets sealed.
+
+        Raises:
+            InvalidParams: its address may not be called.
+        """
+        ...
+
+    def shown(self, push: Push, task_id: str) -> TaskPushNotificationConfig:
+        """A webhook as its owner sees it again: without its secrets."""
+        ...
+
+    def follow(self, row: TaskRow, push: Push) -> None:
+        """Bring the task's events to this webhook from now on, in place of one with the same id."""
+        ...
+
+    def leave(self, task: int, push_id: str) -> None:
+        """Bring nothing more to a webhook."""
         ...
 
 

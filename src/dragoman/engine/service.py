@@ -277,7 +277,9 @@ class Service:
         if after is not None and known and state.final:
             known = after < row.generation and await self._has_records(row, live, after)
         if after is not None and known:
-            return Stream(self._follower.follow(row, after, pause_ends=False), row.origin)
+            task = await self._tasks.durable_task(live, stored)
+            artifacts = tuple(artifact.artifact_id for artifact in task.artifacts)
+            return Stream(self._follower.follow(row, after, pause_ends=False), row.origin, artifacts=artifacts)
         if state.final:
             raise UnsupportedOperation("the task has ended: there is nothing to subscribe to", taskId=request.id)
         task = await self._tasks.durable_task(live, stored)

@@ -27,11 +27,15 @@ class Batch(NamedTuple):
 
 
 class Stream(NamedTuple):
-    """A stream that is ready to be read. `origin` is the tag of the task it follows; `repeat` marks a repeat."""
+    """A stream that is ready to be read. `origin` is the tag of the task it follows; `repeat` marks a repeat.
+
+    `artifacts` are the ids of those the task has, in their order, when the stream goes on in the middle of it.
+    """
 
     batches: AsyncGenerator[Batch, None]
     origin: str
     repeat: bool = False
+    artifacts: tuple[str, ...] = ()
 
 
 class Follower:

@@ -24,6 +24,9 @@ _TROUBLE = (aiohttp.ClientError, aiohttp.http.HttpProcessingError, OSError, asyn
 _SHOWN = 200
 _SKIPPED = ("User-Agent", "Accept-Encoding", "Accept", "Content-Type")
 
+# An event loop, and whether what is called is outside of this machine.
+_Key = tuple[asyncio.AbstractEventLoop, bool]
+
 
 class AioClient:
     """Carries exchanges over pooled connections. `verify` is True, False or an SSL context of the caller's own.
@@ -34,12 +37,15 @@ class AioClient:
     def __init__(self, *, verify: bool | ssl.SSLContext = True, agent: str = "dragoman") -> None:
         self._verify = verify
         self._agent = {"User-Agent": agent}
-        self._sessions: dict[tuple[asyncio.AbstractEventLoop, bool], aiohttp.ClientSession] = {}
+        self._sessions: dict[_Key, aiohttp.ClientSession] = {}
 
     async def send(self, request: HttpRequest) -> AioResponse:
         """See `HttpClient.send`."""
+        # The environment's proxy is for the world outside.
+        key = (asyncio.get_running_loop(), not is_loopback(request.url))
+        session = self._sessions.get(key) or await self._open(key)
         try:
-            response = await self._session(request.url).request(
+            response = await session.request(
                 request.method,
                 _url(request.url),
                 headers=request.headers,
@@ -52,25 +58,17 @@ class AioClient:
         return AioResponse(response, request)
 
     async def close(self) -> None:
-        """See `HttpClient.close`."""
-        sessions, self._sessions = self._sessions, {}
-        for (loop, _), session in sessions.items():
-            if loop is asyncio.get_running_loop():
-                await session.close()
-            elif loop.is_closed():
-                # Its sockets went with it.
-                session.detach()
-            else:
-                asyncio.run_coroutine_threadsafe(session.close(), loop)
+        """See `HttpClient.close`. What another loop uses at this time is that loop's to close."""
+        here = asyncio.get_running_loop()
+        for key in [key for key in self._sessions if key[0] is here or key[0].is_closed()]:
+            await self._sessions.pop(key).close()
 
-    def _session(self, url: str) -> aiohttp.ClientSession:
-        # The environment's proxy is for the world outside.
-        key = (asyncio.get_running_loop(), not is_loopback(url))
-        session = self._sessions.get(key)
-        if session is None or session.closed:
-            for old in [each for each in self._sessions if each[0].is_closed()]:
-                self._sessions.pop(old).detach()
-            session = self._sessions[key] = aiohttp.ClientSession(
+    async def _open(self, key: _Key) -> aiohttp.ClientSession:
+        for old in [each for each in self._sessions if each[0].is_closed()]:
+            # Its sockets went with it.
+            await self._sessions.pop(old).close()
+        if key not in self._sessions:
+            self._sessions[key] = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(
                     limit=0, ssl=self._verify, socket_factory=_socket, happy_eyeballs_delay=0.25
                 ),
@@ -83,7 +81,7 @@ class AioClient:
                 trust_env=key[1],
                 auto_decompress=True,
             )
-        return session
+        return self._sessions[key]
 
 
 class AioResponse:
@@ -212,9 +210,6 @@ def _broke(error: Exception, request: HttpRequest) -> CannotConnect:
     if isinstance(error, (aiohttp.ClientResponseError, aiohttp.http.HttpProcessingError)):
         said = " ".join(error.message.split())[:_SHOWN]
         return CannotConnect(f"{where} does not answer in HTTP: {said}", reason="NOT_HTTP")
-    if isinstance(error.__cause__, ssl.SSLError) or isinstance(error, ssl.SSLError):
-        # Who wants a certificate of the caller's says so only after the handshake.
-        return CannotConnect(f"no TLS with {where}: {_plain(error)}", reason="TLS")
     return CannotConnect(f"the connection to {where} broke: {_plain(error)}", reason="CONNECTION_LOST")
 
 

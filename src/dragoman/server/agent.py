@@ -84,9 +84,13 @@ class Agent:
         from dragoman.agents.remote import RemoteAgent, card_of_remote
         from dragoman.client.connect import connect
         from dragoman.client.portal import run_apart
+        from dragoman.engine.clock import SystemClock
+
+        # With a clock of its own it also has the card from nobody else, who may have asked minutes ago.
+        make = partial(connect, target, clock=SystemClock(), **options)
 
         async def ask() -> AgentCard:
-            connection = connect(target, **options)
+            connection = make()
             await connection.open()
             try:
                 return await connection.card()
@@ -94,7 +98,7 @@ class Agent:
                 await connection.close()
 
         theirs = run_apart(ask())
-        remote = RemoteAgent(partial(connect, target, **options), retries=options.get("retries", 5))
+        remote = RemoteAgent(make, retries=options.get("retries", 5))
         agent = cls(
             name or theirs.name.replace("/", "-"),
             description=theirs.description if description is None else description,

@@ -7,7 +7,7 @@ import heapq
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from dragoman.engine.ports import Page, StoredTask
+from dragoman.engine.ports import Page, PushState, StoredTask
 from dragoman.model.error import TaskGenerationMismatch
 from dragoman.model.record import Record
 from dragoman.model.state import State
@@ -15,7 +15,7 @@ from dragoman.model.state import State
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dragoman.engine.ports import Note, Repeat, Scope, Sweep, TaskQuery, TaskRow, Write
+    from dragoman.engine.ports import Note, Push, Repeat, Scope, Sweep, TaskQuery, TaskRow, Write
 
 _UNFINISHED = frozenset({State.SUBMITTED, State.WORKING})
 
@@ -23,7 +23,7 @@ _UNFINISHED = frozenset({State.SUBMITTED, State.WORKING})
 class _Kept:
     """Everything about one task. Record n is `bodies[n - 1]`."""
 
-    __slots__ = ("bodies", "marks", "notes", "row", "snapshot", "snapshot_generation")
+    __slots__ = ("bodies", "marks", "notes", "pushes", "row", "snapshot", "snapshot_generation")
 
     def __init__(self, row: TaskRow) -> None:
         self.row = row
@@ -31,6 +31,7 @@ class _Kept:
         self.bodies: list[bytes] = []
         self.notes: list[Note] = []
         self.marks: list[bytes] = []
+        self.pushes: dict[str, Push] = {}
         self.snapshot: bytes | None = None
         self.snapshot_generation = 0
 
@@ -51,6 +52,7 @@ class MemoryStore:
         # In the order they ended, by number; and those of them whose events are still there.
         self._ended: dict[int, _Kept] = {}
         self._compactable: dict[int, _Kept] = {}
+        self._pushed: dict[int, _Kept] = {}
         self._repeats: dict[bytes, tuple[int, str]] = {}
         self._unreported: list[tuple[Callable[[BaseException | None], None], BaseException | None]] = []
 
@@ -98,11 +100,14 @@ class MemoryStore:
         kept = _Kept(row) if write.create else self._by_id.get(row.id)
         if kept is None:
             return TaskGenerationMismatch(f"there is no task {row.id}")
-        if write.create and (row.id in self._by_id or row.number in self._by_number):
-            return TaskGenerationMismatch(f"there is a task {row.id} or a task number {row.number} already")
+        if record is None and not write.notes and (write.pushes or write.unpushed or write.progress):
+            # Webhooks alone: whoever writes this may have seen an older row of the task.
+            self._push(kept, write)
+            return None
         generation = len(kept.bodies) + (record is not None)
-        if row.generation != generation or (record is not None and record.generation != generation):
-            return TaskGenerationMismatch(f"task {row.id} is at generation {len(kept.bodies)}: this does not follow")
+        error = self._conflict(write, kept, generation)
+        if error is not None:
+            return error
         if write.create:
             self._add(kept)
         if record is not None:
@@ -117,7 +122,32 @@ class MemoryStore:
             self._states[row.scope, row.context_id] = write.context_state
         if write.repeat is not None:
             self._mark(kept, write.repeat)
+        if write.pushes or write.unpushed or write.progress:
+            self._push(kept, write)
         return None
+
+    def _conflict(self, write: Write, kept: _Kept, generation: int) -> BaseException | None:
+        row, record = write.row, write.record
+        if write.create and (row.id in self._by_id or row.number in self._by_number):
+            return TaskGenerationMismatch(f"there is a task {row.id} or a task number {row.number} already")
+        if row.generation != generation or (record is not None and record.generation != generation):
+            return TaskGenerationMismatch(f"task {row.id} is at generation {len(kept.bodies)}: this does not follow")
+        return None
+
+    def _push(self, kept: _Kept, write: Write) -> None:
+        for push in write.pushes:
+            kept.pushes[push.id] = push
+        for push_id in write.unpushed:
+            kept.pushes.pop(push_id, None)
+        for push in write.progress:
+            known = kept.pushes.get(push.id)
+            if known is not None and known.created_ms == push.created_ms:
+                kept.pushes[push.id] = push
+        # Most tasks have no webhook: those that have are found without looking at the others.
+        if kept.pushes:
+            self._pushed[kept.row.number] = kept
+        else:
+            self._pushed.pop(kept.row.number, None)
 
     def _add(self, kept: _Kept) -> None:
         row = kept.row
@@ -158,6 +188,7 @@ class MemoryStore:
         del self._by_number[kept.row.number]
         self._ended.pop(kept.row.number, None)
         self._compactable.pop(kept.row.number, None)
+        self._pushed.pop(kept.row.number, None)
         del self._by_scope[kept.row.scope][kept.row.number]
         conversation = (kept.row.scope, kept.row.context_id)
         self._conversations[conversation] -= 1
@@ -197,6 +228,21 @@ class MemoryStore:
         """All notes of a task, in the order they were written."""
         kept = self._by_number.get(number)
         return [] if kept is None else list(kept.notes)
+
+    async def pushes(self, number: int) -> list[Push]:
+        """The webhooks of a task, oldest first."""
+        kept = self._pushed.get(number)
+        return [] if kept is None else list(kept.pushes.values())
+
+    async def owed(self) -> list[tuple[Push, StoredTask]]:
+        """The webhooks that are not done, with their tasks, oldest first."""
+        found = sorted(self._pushed.items())
+        return [
+            (push, kept.stored())
+            for _, kept in found
+            for push in kept.pushes.values()
+            if push.state is not PushState.DONE
+        ]
 
     async def page(self, query: TaskQuery) -> Page:
         """One page of tasks, newest status first."""

@@ -29,6 +29,7 @@ from dragoman.model.record import Record
 from dragoman.model.state import State
 from dragoman.testing import store_durability as durability
 from dragoman.testing import store_retention as retention
+from dragoman.testing.store_pushes import PUSHES
 from dragoman.testing.store_writes import ALL, NOW, SCOPE, append, body, create, found, outcome, row_of, write
 
 if TYPE_CHECKING:
@@ -308,6 +309,7 @@ store_contract: tuple[Check, ...] = (
     the_state_of_a_conversation_is_kept_per_scope,
     a_repeat_is_found_until_it_expires,
     unfinished_are_the_submitted_and_working_of_one_agent,
+    *PUSHES,
     durability.a_write_is_reported_once_in_order_and_never_from_within,
     durability.a_write_is_reported_only_when_reads_see_it,
     durability.a_record_that_is_there_already_changes_nothing,

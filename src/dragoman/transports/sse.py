@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, MutableMapping
+from collections.abc import AsyncIterator, Callable, Iterable, MutableMapping, Sequence
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -42,8 +42,9 @@ class EventWriter:
         *,
         before: bytes = b"",
         after: bytes = b"",
+        artifacts: Sequence[str] = (),
     ) -> None:
-        self._spelling = dialect.stream()
+        self._spelling = dialect.stream(artifacts)
         # One that remembers nothing spells a record alike for all its readers: then once is enough.
         self._shares = self._spelling is dialect
         self._keys = ((before, dialect, False), (before, dialect, True))

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from dragoman.client.event import Assembly
+from dragoman.client.event import Assembly, Event
 from dragoman.model.artifact import Artifact
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
+from dragoman.model.fold import Folding
 from dragoman.model.message import Message
 from dragoman.model.part import Part
 from dragoman.model.record import Record
@@ -18,69 +22,300 @@ from dragoman.model.task import Task, TaskStatus
 TASK = Task("t", "c", TaskStatus(State.SUBMITTED))
 
 
-def chunk(text: str, *, append: bool = True, last: bool = False, artifact_id: str = "a") -> ArtifactUpdate:
-    return ArtifactUpdate("t", "c", Artifact(artifact_id, (Part(text=text),)), append, last)
+def text(value: str) -> Part:
+    return Part(text=value)
 
 
-def read(*events: Any) -> list[tuple[str, bool]]:
-    """The new text of every artifact event, and whether it replaces what was said."""
+def says(value: str) -> Message:
+    return Message("m", Role.AGENT, (text(value),))
+
+
+def chunk(*parts: str | Part, append: bool = True, last: bool = False, artifact_id: str = "a") -> ArtifactUpdate:
+    made = tuple(text(part) if isinstance(part, str) else part for part in parts)
+    return ArtifactUpdate("t", "c", Artifact(artifact_id, made), append, last)
+
+
+def whole(*parts: str | Part, artifact_id: str = "a", last: bool = False) -> ArtifactUpdate:
+    return chunk(*parts, append=False, artifact_id=artifact_id, last=last)
+
+
+def status(state: State, message: str | None = None) -> StatusUpdate:
+    return StatusUpdate("t", "c", TaskStatus(state, None if message is None else says(message)))
+
+
+def snapshot(*artifacts: tuple[str, str], state: State = State.WORKING, message: str | None = None) -> Task:
+    made = tuple(Artifact(key, (text(value),)) for key, value in artifacts)
+    return Task("t", "c", TaskStatus(state, None if message is None else says(message)), made)
+
+
+WORKING, DONE = status(State.WORKING), status(State.COMPLETED)
+
+
+def read(assembly: Assembly, events: Sequence[Any]) -> list[Event]:
+    return [assembly.take(Record.of(number, event)) for number, event in enumerate(events, 1)]
+
+
+def joined(events: Sequence[Event]) -> str:
+    """What a reader has who puts the texts together."""
+    answer = ""
+    for event in events:
+        answer = event.text if event.replaces else answer + event.text
+    return answer
+
+
+# The forms in the field: the events, and what each of them says that is new. A star: it replaces what was said.
+FORMS: dict[str, tuple[list[Any], list[str]]] = {
+    "chunks, then a copy of all of them": (
+        [TASK, WORKING, whole("one "), chunk("two"), whole("one two", last=True), DONE],
+        ["", "", "one ", "two", "", ""],
+    ),
+    "chunks, the last of them marked": (
+        [TASK, WORKING, whole("one "), chunk("two", last=True), DONE],
+        ["", "", "one ", "two", ""],
+    ),
+    "chunks that are all appended, to nothing at first": (
+        [TASK, chunk("one "), chunk("two"), DONE],
+        ["", "one ", "two", ""],
+    ),
+    "chunks appended to nothing, then a copy": (
+        [TASK, chunk("one "), chunk("two"), whole("one two"), DONE],
+        ["", "one ", "two", "", ""],
+    ),
+    "all that is said so far, each time": (
+        [TASK, whole("one "), whole("one two "), whole("one two three"), DONE],
+        ["", "one ", "two ", "three", ""],
+    ),
+    "a copy that says more than the chunks": ([TASK, whole("one "), whole("one two"), DONE], ["", "one ", "two", ""]),
+    "a text that begins anew": ([TASK, whole("draft"), whole("final"), DONE], ["", "draft", "*final", ""]),
+    "a text that is taken back": ([TASK, whole("draft"), whole(), DONE], ["", "draft", "*", ""]),
+    "a text that begins anew beside another": (
+        [TASK, whole("a"), whole("b", artifact_id="b"), whole("A"), DONE],
+        ["", "a", "b", "*Ab", ""],
+    ),
+    "artifacts one after the other": (
+        [TASK, whole("a"), chunk("b"), whole("c", artifact_id="b"), chunk("d", artifact_id="b"), DONE],
+        ["", "a", "b", "c", "d", ""],
+    ),
+    # What was told in the order of writing is told once more, in the order of the task, when it is all there.
+    "artifacts written in turns": (
+        [TASK, whole("a1 "), whole("b1 ", artifact_id="b"), chunk("a2 "), chunk("b2 ", artifact_id="b"), DONE],
+        ["", "a1 ", "b1 ", "a2 ", "b2 ", "*a1 a2 b1 b2 "],
+    ),
+    "artifacts in turns, with copies": (
+        [TASK, whole("a"), whole("b", artifact_id="b"), whole("ac"), whole("b", artifact_id="b"), DONE],
+        ["", "a", "b", "c", "", "*acb"],
+    ),
+    "artifacts in turns that say nothing twice": (
+        [TASK, whole("a"), whole("b", artifact_id="b"), whole("a"), DONE],
+        ["", "a", "b", "", ""],
+    ),
+    "a first artifact that speaks after the second": (
+        [TASK, whole(), whole("b", artifact_id="b"), chunk("a"), DONE],
+        ["", "", "b", "a", "*ab"],
+    ),
+    "artifacts in turns, then a question": (
+        [TASK, whole("a"), whole("b", artifact_id="b"), chunk("c"), status(State.INPUT_REQUIRED, "more?")],
+        ["", "a", "b", "c", "*acb"],
+    ),
+    "updates, then the whole task": (
+        [TASK, whole("one "), chunk("two"), snapshot(("a", "one two"), state=State.COMPLETED)],
+        ["", "one ", "two", ""],
+    ),
+    "updates, then a whole task that says more": (
+        [TASK, whole("one "), snapshot(("a", "one two"), state=State.COMPLETED)],
+        ["", "one ", "two"],
+    ),
+    "updates, then a whole task that says something else": (
+        [TASK, whole("one "), snapshot(("a", "two"), state=State.COMPLETED)],
+        ["", "one ", "*two"],
+    ),
+    "artifacts in turns, then the whole task": (
+        [
+            TASK,
+            whole("a"),
+            whole("b", artifact_id="b"),
+            chunk("c"),
+            snapshot(("a", "ac"), ("b", "b"), state=State.COMPLETED),
+        ],
+        ["", "a", "b", "c", "*acb"],
+    ),
+    "a task that has begun, then chunks": ([snapshot(("a", "one ")), chunk("two"), DONE], ["*one ", "two", ""]),
+    "progress in the status, the answer in an artifact": (
+        [
+            TASK,
+            status(State.WORKING, "10 %"),
+            status(State.WORKING, "20 %"),
+            whole("answer"),
+            status(State.COMPLETED, "bye"),
+        ],
+        ["", "", "", "answer", ""],
+    ),
+    "the answer in the last status": (
+        [TASK, status(State.WORKING, "10 %"), status(State.COMPLETED, "answer")],
+        ["", "", "answer"],
+    ),
+    "the answer in the status of the whole task": (
+        [TASK, snapshot(state=State.COMPLETED, message="answer")],
+        ["", "answer"],
+    ),
+    "a task that is over at once": ([snapshot(("a", "answer"), state=State.COMPLETED)], ["*answer"]),
+    "a bare message": ([says("hi")], ["hi"]),
+    "a remark within a task": ([TASK, says("wait"), whole("answer"), DONE], ["", "", "answer", ""]),
+    "a status first, as in 0.1": ([WORKING, whole("one "), chunk("two"), DONE], ["", "one ", "two", ""]),
+    "an artifact first": ([whole("one "), chunk("two"), DONE], ["one ", "two", ""]),
+    "an end that comes first": ([status(State.COMPLETED, "answer")], ["answer"]),
+    "an empty artifact": ([TASK, whole(), status(State.COMPLETED, "bye")], ["", "", ""]),
+    "empty chunks": ([TASK, whole(""), chunk("a"), chunk(""), DONE], ["", "", "a", "", ""]),
+    "data and files beside the text": (
+        [TASK, whole("a", Part(data={"n": 1})), chunk(Part(raw=b"x", filename="f")), chunk("b"), whole("ab"), DONE],
+        ["", "a", "", "b", "", ""],
+    ),
+    "data that is replaced": ([TASK, whole(Part(data=1)), whole(Part(data=2)), DONE], ["", "", "", ""]),
+    "words after the end": (
+        [TASK, whole("a"), DONE, chunk("b"), status(State.FAILED, "no"), says("bye"), snapshot(("a", "z")), DONE],
+        ["", "a", "", "", "", "", "", ""],
+    ),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_in_the_field_says_everything_once(form: str) -> None:
+    events, expected = FORMS[form]
     assembly = Assembly()
-    found = [assembly.take(Record.of(number, event)) for number, event in enumerate((TASK, *events), 1)]
-    return [(event.text, event.replaces) for event in found[1:]]
+    found = read(assembly, events)
+    assert ["*" * event.replaces + event.text for event in found] == expected
+    assert assembly.result is not None
+    assert joined(found) == assembly.result.text or not assembly.result.state.final
 
 
-def test_chunks_closed_by_the_whole_text_say_everything_once() -> None:
-    assert read(chunk("one ", append=False), chunk("two"), chunk("one two", append=False, last=True)) == [
-        ("one ", False),
-        ("two", False),
+@pytest.mark.parametrize("form", [form for form in FORMS if not isinstance(FORMS[form][0][0], Message)])
+def test_every_form_makes_the_task_that_the_events_make(form: str) -> None:
+    events = FORMS[form][0]
+    assembly = Assembly()
+    read(assembly, events)
+    expected = Folding(events[0] if isinstance(events[0], Task) else snapshot(state=State.WORKING))
+    for event in events if not isinstance(events[0], Task) else events[1:]:
+        if isinstance(event, Task) and not expected.status.state.final:
+            expected = Folding(event)
+        elif isinstance(event, (StatusUpdate, ArtifactUpdate)) and not expected.status.state.final:
+            expected.apply(event)
+    result = assembly.result
+    assert isinstance(result, Task)
+    assert (result.artifacts, result.status) == (expected.task().artifacts, expected.status)
+
+
+IDS, WORDS = st.sampled_from("abc"), st.sampled_from(["", "x", "xy", "y ", "éß"])
+PARTS = st.lists(WORDS.map(text) | st.just(Part(data=1)), max_size=3).map(tuple)
+UPDATES = st.builds(
+    lambda key, parts, append: ArtifactUpdate("t", "c", Artifact(key, parts), append), IDS, PARTS, st.booleans()
+)
+PROGRESS = st.sampled_from([WORKING, status(State.WORKING, "so far"), status(State.AUTH_REQUIRED), says("remark")])
+SNAPSHOTS = st.lists(st.tuples(IDS, WORDS), max_size=3, unique_by=lambda pair: pair[0]).map(
+    lambda each: snapshot(*each)
+)
+ENDS = st.sampled_from([DONE, status(State.COMPLETED, "bye")])
+
+
+@given(
+    st.lists(SNAPSHOTS, max_size=1),
+    st.lists(UPDATES | PROGRESS | SNAPSHOTS, max_size=12).filter(
+        lambda events: not events or not isinstance(events[0], Message)
+    ),
+    ENDS,
+    st.lists(UPDATES | ENDS, max_size=2),
+)
+@settings(max_examples=300, deadline=None)
+def test_the_texts_joined_are_the_text_of_the_task(
+    first: list[Any], events: list[Any], end: Any, later: list[Any]
+) -> None:
+    assembly = Assembly()
+    found = read(assembly, [*first, *events, end, *later])
+    result = assembly.result
+    assert isinstance(result, Task)
+    assert joined(found) == result.text
+    assert result.state is State.COMPLETED
+
+
+def test_what_is_told_before_the_end_is_in_the_order_of_writing() -> None:
+    """Every piece is told once as it comes, whoever writes it: nothing is repeated while the task goes on."""
+    events = read(Assembly(), [TASK, *(chunk(f"{key}{n} ", artifact_id=key) for n in range(3) for key in "ab")])
+    assert [event.text for event in events] == ["", "a0 ", "b0 ", "a1 ", "b1 ", "a2 ", "b2 "]
+    assert not any(event.replaces for event in events)
+
+
+def test_a_failed_task_says_why_in_its_error_and_not_as_an_answer() -> None:
+    assembly = Assembly()
+    events = read(assembly, [TASK, status(State.FAILED, "it broke")])
+    assert [event.text for event in events] == ["", ""]
+    assert isinstance(assembly.result, Task)
+    assert assembly.result.error == "it broke"
+
+
+def test_a_reader_who_comes_in_the_middle_is_not_told_again_what_was_before() -> None:
+    assembly = Assembly(middle=True)
+    events = read(assembly, [chunk("three "), chunk("four"), whole("one two three four", last=True), DONE])
+    assert [(event.text, event.replaces) for event in events] == [
+        ("three ", False),
+        ("four", False),
+        ("", False),
         ("", False),
     ]
+    assert events[-1].task is not None
+    assert events[-1].task.text == "one two three four"
 
 
-def test_a_whole_text_that_says_more_gives_the_rest() -> None:
-    assert read(chunk("one ", append=False), chunk("one two", append=False, last=True))[-1] == ("two", False)
+def test_a_text_that_begins_anew_in_the_middle_says_so() -> None:
+    events = read(Assembly(middle=True), [chunk("three "), whole("something else")])
+    assert [(event.text, event.replaces) for event in events] == [("three ", False), ("something else", True)]
 
 
-def test_chunks_closed_by_the_last_one_say_everything_once() -> None:
-    assert read(chunk("one ", append=False), chunk("two", last=True)) == [("one ", False), ("two", False)]
-
-
-def test_a_text_that_begins_anew_says_that_it_replaces() -> None:
-    assert read(chunk("draft", append=False), chunk("final", append=False))[-1] == ("final", True)
-
-
-def test_each_artifact_is_read_for_itself() -> None:
-    assert read(chunk("a", append=False), chunk("b", append=False, artifact_id="b"), chunk("ac", append=False)) == [
-        ("a", False),
-        ("b", False),
-        ("c", False),
-    ]
-
-
-def test_a_task_in_the_stream_is_all_there_is_so_far() -> None:
+def test_events_have_their_number_their_state_and_the_task_so_far() -> None:
     assembly = Assembly()
-    task = Task("t", "c", TaskStatus(State.WORKING), (Artifact("a", (Part(text="so far "),)),))
-    first = assembly.take(Record.of(7, task))
-    assert (first.kind, first.id, first.text, first.replaces) == ("task", 7, "so far ", True)
+    first = assembly.take(Record.of(7, snapshot(("a", "so far "))))
+    assert (first.kind, first.id, first.state) == ("task", 7, State.WORKING)
     second = assembly.take(Record.of(8, chunk("more")))
-    assert (second.text, second.task.text, second.task.generation) == ("more", "so far more", 8)
+    assert second.task is not None
+    assert (second.kind, second.id, second.task.text, second.task.generation) == ("artifact", 8, "so far more", 8)
+    third = assembly.take(Record.of(9, DONE))
+    assert (third.kind, third.state) == ("status", State.COMPLETED)
+    assert third.task is assembly.result
+    assert "8 artifact TASK_STATE_WORKING 'more'" in repr(second)
 
 
-def test_status_events_have_a_state_and_no_text() -> None:
-    assembly = Assembly()
-    assembly.take(Record.of(1, TASK))
-    event = assembly.take(Record.of(2, StatusUpdate("t", "c", TaskStatus(State.COMPLETED))))
-    assert (event.kind, event.state, event.text) == ("status", State.COMPLETED, "")
-    assert assembly.result == event.task
-
-
-def test_a_bare_message_is_the_result() -> None:
-    assembly = Assembly()
-    event = assembly.take(Record.of(0, Message("m", Role.AGENT, (Part(text="hi"),))))
+def test_a_bare_message_has_no_task() -> None:
+    event = Assembly().take(Record.of(0, says("hi")))
     assert (event.kind, event.text, event.task, event.state) == ("message", "hi", None, State.COMPLETED)
-    assert assembly.result.text == "hi"
 
 
-def test_a_stream_that_begins_in_the_middle_is_refused() -> None:
-    with pytest.raises(ValueError, match="begins with a task or a message"):
-        Assembly().take(Record.of(2, chunk("x")))
+def test_a_question_that_comes_first_is_not_yet_history() -> None:
+    assembly = Assembly()
+    (event,) = read(assembly, [status(State.INPUT_REQUIRED, "how many?")])
+    assert event.task is not None
+    assert (event.task.question, event.task.history) == ("how many?", ())
+
+
+def test_a_remark_within_a_task_is_part_of_its_history() -> None:
+    (*_, last) = read(Assembly(), [TASK, says("one moment"), DONE])
+    assert last.task is not None
+    assert [message.text for message in last.task.history] == ["one moment"]
+
+
+def test_events_that_do_not_name_their_context_are_in_that_of_the_message() -> None:
+    assembly = Assembly(context_id="mine")
+    event = assembly.take(Record.of(1, StatusUpdate("t", "", TaskStatus(State.WORKING))))
+    assert event.task is not None
+    assert event.task.context_id == "mine"
+
+
+@pytest.mark.parametrize("artifacts", [1, 2, 20_000], ids=["one text", "two in turns", "each its own"])
+def test_an_event_costs_the_same_however_long_the_task_is(artifacts: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While nobody looks at the task, no event reads or copies what was told before it."""
+    looks: list[str] = []
+    for name in ("task", "artifact_text", "artifact_ids"):
+        monkeypatch.setattr(Folding, name, lambda self, *_, name=name: looks.append(name))
+    assembly = Assembly()
+    assembly.take(Record.of(1, WORKING))
+    for number in range(20_000):
+        event = assembly.take(Record.of(2 + number, chunk("word ", artifact_id=str(number % artifacts))))
+        assert event.text == "word "
+    assert looks == []

@@ -114,7 +114,10 @@ def test_a_0_3_card_has_exactly_the_keys_of_0_3() -> None:
     assert shown.keys() == KEYS_0_3
     assert shown["protocolVersion"] == "0.3.0"
     assert (shown["url"], shown["preferredTransport"]) == (URL + "rpc", "JSONRPC")
-    assert shown["additionalInterfaces"] == [{"url": URL, "transport": "HTTP+JSON"}]
+    assert shown["additionalInterfaces"] == [
+        {"url": URL + "rpc", "transport": "JSONRPC"},
+        {"url": URL, "transport": "HTTP+JSON"},
+    ]
     assert shown["capabilities"] == {
         "streaming": True,
         "pushNotifications": True,

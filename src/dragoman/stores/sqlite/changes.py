@@ -6,6 +6,7 @@ import sqlite3
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from dragoman.stores.sqlite.pushing import write_pushes
 from dragoman.stores.sqlite.schema import NUMBERS
 from dragoman.stores.sqlite.sweeping import delete_task
 
@@ -33,6 +34,7 @@ class Changes:
         self._deleted: list[tuple[TaskRow, int]] = []
         self._counts: dict[tuple[int, int], int] = {}
         self._joined: Counter[tuple[int, str]] = Counter()
+        self._pushes: list[Write] = []
 
     def add(self, write: Write, scope: int) -> None:
         """Take the next change; `scope` is the number of its row's scope."""
@@ -50,6 +52,8 @@ class Changes:
             self._contexts[scope, row.context_id] = write.context_state
         if write.repeat is not None:
             self._repeats.append((write.repeat.key, row.id, write.repeat.until_ms))
+        if write.pushes or write.unpushed or write.progress:
+            self._pushes.append(write)
 
     def _add_record(self, write: Write, scope: int) -> None:
         row, record = write.row, write.record
@@ -94,6 +98,8 @@ class Changes:
         connection.executemany("INSERT OR REPLACE INTO contexts VALUES (?, ?, ?)", contexts)
         connection.executemany("INSERT OR REPLACE INTO repeats VALUES (?, ?, ?)", self._repeats)
         self._write_counts(connection)
+        for write in self._pushes:
+            write_pushes(connection, write)
         for row, scope in self._deleted:
             self._delete(connection, row, scope)
 

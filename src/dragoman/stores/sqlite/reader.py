@@ -5,8 +5,9 @@ from __future__ import annotations
 import sqlite3
 from typing import Any
 
-from dragoman.engine.ports import Note, Page, Scope, StoredTask, TaskQuery, TaskRow
+from dragoman.engine.ports import Note, Page, Push, Scope, StoredTask, TaskQuery, TaskRow
 from dragoman.model.record import Record
+from dragoman.stores.sqlite.pushing import COLUMNS, push_of
 from dragoman.stores.sqlite.schema import NUMBERS, STATES
 
 _TASK = """
@@ -14,6 +15,14 @@ SELECT t.number, t.id, s.agent, s.tenant, s.owner, t.context_id, t.origin, t.sta
        t.created_ms, p.body, p.generation
 FROM tasks t JOIN scopes s USING (scope) LEFT JOIN snapshots p ON p.task = t.number
 """
+_COLUMNS = 13
+_OWED = f"""
+SELECT t.number, t.id, s.agent, s.tenant, s.owner, t.context_id, t.origin, t.state, t.status_ms, t.generation,
+       t.created_ms, p.body, p.generation, {COLUMNS}
+FROM pushes w JOIN tasks t ON t.number = w.task JOIN scopes s USING (scope)
+LEFT JOIN snapshots p ON p.task = t.number
+WHERE w.state <> 1 ORDER BY w.push
+"""  # noqa: S608 - fixed texts only
 
 
 def task(connection: sqlite3.Connection, task_id: str) -> StoredTask | None:
@@ -108,6 +117,12 @@ def repeated(connection: sqlite3.Connection, key: bytes, now_ms: int) -> str | N
 def marks(connection: sqlite3.Connection, now_ms: int) -> list[bytes]:
     """The marks that have not expired."""
     return [row[0] for row in connection.execute("SELECT key FROM repeats WHERE until_ms > ?", (now_ms,))]
+
+
+def owed(connection: sqlite3.Connection) -> list[tuple[Push, StoredTask]]:
+    """The webhooks that are not done, with their tasks, oldest first."""
+    rows = connection.execute(_OWED).fetchall()
+    return [(push_of(row[_COLUMNS:]), _stored(row[:_COLUMNS])) for row in rows]
 
 
 def unfinished(connection: sqlite3.Connection, agent: str) -> list[StoredTask]:

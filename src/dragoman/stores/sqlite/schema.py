@@ -71,6 +71,29 @@ INSERT INTO context_counts SELECT scope, context_id, count(*) FROM tasks GROUP B
 -- Ended tasks in the order they ended, for retention and compaction. They never change: rows are only appended.
 CREATE INDEX tasks_ended ON tasks (status_ms, number) WHERE state IN (3, 4, 5, 7);
 """,
+    """
+-- A webhook is owed the journal of its task after its cursor; state 1 is done.
+CREATE TABLE pushes (
+    push INTEGER PRIMARY KEY, task INTEGER NOT NULL, id TEXT NOT NULL, dialect TEXT NOT NULL, url TEXT NOT NULL,
+    secrets BLOB NOT NULL, cursor INTEGER NOT NULL, created_ms INTEGER NOT NULL, tries INTEGER NOT NULL,
+    failing_ms INTEGER NOT NULL, due_ms INTEGER NOT NULL, state INTEGER NOT NULL, error TEXT NOT NULL,
+    UNIQUE (task, id)
+);
+CREATE INDEX pushes_owed ON pushes (push) WHERE state <> 1;
+-- Who may call. Names are compared as they are; `password` is an argon2 hash, or empty for those who have keys only.
+CREATE TABLE users (
+    user INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, password TEXT NOT NULL, created_ms INTEGER NOT NULL,
+    failures INTEGER NOT NULL DEFAULT 0, locked_until_ms INTEGER NOT NULL DEFAULT 0,
+    epoch INTEGER NOT NULL DEFAULT 0, revoked INTEGER NOT NULL DEFAULT 0
+);
+CREATE TABLE grants (
+    user INTEGER NOT NULL, permission TEXT NOT NULL, until_ms INTEGER, PRIMARY KEY (user, permission)
+) WITHOUT ROWID;
+CREATE TABLE api_keys (
+    digest BLOB PRIMARY KEY, user INTEGER NOT NULL, hint TEXT NOT NULL, created_ms INTEGER NOT NULL, until_ms INTEGER
+) WITHOUT ROWID;
+CREATE INDEX api_keys_of ON api_keys (user);
+""",
 )
 VERSION = 1 + len(_STEPS)
 # Must be spelled as in the index, or SQLite does not use it.

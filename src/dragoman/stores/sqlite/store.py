@@ -14,7 +14,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from dragoman.model.error import ConfigError, ServerError
-from dragoman.stores.sqlite import reader, sweeping
+from dragoman.stores.sqlite import pushing, reader, sweeping
 from dragoman.stores.sqlite.lock import FileLock
 from dragoman.stores.sqlite.schema import check_end, unusable
 from dragoman.stores.sqlite.writer import Writer
@@ -22,7 +22,7 @@ from dragoman.stores.sqlite.writer import Writer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dragoman.engine.ports import Note, Page, Scope, StoredTask, Sweep, TaskQuery, Write
+    from dragoman.engine.ports import Note, Page, Push, Scope, StoredTask, Sweep, TaskQuery, Write
     from dragoman.model.record import Record
 
 logger = logging.getLogger("dragoman.store")
@@ -121,6 +121,14 @@ class SqliteStore:
     async def marks(self, now_ms: int) -> list[bytes]:
         """The marks of all messages that were accepted recently."""
         return await self._read(reader.marks, now_ms)
+
+    async def pushes(self, number: int) -> list[Push]:
+        """The webhooks of a task, oldest first."""
+        return await self._read(pushing.pushes, number)
+
+    async def owed(self) -> list[tuple[Push, StoredTask]]:
+        """The webhooks that are not done, with their tasks, oldest first."""
+        return await self._read(reader.owed)
 
     async def unfinished(self, agent: str) -> list[StoredTask]:
         """The tasks of an agent that are submitted or working, oldest first."""

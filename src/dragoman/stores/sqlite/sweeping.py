@@ -63,6 +63,7 @@ def delete_task(
     """Delete a task and all that belongs to it."""
     forget_events(connection, number)
     connection.execute("DELETE FROM snapshots WHERE task = ?", (number,))
+    connection.execute("DELETE FROM pushes WHERE task = ?", (number,))
     connection.execute("UPDATE state_counts SET tasks = tasks - 1 WHERE scope = ? AND state = ?", (scope, state))
     connection.execute(
         "UPDATE context_counts SET tasks = tasks - 1 WHERE scope = ? AND context_id = ?", (scope, context_id)

@@ -122,5 +122,6 @@ class JsonRpc:
             failure = {"jsonrpc": "2.0", "id": envelope.id, "error": rpc_error(problem, dialect.version)}
             return msgspec.json.encode(failure)
 
-        writer = EventWriter(dialect, error, headers, before=prefix, after=b"}")
-        await writer.write(outcome.result.batches, request.receive, send)
+        stream = outcome.result
+        writer = EventWriter(dialect, error, headers, before=prefix, after=b"}", artifacts=stream.artifacts)
+        await writer.write(stream.batches, request.receive, send)

@@ -1,0 +1,1 @@
+"""Who is calling: the schemes that a server accepts."""

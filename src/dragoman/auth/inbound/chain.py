@@ -1,0 +1,102 @@
+"""All the ways of saying who one is, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dragoman.auth.inbound.audit import Audit
+from dragoman.auth.inbound.presented import address
+from dragoman.auth.inbound.scheme import Denied, Forbidden, Presented, Scheme
+from dragoman.model.error import A2AError, ConfigError, ServerError, Unauthenticated, Unauthorized
+from dragoman.model.user import User
+
+Header = tuple[bytes, bytes]
+
+
+class Chain:
+    """Asks the schemes in order. The first that knows the caller decides.
+
+    A credential that one scheme refuses may be right for another: several can read the same header.
+    """
+
+    def __init__(self, schemes: Sequence[Scheme], audit: Audit | None = None) -> None:
+        """Take the schemes.
+
+        Raises:
+            ConfigError: there is none, or two have one name.
+        """
+        names = [scheme.name for scheme in schemes]
+        if not names or len(set(names)) != len(names):
+            raise ConfigError(f"a server needs one or more schemes with different names, not {names}")
+        self._schemes = tuple(schemes)
+        self._names = ",".join(names)
+        self._audit = audit or Audit()
+        self._challenges = tuple(dict.fromkeys(said for each in schemes if (said := each.challenge())))
+
+    async def __call__(self, request: Presented) -> User:
+        """Who is calling.
+
+        Raises:
+            Unauthenticated: nobody says, or what is presented is wrong. The metadata `schemes` names the schemes.
+            Unauthorized: a scope is missing. The metadata `scope` names those that are needed.
+            ServerError: it cannot be told now.
+        """
+        user = await self.identify(request)
+        if user is None:
+            self._audit.asked(schemes=self._names, address=address(request))
+            raise Unauthenticated(
+                f"say who you are, by one of these schemes of the agent's card: {self._names.replace(',', ', ')}",
+                schemes=self._names,
+            )
+        return user
+
+    async def identify(self, request: Presented) -> User | None:
+        """Who is calling; None when nobody says, for servers that also talk to strangers.
+
+        Raises:
+            Unauthenticated: what is presented is wrong.
+            Unauthorized: a scope is missing.
+            ServerError: it cannot be told now.
+        """
+        refused: list[tuple[Scheme, A2AError]] = []
+        for scheme in self._schemes:
+            try:
+                user = await scheme.identify(request)
+            except (Denied, Forbidden, ServerError) as error:
+                refused.append((scheme, error))
+                continue
+            if user is not None:
+                return user
+        if refused:
+            raise self._refusal(request, refused)
+        return None
+
+    def challenge_headers(self, error: A2AError | None = None) -> list[Header]:
+        """`WWW-Authenticate` for an error that this raised: one header per scheme that has something to say."""
+        if isinstance(error, Unauthorized):
+            scope = error.metadata.get("scope")
+            said = [f'Bearer realm="dragoman", error="insufficient_scope", scope="{scope}"'] if scope else []
+        else:
+            wrong = ', error="invalid_token"' if error is not None and "scheme" in error.metadata else ""
+            said = [each + (wrong if each.startswith("Bearer") else "") for each in self._challenges]
+        return [(b"www-authenticate", each.encode("latin-1")) for each in said]
+
+    def security(self) -> tuple[dict[str, dict[str, Any]], list[dict[str, Any]]]:
+        """What the card says: `securitySchemes` and `securityRequirements` in 1.0 form, any one of them enough."""
+        schemes = {each.name: each.card() for each in self._schemes}
+        needs = [{"schemes": {each.name: {"list": list(each.scopes)}}} for each in self._schemes]
+        return schemes, needs
+
+    def _refusal(self, request: Presented, refused: list[tuple[Scheme, A2AError]]) -> A2AError:
+        """The error to raise: that a scope is missing tells more than that another scheme knows nothing of it."""
+        where = address(request)
+        for scheme, error in refused:
+            cause, user = (error.cause, error.user) if isinstance(error, (Denied, Forbidden)) else ("unavailable", "")
+            self._audit.denied(scheme=scheme.name, reason=cause, user=user, address=where)
+        for kind in (Forbidden, ServerError):
+            for _, error in refused:
+                if isinstance(error, kind):
+                    return error
+        scheme, error = refused[0]
+        return Unauthenticated(str(error), scheme=scheme.name, schemes=self._names)

@@ -1,0 +1,105 @@
+"""The sealed cookie: who signed in, readable to the server only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from dragoman.auth.inbound.presented import cookie
+from dragoman.auth.inbound.recall import Recall
+from dragoman.auth.inbound.scheme import REALM, Denied, Presented
+from dragoman.auth.inbound.users import UserStore
+from dragoman.engine.clock import Clock
+from dragoman.keys.errors import BadSeal
+from dragoman.keys.ring import KeyRing
+from dragoman.model.account import Account
+from dragoman.model.user import User
+
+PURPOSE = "cookie"
+NAME = "user"
+MAX_AGE = 30 * 24 * 3600.0
+REMEMBERED = 300.0
+
+
+class Pass(Struct, frozen=True, rename={"name": "u", "epoch": "e", "at": "t"}):
+    """What is in the cookie: a user, the epoch it was made in, and when, in milliseconds since 1970."""
+
+    name: str
+    epoch: int
+    at: int
+
+
+_decode = msgspec.json.Decoder(Pass).decode
+
+
+def seal_cookie(ring: KeyRing, account: Account, clock: Clock) -> str:
+    """The value of a cookie for a user. It holds until the user is revoked or gets another password, or it is old."""
+    now = clock.now()
+    told = msgspec.json.encode(Pass(account.user.name, account.epoch, now))
+    return ring.seal(PURPOSE, told, now=now / 1000).decode("ascii")
+
+
+class CookieScheme:
+    """A cookie that the login page or `dragoman users cookie` made."""
+
+    scopes: tuple[str, ...] = ()
+
+    def __init__(
+        self,
+        users: UserStore,
+        ring: KeyRing,
+        clock: Clock,
+        *,
+        name: str = "cookie",
+        cookie_name: str = NAME,
+        max_age: float = MAX_AGE,
+    ) -> None:
+        self.name = name
+        self.cookie_name = cookie_name
+        self.max_age = max_age
+        self._users = users
+        self._ring = ring
+        self._clock = clock
+        self._recall: Recall[Pass] = Recall(clock, REMEMBERED)
+
+    def card(self) -> dict[str, Any]:
+        """See `Scheme.card`."""
+        return {"apiKeySecurityScheme": {"location": "cookie", "name": self.cookie_name}}
+
+    def challenge(self) -> str:
+        """See `Scheme.challenge`. The name is no registered one; HTTP wants a 401 to say something."""
+        return f'Cookie realm="{REALM}", cookie-name="{self.cookie_name}"'
+
+    def seal(self, account: Account) -> str:
+        """The value of a cookie for a user."""
+        return seal_cookie(self._ring, account, self._clock)
+
+    async def identify(self, request: Presented) -> User | None:
+        """See `Scheme.identify`."""
+        sealed = cookie(request, self.cookie_name)
+        if sealed is None:
+            return None
+        digest = self._recall.digest(sealed)
+        found = self._recall.get(digest)
+        if found is None:
+            found = self._opened(sealed)
+            self._recall.put(digest, found, found.at + self.max_age * 1000)
+        account = await self._users.by_name(found.name)
+        if account is None or account.epoch != found.epoch:
+            user = found.name if account is not None else ""
+            raise Denied(f"the cookie {self.cookie_name!r} was revoked: sign in again", cause="revoked", user=user)
+        return account.user
+
+    def _opened(self, sealed: str) -> Pass:
+        try:
+            told = self._ring.unseal(
+                PURPOSE, sealed.encode("ascii"), max_age=self.max_age, now=self._clock.now() / 1000
+            )
+            return _decode(told)
+        except (BadSeal, ValueError, msgspec.MsgspecError):
+            raise Denied(
+                f"the cookie {self.cookie_name!r} is not one of this server, or too old: sign in again",
+                cause="bad-cookie",
+            ) from None

@@ -1,0 +1,196 @@
+"""The public keys that tokens are checked with: given, or fetched from the issuer and kept for a while."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol, cast
+
+import msgspec
+
+from dragoman.engine.clock import Clock
+from dragoman.model.error import BadResponse, CannotConnect, ConfigError, ServerError
+from dragoman.model.json import decode_any
+from dragoman.net.exchange import HttpClient, HttpRequest, is_loopback, shown
+
+logger = logging.getLogger("dragoman.auth")
+
+Json = dict[str, Any]
+# How often an unknown key may make us ask: anybody can name one.
+REFRESH_MS = 30_000
+# How soon an issuer is asked again that did not answer.
+RETRY_MS = 5_000
+# How long keys are believed: one that the issuer has withdrawn must stop counting.
+MAX_AGE_MS = 3_600_000
+# How long keys are still used when the issuer does not answer.
+STALE_MS = 24 * 3_600_000
+MAX_DOCUMENT = 1024 * 1024
+_CONNECT, _SILENCE = 10.0, 10.0
+
+
+class IssuerKeys(Protocol):
+    """A key set that may change. `version` is another after it has changed."""
+
+    @property
+    def version(self) -> int:
+        """A number that changes with the keys."""
+        ...
+
+    async def current(self, kid: str) -> Json:
+        """The key set, to find the key of this name in. Raises ServerError when none can be had."""
+        ...
+
+    async def newer(self) -> Json | None:
+        """The key set, asked for again because a key was missing; None when it was asked for just now."""
+        ...
+
+
+class GivenKeys:
+    """Keys from a file, which stay as they are."""
+
+    version = 0
+
+    def __init__(self, jwks: Json) -> None:
+        self._jwks = jwks
+
+    async def current(self, kid: str) -> Json:
+        """The key set."""
+        return self._jwks
+
+    async def newer(self) -> Json | None:
+        """Nothing: there is nobody to ask."""
+        return None
+
+
+class OneKey:
+    """One key, whatever tokens call it: a PEM file gives it no name."""
+
+    version = 0
+
+    def __init__(self, jwk: Json) -> None:
+        self._jwk = jwk
+
+    async def current(self, kid: str) -> Json:
+        """A set of that key, under this name."""
+        return {"keys": [{**self._jwk, "kid": kid}]}
+
+    async def newer(self) -> Json | None:
+        """Nothing: there is nobody to ask."""
+        return None
+
+
+class FetchedKeys:
+    """Keys from an address, asked for when they are first needed, once an hour, and when one is missing."""
+
+    def __init__(self, http: HttpClient, locate: Callable[[], Awaitable[str]], clock: Clock) -> None:
+        self._http = http
+        self._locate = locate
+        self._clock = clock
+        self._jwks: Json | None = None
+        self._fetched = 0
+        self._asked = -STALE_MS
+        self._turn = asyncio.Lock()
+        self.version = 0
+
+    async def current(self, kid: str) -> Json:
+        """The key set.
+
+        Raises:
+            ServerError: there is none yet, or only one that is too old, and the issuer does not answer.
+        """
+        now = self._clock.now()
+        known = self._jwks
+        if known is not None and (now - self._fetched < MAX_AGE_MS or not self._may_ask(now)):
+            return self._usable(known, now)
+        await self._ask(now)
+        if self._jwks is None:
+            raise ServerError("the keys of the issuer of tokens cannot be had now: the log says why")
+        return self._usable(self._jwks, now)
+
+    async def newer(self) -> Json | None:
+        """The key set, asked for again; None when that was done less than 30 s ago, or failed."""
+        now = self._clock.now()
+        if not self._may_ask(now) and not self._turn.locked():
+            return None
+        before = self.version
+        await self._ask(now)
+        return self._jwks if self.version != before else None
+
+    def _may_ask(self, now: int) -> bool:
+        return now - self._asked >= REFRESH_MS
+
+    def _usable(self, jwks: Json, now: int) -> Json:
+        if now - self._fetched >= STALE_MS:
+            raise ServerError("the keys of the issuer of tokens are too old: the log says why")
+        return jwks
+
+    async def _ask(self, now: int) -> None:
+        """Fetch, once for all who wait. A failure is logged and not tried again for a while."""
+        async with self._turn:
+            if not self._may_ask(now):
+                return
+            self._asked = now
+            try:
+                url = await self._locate()
+                jwks = await fetch_object(self._http, url)
+            except (CannotConnect, BadResponse) as error:
+                logger.warning("no keys from the issuer of tokens: %s", error)
+                self._asked = now - REFRESH_MS + RETRY_MS
+                return
+            if not isinstance(jwks.get("keys"), list):
+                logger.warning("no keys from the issuer of tokens: %s has no list of keys", shown(url))
+                return
+            self._fetched = now
+            if jwks != self._jwks:
+                self._jwks = jwks
+                self.version += 1
+
+
+async def fetch_object(http: HttpClient, url: str) -> Json:
+    """A JSON object from an address.
+
+    Raises:
+        CannotConnect: nobody answers.
+        BadResponse: the answer is not one; redirects are not followed.
+    """
+    request = HttpRequest("GET", url, {"Accept": "application/json"}, connect=_CONNECT, silence=_SILENCE)
+    response = await http.send(request)
+    try:
+        if response.status != 200:
+            raise BadResponse(f"{shown(url)} answers with HTTP {response.status}", status=response.status)
+        body: Any = decode_any(await response.read(MAX_DOCUMENT))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise BadResponse(f"the answer of {shown(url)} is not JSON") from None
+    finally:
+        await response.close()
+    if not isinstance(body, dict):
+        raise BadResponse(f"the answer of {shown(url)} is not a JSON object")
+    return cast("Json", body)
+
+
+def discovery(http: HttpClient, issuer: str, url: str) -> Callable[[], Awaitable[str]]:
+    """Finds the address of an issuer's keys in the document at `url`, which must speak for that very issuer."""
+
+    async def locate() -> str:
+        document = await fetch_object(http, url)
+        if document.get("issuer") != issuer:
+            raise BadResponse(f"{shown(url)} speaks for another issuer than {issuer}")
+        found = document.get("jwks_uri")
+        if not isinstance(found, str) or not is_safe(found):
+            raise BadResponse(f"{shown(url)} has no jwks_uri that begins with https://")
+        return found
+
+    return locate
+
+
+def is_safe(url: str) -> bool:
+    """True for what nobody on the way can change: https, or this machine."""
+    return url.startswith("https://") or (url.startswith("http://") and is_loopback(url))
+
+
+def safe(url: str, source: str) -> str:
+    """A URL from the settings. Raises ConfigError when it is not https."""
+    if not is_safe(url):
+        raise ConfigError(f"{source}: must begin with https:// (http:// on this machine only)")
+    return url

@@ -1,0 +1,194 @@
+"""Signing in and out in a browser. `/a2a` and the REST paths have nothing to do with it.
+
+Forms carry a token that fits a cookie of the same browser and the session it is in: a page elsewhere can make a
+browser send a form, and can neither read nor guess that token.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+from collections.abc import Sequence
+from hashlib import sha256
+from http import HTTPStatus
+from typing import NamedTuple
+from urllib.parse import parse_qsl
+
+from dragoman.auth.inbound.audit import Audit
+from dragoman.auth.inbound.cookie import CookieScheme
+from dragoman.auth.inbound.login_page import POLICY, sign_in_page, signed_in_page
+from dragoman.auth.inbound.passwords import LONGEST, WRONG, Passwords
+from dragoman.auth.inbound.presented import address, cookie
+from dragoman.auth.inbound.scheme import Denied, Presented
+from dragoman.engine.clock import Clock
+from dragoman.keys.errors import BadSeal
+from dragoman.keys.ring import KeyRing
+from dragoman.model.user import User
+
+Header = tuple[bytes, bytes]
+MAX_FORM = 8 * 1024
+PURPOSE = "csrf"
+FORM_SECONDS = 3600.0
+_STALE = "the form is too old or was not ours: try again"
+_SAFE_HEADERS: tuple[Header, ...] = (
+    (b"content-security-policy", POLICY.encode()),
+    (b"cache-control", b"no-store"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    # Not `no-referrer`: with it browsers hide the Origin of a form, which is looked at here.
+    (b"referrer-policy", b"same-origin"),
+)
+
+
+class Reply(NamedTuple):
+    """What to send back."""
+
+    status: int
+    headers: list[Header]
+    body: bytes
+    content_type: bytes = b"text/html; charset=utf-8"
+
+
+class Login:
+    """`GET /login`, `POST /login` and `POST /logout`.
+
+    `secure` says that the browser speaks TLS to us or to a proxy we trust, and `origin` what the browser calls us, as
+    in `https://agents.example.com`; both are the server's to know.
+    """
+
+    def __init__(
+        self, passwords: Passwords, cookies: CookieScheme, ring: KeyRing, clock: Clock, audit: Audit | None = None
+    ) -> None:
+        self._passwords = passwords
+        self._cookies = cookies
+        self._ring = ring
+        self._clock = clock
+        self._audit = audit or Audit()
+
+    async def show(self, request: Presented, *, secure: bool) -> Reply:
+        """`GET /login`: the form, or who is signed in."""
+        user = await self._user(request)
+        if user is None:
+            return self._form(request, 200, local_path(request.query.get("next", "")), secure=secure)
+        seed, fresh = self._seed(request, secure=secure)
+        page = signed_in_page(user.name, self._token(request, seed))
+        return Reply(200, [*_SAFE_HEADERS, *fresh], page)
+
+    async def sign_in(self, request: Presented, body: bytes, *, secure: bool, origin: str) -> Reply:
+        """`POST /login`: a cookie and on to `next`, or the form again.
+
+        Raises:
+            Overloaded: too many sign in at once.
+            ServerError: the store does not work now.
+        """
+        form = _form_of(request, body)
+        onward = local_path(form.get("next", ""))
+        if not self._is_ours(request, form, secure=secure, origin=origin):
+            self._audit.denied(scheme="login", reason="csrf", address=address(request))
+            return self._form(request, 403, onward, _STALE, secure=secure)
+        name, password = form.get("name", ""), form.get("password", "")
+        sane = bool(name) and name.isprintable() and len(password) <= LONGEST
+        account = await self._passwords.check(name, password) if sane else None
+        if account is None:
+            cause, user = await self._passwords.cause(name)
+            self._audit.denied(scheme="login", reason=cause, user=user, address=address(request))
+            return self._form(request, 401, onward, WRONG, secure=secure)
+        self._audit.signed_in(user=account.user.name, address=address(request))
+        age = int(self._cookies.max_age)
+        given = _set_cookie(self._cookies.cookie_name, self._cookies.seal(account), age, "Lax", secure=secure)
+        # The next form gets a seed of its own: one from before may have been seen by who used this browser before.
+        spent = _set_cookie(_seed_name(secure), "", 0, "Strict", secure=secure)
+        return _redirect(onward, [given, spent])
+
+    async def sign_out(self, request: Presented, body: bytes, *, secure: bool, origin: str) -> Reply:
+        """`POST /logout`: the browser forgets its cookies."""
+        if not self._is_ours(request, _form_of(request, body), secure=secure, origin=origin):
+            self._audit.denied(scheme="logout", reason="csrf", address=address(request))
+            return self._form(request, 403, "login", _STALE, secure=secure)
+        names = ((self._cookies.cookie_name, "Lax"), (_seed_name(secure), "Strict"))
+        return _redirect("login", [_set_cookie(name, "", 0, site, secure=secure) for name, site in names])
+
+    async def _user(self, request: Presented) -> User | None:
+        try:
+            return await self._cookies.identify(request)
+        except Denied:  # an old cookie: sign in again
+            return None
+
+    def _form(self, request: Presented, status: int, onward: str, problem: str = "", *, secure: bool) -> Reply:
+        seed, fresh = self._seed(request, secure=secure)
+        page = sign_in_page(self._token(request, seed), onward, problem)
+        return Reply(status, [*_SAFE_HEADERS, *fresh], page)
+
+    def _seed(self, request: Presented, *, secure: bool) -> tuple[str, list[Header]]:
+        """What the browser's forms come from, and how to make it keep that. Sealed: nobody else can make one."""
+        known = self._known_seed(request, secure=secure)
+        if known is not None:
+            return known, []
+        seed = self._ring.seal(PURPOSE, secrets.token_bytes(16), now=self._clock.now() / 1000).decode()
+        return seed, [_set_cookie(_seed_name(secure), seed, int(FORM_SECONDS), "Strict", secure=secure)]
+
+    def _known_seed(self, request: Presented, *, secure: bool) -> str | None:
+        try:
+            seed = cookie(request, _seed_name(secure))
+            if seed is not None:
+                now = self._clock.now() / 1000
+                self._ring.unseal(PURPOSE, seed.encode("latin-1"), max_age=FORM_SECONDS, now=now)
+        except (Denied, BadSeal):
+            return None
+        return seed
+
+    def _token(self, request: Presented, seed: str) -> str:
+        """The token for forms of this browser in this session."""
+        try:
+            session = cookie(request, self._cookies.cookie_name) or ""
+        except Denied:
+            session = ""
+        key = self._ring.subkeys(PURPOSE)[0]
+        return hmac.new(key, f"{seed}\0{session}".encode("utf-8", "surrogatepass"), sha256).hexdigest()
+
+    def _is_ours(self, request: Presented, form: dict[str, str], *, secure: bool, origin: str) -> bool:
+        said = request.headers.get("origin")
+        if said is not None and said != origin:
+            return False
+        if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+            return False
+        seed = self._known_seed(request, secure=secure)
+        # Compared also when there is no seed, so that it takes as long.
+        wanted = self._token(request, seed or "")
+        fits = hmac.compare_digest(wanted.encode(), form.get("csrf", "").encode("utf-8", "surrogatepass"))
+        return fits and seed is not None
+
+
+def local_path(text: str) -> str:
+    """Where to go next, if that is a path on this server; else the login page."""
+    plain = text.isascii() and text.isprintable() and not set(text) & set('\\ "<>')
+    # A browser takes // for another host, and drops tabs and line breaks before it looks.
+    return text if plain and text.startswith("/") and not text.startswith("//") else "login"
+
+
+def _form_of(request: Presented, body: bytes) -> dict[str, str]:
+    """The fields of a form; empty when it is none, too long or says something twice."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/x-www-form-urlencoded" or len(body) > MAX_FORM:
+        return {}
+    try:
+        pairs = parse_qsl(body.decode("utf-8"), keep_blank_values=True, max_num_fields=20, errors="strict")
+    except ValueError:
+        return {}
+    form = dict(pairs)
+    return form if len(form) == len(pairs) else {}
+
+
+def _seed_name(secure: bool) -> str:
+    # With this prefix a browser takes the cookie from this very host only, over TLS only.
+    return "__Host-dragoman-form" if secure else "dragoman-form"
+
+
+def _set_cookie(name: str, value: str, age: int, same_site: str, *, secure: bool) -> Header:
+    only = "; Secure" if secure else ""
+    text = f"{name}={value}; Path=/; Max-Age={age}; HttpOnly; SameSite={same_site}{only}"
+    return b"set-cookie", text.encode("latin-1")
+
+
+def _redirect(place: str, cookies: Sequence[Header]) -> Reply:
+    return Reply(HTTPStatus.SEE_OTHER, [*_SAFE_HEADERS, (b"location", place.encode("ascii")), *cookies], b"")

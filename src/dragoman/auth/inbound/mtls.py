@@ -1,0 +1,117 @@
+"""Certificates of callers, checked by TLS and told by the server in the ASGI scope (extension `tls`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from msgspec import Struct
+
+from dragoman.auth.inbound.scheme import Denied, Presented
+from dragoman.auth.inbound.users import UserStore
+from dragoman.engine.clock import Clock
+from dragoman.model.user import User
+
+if TYPE_CHECKING:
+    from cryptography.x509 import Certificate
+
+By = Literal["subject", "uri", "dns", "email"]
+_REMEMBERED = 1024
+
+
+class _Known(Struct, frozen=True):
+    name: str
+    until: int
+
+
+class MtlsScheme:
+    """A certificate that one of the authorities in `tls_ca` signed.
+
+    `by` says which of its names counts. `allow` lists the names that may call, empty for all. `users` maps names to
+    users of the store, who bring their permissions; all others have none.
+    """
+
+    scopes: tuple[str, ...] = ()
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        name: str = "mtls",
+        by: By = "subject",
+        allow: frozenset[str] = frozenset(),
+        users: Mapping[str, str] | None = None,
+        store: UserStore | None = None,
+    ) -> None:
+        self.name = name
+        self._clock = clock
+        self._by: By = by
+        self._allow = allow
+        self._users = dict(users or {})
+        self._store = store
+        # By the certificate's text, which is one object as long as the connection lives.
+        self._known: dict[str, _Known] = {}
+
+    def card(self) -> dict[str, Any]:
+        """See `Scheme.card`."""
+        return {"mtlsSecurityScheme": {"description": "A client certificate, shown when the connection is made."}}
+
+    def challenge(self) -> str:
+        """See `Scheme.challenge`."""
+        return ""
+
+    async def identify(self, request: Presented) -> User | None:
+        """See `Scheme.identify`."""
+        extensions = cast("Mapping[str, Any]", request.scope.get("extensions") or {})
+        tls = cast("Mapping[str, Any] | None", extensions.get("tls"))
+        chain: list[str] = list(tls.get("client_cert_chain") or ()) if tls else []
+        if tls is None or not chain:
+            return None
+        if tls.get("client_cert_error"):
+            raise Denied("the client certificate is not valid", cause="bad-certificate")
+        known = self._read(chain[0])
+        if known.until <= self._clock.now():
+            raise Denied("the client certificate has expired", cause="expired", user=f"cert|{known.name}")
+        if self._allow and known.name not in self._allow and known.name not in self._users:
+            raise Denied("this client certificate is not on the list", cause="not-allowed", user=f"cert|{known.name}")
+        return await self._user(known.name)
+
+    async def _user(self, name: str) -> User:
+        mapped = self._users.get(name)
+        if mapped is None:
+            return User(id=f"cert|{name}", name=name)
+        account = await self._store.by_name(mapped) if self._store is not None else None
+        if account is None:
+            raise Denied("this client certificate belongs to a user who does not exist", cause="no-such-user")
+        return account.user
+
+    def _read(self, pem: str) -> _Known:
+        known = self._known.get(pem)
+        if known is None:
+            from cryptography.x509 import load_pem_x509_certificate
+
+            try:
+                certificate = load_pem_x509_certificate(pem.encode())
+                name = _name(certificate, self._by)
+                until = int(certificate.not_valid_after_utc.timestamp() * 1000)
+            except ValueError:
+                raise Denied("the client certificate cannot be read", cause="bad-certificate") from None
+            if not name:
+                raise Denied(f"the client certificate has no name of the kind {self._by!r}", cause="no-name")
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            known = self._known[pem] = _Known(name, until)
+        return known
+
+
+def _name(certificate: Certificate, by: By) -> str:
+    from cryptography import x509
+
+    if by == "subject":
+        return certificate.subject.rfc4514_string()
+    kinds = {"uri": x509.UniformResourceIdentifier, "dns": x509.DNSName, "email": x509.RFC822Name}
+    try:
+        found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return ""
+    return str(next(iter(found.get_values_for_type(kinds[by])), ""))

@@ -1,0 +1,284 @@
+"""`dragoman users`: who may call, also while the server runs."""
+
+from __future__ import annotations
+
+import os
+import re
+import sqlite3
+import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dragoman.model.error import ConfigError
+from dragoman.server.settings import SETTINGS, load_settings
+from dragoman.server.store_url import parse_store
+
+if TYPE_CHECKING:
+    from dragoman.keys.ring import KeyRing
+    from dragoman.model.account import Account, Listed
+    from dragoman.stores.sqlite.users import SqliteUsers
+
+_TIME = re.compile(r"([1-9][0-9]{0,5})([smhdw])")
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_HINT = 4
+
+
+def _duration(ctx: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
+    found = None if value is None else _TIME.fullmatch(value)
+    if value is not None and found is None:
+        raise click.BadParameter("must be a time like 30s, 15m, 1h, 30d or 2w", ctx, parameter)
+    return None if found is None else int(found[1]) * _SECONDS[found[2]]
+
+
+def _on_store(function: Callable[..., None]) -> Callable[..., None]:
+    """Add `--store` and `--config`, and give the function the path of the store."""
+
+    @click.option("--store", metavar="URL", help=SETTINGS["store"].help)
+    @click.option("--config", metavar="FILE", type=click.Path(path_type=Path), help="File, if not ./dragoman.toml.")
+    @wraps(function)
+    def command(*args: Any, store: str | None, config: Path | None, **more: Any) -> None:
+        settings = load_settings({}, environ=os.environ, config=config, cwd=Path.cwd(), flags={"store": store})
+        path = parse_store(settings.store)
+        if path is None:
+            raise ConfigError(
+                "the store is memory: its users live in the server's process, and nobody else can change them. "
+                "Serve with --store sqlite:///FILE to have some that last"
+            )
+        function(path, *args, **more)
+
+    return command
+
+
+_for = click.option(
+    "--for", "seconds", metavar="TIME", callback=_duration, help="How long it holds: 30s, 15m, 1h, 30d; else for good."
+)
+_name = click.argument("name")
+_password_options = (
+    click.option(
+        "--password", metavar="TEXT", help="The password. Others can see it in the list of processes: better be asked."
+    ),
+    click.option("--password-stdin", is_flag=True, help="Read the password from standard input."),
+)
+
+
+def _with_password(function: Callable[..., None]) -> Callable[..., None]:
+    for option in reversed(_password_options):
+        function = option(function)
+    return function
+
+
+@click.group("users", short_help="Say who may call: passwords, permissions, keys, cookies.")
+def command() -> None:
+    """Say who may call. Everything works also while the server runs, and counts with the next request."""
+
+
+@command.command("add")
+@_name
+@_with_password
+@click.option("--no-password", is_flag=True, help="A user with keys and cookies only.")
+@click.option("--permission", "permissions", metavar="KEY", multiple=True, help="What the user may use; repeat.")
+@_on_store
+def add(
+    path: Path,
+    name: str,
+    password: str | None,
+    password_stdin: bool,
+    no_password: bool,
+    permissions: tuple[str, ...],
+) -> None:
+    """Make a user. The password is asked for when no option gives it."""
+    from dragoman.auth.inbound.passwords import new_password
+
+    if no_password and (password is not None or password_stdin):
+        raise click.UsageError("--no-password goes with no other option for a password")
+    with _users(path) as users:
+        if users.account(name) is not None:
+            raise ConfigError(f"there is a user {name!r} already: `dragoman users password {name}` sets the password")
+        hashed = "" if no_password else new_password(_password(password, password_stdin))
+        users.add(name, hashed, permissions)
+    _audit("user-added", name)
+    click.echo(f"added {name}", err=True)
+
+
+@command.command("password")
+@_name
+@_with_password
+@_on_store
+def set_password(path: Path, name: str, password: str | None, password_stdin: bool) -> None:
+    """Set another password. Cookies of the user stop counting; a lock ends."""
+    from dragoman.auth.inbound.passwords import new_password
+
+    with _users(path) as users:
+        _known(users, name)
+        users.set_password(name, new_password(_password(password, password_stdin)))
+    _audit("password-set", name)
+    click.echo(f"{name} has another password", err=True)
+
+
+@command.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@_on_store
+def list_users(path: Path, as_json: bool) -> None:
+    """List the users with their permissions and the last characters of their keys."""
+    from dragoman.cli.printing import print_json, print_table, say
+
+    with _users(path) as users:
+        found = users.listed()
+    if as_json:
+        print_json([_json(user) for user in found])
+        return
+    print_table([_row(user) for user in found])
+    if not found:
+        say("no users")
+
+
+@command.command("grant")
+@_name
+@click.argument("permission", metavar="KEY")
+@_for
+@_on_store
+def grant(path: Path, name: str, permission: str, seconds: float | None) -> None:
+    """Give a user a permission, for a time or for good."""
+    with _users(path) as users:
+        users.grant(name, permission, seconds)
+    _audit("granted", name)
+    click.echo(
+        f"granted to {name}{'' if seconds is None else f' until {_time(_now() + int(seconds * 1000))}'}", err=True
+    )
+
+
+@command.command("revoke")
+@_name
+@click.argument("what", metavar="[KEY]", required=False)
+@_on_store
+def revoke(path: Path, name: str, what: str | None) -> None:
+    """Take back a permission, or a key (dk_… as `list` shows it); without KEY let the user in no more."""
+    with _users(path) as users:
+        if what is None:
+            users.revoke(name)
+        elif what.startswith("dk_"):
+            users.revoke_key(name, what[-_HINT:])
+        else:
+            users.revoke_permission(name, what)
+    _audit("revoked" if what is None else "key-revoked" if what.startswith("dk_") else "permission-revoked", name)
+    click.echo(f"revoked {name}" if what is None else f"revoked from {name}", err=True)
+
+
+@command.command("key")
+@_name
+@_for
+@_on_store
+def key(path: Path, name: str, seconds: float | None) -> None:
+    """Make a key and print it. It is shown this once: only its digest is kept."""
+    from dragoman.auth.inbound.users import key_digest, new_key
+
+    made = new_key()
+    with _users(path) as users:
+        users.add_key(name, key_digest(made), made[-_HINT:], seconds)
+    _audit("key-made", name)
+    click.echo(made)
+
+
+@command.command("cookie")
+@_name
+@_on_store
+def cookie(path: Path, name: str) -> None:
+    """Print the value of a cookie `user` for this user."""
+    from dragoman.auth.inbound.cookie import seal_cookie
+    from dragoman.engine.clock import SystemClock
+
+    with _users(path) as users:
+        account = _known(users, name)
+    sealed = seal_cookie(_ring(path), account, SystemClock())
+    _audit("cookie-made", name)
+    click.echo(sealed)
+
+
+@contextmanager
+def _users(path: Path) -> Generator[SqliteUsers]:
+    from dragoman.stores.sqlite.schema import unusable
+    from dragoman.stores.sqlite.users import SqliteUsers
+
+    users = SqliteUsers(path)
+    try:
+        users.prepare()
+        yield users
+    except sqlite3.Error as error:
+        raise unusable(path, error) from None
+
+
+def _known(users: SqliteUsers, name: str) -> Account:
+    account = users.account(name)
+    if account is None:
+        raise ConfigError(f"there is no user {name!r}: `dragoman users add {name}` makes one")
+    return account
+
+
+def _ring(path: Path) -> KeyRing:
+    from dragoman.keys.ring import KeyRing
+
+    secret = os.environ.get("DRAGOMAN_SECRET")
+    return KeyRing.from_text(secret) if secret else KeyRing.from_file(path.with_name(path.name + ".key"))
+
+
+def _password(given: str | None, from_stdin: bool) -> str:
+    if given is not None and from_stdin:
+        raise click.UsageError("--password and --password-stdin do not go together")
+    if given is not None:
+        return given
+    if from_stdin:
+        return sys.stdin.readline().rstrip("\r\n")
+    if not sys.stdin.isatty():
+        raise click.UsageError("nobody is there to ask for the password: use --password-stdin")
+    return str(click.prompt("Password", hide_input=True, confirmation_prompt="Once more", err=True))
+
+
+def _audit(event: str, name: str) -> None:
+    from dragoman.auth.inbound.audit import Audit
+
+    Audit().administered(event, user=name)
+
+
+def _now() -> int:
+    return int(datetime.now(UTC).timestamp() * 1000)
+
+
+def _time(at: int) -> str:
+    return datetime.fromtimestamp(at / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _row(user: Listed) -> tuple[str, ...]:
+    marks = [*(["password"] if user.has_password else []), *(["locked"] if user.locked_until else [])]
+    marks += [f"dk_…{each.hint}{_until(each.until)}" for each in user.keys]
+    permissions = [f"{each.permission}{_until(each.until)}" for each in user.grants]
+    return user.name, ", ".join(permissions) or "-", ", ".join(marks) or "-"
+
+
+def _until(at: int | None) -> str:
+    return "" if at is None else f" until {_time(at)}"
+
+
+def _json(user: Listed) -> dict[str, Any]:
+    return {
+        "name": user.name,
+        "created": _time(user.created),
+        "password": user.has_password,
+        "lockedUntil": _time(user.locked_until) if user.locked_until else None,
+        "permissions": [
+            {"key": each.permission, "until": None if each.until is None else _time(each.until)} for each in user.grants
+        ],
+        "keys": [
+            {
+                "hint": each.hint,
+                "created": _time(each.created),
+                "until": None if each.until is None else _time(each.until),
+            }
+            for each in user.keys
+        ],
+    }

@@ -1,0 +1,1 @@
+"""Secrets and what is made with them: the key ring, sealing, signatures."""

@@ -1,0 +1,158 @@
+"""Signed agent cards: a detached JSON Web Signature over the canonical JSON of the card (specification 8.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, cast
+
+from dragoman.keys.canonical import canonical
+from dragoman.keys.card_form import Form, Json, sdk_form, specification_form
+from dragoman.keys.errors import BadSignature
+from dragoman.keys.jws import Header, SigningKey, protect, read_header, sign, verify
+from dragoman.model.error import BadCard
+
+MAX_SIGNATURES = 20
+
+
+class Verified(NamedTuple):
+    """A signature that holds."""
+
+    form: Form
+    """Which form of the card it signs; `specification` when both are the same."""
+    kid: str
+    alg: str
+    jku: str | None
+    """Where it says that its key is; whether to believe that is the caller's to decide."""
+    card: Json
+    """What of the card counts. Read the card from this: anything else that came with it is signed by nobody.
+
+    The form of the SDKs does not cover what is empty, such as a security requirement without scopes.
+    """
+
+
+def sign_card(
+    card: Mapping[str, Any],
+    key: SigningKey,
+    *,
+    form: Form = "specification",
+    jku: str | None = None,
+    header: Mapping[str, Any] | None = None,
+) -> Json:
+    """A signature for a card in the form of 1.0, which may also have fields of 0.3. `header` is not protected by it.
+
+    Raises:
+        BadCard: the card has a number or a text that canonical JSON cannot spell.
+        BadSignature: `header` says what only the protected header may say.
+    """
+    return _signature(_payload_of(dict(card), form), key, jku, header)
+
+
+def signatures_for(card: Mapping[str, Any], key: SigningKey, *, jku: str | None = None) -> list[Json]:
+    """Signatures with which every reader can verify the card: one, or one per form where the forms differ.
+
+    Raises:
+        BadCard: the card has a number or a text that canonical JSON cannot spell.
+    """
+    payloads = dict.fromkeys(_payload_of(dict(card), form) for form in ("specification", "sdk"))
+    return [_signature(payload, key, jku, None) for payload in payloads]
+
+
+def headers_of(card: Mapping[str, Any]) -> list[Header]:
+    """The headers of a card's signatures that could be verified, given the keys: what to look at before fetching any.
+
+    Nothing in them is to be believed yet. Signatures that are refused whatever the keys are left out.
+    """
+    headers: list[Header] = []
+    for entry in _entries(card):
+        try:
+            headers.append(read_header(entry.get("protected"), entry.get("header")))
+        except BadSignature:
+            continue
+    return headers
+
+
+def verify_card(
+    card: Mapping[str, Any], jwks: Mapping[str, Any], *, accept: Callable[[Header], bool] | None = None
+) -> Verified:
+    """Find a signature of the card that one of these keys made. `accept` chooses which signatures to look at,
+    so that keys that were fetched from one place speak for no other.
+
+    Raises:
+        BadSignature: there is none. The reason is `NOT_SIGNED` when the card has no signature, `UNKNOWN_KEY` when
+            nothing is wrong but that the keys are not among these, else `BAD_SIGNATURE`.
+    """
+    received = dict(card)
+    entries = _entries(received)
+    if not entries:
+        raise BadSignature("the card is not signed", reason="NOT_SIGNED")
+    try:
+        payloads = _payloads(received)
+    except ValueError as error:
+        raise BadSignature(f"the card has no canonical form: {error}") from None
+    refused: list[BadSignature] = []
+    for entry in entries:
+        try:
+            header = read_header(entry.get("protected"), entry.get("header"))
+            if accept is not None and not accept(header):
+                raise BadSignature("nobody here trusts where its key comes from", reason="UNKNOWN_KEY")
+            form = _form_signed(entry, header, payloads, jwks)
+        except BadSignature as error:
+            refused.append(error)
+            continue
+        return Verified(form, header.kid, header.alg, header.jku, specification_form(received))
+    unknown = all(each.reason == "UNKNOWN_KEY" for each in refused)
+    told = "; ".join(dict.fromkeys(map(str, refused)))
+    raise BadSignature(f"the card has no signature that holds: {told}", reason="UNKNOWN_KEY" if unknown else None)
+
+
+def _form_signed(entry: Json, header: Header, payloads: dict[bytes, Form | None], jwks: Mapping[str, Any]) -> Form:
+    problem = BadSignature("the signature is missing")
+    for payload, form in payloads.items():
+        try:
+            verify(header, entry["protected"], payload, entry.get("signature"), jwks)
+        except BadSignature as error:
+            problem = error
+            continue
+        if form is None:
+            raise BadSignature("its signer left out the security schemes, so that anyone could have put them there")
+        return form
+    raise problem
+
+
+def _payloads(card: Json) -> dict[bytes, Form | None]:
+    """What may have been signed. Forms that are the same are tried once, and are the specification's."""
+    payloads: dict[bytes, Form | None] = {
+        canonical(specification_form(card)): "specification",
+        canonical(specification_form(card, complete=True)): "specification",
+    }
+    # Only now: canonical JSON has refused what is nested too deeply.
+    sparse = sdk_form(card)
+    payloads.setdefault(canonical(sparse), "sdk")
+    # One SDK signs a card that it holds as its own objects without the security schemes. That is nobody's form:
+    # whoever could change them could send the caller's password elsewhere. It is tried to say what is wrong.
+    if sparse.pop("securitySchemes", None):
+        payloads.setdefault(canonical(sparse), None)
+    return payloads
+
+
+def _payload_of(card: Json, form: Form) -> bytes:
+    try:
+        payload = canonical(specification_form(card))
+        return payload if form == "specification" else canonical(sdk_form(card))
+    except ValueError as error:
+        raise BadCard(f"the card cannot be signed: {error}") from None
+
+
+def _signature(payload: bytes, key: SigningKey, jku: str | None, header: Mapping[str, Any] | None) -> Json:
+    said = {"alg": key.alg, "kid": key.kid, "typ": "JOSE"} | ({"jku": jku} if jku else {})
+    protected = protect(said)
+    read_header(protected, dict(header) if header else None)
+    signature = {"protected": protected, "signature": sign(key, protected, payload)}
+    return signature | ({"header": dict(header)} if header else {})
+
+
+def _entries(card: Mapping[str, Any]) -> list[Json]:
+    listed = card.get("signatures")
+    if not isinstance(listed, list):
+        return []
+    return [cast("Json", each) for each in cast("list[Any]", listed)[:MAX_SIGNATURES] if isinstance(each, dict)]

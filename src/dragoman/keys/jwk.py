@@ -1,0 +1,103 @@
+"""Public keys as JSON, alone and in sets (RFC 7517, RFC 7638), and which algorithm goes with which."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from dragoman.keys.base64url import Base64Error, from_base64url, to_base64url
+from dragoman.keys.canonical import canonical
+from dragoman.keys.errors import BadSignature
+
+if TYPE_CHECKING:
+    from jwt import PyJWK
+
+Json = dict[str, Any]
+
+MIN_RSA_BYTES = 256
+MAX_KEYS = 100
+# What makes a public key, and nothing else: a set may also have private members, or words we do not know.
+_MEMBERS = {"EC": ("crv", "kty", "x", "y"), "RSA": ("e", "kty", "n"), "OKP": ("crv", "kty", "x")}
+
+
+class _Kind(NamedTuple):
+    kty: str
+    crv: str | None = None
+
+
+ALGORITHMS = {
+    "ES256": _Kind("EC", "P-256"),
+    "ES384": _Kind("EC", "P-384"),
+    "RS256": _Kind("RSA"),
+    "PS256": _Kind("RSA"),
+    "EdDSA": _Kind("OKP", "Ed25519"),
+}
+
+
+def public_jwk(jwk: Mapping[str, Any]) -> dict[str, str]:
+    """The members that make a public key, and nothing that is private.
+
+    Raises:
+        ValueError: it is no public key of a known type.
+    """
+    names = _MEMBERS.get(str(jwk.get("kty")))
+    if names is None:
+        raise ValueError("no public key of a known type")
+    members = {name: jwk.get(name) for name in names}
+    if not all(isinstance(member, str) and member for member in members.values()):
+        raise ValueError(f"a key of type {jwk['kty']} needs {', '.join(names)}")
+    return cast("dict[str, str]", members)
+
+
+def thumbprint(jwk: Mapping[str, Any]) -> str:
+    """The name of a public key that comes from the key itself (RFC 7638, SHA-256).
+
+    Raises:
+        ValueError: it is no public key of a known type.
+    """
+    return to_base64url(hashlib.sha256(canonical(public_jwk(jwk))).digest())
+
+
+def keys_for(jwks: Mapping[str, Any], kid: str, alg: str) -> list[PyJWK]:
+    """The keys of a set that have this name and may be used with this algorithm: one, unless names repeat.
+
+    Raises:
+        BadSignature: there is none; the reason is `UNKNOWN_KEY` when no key has the name.
+    """
+    listed = jwks.get("keys")
+    if not isinstance(listed, list):
+        raise BadSignature("the key set is no JWKS: it has no list of keys")
+    candidates = [cast("Json", each) for each in cast("list[Any]", listed)[:MAX_KEYS] if isinstance(each, dict)]
+    named = [each for each in candidates if each.get("kid") == kid]
+    if not named:
+        raise BadSignature(f"no key is named {kid[:100]!r}", reason="UNKNOWN_KEY")
+    usable = [key for each in named if (key := _usable(each, alg)) is not None]
+    if not usable:
+        raise BadSignature(f"the key {kid[:100]!r} cannot be used with {alg}")
+    return usable
+
+
+def _usable(jwk: Json, alg: str) -> PyJWK | None:
+    from jwt import PyJWK
+    from jwt.exceptions import PyJWTError
+
+    kind = ALGORITHMS[alg]
+    operations = jwk.get("key_ops", ["verify"])
+    fits = (
+        jwk.get("kty") == kind.kty
+        and (kind.crv is None or jwk.get("crv") == kind.crv)
+        and jwk.get("alg", alg) == alg
+        and jwk.get("use", "sig") == "sig"
+        and isinstance(operations, list)
+        and "verify" in cast("list[Any]", operations)
+    )
+    if not fits:
+        return None
+    try:
+        public = public_jwk(jwk)
+        if kind.kty == "RSA" and len(from_base64url(public["n"]).lstrip(b"\0")) < MIN_RSA_BYTES:
+            return None
+        return PyJWK(cast("Json", public), alg)
+    except (PyJWTError, Base64Error, ValueError, TypeError):
+        return None

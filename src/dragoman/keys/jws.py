@@ -1,0 +1,116 @@
+"""JSON Web Signatures (RFC 7515) with public keys: the header is checked before any key is looked at."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol, cast
+
+from dragoman.keys.base64url import Base64Error, from_base64url, to_base64url
+from dragoman.keys.errors import BadSignature
+from dragoman.keys.jwk import ALGORITHMS, keys_for
+
+# More than any honest header or signature has.
+MAX_HEADER = 8 * 1024
+MAX_SIGNATURE = 4 * 1024
+
+
+class SigningKey(Protocol):
+    """A private key that signs."""
+
+    @property
+    def kid(self) -> str:
+        """Its name in the key set."""
+        ...
+
+    @property
+    def alg(self) -> str:
+        """The algorithm it signs with."""
+        ...
+
+    def sign(self, data: bytes) -> bytes:
+        """The signature in the form JOSE has for the algorithm."""
+        ...
+
+
+class Header(NamedTuple):
+    """A protected header that says all it must and nothing we do not understand."""
+
+    alg: str
+    kid: str
+    typ: str | None
+    jku: str | None
+    all: dict[str, Any]
+
+
+def protect(header: Mapping[str, Any]) -> str:
+    """A header as it is signed and sent."""
+    return to_base64url(json.dumps(header, separators=(",", ":")).encode())
+
+
+def sign(key: SigningKey, protected: str, payload: bytes) -> str:
+    """The signature over a protected header and a payload."""
+    return to_base64url(key.sign(_signed(protected, payload)))
+
+
+def read_header(protected: object, unprotected: object = None) -> Header:
+    """Read and judge a header, before anything is known of the signature.
+
+    Raises:
+        BadSignature: it cannot be read, has no `kid`, names an algorithm that is not one of ours (`none` and those
+            with a shared secret are not), or demands something (`crit`) that we do not know.
+    """
+    if not isinstance(protected, str) or len(protected) > MAX_HEADER:
+        raise BadSignature("the protected header of the signature is missing or too long")
+    try:
+        decoded = json.loads(from_base64url(protected).decode(), object_pairs_hook=_distinct)
+    except (ValueError, RecursionError):
+        raise BadSignature("the protected header of the signature is not JSON in base64url") from None
+    if not isinstance(decoded, dict):
+        raise BadSignature("the protected header of the signature is not a JSON object")
+    header = cast("dict[str, Any]", decoded)
+    beside = cast("dict[str, Any]", unprotected) if isinstance(unprotected, dict) else {}
+    # A name in both places could be read from either.
+    if header.keys() & beside.keys():
+        raise BadSignature("the protected and the unprotected header have names in common")
+    if "crit" in header or "crit" in beside or "b64" in header or "b64" in beside:
+        raise BadSignature("the signature demands an extension (crit, b64) that is not known here")
+    alg, kid = header.get("alg"), header.get("kid")
+    if not isinstance(alg, str) or alg not in ALGORITHMS:
+        raise BadSignature(f"the algorithm {str(alg)[:50]!r} is none of {', '.join(ALGORITHMS)}")
+    if not isinstance(kid, str) or not kid:
+        raise BadSignature("the signature does not name its key (kid)")
+    return Header(alg, kid, _text(header.get("typ")), _text(header.get("jku")), header)
+
+
+def verify(header: Header, protected: str, payload: bytes, signature: object, jwks: Mapping[str, Any]) -> None:
+    """Check a signature with the keys of a set. `header` is what `read_header` made of `protected`.
+
+    Raises:
+        BadSignature: it does not hold; the reason is `UNKNOWN_KEY` when no key has the name.
+    """
+    keys = keys_for(jwks, header.kid, header.alg)
+    if not isinstance(signature, str) or len(signature) > MAX_SIGNATURE:
+        raise BadSignature("the signature is missing or too long")
+    try:
+        raw = from_base64url(signature)
+    except Base64Error:
+        raise BadSignature("the signature is not base64url") from None
+    signed = _signed(protected, payload)
+    if not any(key.Algorithm.verify(signed, key.key, raw) for key in keys):
+        raise BadSignature("the signature does not fit: what was signed was changed, or another key signed it")
+
+
+def _signed(protected: str, payload: bytes) -> bytes:
+    return f"{protected}.{to_base64url(payload)}".encode()
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a name appears twice")
+    return found
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None

@@ -1,0 +1,192 @@
+"""The secrets of one server. The first makes new things; the others still read what they made."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import secrets
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dragoman.keys.sealing import Sealer
+from dragoman.model.error import ConfigError
+
+if TYPE_CHECKING:
+    from dragoman.keys.signer import Signer
+
+MIN_CHARACTERS = 16
+MAX_FILE = 64 * 1024
+_MINT = "dk1_"
+_MINTED = re.compile(rf"{_MINT}[A-Za-z0-9_-]{{43}}")
+# Another number here, or another word, is another key: what exists could not be read any more.
+_SALT = b"dragoman key ring 1"
+_INFO = b"dragoman/1/"
+_SCRYPT_N, _SCRYPT_R, _SCRYPT_P = 2**14, 8, 1
+
+
+class KeyRing:
+    """One or more secrets, newest first, and the keys that come from them. Nothing printed of it has a secret."""
+
+    def __init__(self, found: Iterable[str], source: str = "the key ring") -> None:
+        """Take secrets, newest first. `source` is what errors call them.
+
+        Raises:
+            ConfigError: there is none, or one of them is too short.
+        """
+        texts = list(dict.fromkeys(found))
+        if not texts:
+            raise ConfigError(f"{source} is empty: it needs {MIN_CHARACTERS} characters or more")
+        for place, text in enumerate(texts, 1):
+            if len(text) < MIN_CHARACTERS:
+                which = f", secret {place} of {len(texts)}," if len(texts) > 1 else ""
+                raise ConfigError(
+                    f"{source}{which} has {len(text)} characters: it needs {MIN_CHARACTERS} or more; "
+                    'python -c "import secrets; print(secrets.token_urlsafe(32))" makes a good one'
+                )
+        self._masters = tuple(_master(text) for text in texts)
+        self._sealers: dict[str, Sealer] = {}
+        self._signer: Signer | None = None
+
+    @classmethod
+    def from_text(cls, text: str) -> KeyRing:
+        """Read the setting `secret`: one, or several with commas between, newest first.
+
+        Raises:
+            ConfigError: one of them is too short; the text does not show it.
+        """
+        return cls((each.strip() for each in text.split(",")), "the setting secret")
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> KeyRing:
+        """Read the key file, one secret per line, newest first; make it when there is none.
+
+        Several processes may do so at once: all of them end up with the same secret.
+
+        Raises:
+            ConfigError: others can read the file, it cannot be read or made, or a secret in it is too short.
+        """
+        path = Path(path)
+        text = _read(path)
+        if text is None:
+            _make(path)
+            text = _read(path)
+        if text is None:
+            raise ConfigError(f"{path} vanished as soon as it was made")
+        return cls((line.strip() for line in text.splitlines() if line.strip()), f"the key file {path}")
+
+    @classmethod
+    def random(cls) -> KeyRing:
+        """A secret that lives as long as this object: for stores in memory."""
+        return cls([_minted()])
+
+    def __repr__(self) -> str:
+        return f"<KeyRing of {len(self)}>"
+
+    def __len__(self) -> int:
+        return len(self._masters)
+
+    def __reduce__(self) -> str:
+        raise TypeError("a KeyRing cannot be pickled: it would write its secrets")
+
+    def subkeys(self, purpose: str, length: int = 32) -> tuple[bytes, ...]:
+        """A key per secret, newest first, for this purpose alone: it tells nothing of the secret or of other keys."""
+        from cryptography.hazmat.primitives.hashes import SHA256
+        from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+        info = _INFO + purpose.encode()
+        return tuple(HKDF(SHA256(), length, _SALT, info).derive(master) for master in self._masters)
+
+    def seal(self, purpose: str, data: bytes, *, now: float | None = None) -> bytes:
+        """Encrypt with the newest secret. What comes back is ASCII that fits into a cookie, a URL or a column.
+
+        What is sealed for one purpose cannot be opened for another. Purposes are a handful of fixed words.
+        """
+        return self._sealer(purpose).seal(data, now)
+
+    def unseal(self, purpose: str, sealed: bytes, *, max_age: float | None = None, now: float | None = None) -> bytes:
+        """Decrypt with any of the secrets. `now` is seconds since 1970, for tests.
+
+        Raises:
+            BadSeal: it was changed, is older than `max_age` seconds, or was sealed elsewhere or for another purpose.
+        """
+        return self._sealer(purpose).unseal(sealed, max_age, now)
+
+    def signer(self) -> Signer:
+        """The key pairs that come from the secrets."""
+        if self._signer is None:
+            from dragoman.keys.signer import Signer
+
+            self._signer = Signer(self)
+        return self._signer
+
+    def _sealer(self, purpose: str) -> Sealer:
+        sealer = self._sealers.get(purpose)
+        if sealer is None:
+            sealer = self._sealers[purpose] = Sealer(self.subkeys(f"seal/{purpose}"))
+        return sealer
+
+
+def _master(text: str) -> bytes:
+    # A secret we made is random. One that a person thought of could be guessed from the public keys that come from it
+    # and that everyone may read, so guessing is made slow.
+    if _MINTED.fullmatch(text):
+        return text.encode()
+    return hashlib.scrypt(
+        text.encode(errors="surrogatepass"), salt=_SALT, n=_SCRYPT_N, r=_SCRYPT_R, p=_SCRYPT_P, dklen=32
+    )
+
+
+def _minted() -> str:
+    return _MINT + secrets.token_urlsafe(32)
+
+
+def _read(path: Path) -> str | None:
+    try:
+        with path.open("rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
+                raise ConfigError(f"other users of this machine can use the key file {path}: chmod 600 {path}")
+            return file.read(MAX_FILE).decode()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ConfigError(f"the key file {path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"the key file {path} is not text") from None
+
+
+def _make(path: Path) -> None:
+    """Make the file whole or not at all, and never over one that another process has made meanwhile."""
+    part = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    try:
+        file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            with os.fdopen(file, "wb") as writing:
+                part.chmod(0o600)  # whatever the umask took away
+                writing.write(f"{_minted()}\n".encode())
+                writing.flush()
+                os.fsync(writing.fileno())
+            path.hardlink_to(part)
+        except FileExistsError:
+            pass
+        finally:
+            part.unlink()
+        _settle(path.absolute().parent)
+    except OSError as error:
+        raise ConfigError(
+            f"the key file {path} cannot be made: {error.strerror}: make it by hand, or set DRAGOMAN_SECRET"
+        ) from None
+
+
+def _settle(folder: Path) -> None:
+    """Make the new name survive a power loss: what was sealed with a lost key is lost too."""
+    if os.name != "posix":
+        return
+    file = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)

@@ -1,0 +1,147 @@
+"""Which addresses are no part of the public internet, and how a host may be written."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import NamedTuple
+
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+
+LOOPBACK = "a loopback address"
+PRIVATE = "a private address"
+LINK_LOCAL = "a link-local address"
+METADATA = "a metadata service"
+UNSPECIFIED = "an unspecified address"
+MULTICAST = "a multicast address"
+BROADCAST = "a broadcast address"
+SHARED = "an address inside a carrier's network"
+BENCHMARK = "an address for benchmarks"
+DOCUMENTATION = "an address for documentation"
+RESERVED = "a reserved address"
+EMBEDDED = "an IPv4 address inside an IPv6 one"
+INSIDE = "a name inside a network"
+
+# The first that holds an address gives its kind: the narrow ones come before the wide ones.
+_KINDS: tuple[tuple[str, str], ...] = (
+    # What a cloud tells its machines, credentials among it. Some of these look like any public address.
+    (METADATA, "169.254.169.254 169.254.170.2 169.254.170.23 168.63.129.16 100.100.100.200 192.0.0.192"),
+    (METADATA, "fd00:ec2::254 fd00:ec2::23 fd20:ce::254"),
+    (LOOPBACK, "127.0.0.0/8 ::1"),
+    (UNSPECIFIED, "0.0.0.0/8 ::"),
+    (PRIVATE, "10.0.0.0/8 172.16.0.0/12 192.168.0.0/16 fc00::/7 fec0::/10"),
+    (LINK_LOCAL, "169.254.0.0/16 fe80::/10"),
+    (SHARED, "100.64.0.0/10"),
+    (BENCHMARK, "198.18.0.0/15 2001:2::/48"),
+    (DOCUMENTATION, "192.0.2.0/24 198.51.100.0/24 203.0.113.0/24 2001:db8::/32 3fff::/20"),
+    (MULTICAST, "224.0.0.0/4 ff00::/8"),
+    (BROADCAST, "255.255.255.255"),
+    # Mapped, compatible, translated, 6to4, Teredo, and a network's own NAT64, whose prefix may have any length:
+    # where they lead is decided on the way, and nobody offers a service there.
+    (EMBEDDED, "::ffff:0:0/96 ::/96 ::ffff:0:0:0/96 2002::/16 2001::/32 64:ff9b:1::/48"),
+    (RESERVED, "192.0.0.0/24 192.88.99.0/24 240.0.0.0/4 2001::/23"),
+)
+_NETWORKS: tuple[tuple[str, Network], ...] = tuple(
+    (kind, ip_network(network)) for kind, networks in _KINDS for network in networks.split()
+)
+_UNICAST = IPv6Network("2000::/3")
+# Where DNS64 puts the IPv4 hosts of the world: good if the address inside is.
+_NAT64 = IPv6Network("64:ff9b::/96")
+
+_METADATA_NAMES = {"metadata", "metadata.goog", "instance-data"}
+_INSIDE_NAMES = re.compile(r"(?:.*\.)?(?:localhost|localdomain|local|internal|home\.arpa)")
+_NAME = re.compile(r"[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?(?:\.[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?)*")
+# A last label like this makes a host a number, however it is written; no top-level domain looks like it.
+_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
+_LONGEST = 253
+
+
+class Host(NamedTuple):
+    """A host as it was read: a name in lower case and ASCII, or an address; `usual` is False for an odd spelling."""
+
+    name: str
+    address: Address | None = None
+    usual: bool = True
+
+
+@lru_cache(4096)
+def kind_of(address: Address) -> str | None:
+    """What kind of address this is that nobody in the public internet has; None is a public one."""
+    for kind, network in _NETWORKS:
+        if address.version == network.version and address in network:
+            return kind
+    if isinstance(address, IPv6Address):
+        if address in _NAT64:
+            return kind_of(IPv4Address(int(address) & 0xFFFF_FFFF))
+        if address not in _UNICAST:
+            return RESERVED
+    return None
+
+
+def kind_of_name(name: str) -> str | None:
+    """What kind of name this is that only means something inside a network; None may be a public one."""
+    if name in _METADATA_NAMES:
+        return METADATA
+    return INSIDE if _INSIDE_NAMES.fullmatch(name) else None
+
+
+def read_host(text: str) -> Host:
+    """Read the host of a URL as those do who connect to it: digits of any script, any spelling of IPv4.
+
+    Raises:
+        ValueError: it is neither a name nor an address; the text says what is wrong.
+    """
+    if "%" in text:
+        raise ValueError("a zone or an escape has no place in it")
+    host = _ascii(text).lower()
+    if ":" in host:
+        return Host(host, IPv6Address(host))
+    host = host.rstrip(".")
+    if not _NAME.fullmatch(host) or len(host) > _LONGEST:
+        raise ValueError("it is not a host name")
+    labels = host.split(".")
+    if _NUMBER.fullmatch(labels[-1]):
+        address = _ipv4(labels)
+        return Host(host, address, usual=str(address) == text)
+    return Host(host)
+
+
+def read_address(text: str) -> Address:
+    """Read an address in its usual spelling.
+
+    Raises:
+        ValueError: it is none, or it has a zone.
+    """
+    if "%" in text:
+        raise ValueError("an address of a zone means something on one machine only")
+    return ip_address(text)
+
+
+def _ascii(text: str) -> str:
+    if text.isascii():
+        return text
+    # Who connects asks yarl for the name as well.
+    from yarl import URL
+
+    return URL.build(scheme="http", host=text).raw_host or ""
+
+
+def _ipv4(labels: list[str]) -> IPv4Address:
+    """One to four numbers, decimal, octal or hexadecimal; the last one fills what is left."""
+    if len(labels) > 4:
+        raise ValueError("an IPv4 address has four numbers")
+    *heads, tail = [_number(label) for label in labels]
+    if any(head > 255 for head in heads) or tail >= 256 ** (4 - len(heads)):
+        raise ValueError("a number in it is too large for an IPv4 address")
+    value = tail
+    for place, head in enumerate(heads):
+        value |= head << 8 * (3 - place)
+    return IPv4Address(value)
+
+
+def _number(label: str) -> int:
+    if label.startswith("0x"):
+        return int(label[2:] or "0", 16)
+    return int(label, 8 if label.startswith("0") else 10)

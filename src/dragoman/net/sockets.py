@@ -1,0 +1,54 @@
+"""HTTP over sockets: straight to the other side, or through the proxy that the environment names."""
+
+from __future__ import annotations
+
+import ssl
+from functools import lru_cache
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+from dragoman.net.direct import DirectClient
+from dragoman.net.exchange import is_loopback
+
+if TYPE_CHECKING:
+    from dragoman.net.exchange import HttpClient, HttpRequest, HttpResponse
+
+
+class SocketClient:
+    """See `HttpClient`. This machine is never reached through a proxy."""
+
+    def __init__(self, *, verify: bool | ssl.SSLContext = True, agent: str = "dragoman") -> None:
+        self._direct = DirectClient(verify=verify, agent=agent)
+        self._verify = verify
+        self._agent = agent
+        self._through: HttpClient | None = None
+        self._proxies = {"http", "https", "all"} & set(getproxies())
+
+    async def send(self, request: HttpRequest) -> HttpResponse:
+        """See `HttpClient.send`."""
+        if not self._proxies or not _goes_through(request.url):
+            return await self._direct.send(request)
+        if self._through is None:
+            # It is large and knows proxies; most callers need neither.
+            from dragoman.net.aio import AioClient
+
+            self._through = AioClient(verify=self._verify, agent=self._agent)
+        return await self._through.send(request)
+
+    async def close(self) -> None:
+        """See `HttpClient.close`."""
+        await self._direct.close()
+        if self._through is not None:
+            await self._through.close()
+
+
+@lru_cache(256)
+def _goes_through(url: str) -> bool:
+    parts = urlsplit(url)
+    proxies = getproxies()
+    return (
+        not is_loopback(url)
+        and (parts.scheme in proxies or "all" in proxies)
+        and not proxy_bypass(parts.netloc.rpartition("@")[2])
+    )

@@ -1,0 +1,66 @@
+"""Webhooks in the database."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import TYPE_CHECKING, Any
+
+from dragoman.engine.ports import Push, PushState
+
+if TYPE_CHECKING:
+    from dragoman.engine.ports import Write
+
+COLUMNS = """
+w.task, w.id, w.dialect, w.url, w.secrets, w.cursor, w.created_ms, w.tries, w.failing_ms, w.due_ms, w.state, w.error
+"""
+_PUT = """
+INSERT INTO pushes (task, id, dialect, url, secrets, cursor, created_ms, tries, failing_ms, due_ms, state, error)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (task, id) DO UPDATE SET dialect = excluded.dialect, url = excluded.url, secrets = excluded.secrets,
+    cursor = excluded.cursor, created_ms = excluded.created_ms, tries = excluded.tries,
+    failing_ms = excluded.failing_ms, due_ms = excluded.due_ms, state = excluded.state, error = excluded.error
+"""
+_PROGRESS = """
+UPDATE pushes SET cursor = ?, tries = ?, failing_ms = ?, due_ms = ?, state = ?, error = ?
+WHERE task = ? AND id = ? AND created_ms = ?
+"""
+
+
+def write_pushes(connection: sqlite3.Connection, write: Write) -> None:
+    """Write what a change says about webhooks."""
+    for push in write.pushes:
+        connection.execute(_PUT, _row(push))
+    for push_id in write.unpushed:
+        connection.execute("DELETE FROM pushes WHERE task = ? AND id = ?", (write.row.number, push_id))
+    for push in write.progress:
+        state = (push.cursor, push.tries, push.failing_ms, push.due_ms, int(push.state), push.error)
+        connection.execute(_PROGRESS, (*state, push.task, push.id, push.created_ms))
+
+
+def pushes(connection: sqlite3.Connection, number: int) -> list[Push]:
+    """The webhooks of a task, oldest first."""
+    rows = connection.execute(f"SELECT {COLUMNS} FROM pushes w WHERE w.task = ? ORDER BY w.push", (number,))  # noqa: S608
+    return [push_of(row) for row in rows]
+
+
+def push_of(row: tuple[Any, ...]) -> Push:
+    """A webhook from its columns."""
+    task, push_id, dialect, url, secrets, cursor, created, tries, failing, due, state, error = row
+    return Push(task, push_id, dialect, url, secrets, cursor, created, tries, failing, due, PushState(state), error)
+
+
+def _row(push: Push) -> tuple[Any, ...]:
+    return (
+        push.task,
+        push.id,
+        push.dialect,
+        push.url,
+        push.secrets,
+        push.cursor,
+        push.created_ms,
+        push.tries,
+        push.failing_ms,
+        push.due_ms,
+        int(push.state),
+        push.error,
+    )

@@ -1,0 +1,250 @@
+"""Users, their permissions and keys, in the store's own file."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from dragoman.engine.clock import Clock, SystemClock
+from dragoman.model.account import Account, Listed, is_name
+from dragoman.model.error import ConfigError, ServerError
+from dragoman.stores.sqlite import user_rows as rows
+from dragoman.stores.sqlite.health import read_only, schema_version
+from dragoman.stores.sqlite.schema import VERSION, prepare
+from dragoman.stores.sqlite.short_write import short_write
+from dragoman.stores.sqlite.store import SqliteStore
+
+T = TypeVar("T")
+REMEMBERED = 4096
+_LONGEST_PERMISSION = 200
+
+
+class SqliteUsers:
+    """The users of one store.
+
+    The methods that administer block, may be called from anywhere and need no `open`; the store's server may be
+    running, here or elsewhere. The others are for a server: what it has read is kept until somebody changes something.
+    Without a path the users are in memory, and gone with this object.
+    """
+
+    def __init__(self, path: Path | None, clock: Clock | None = None) -> None:
+        self._path = path
+        self._clock = clock or SystemClock()
+        self._accounts: dict[str, Account] = {}
+        self._keys: dict[bytes, Account] = {}
+        self._stamp = 0
+        self._generation = 0
+        self._mark: int | None = None
+        self._pool: ThreadPoolExecutor | None = None
+        self._reader: sqlite3.Connection | None = None
+        self._turn = threading.Lock()
+        self._changes = 0
+        self._seen = 0
+        self._memory = _in_memory() if path is None else None
+
+    # -- for a server ----------------------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Get ready to be asked often. The store is open already, so the file is there."""
+        if self._path is not None:
+            self._mark = os.open(self._path.with_name(self._path.name + ".ckpt"), os.O_RDONLY | os.O_CREAT, 0o600)
+            uri = f"{self._path.resolve().as_uri()}?mode=ro"
+            self._reader = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
+            self._reader.execute("PRAGMA busy_timeout = 5000")
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="dragoman-users")
+
+    async def close(self) -> None:
+        """Let go of the file. What is in memory stays, and can be opened again."""
+        if self._pool is not None:
+            pool, self._pool = self._pool, None
+            await asyncio.to_thread(pool.shutdown)
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+        if self._mark is not None:
+            os.close(self._mark)
+            self._mark = None
+        self._forget()
+
+    async def by_name(self, name: str) -> Account | None:
+        """A user, with the permissions that hold now. Raises ServerError when the store cannot be read."""
+        now = self._look()
+        known = self._accounts.get(name)
+        if known is not None and now < known.fresh_until:
+            return known
+        return await self._find(self._accounts, name, lambda reader: rows.account(reader, name, now))
+
+    async def by_key(self, digest: bytes) -> Account | None:
+        """The user a key was given to, while it holds. Raises ServerError when the store cannot be read."""
+        now = self._look()
+        known = self._keys.get(digest)
+        if known is not None and now < known.fresh_until:
+            return known
+        return await self._find(self._keys, digest, lambda reader: rows.account_of_key(reader, digest, now))
+
+    async def failed(self, name: str, *, allowed: int, lock_ms: int) -> None:
+        """Note a wrong password; see `UserStore.failed`. Raises ServerError when it cannot be written."""
+        now = self._clock.now()
+        await self._in_thread(lambda: self._change(lambda db: rows.note_failure(db, name, allowed, lock_ms, now)))
+
+    async def succeeded(self, name: str) -> None:
+        """Forget the wrong passwords. Raises ServerError when it cannot be written."""
+        await self._in_thread(lambda: self._change(lambda db: rows.forget_failures(db, name)))
+
+    # -- administration --------------------------------------------------------------------------------------------
+
+    def prepare(self) -> None:
+        """Make the file, or bring an older one up to date, if no server has done so.
+
+        Raises:
+            ConfigError: it cannot be used, or an older server has it open.
+        """
+        if self._path is not None and not _is_ready(self._path):
+            asyncio.run(_open_once(self._path))
+
+    def add(self, name: str, password: str = "", permissions: tuple[str, ...] = ()) -> None:
+        """Make a user; `password` is a hash. One who was revoked is let in again, without the old permissions.
+
+        Raises:
+            ConfigError: the name cannot be one, or is taken; a permission is empty or too long.
+        """
+        if not is_name(name):
+            raise ConfigError(f"{name!r} cannot be a name: use letters, digits and . @ + - _, at most 100")
+        for permission in permissions:
+            _check_permission(permission)
+        now = self._clock.now()
+        self._change(lambda db: rows.add(db, name, password, permissions, now))
+
+    def set_password(self, name: str, password: str) -> None:
+        """Another password hash; cookies that were given out stop counting. Raises ConfigError."""
+        self._change(lambda db: rows.set_password(db, name, password))
+
+    def grant(self, name: str, permission: str, seconds: float | None = None) -> None:
+        """A permission, for a time or for good. Raises ConfigError."""
+        _check_permission(permission)
+        self._change(lambda db: rows.grant(db, name, permission, self._until(seconds)))
+
+    def add_key(self, name: str, digest: bytes, hint: str, seconds: float | None = None) -> None:
+        """A key, for a time or for good. `hint` is what of it may be shown. Raises ConfigError."""
+        self._change(lambda db: rows.add_key(db, name, digest, hint, self._until(seconds), self._clock.now()))
+
+    def revoke(self, name: str) -> None:
+        """Let a user in no more, by no key, cookie or password. Raises ConfigError."""
+        self._change(lambda db: rows.revoke(db, name))
+
+    def revoke_permission(self, name: str, permission: str) -> None:
+        """Take a permission back. Raises ConfigError."""
+        self._change(lambda db: rows.revoke_permission(db, name, permission))
+
+    def revoke_key(self, name: str, hint: str) -> None:
+        """Take a key back, named by the hint it was made with. Raises ConfigError."""
+        self._change(lambda db: rows.revoke_key(db, name, hint))
+
+    def account(self, name: str) -> Account | None:
+        """A user, with the permissions that hold now."""
+        with self._reading() as reader:
+            return rows.account(reader, name, self._clock.now())
+
+    def listed(self) -> list[Listed]:
+        """Every user who was not revoked, by name."""
+        with self._reading() as reader:
+            return rows.listed(reader, self._clock.now())
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _look(self) -> int:
+        """Forget what was read when somebody has changed something. Gives the time."""
+        stamp = 0 if self._mark is None else os.fstat(self._mark).st_mtime_ns
+        if stamp != self._stamp or self._changes != self._seen:
+            self._stamp, self._seen = stamp, self._changes
+            self._forget()
+        return self._clock.now()
+
+    def _forget(self) -> None:
+        self._generation += 1
+        self._accounts.clear()
+        self._keys.clear()
+
+    async def _find(
+        self, kept: dict[T, Account], key: T, read: Callable[[sqlite3.Connection], Account | None]
+    ) -> Account | None:
+        generation = self._generation
+
+        def work() -> Account | None:
+            with self._reading() as reader:
+                return read(reader)
+
+        account = await self._in_thread(work)
+        # What was read before a change must not be kept after it.
+        if account is not None and generation == self._generation:
+            kept.pop(key, None)
+            while len(kept) >= REMEMBERED:
+                del kept[next(iter(kept))]
+            kept[key] = account
+        return account
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        if self._pool is None:
+            raise ServerError("the store of users is closed")
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+        except sqlite3.Error as error:
+            raise ServerError(f"the users cannot be looked up now: {error}") from error
+
+    @contextmanager
+    def _reading(self) -> Generator[sqlite3.Connection]:
+        shared = self._memory or self._reader
+        if shared is not None:
+            with self._turn:
+                yield shared
+            return
+        assert self._path is not None
+        with closing(read_only(self._path)) as reader:
+            reader.execute("PRAGMA busy_timeout = 5000")
+            yield reader
+
+    def _change(self, change: Callable[[sqlite3.Connection], None]) -> None:
+        if self._memory is not None:
+            with self._turn, self._memory:
+                self._memory.execute("BEGIN")
+                change(self._memory)
+        else:
+            assert self._path is not None
+            with short_write(self._path) as connection:
+                change(connection)
+        # Told, not done here: what was read belongs to the server's loop, and this may be any thread.
+        self._changes += 1
+
+    def _until(self, seconds: float | None) -> int | None:
+        return None if seconds is None else self._clock.now() + int(seconds * 1000)
+
+
+def _in_memory() -> sqlite3.Connection:
+    connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    prepare(connection, Path("memory"))
+    return connection
+
+
+def _check_permission(permission: str) -> None:
+    if not permission or len(permission) > _LONGEST_PERMISSION or not permission.isprintable():
+        raise ConfigError(f"a permission is a word of 1 to {_LONGEST_PERMISSION} characters")
+
+
+def _is_ready(path: Path) -> bool:
+    if not path.exists():
+        return False
+    with closing(read_only(path)) as reader:
+        return schema_version(reader, path) == VERSION
+
+
+async def _open_once(path: Path) -> None:
+    store = SqliteStore(path)
+    await store.open()
+    await store.close()

@@ -1,0 +1,73 @@
+"""Our client on foreign servers that know no way to resume a stream: it is cut, and still every word is told once."""
+
+from __future__ import annotations
+
+import importlib.util
+import random
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import httpx2
+import pytest
+from interop_field import PEERS  # pyright: ignore[reportMissingImports] - see conftest
+from interop_script import chunks  # pyright: ignore[reportMissingImports]
+
+from dragoman import Client, State
+
+pytestmark = pytest.mark.interop
+
+CUTS = 20
+WORDS = 400  # two seconds
+PEER = next(peer for peer in PEERS if peer.folder == "a2a-sdk")
+
+
+def _load() -> ModuleType:
+    # By path: in importlib mode neither tests/ nor its parent is on sys.path.
+    path = Path(__file__).parents[1] / "faults" / "cutting_proxy.py"
+    spec = importlib.util.spec_from_file_location("cutting_proxy", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+proxy = _load()
+
+
+def cuts(seed: int) -> list[Any]:
+    dice = random.Random(seed)
+    made = [
+        proxy.after_frames(dice.randint(1, 3), dice.randint(0, 60), dice.choice(["fin", "rst"])) for _ in range(CUTS)
+    ]
+    for place in dice.sample(range(1, CUTS), 5):
+        made[place] = dice.choice([proxy.before_the_head("fin"), proxy.before_the_head("rst"), proxy.ended(1)])
+    return made
+
+
+def card_at(url: str, proxied: str) -> dict[str, Any]:
+    """The server's card, with the proxy's address in place of its own."""
+    text = httpx2.get(f"{url}/.well-known/agent-card.json", timeout=30).text
+    return httpx2.Response(200, text=text.replace(url, proxied)).json()
+
+
+@pytest.mark.parametrize("wire", PEER.server_wires, ids=str)
+async def test_a_stream_cut_twenty_times_says_every_word_once(wire: Any, server_of: Callable[[Any], str]) -> None:
+    url = server_of(PEER)
+    async with proxy.CuttingProxy(url, cuts(sum(str(wire).encode()))) as between:
+        card = card_at(url, between.url)
+        async with Client(card, transport=wire.transport, protocol=wire.protocol) as client:
+            stream = client.stream(f"stream {WORDS}")
+            answer = ""
+            async for event in stream:
+                assert not event.replaces or not answer
+                answer += event.text
+            # A server of 0.3 may be looked at instead of subscribed to again: then there is less to cut.
+            assert between.made == CUTS or (wire.protocol == "0.3" and between.made)
+            assert answer == stream.task.text == "".join(chunks(WORDS))
+            assert stream.task.state is State.COMPLETED
+            assert (await client.get_task(stream.task)).text == answer

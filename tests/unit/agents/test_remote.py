@@ -1,0 +1,654 @@
+"""An agent in front of another, which is really there, on a port, and speaks each of the versions."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+import pytest
+
+from dragoman import Agent, Client, Context, Failed, File, Message, Rejected, State, Task
+from dragoman.client.discovery import CardCache
+from dragoman.engine.clock import SystemClock
+from dragoman.errors import BadCard, CannotConnect, ConfigError
+from dragoman.model.card import AgentExtension
+from dragoman.model.event import ArtifactUpdate, StatusUpdate
+from dragoman.net.exchange import CallNext, HttpRequest, HttpResponse
+from dragoman.outputs import Ask, Reply
+from dragoman.testing import served
+
+VERSIONS = ["0.1", "0.3", "1.0", "1.1"]
+ADDRESS = "the agent behind this one"
+WIDE = {"z": 1, "a": [1, 2.5, 1.0, -0.0, 10**18, "1"], "m": {"y": None, "b": True}, "": {}}
+
+
+class Behind:
+    """An agent, and what it has heard."""
+
+    def __init__(self) -> None:
+        self.agent = Agent("behind", description="Does the work", version="7.0")
+        self.heard: list[Message] = []
+        self.contexts: list[str] = []
+        self.began = threading.Event()
+        self.ended: list[str] = []
+        self.go_on = threading.Event()
+        for skill in (
+            self.words,
+            self.add,
+            self.note,
+            self.trip,
+            self.log_in,
+            self.double,
+            self.several,
+            self.wide,
+            self.hello,
+            self.fail,
+            self.refuse,
+            self.wait,
+            self.listen,
+            self.remember,
+        ):
+            self.agent.skill(skill)
+
+    async def words(self, ctx: Context, text: str = "") -> Any:
+        """Say every word by itself."""
+        self.heard.append(ctx.message)
+        for word in text.split():
+            yield f"{word} "
+            await asyncio.sleep(0)
+
+    def add(self, a: int, b: int) -> int:
+        return a + b
+
+    async def note(self, ctx: Context) -> str:
+        await ctx.progress("looking", 1, 2)
+        await ctx.progress("looking")
+        await ctx.progress("found")
+        return "it"
+
+    async def trip(self, ctx: Context, city: str = "Porto") -> Any:
+        yield f"{city}: "
+        days = await ctx.ask("How many days?", type=int)
+        yield f"{days} days, "
+        yield str(await ctx.ask("Sure?"))
+
+    async def log_in(self, ctx: Context) -> Any:
+        return {"got": await ctx.ask_auth("Log in, please", "https://login.example.com")}
+
+    async def double(self, ctx: Context) -> Any:
+        [file] = ctx.files
+        return File((file.raw or b"") * 2, name=f"2-{file.filename}", media_type=file.media_type)
+
+    async def several(self, ctx: Context) -> Any:
+        await ctx.artifact("first", name="one", id="a-1", metadata={"k": 1})
+        await ctx.artifact({"n": 2}, b"\x00\xff", name="two", id="a-2")
+        yield "last"
+
+    def wide(self) -> Any:
+        return WIDE
+
+    async def hello(self, ctx: Context) -> Reply:
+        self.contexts.append(ctx.context_id)
+        return Reply("hello")
+
+    def fail(self) -> None:
+        raise Failed("no bread left")
+
+    def refuse(self) -> None:
+        raise Rejected("not for you")
+
+    async def wait(self, ctx: Context) -> Any:
+        """Say something, and the rest when the test says so."""
+        self.heard.append(ctx.message)
+        try:
+            yield "begun "
+            self.began.set()
+            await asyncio.to_thread(self.go_on.wait)
+            yield "done"
+            self.ended.append("done")
+        except asyncio.CancelledError:
+            self.ended.append("canceled")
+            raise
+
+    async def listen(self, ctx: Context) -> Any:
+        self.began.set()
+        async for message in ctx.messages():
+            self.heard.append(message)
+            yield f"{message.text} "
+            if message.text == "enough":
+                return
+
+    async def remember(self, ctx: Context, word: str) -> str:
+        self.contexts.append(ctx.context_id)
+        ctx.state["said"] = [*ctx.state.get("said", []), word]
+        return " ".join(ctx.state["said"])
+
+    @contextmanager
+    def served(self) -> Generator[str]:
+        with served(self.agent) as url:
+            yield url
+            self.go_on.set()
+
+
+@pytest.fixture(autouse=True)
+def own_cards(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A port may have been another agent's a minute ago."""
+    monkeypatch.setattr("dragoman.client.connect.CARDS", CardCache(SystemClock()))
+
+
+@pytest.fixture
+def behind() -> Behind:
+    return Behind()
+
+
+@pytest.fixture
+def address(behind: Behind) -> Generator[str]:
+    with behind.served() as url:
+        yield url
+
+
+@pytest.fixture(params=VERSIONS)
+def version(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@asynccontextmanager
+async def in_front(url: str | Agent, **options: Any) -> AsyncGenerator[Client]:
+    """A client of an agent in front of the one at the address."""
+    async with Client(Agent.from_a2a(url, **options)) as client:
+        yield client
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110 - the agent behind lives in another thread
+            await asyncio.sleep(0.001)
+
+
+def updates(events: list[Any]) -> list[ArtifactUpdate]:
+    return [event.raw for event in events if isinstance(event.raw, ArtifactUpdate)]
+
+
+# Answers
+
+
+async def test_values_come_through_as_they_were_returned(address: str, version: str) -> None:
+    async with in_front(address, protocol=version) as client:
+        # In 0.1 nothing marks a text as a number.
+        assert await client.call("add", a=3, b=7) == ("10" if version == "0.1" else 10)
+        assert (await client.send("once upon a time")).text == "once upon a time "
+        assert json.dumps(await client.call("wide")) == json.dumps(WIDE)
+
+
+async def test_a_stream_comes_through_chunk_by_chunk(address: str, version: str) -> None:
+    words = [f"{number} " for number in range(40)]
+    async with in_front(address, protocol=version) as client:
+        stream = client.stream("".join(words))
+        events = [event async for event in stream]
+        assert [event.text for event in events if event.text] == words
+        assert stream.task.text == (await client.get_task(stream.task)).text == "".join(words)
+        assert len(stream.task.artifacts) == 1
+        # As our server sends it: each chunk, and once more the whole.
+        assert len(updates(events)) == len(words) + 1
+
+
+async def test_what_an_agent_says_on_the_way_comes_through(address: str, version: str) -> None:
+    async with in_front(address, protocol=version) as client:
+        events = [event async for event in client.stream(tool="note")]
+        notes = [event.raw for event in events if isinstance(event.raw, StatusUpdate) and event.raw.status.message]
+        assert [note.status.message.text for note in notes if note.status.message] == ["looking", "looking", "found"]
+        assert [note.metadata for note in notes] == [{"done": 1, "total": 2}, None, None]
+        assert events[-1].task is not None
+        assert events[-1].task.text == "it"
+
+
+async def test_files_go_both_ways(address: str, version: str) -> None:
+    async with in_front(address, protocol=version) as client:
+        file = File(b"\x00\xff", name="x.bin", media_type="application/x-thing")
+        task = await client.send(tool="double", files=[file])
+        [found] = task.files
+        assert (found.raw, found.filename, found.media_type) == (b"\x00\xff" * 2, "2-x.bin", "application/x-thing")
+
+
+async def test_several_artifacts_keep_their_names_order_and_parts(address: str, version: str) -> None:
+    async with in_front(address, protocol=version) as client:
+        task = await client.send(tool="several")
+        assert isinstance(task, Task)
+        assert [artifact.name for artifact in task.artifacts] == ["one", "two", "several-result"]
+        first, second, _ = task.artifacts
+        assert first.metadata == {"k": 1}
+        assert [part.kind for part in second.parts] == ["data", "raw"]
+        assert (second.parts[0].data, second.parts[1].raw) == ({"n": 2}, b"\x00\xff")
+
+
+@pytest.mark.parametrize("version", VERSIONS[1:])
+async def test_an_answer_without_a_task_becomes_a_completed_task(behind: Behind, address: str, version: str) -> None:
+    async with in_front(address, protocol=version) as client:
+        task = await client.send(tool="hello")
+        assert isinstance(task, Task)
+        assert (task.state, task.text, task.artifacts) == (State.COMPLETED, "hello", ())
+        assert await client.get_task(task) == task
+        # It belongs to a conversation all the same.
+        await client.send(tool="hello", context=task)
+        assert behind.contexts[0] == behind.contexts[1]
+
+
+@pytest.mark.parametrize(
+    ("tool", "state", "text"),
+    [("fail", State.FAILED, "no bread left"), ("refuse", State.REJECTED, "not for you")],
+)
+async def test_the_reason_of_an_unhappy_end_comes_through(
+    address: str, version: str, tool: str, state: State, text: str
+) -> None:
+    async with in_front(address, protocol=version) as client:
+        task = await client.send(tool=tool)
+        # 0.1 has no word for a task that was refused.
+        assert (task.state, task.error) == (State.FAILED if version == "0.1" else state, text)
+
+
+# Questions
+
+
+async def test_questions_are_asked_and_answered(address: str, version: str) -> None:
+    async with in_front(address, protocol=version) as client:
+        task = await client.send(tool="trip", arguments={"city": "Faro"})
+        assert (task.state, task.question, task.text) == (State.INPUT_REQUIRED, "How many days?", "Faro: ")
+        task = await client.send("many", task=task)
+        assert task.question == "How many days? Please answer with a whole number."
+        task = await client.send(data=3, task=task)
+        assert task.question == "Sure?"
+        stream = client.stream("yes", task=task)
+        events = [event async for event in stream]
+        assert stream.task.state is State.COMPLETED
+        assert stream.task.text == "Faro: 3 days, yes"
+        assert len(stream.task.artifacts) == 1
+        # What was there when it asked is not sent again, except by what closes the text.
+        assert [update.artifact.text for update in updates(events)] in (
+            ["yes", "Faro: 3 days, yes"],
+            ["Faro: 3 days, yes"],
+        )
+
+
+async def test_who_must_log_in_is_told_where(address: str, version: str) -> None:
+    async with in_front(address, protocol=version) as client:
+        task = await client.send(tool="log_in")
+        # 0.1 has no word for a task that waits for a login.
+        asks = State.INPUT_REQUIRED if version == "0.1" else State.AUTH_REQUIRED
+        assert (task.state, task.question) == (asks, "Log in, please")
+        assert isinstance(task, Task)
+        assert task.status.message is not None
+        assert [part.url for part in task.status.message.parts if part.url] == ["https://login.example.com"]
+        ended = await client.send(data={"token": "t"}, task=task)
+        assert ended.data == {"got": {"token": "t"}}
+
+
+async def test_the_text_of_an_agent_with_the_same_name_is_not_closed_twice() -> None:
+    async def run(ctx: Context) -> AsyncGenerator[Any]:
+        if ctx.resume is None:
+            yield "one "
+            yield Ask("And?")
+        else:
+            yield "two"
+
+    with served(Agent("same", run=run)) as url:
+        async with in_front(url) as client:
+            task = await client.send("go")
+            events = [event async for event in client.stream("on", task=task)]
+            assert [update.artifact.text for update in updates(events)] == ["two", "one two"]
+
+
+# Conversations
+
+
+async def test_a_conversation_is_one_conversation_behind_too(behind: Behind, address: str, version: str) -> None:
+    async with in_front(address, protocol=version) as client:
+        first = await client.send(tool="remember", arguments={"word": "one"})
+        second = await client.send(tool="remember", arguments={"word": "two"}, context=first)
+        assert (first.text, second.text) == ("one", "one two")
+        assert (await client.send(tool="remember", arguments={"word": "other"})).text == "other"
+        assert behind.contexts[0] == behind.contexts[1] != behind.contexts[2]
+        # The agent behind never hears the names that our callers use.
+        assert first.context_id not in behind.contexts
+
+
+async def test_words_for_a_task_at_work_are_passed_on(
+    behind: Behind, address: str, version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dragoman.agents.errand._HEARD", 0.2)
+    async with in_front(address, protocol=version) as client:
+        task = await client.send(tool="listen", wait=False)
+        assert isinstance(task, Task)
+        for text in ("one", "two", "enough"):
+            await client.send(text, task=task, wait=False)
+        ended = await client.wait(task)
+        assert ended.text == "one two enough "
+        assert [message.text for message in behind.heard] == ["one", "two", "enough"]
+
+
+async def test_metadata_is_passed_on_and_nothing_else_of_a_message(behind: Behind, address: str) -> None:
+    async with in_front(address, protocol="1.0") as client:
+        await client.send("hi", metadata={"k": 1}, message_id="m-1")
+        [heard] = behind.heard
+        assert heard.metadata == {"k": 1}
+        assert heard.message_id != "m-1"
+
+
+async def test_callers_who_use_the_same_message_id_do_not_get_each_others_answers(address: str) -> None:
+    front = Agent.from_a2a(address)
+
+    async def whoever(request: Any) -> Any:
+        from dragoman import User
+
+        return User(request.headers["x-user"])
+
+    with served(front, auth=whoever) as url:
+        async with Client(url, headers={"X-User": "ada"}) as ada, Client(url, headers={"X-User": "bo"}) as bo:
+            assert (await ada.send("secret", message_id="1")).text == "secret "
+            assert (await bo.send("mine", message_id="1")).text == "mine "
+
+
+# Cancel
+
+
+async def test_canceling_in_front_cancels_behind(behind: Behind, address: str, version: str) -> None:
+    async with in_front(address, protocol=version) as client:
+        task = await client.send(tool="wait", wait=False)
+        await until(behind.began.is_set)
+        assert isinstance(task, Task)
+        assert (await client.cancel_task(task)).state is State.CANCELED
+        await until(lambda: behind.ended)
+        assert behind.ended == ["canceled"]
+
+
+async def test_canceling_reaches_a_task_that_has_not_been_heard_of_yet(behind: Behind, address: str) -> None:
+    sent, let_go = asyncio.Event(), asyncio.Event()
+
+    async def late(request: HttpRequest, call_next: CallNext) -> HttpResponse:
+        response = await call_next(request)
+        if request.operation == "SendStreamingMessage":
+            sent.set()
+            await let_go.wait()
+        return response
+
+    async with in_front(address, interceptors=[late]) as client:
+        task = await client.send(tool="wait", wait=False)
+        assert isinstance(task, Task)
+        await sent.wait()
+        await client.cancel_task(task)
+        let_go.set()
+        await until(lambda: behind.ended)
+        assert behind.ended == ["canceled"]
+
+
+async def test_canceling_reaches_an_agent_that_does_not_stream(behind: Behind) -> None:
+    behind.agent.card["capabilities"] = {"streaming": False}
+    with behind.served() as url:
+        async with in_front(url) as client:
+            task = await client.send(tool="wait", wait=False)
+            assert isinstance(task, Task)
+            await until(behind.began.is_set)
+            await client.cancel_task(task)
+            await until(lambda: behind.ended)
+            assert behind.ended == ["canceled"]
+
+
+async def test_a_task_that_is_canceled_behind_fails_in_front(behind: Behind, address: str, version: str) -> None:
+    async with in_front(address, protocol=version) as client, Client(address) as direct:
+        task = await client.send(tool="wait", wait=False)
+        await until(behind.began.is_set)
+        async for each in direct.list_tasks():
+            await direct.cancel_task(each)
+        ended = await client.wait(task)
+        assert (ended.state, ended.error) == (State.FAILED, "canceled by the agent behind this one")
+
+
+# Trouble
+
+
+async def test_the_agents_own_words_for_an_error_are_passed_on() -> None:
+    behind = Agent("strict", extensions=[AgentExtension("urn:needed", required=True)])
+
+    @behind.skill
+    def nothing() -> None: ...
+
+    with served(behind) as url:
+        async with in_front(url) as client:
+            task = await client.send("hi")
+            assert task.state is State.FAILED
+            assert task.error == ("the agent behind this one says: declare the extension in A2A-Extensions: urn:needed")
+
+
+async def test_an_agent_that_is_away_fails_the_task_and_not_the_next(
+    behind: Behind, address: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    away = False
+
+    async def flaky(request: HttpRequest, call_next: CallNext) -> HttpResponse:
+        if away:
+            raise CannotConnect(f"{request.url} refused", arrived=False)
+        return await call_next(request)
+
+    async with in_front(address, interceptors=[flaky], retries=1) as client:
+        for _ in range(2):
+            away = True
+            task = await client.send("hi")
+            assert (task.state, task.error) == (State.FAILED, "the agent behind this one cannot be reached")
+            away = False
+            assert (await client.send("hi")).text == "hi "
+    # Callers learn nothing of where it is; the log says it.
+    assert address in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "text"),
+    [
+        (401, "{}", "the agent behind this one does not accept the credentials of this server"),
+        (403, "no", "the agent behind this one does not accept the credentials of this server"),
+        (429, "slow", "the agent behind this one is busy: try again later"),
+        (503, "down", "the agent behind this one cannot be reached"),
+        (200, "<html>", "the agent behind this one cannot be understood"),
+        (
+            200,
+            json.dumps({"jsonrpc": "2.0", "id": 1, "error": {"code": -32602, "message": "see http://10.0.0.1/x"}}),
+            "the agent behind this one says: INVALID_PARAMS",
+        ),
+    ],
+)
+async def test_no_error_shows_where_the_agent_behind_is(address: str, status: int, body: str, text: str) -> None:
+    async def broken(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            return
+        await receive()
+        kind = b"application/json" if body.startswith("{") else b"text/html"
+        await send({"type": "http.response.start", "status": status, "headers": [(b"content-type", kind)]})
+        await send({"type": "http.response.body", "body": body.encode()})
+
+    with served(broken) as other:
+
+        async def elsewhere(request: HttpRequest, call_next: CallNext) -> HttpResponse:
+            if request.method == "POST":
+                request.url = other
+            return await call_next(request)
+
+        async with in_front(address, interceptors=[elsewhere], retries=0) as client:
+            task = await client.send("hi")
+            assert (task.state, task.error) == (State.FAILED, text)
+
+
+async def test_what_cannot_be_called_is_told_when_the_agent_is_made() -> None:
+    async def nothing(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 404, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    with pytest.raises(ConfigError):
+        Agent.from_a2a("not an address")
+    with pytest.raises(CannotConnect):
+        Agent.from_a2a("http://127.0.0.1:1")
+    with served(nothing) as url, pytest.raises(BadCard):
+        Agent.from_a2a(url)
+
+
+# Foreign servers
+
+
+def foreign(*events: dict[str, Any]) -> Any:
+    """A server of 1.0 that says these events, whatever it hears."""
+    card: dict[str, Any] = {
+        "name": "foreign/agent",
+        "description": "Strange",
+        "version": "1",
+        "capabilities": {"streaming": True},
+        "defaultInputModes": ["text/plain"],
+        "defaultOutputModes": ["text/plain"],
+        "skills": [{"id": "s", "name": "s", "description": "d", "tags": []}],
+    }
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            return
+        await receive()
+        host = next(value for name, value in scope["headers"] if name == b"host").decode()
+        interface = {"url": f"http://{host}/rpc", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
+        body, kind = json.dumps({**card, "supportedInterfaces": [interface]}).encode(), b"application/json"
+        if scope["method"] == "POST":
+            answers = ({"jsonrpc": "2.0", "id": 1, "result": event} for event in events)
+            body, kind = "".join(f"data: {json.dumps(each)}\n\n" for each in answers).encode(), b"text/event-stream"
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", kind)]})
+        await send({"type": "http.response.body", "body": body})
+
+    return app
+
+
+def status_of(state: str, text: str | None = None) -> dict[str, Any]:
+    message = {"messageId": "s", "role": "ROLE_AGENT", "parts": [{"text": text}]}
+    return {"state": f"TASK_STATE_{state}"} | ({} if text is None else {"message": message})
+
+
+def status(state: str, text: str | None = None) -> dict[str, Any]:
+    return {"statusUpdate": {"taskId": "t", "contextId": "c", "status": status_of(state, text)}}
+
+
+def artifact(text: str, key: str = "a", **more: Any) -> dict[str, Any]:
+    content = {"artifactId": key, "parts": [{"text": text}]}
+    return {"artifactUpdate": {"taskId": "t", "contextId": "c", "artifact": content, **more}}
+
+
+def whole(state: str, *parts: str, text: str | None = None) -> dict[str, Any]:
+    found = [{"artifactId": "a", "parts": [{"text": part} for part in parts]}] if parts else []
+    return {"task": {"id": "t", "contextId": "c", "status": status_of(state, text), "artifacts": found}}
+
+
+@pytest.mark.parametrize("parts", [["one ", "two"], ["one two"]])
+async def test_a_whole_task_at_the_end_brings_nothing_twice(parts: list[str]) -> None:
+    said = (whole("WORKING"), artifact("one "), artifact("two", append=True), whole("COMPLETED", *parts))
+    with served(foreign(*said)) as url:
+        async with in_front(url) as client:
+            stream = client.stream("go")
+            events = [event async for event in stream]
+            assert [update.artifact.text for update in updates(events)] == ["one ", "two"]
+            assert (stream.task.state, stream.task.text) == (State.COMPLETED, "one two")
+
+
+async def test_a_whole_task_at_the_end_brings_what_was_not_said_before() -> None:
+    said = (whole("WORKING"), artifact("one "), whole("COMPLETED", "one ", "two"))
+    with served(foreign(*said)) as url:
+        async with in_front(url) as client:
+            events = [event async for event in client.stream("go")]
+            assert [update.artifact.text for update in updates(events)] == ["one ", "two"]
+
+
+async def test_a_note_that_the_whole_task_repeats_is_told_once() -> None:
+    said = (whole("SUBMITTED"), status("WORKING", "looking"), whole("WORKING", text="looking"), status("COMPLETED"))
+    with served(foreign(*said)) as url:
+        async with in_front(url) as client:
+            events = [event async for event in client.stream("go")]
+            messages = [event.raw.status.message for event in events if isinstance(event.raw, StatusUpdate)]
+            assert [message.text for message in messages if message is not None] == ["looking"]
+
+
+async def test_an_artifact_that_is_continued_before_it_begins_is_begun() -> None:
+    said = (whole("WORKING"), artifact("one ", append=True), artifact("two", append=True), status("COMPLETED"))
+    with served(foreign(*said)) as url:
+        async with in_front(url) as client:
+            events = [event async for event in client.stream("go")]
+            assert [update.append for update in updates(events)] == [False, True]
+
+
+async def test_a_remark_within_a_task_is_no_answer() -> None:
+    remark = {"message": {"messageId": "r", "role": "ROLE_AGENT", "parts": [{"text": "well"}]}}
+    said = (whole("WORKING"), artifact("one"), remark, status("COMPLETED", "bye"))
+    with served(foreign(*said)) as url:
+        async with in_front(url) as client:
+            stream = client.stream("go")
+            events = [event async for event in stream]
+            assert (stream.task.state, stream.task.text) == (State.COMPLETED, "one")
+            messages = [event.raw.status.message for event in events if isinstance(event.raw, StatusUpdate)]
+            assert [message.text for message in messages if message is not None] == ["well", "bye"]
+
+
+# The card, and who calls
+
+
+async def test_the_card_in_front_has_the_skills_of_the_one_behind_and_addresses_of_its_own(
+    behind: Behind, address: str
+) -> None:
+    with served(Agent.from_a2a(address)) as url:
+        async with Client(url) as client, Client(address) as direct:
+            ours, theirs = await client.card(), await direct.card()
+            assert (ours.name, ours.description, ours.version) == ("behind", "Does the work", "7.0")
+            assert ours.skills == theirs.skills
+            assert {interface.url for interface in ours.supported_interfaces} == {url, f"{url}/a2a"}
+
+
+async def test_a_name_that_is_no_name_here_becomes_one() -> None:
+    with served(foreign(whole("COMPLETED"))) as url:
+        assert Agent.from_a2a(url).name == "foreign-agent"
+        named = Agent.from_a2a(url, name="mine", description="Mine", version="2", card={"iconUrl": "https://x.example"})
+        assert (named.name, named.description, named.version) == ("mine", "Mine", "2")
+        assert named.card["iconUrl"] == "https://x.example"
+        assert named.card["skills"][0]["id"] == "s"
+
+
+async def test_the_front_says_who_it_is_and_not_who_calls_it(behind: Behind, address: str) -> None:
+    sent: list[dict[str, str]] = []
+
+    async def look(request: HttpRequest, call_next: CallNext) -> HttpResponse:
+        sent.append(dict(request.headers))
+        return await call_next(request)
+
+    from dragoman.auth import Bearer
+
+    front = Agent.from_a2a(address, auth=Bearer("ours"), interceptors=[look])
+    with served(front) as url:
+        async with Client(url, auth=Bearer("theirs"), headers={"X-Mine": "1", "Cookie": "c=1"}) as client:
+            assert (await client.send("hi")).text == "hi "
+    calls = [headers for headers in sent if headers.get("Content-Type") == "application/json"]
+    assert calls
+    assert all(headers["Authorization"] == "Bearer ours" for headers in calls)
+    assert not any("X-Mine" in headers or "Cookie" in headers or "theirs" in str(headers) for headers in sent)
+
+
+@pytest.mark.parametrize("theirs", VERSIONS)
+async def test_callers_of_every_version_are_understood(address: str, theirs: str) -> None:
+    with served(Agent.from_a2a(address, protocol="0.3")) as url:
+        async with Client(url, protocol=theirs) as client:
+            stream = client.stream("one two three")
+            assert [event.text async for event in stream if event.text] == ["one ", "two ", "three "]
+            task = await client.send(tool="trip")
+            assert task.question == "How many days?"
+            assert (await client.send("2", task=task)).question == "Sure?"
+            assert await client.call("add", a=1, b=2) == ("3" if theirs == "0.1" else 3)
+
+
+def test_an_agent_in_front_of_one_in_this_process_needs_no_address() -> None:
+    behind = Behind()
+
+    async def go() -> Any:
+        async with in_front(behind.agent) as client:
+            return await client.call("add", a=1, b=2)
+
+    assert asyncio.run(go()) == 3

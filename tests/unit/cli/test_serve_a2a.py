@@ -1,0 +1,178 @@
+"""`dragoman serve --a2a`: a server in front of agents that are really there."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from dragoman import Agent, User
+from dragoman.client.discovery import CardCache
+from dragoman.engine.clock import SystemClock
+from dragoman.errors import TaskFailed
+from dragoman.sync import Client
+from dragoman.testing import served
+
+SRC = Path(__file__).resolve().parents[3] / "src"
+SERVE = [sys.executable, "-m", "dragoman.cli.main", "serve"]
+
+
+def environment(**more: str) -> dict[str, str]:
+    return {"PATH": os.environ["PATH"], "PYTHONPATH": str(SRC), "PYTHONWARNINGS": "error", **more}
+
+
+def refused(folder: Path, *args: str, **more: str) -> tuple[int, str]:
+    """The exit code and the words of a server that does not start."""
+    done = subprocess.run(
+        [*SERVE, *args], cwd=folder, env=environment(**more), capture_output=True, text=True, timeout=30, check=False
+    )
+    return done.returncode, done.stderr
+
+
+@contextmanager
+def serving(folder: Path, *args: str, **more: str) -> Generator[str]:
+    """The address of a server in a process of its own."""
+    with subprocess.Popen(
+        [*SERVE, *args, "--port", "0", "--store", "memory:"],
+        cwd=folder,
+        env=environment(**more),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            assert process.stderr is not None
+            said: list[str] = []
+            for line in process.stderr:
+                said.append(line)
+                if found := re.match(r"\s+card\s+(http://\S+?)/\.well-known", line):
+                    yield found[1]
+                    return
+            raise AssertionError("the server did not start:\n" + "".join(said))
+        finally:
+            process.kill()
+
+
+def adder(name: str = "adder") -> Agent:
+    agent = Agent(name, description="Adds")
+
+    @agent.skill
+    def add(a: int, b: int) -> int:
+        """Add two numbers."""
+        return a + b
+
+    return agent
+
+
+@pytest.fixture(autouse=True)
+def own_cards(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A port may have been another agent's a minute ago."""
+    monkeypatch.setattr("dragoman.client.connect.CARDS", CardCache(SystemClock()))
+
+
+@pytest.fixture
+def behind() -> Generator[str]:
+    with served(adder()) as url:
+        yield url
+
+
+async def with_token(request: object) -> User | None:
+    headers: dict[str, str] = getattr(request, "headers")  # noqa: B009 - whatever the server hands over
+    return User("front") if headers.get("authorization") == "Bearer s3cret" else None
+
+
+def test_an_agent_by_its_address(tmp_path: Path, behind: str) -> None:
+    with serving(tmp_path, "--a2a", behind) as url, Client(url) as client:
+        card = client.card()
+        assert (card.name, card.description) == ("adder", "Adds")
+        assert [skill.id for skill in card.skills] == ["add"]
+        assert all(interface.url.startswith(url) for interface in card.supported_interfaces)
+        assert client.call("add", a=3, b=7) == 10
+
+
+def test_several_agents_beside_a_file(tmp_path: Path, behind: str) -> None:
+    (tmp_path / "app.py").write_text(
+        'from dragoman import Agent\nagent = Agent("own")\n@agent.skill\ndef hi() -> str: return "hi"\n'
+    )
+    with served(adder("second one")) as other, serving(tmp_path, "app.py", "--a2a", behind, "--a2a", other) as url:
+        with Client(url) as client:
+            assert client.call("hi") == "hi"
+        for name in ("adder", "second%20one"):
+            with Client(f"{url}/agents/{name}") as client:
+                assert client.call("add", a=1, b=2) == 3
+
+
+def test_agents_of_the_settings_file(tmp_path: Path, behind: str) -> None:
+    (tmp_path / "dragoman.toml").write_text(
+        f'[agents.one]\na2a = "{behind}"\n[agents.two]\na2a = "sums"\n'
+        f'[remotes.sums]\nurl = "{behind}"\nprotocol = "0.3"\n'
+    )
+    with serving(tmp_path) as url:
+        for name in ("one", "two"):
+            with Client(f"{url}/agents/{name}") as client:
+                assert client.card().name == name
+                assert client.call("add", a=1, b=2) == 3
+
+
+def test_a_remote_of_the_file_that_is_named(tmp_path: Path, behind: str) -> None:
+    (tmp_path / "other.toml").write_text(f'[remotes.sums]\nurl = "{behind}"\n')
+    with serving(tmp_path, "--a2a", "sums", "--config", "other.toml") as url, Client(url) as client:
+        assert client.call("add", a=1, b=2) == 3
+
+
+def test_the_token_of_a_remote_is_used_and_that_of_callers_is_not(tmp_path: Path) -> None:
+    with served(adder(), auth=with_token) as behind:
+        (tmp_path / "dragoman.toml").write_text(f'[remotes.sums]\nurl = "{behind}"\ntoken_env = "SUMS"\n')
+        with serving(tmp_path, "--a2a", "sums", SUMS="s3cret") as url, Client(url, auth="other") as client:
+            assert client.call("add", a=1, b=2) == 3
+        with (
+            serving(tmp_path, "--a2a", behind) as url,
+            Client(url, headers={"Authorization": "Bearer s3cret"}) as client,
+            pytest.raises(TaskFailed) as caught,
+        ):
+            client.call("add", a=1, b=2)
+        assert "the agent behind this one does not accept the credentials of this server" in str(caught.value)
+        code, said = refused(tmp_path, "--a2a", "sums")
+        assert (code, said) == (
+            2,
+            "dragoman: the remote `sums` names the variable SUMS, which is not set: export SUMS=…\n",
+        )
+
+
+def test_an_agent_that_is_not_there(tmp_path: Path) -> None:
+    code, said = refused(tmp_path, "--a2a", "http://127.0.0.1:1")
+    assert code == 3
+    assert re.fullmatch(r"dragoman: .*127\.0\.0\.1:1.*\n", said)
+
+
+def test_an_address_that_is_none(tmp_path: Path) -> None:
+    code, said = refused(tmp_path, "--a2a", "127.0.0.1:8080")
+    assert (code, said) == (
+        2,
+        "dragoman: `127.0.0.1:8080` is not the address of an agent: write http://127.0.0.1:8080\n",
+    )
+    (tmp_path / "dragoman.toml").write_text('[remotes.planner]\nurl = "http://127.0.0.1:1"\n')
+    code, said = refused(tmp_path, "--a2a", "planer")
+    assert (code, said) == (2, "dragoman: there is no remote `planer`; did you mean `planner`?\n")
+
+
+def test_two_agents_of_one_name(tmp_path: Path, behind: str) -> None:
+    code, said = refused(tmp_path, "--a2a", behind, "--a2a", behind, "--port", "0")
+    assert code == 2
+    assert said == (
+        "dragoman: two agents are called 'adder': each needs a name of its own. In dragoman.toml it gets one, as in\n\n"
+        '[agents.adder-2]\na2a = "https://…"\n'
+    )
+
+
+def test_a_table_that_says_both(tmp_path: Path) -> None:
+    (tmp_path / "dragoman.toml").write_text('[agents.x]\na2a = "http://127.0.0.1:1"\ntarget = "app.py"\n')
+    code, said = refused(tmp_path)
+    assert code == 2
+    assert "[agents.x]: say what to serve" in said

@@ -1,0 +1,564 @@
+"""Following a task over connections that break, servers that do not stream, and servers that are sloppy."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from dragoman import State, Task
+from dragoman.client.difference import Missed
+from dragoman.client.event import Event
+from dragoman.client.following import Following, last_of
+from dragoman.client.message import message_of, request_of
+from dragoman.errors import (
+    AuthError,
+    BadResponse,
+    CannotConnect,
+    InternalError,
+    MethodNotFound,
+    Overloaded,
+    ServerError,
+    TaskNotFound,
+    UnsupportedOperation,
+)
+from dragoman.model.artifact import Artifact
+from dragoman.model.card import AgentCapabilities, AgentCard
+from dragoman.model.event import ArtifactUpdate, StatusUpdate
+from dragoman.model.message import Message
+from dragoman.model.operation import Operation
+from dragoman.model.part import Part
+from dragoman.model.request import GetTaskRequest
+from dragoman.model.state import Role
+from dragoman.model.task import TaskStatus
+from dragoman.testing import Clock
+
+REQUEST = request_of(message_of("go"), wait=True)
+CARD = AgentCard("test", "", (), "1", AgentCapabilities(streaming=True), ("text/plain",), ("text/plain",), ())
+CUT = CannotConnect("cut", reason="CONNECTION_LOST")
+REFUSED = UnsupportedOperation("no")
+
+
+def task(
+    text: str = "", state: State = State.WORKING, message: str | None = None, generation: int | None = None
+) -> Task:
+    artifacts = (Artifact("a", (Part(text=text),)),) if text else ()
+    said = None if message is None else Message("m", Role.AGENT, (Part(text=message),))
+    return Task("t", "c", TaskStatus(state, said), artifacts, generation=generation)
+
+
+def chunk(text: str, append: bool = True) -> ArtifactUpdate:
+    return ArtifactUpdate("t", "c", Artifact("a", (Part(text=text),)), append)
+
+
+def status(state: State, message: str | None = None) -> StatusUpdate:
+    return StatusUpdate("t", "c", task(state=state, message=message).status)
+
+
+DONE = status(State.COMPLETED)
+
+
+def numbered(first: int, *events: Any) -> list[Missed]:
+    return [Missed(number, event) for number, event in enumerate(events, first)]
+
+
+def bare(*events: Any) -> list[Missed]:
+    return [Missed(0, event) for event in events]
+
+
+class EagerClock:
+    """Time that passes as soon as somebody waits for it. `slept` is how long each wait would have been."""
+
+    def __init__(self) -> None:
+        self.slept: list[float] = []
+
+    def now(self) -> int:
+        return int(sum(self.slept) * 1000)
+
+    def call_later(self, seconds: float, callback: Callable[[], object]) -> Any:
+        self.slept.append(seconds)
+        return asyncio.get_running_loop().call_soon(callback)
+
+
+class Scripted:
+    """A connection that plays what it is given: one list per stream, with an error at its end or not."""
+
+    def __init__(
+        self, *streams: list[Any] | Exception, gets: Sequence[Any] = (), send: Any = None, card: AgentCard | None = CARD
+    ) -> None:
+        self.streams = list(streams)
+        self.gets = list(gets)
+        self.send = send
+        self.known_card = card
+        self.clock: Any = EagerClock()
+        self.calls: list[tuple[str, int | None]] = []
+        self.open = 0
+
+    async def perform(self, operation: Operation, request: Any) -> Any:
+        await asyncio.sleep(0)
+        self.calls.append((operation.name, None))
+        if operation is Operation.SEND:
+            found = self.send
+        else:
+            assert isinstance(request, GetTaskRequest)
+            if request.id != "t":
+                raise TaskNotFound
+            found = self.gets.pop(0) if len(self.gets) > 1 else self.gets[0]
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    async def open_stream(self, operation: Operation, request: Any, after: int | None) -> AsyncGenerator[Any, None]:
+        self.calls.append((operation.name, after))
+        stream = self.streams.pop(0) if self.streams else REFUSED
+        if isinstance(stream, Exception):
+            raise stream
+        self.open += 1
+        try:
+            for each in stream:
+                await asyncio.sleep(0)
+                if isinstance(each, Exception):
+                    raise each
+                if each is FOREVER:
+                    await asyncio.Event().wait()
+                yield each if isinstance(each, list) else [each]
+        finally:
+            self.open -= 1
+
+    @property
+    def names(self) -> list[str]:
+        return [name for name, _ in self.calls]
+
+    def following(self, retries: int = 5, **options: Any) -> Following:
+        connection: Any = self
+        return Following(connection, retries, **options)
+
+
+FOREVER = object()
+
+
+async def said(following: Following, request: Any = REQUEST) -> list[Event]:
+    return [event async for event in following.message(request)]
+
+
+async def followed(following: Following, after: int | None = None) -> list[Event]:
+    return [event async for event in following.task("t", after)]
+
+
+def joined(events: Sequence[Event]) -> str:
+    answer = ""
+    for event in events:
+        answer = event.text if event.replaces else answer + event.text
+    return answer
+
+
+# Numbers
+
+
+async def test_a_stream_that_breaks_is_taken_up_after_the_last_number() -> None:
+    wire = Scripted(
+        [numbered(1, task(), chunk("a ")), CUT],
+        [numbered(3, chunk("b ")), CUT],
+        [numbered(4, chunk("c"), DONE)],
+    )
+    events = await said(wire.following())
+    assert wire.calls == [("STREAM", None), ("SUBSCRIBE", 2), ("SUBSCRIBE", 3)]
+    assert [(event.id, event.text) for event in events] == [(1, ""), (2, "a "), (3, "b "), (4, "c"), (5, "")]
+    assert wire.clock.slept == []
+
+
+async def test_a_snapshot_with_its_number_tells_only_what_is_new() -> None:
+    wire = Scripted([numbered(1, task(), chunk("a ")), CUT], [numbered(5, task("a b "), chunk("c"), DONE)])
+    events = await said(wire.following())
+    assert [event.text for event in events] == ["", "a ", "b ", "c", ""]
+    assert wire.names == ["STREAM", "SUBSCRIBE"]
+
+
+async def test_numbers_that_leave_a_gap_are_not_trusted() -> None:
+    wire = Scripted(
+        [numbered(1, task(), chunk("a ")), CUT],
+        [numbered(3, chunk("b ")), numbered(5, chunk("d")), FOREVER],
+        gets=[task("a b c d", State.COMPLETED)],
+    )
+    assert [event.text for event in await said(wire.following())] == ["", "a ", "b ", "c d", ""]
+
+
+@pytest.mark.parametrize("number", [1, 7], ids=["counted from one", "the id of the request"])
+async def test_numbers_that_are_not_the_tasks_own_lose_nothing(number: int) -> None:
+    """Some servers count the events of each connection, or put one id before all of them."""
+    constant = number == 7
+    first = [*(Missed(number if constant else place, event) for place, event in enumerate([task(), chunk("a ")], 1))]
+    again = [Missed(number if constant else place, event) for place, event in enumerate([task("a b "), chunk("b ")], 1)]
+    wire = Scripted([*first, CUT], [*again, FOREVER], gets=[task("a b "), task("a b c", State.COMPLETED)])
+    wire.gets = [task("a b "), task("a b c", State.COMPLETED)]
+    stirring = _Stirring(wire)
+    events = await said(stirring.following())
+    assert joined(events) == "a b c"
+    assert sum(len(event.text) for event in events) == len("a b c")
+
+
+class _Stirring(Scripted):
+    """Like `Scripted`, but a stream that would say nothing more says something that only wakes."""
+
+    def __init__(self, wire: Scripted) -> None:
+        super().__init__(*wire.streams, gets=wire.gets)
+
+    async def open_stream(self, operation: Operation, request: Any, after: int | None) -> AsyncGenerator[Any, None]:
+        async with aclosing(super().open_stream(operation, request, after)) as batches:
+            async for batch in batches:
+                yield batch
+                if operation is Operation.SUBSCRIBE:
+                    await asyncio.sleep(0)
+                    yield bare(chunk("?"))
+                    yield bare(chunk("?"))
+
+
+# Servers that do not number
+
+
+async def test_without_numbers_the_task_is_read_and_its_events_only_wake() -> None:
+    wire = Scripted(
+        [bare(task()), bare(chunk("a ")), CUT],
+        # The snapshot, then an event that is in it already.
+        [bare(task("a b ")), bare(chunk("b ")), bare(chunk("c")), bare(DONE)],
+        gets=[task("a b "), task("a b c", State.COMPLETED)],
+    )
+    events = await said(wire.following())
+    assert [event.text for event in events] == ["", "a ", "b ", "c", ""]
+    assert events[-1].state is State.COMPLETED
+    assert wire.open == 0
+
+
+async def test_a_server_whose_streams_do_harm_is_looked_at_instead() -> None:
+    wire = Scripted([bare(task()), bare(chunk("a ")), CUT], gets=[task("a b "), task("a b c", State.COMPLETED)])
+    wire.version = "0.3"  # pyright: ignore[reportAttributeAccessIssue]
+    assert [event.text for event in await said(wire.following())] == ["", "a ", "b ", "c", ""]
+    assert wire.names == ["STREAM", "GET", "GET"]
+
+
+async def test_an_old_server_that_numbers_its_events_is_subscribed_to() -> None:
+    wire = Scripted([numbered(1, status(State.WORKING), chunk("a ")), CUT], [numbered(3, chunk("b"), DONE)])
+    wire.version = "0.1"  # pyright: ignore[reportAttributeAccessIssue]
+    assert joined(await said(wire.following())) == "a b"
+    assert wire.calls[1] == ("SUBSCRIBE", 2)
+
+
+async def test_an_error_of_the_stream_that_wakes_is_told_after_what_was_new() -> None:
+    wire = Scripted(
+        [bare(task()), CUT],
+        [bare(task()), InternalError("the agent died")],
+        gets=[task("a ")],
+    )
+    following = wire.following()
+    with pytest.raises(InternalError, match="the agent died"):
+        await last_of(following.message(REQUEST))
+    assert isinstance(following.result, Task)
+    assert following.result.text == "a "
+
+
+# Breaks that bring nothing
+
+
+async def test_every_break_without_news_is_followed_by_a_longer_pause() -> None:
+    wire = Scripted([numbered(1, task()), CUT], *[[CUT]] * 30, [numbered(2, DONE)], gets=[task()])
+    assert (await said(wire.following(retries=2)))[-1].state is State.COMPLETED
+    assert len(wire.clock.slept) == 30
+    assert wire.clock.slept == sorted(wire.clock.slept)
+    assert 0 < wire.clock.slept[0] < 0.5
+    assert wire.clock.slept[-1] == 5.0
+
+
+async def test_streams_that_end_at_once_are_no_endless_loop() -> None:
+    for stream in ([numbered(2, task())], [bare(task())], [bare(status(State.WORKING))], []):
+        wire = Scripted(
+            [numbered(1, task())], *[list(stream) for _ in range(2000)], gets=[*[task()] * 2000, TaskNotFound()]
+        )
+        with pytest.raises(TaskNotFound):
+            await said(wire.following())
+        # Every few calls there is a pause, and soon it is a long one.
+        assert wire.clock.slept.count(5.0) > len(wire.calls) / 5
+        assert wire.open == 0
+
+
+async def test_a_subscription_that_never_comes_through_does_not_hide_what_the_task_says() -> None:
+    wire = Scripted([numbered(1, task()), CUT], *[[CUT]] * 10, gets=[task("a", State.COMPLETED, generation=9)])
+    events = await said(wire.following())
+    assert [(event.id, event.text) for event in events] == [(1, ""), (9, "a"), (9, "")]
+    assert wire.names.count("SUBSCRIBE") == 4
+
+
+async def test_the_place_is_forgotten_when_what_is_new_has_no_number() -> None:
+    wire = Scripted(
+        [numbered(1, task(), chunk("a ")), CUT],
+        *[[CUT]] * 4,
+        [numbered(5, task("a b c "), chunk("d"), DONE)],
+        gets=[task("a ")] * 3 + [task("a b ")],
+    )
+    assert [event.text for event in await said(wire.following())] == ["", "a ", "b ", "c ", "d", ""]
+    assert [after for name, after in wire.calls if name == "SUBSCRIBE"] == [2, 2, 2, 2, None]
+
+
+async def test_a_server_that_is_gone_is_given_up_with_the_reason() -> None:
+    gone = CannotConnect("nobody answers")
+    wire = Scripted([numbered(1, task()), CUT], [CUT], gets=[gone])
+    with pytest.raises(CannotConnect) as caught:
+        await said(wire.following())
+    assert caught.value is gone
+
+
+async def test_silence_that_is_longer_than_asked_for_is_told() -> None:
+    silent = CannotConnect("said nothing", reason="TIMED_OUT")
+    wire = Scripted([numbered(1, task()), silent], [silent], gets=[task()])
+    with pytest.raises(CannotConnect) as caught:
+        await said(wire.following())
+    assert caught.value is silent
+    # A connection that only seemed to be there: the task has moved on.
+    wire = Scripted([numbered(1, task()), silent], [silent], [numbered(2, chunk("a"), DONE)], gets=[task("a")])
+    assert joined(await said(wire.following())) == "a"
+
+
+async def test_wrong_credentials_in_the_middle_are_told_at_once() -> None:
+    wire = Scripted([numbered(1, task()), CUT], AuthError("who are you?"), gets=[task()])
+    with pytest.raises(AuthError):
+        await said(wire.following())
+
+
+# A message nobody is known to have taken
+
+
+async def test_a_message_is_sent_again_until_something_is_heard() -> None:
+    wire = Scripted([CUT], [], Overloaded(), [numbered(1, task(), DONE)])
+    assert len(await said(wire.following())) == 2
+    assert [name for name in wire.names if name != "GET"] == ["STREAM"] * 4
+
+
+async def test_after_enough_tries_the_reason_is_told() -> None:
+    for problem, expected in ((CUT, CannotConnect), (Overloaded(), Overloaded)):
+        wire = Scripted(*[problem] * 9)
+        with pytest.raises(expected) as caught:
+            await said(wire.following(retries=3))
+        assert caught.value is problem
+        assert wire.names.count("STREAM") == 4
+    wire = Scripted(*[[]] * 9)
+    with pytest.raises(BadResponse, match="before it said anything"):
+        await said(wire.following(retries=3))
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        CannotConnect("no trust", reason="TLS"),
+        CannotConnect("silent", reason="TIMED_OUT"),
+        CannotConnect("gateway", reason="UNAVAILABLE", status=504),
+        BadResponse("HTML", status=200),
+        TaskNotFound(),
+        ServerError("it broke"),
+        AuthError("no"),
+    ],
+    ids=lambda problem: problem.reason,
+)
+async def test_what_would_be_the_same_again_is_not_tried_again(problem: Exception) -> None:
+    wire = Scripted(problem, [numbered(1, task(), DONE)])
+    with pytest.raises(type(problem)) as caught:
+        await said(wire.following())
+    assert caught.value is problem
+    assert wire.names == ["STREAM"]
+
+
+async def test_who_was_never_reached_is_not_tried_again() -> None:
+    wire = Scripted(CannotConnect("nobody answers", arrived=False), [numbered(1, task(), DONE)], card=None)
+    wire.reached = False
+    with pytest.raises(CannotConnect):
+        await said(wire.following())
+    assert wire.names == ["STREAM"]
+
+
+async def test_a_task_of_our_naming_is_looked_for_before_its_message_is_sent_again() -> None:
+    wire = Scripted([CUT], [numbered(2, chunk("b"), DONE)], gets=[task("a ", generation=1)])
+    events = await said(wire.following(), replace(REQUEST, new_task_id="t"))
+    assert joined(events) == "a b"
+    assert wire.names == ["STREAM", "GET", "SUBSCRIBE"]
+
+
+async def test_an_error_within_a_stream_is_told_when_the_task_shows_no_end() -> None:
+    wire = Scripted([numbered(1, task(), chunk("a ")), InternalError("oh")], gets=[task("a b")])
+    following = wire.following()
+    with pytest.raises(InternalError, match="oh"):
+        await last_of(following.message(REQUEST))
+    assert isinstance(following.result, Task)
+    assert following.result.text == "a b"
+    wire = Scripted([numbered(1, task()), InternalError("oh")], gets=[task("", State.FAILED, "broken")])
+    events = await said(wire.following())
+    assert events[-1].state is State.FAILED
+
+
+# Servers that do not stream
+
+
+@pytest.mark.parametrize("problem", [UnsupportedOperation(), MethodNotFound()], ids=lambda each: each.reason)
+async def test_an_agent_that_does_not_stream_is_sent_to_and_looked_at(problem: Exception) -> None:
+    wire = Scripted(problem, send=task(), gets=[task(), task("a "), task("a b", State.COMPLETED)])
+    assert [event.text for event in await said(wire.following())] == ["", "a ", "b", ""]
+    assert wire.names == ["STREAM", "SEND", "GET", "GET", "GET"]
+    assert len(wire.clock.slept) == 2
+
+
+async def test_an_agent_whose_card_says_that_it_does_not_stream_is_not_asked_to() -> None:
+    card = replace(CARD, capabilities=AgentCapabilities(streaming=False))
+    wire = Scripted(send=task("a", State.COMPLETED), card=card)
+    assert [event.text for event in await said(wire.following())] == ["a"]
+    assert wire.names == ["SEND"]
+
+
+async def test_an_agent_whose_card_is_read_on_the_way_is_not_asked_again() -> None:
+    class Late(Scripted):
+        async def open_stream(self, operation: Operation, request: Any, after: int | None) -> AsyncGenerator[Any, None]:
+            self.known_card = replace(CARD, capabilities=AgentCapabilities(streaming=False))
+            raise BadResponse("there is no A2A here", status=404)
+            yield
+
+    wire = Late(send=Message("m", Role.AGENT, (Part(text="hi"),)), card=None)
+    assert [(event.kind, event.text) for event in await said(wire.following())] == [("message", "hi")]
+    assert wire.names == ["SEND"]
+
+
+async def test_a_refusal_of_the_message_itself_is_told() -> None:
+    wire = Scripted(UnsupportedOperation("ended"), send=UnsupportedOperation("ended"))
+    with pytest.raises(UnsupportedOperation, match="ended"):
+        await said(wire.following())
+
+
+async def test_who_refuses_subscriptions_is_looked_at_ever_less_often() -> None:
+    wire = Scripted([bare(task()), CUT], REFUSED, gets=[*[task()] * 40, task("a"), task("a", State.COMPLETED)])
+    wire.clock = clock = Clock()
+    reader = asyncio.ensure_future(said(wire.following()))
+    await clock.advance(10)
+    assert 5 < wire.names.count("GET") < 10
+    await clock.advance(300)
+    assert joined(await reader) == "a"
+    assert wire.names.count("SUBSCRIBE") == 1
+
+
+# Waiting, asking, and where it ends
+
+
+async def test_a_question_ends_a_message_but_not_a_subscription() -> None:
+    asked = numbered(1, task(), status(State.INPUT_REQUIRED, "how many?"))
+    events = await said(Scripted([*asked, FOREVER]).following())
+    assert (events[-1].state, events[-1].text) == (State.INPUT_REQUIRED, "")
+    wire = Scripted([asked, numbered(3, status(State.WORKING), chunk("a"), DONE)])
+    events = await followed(wire.following(to_the_end=True))
+    assert [event.state for event in events if event.kind == "status"] == [
+        State.INPUT_REQUIRED,
+        State.WORKING,
+        State.COMPLETED,
+    ]
+
+
+async def test_a_stream_that_stays_open_at_auth_required_is_read_on() -> None:
+    events = numbered(1, task(), status(State.AUTH_REQUIRED), chunk("a"), DONE)
+    assert joined(await said(Scripted([events]).following())) == "a"
+
+
+async def test_a_stream_that_ends_at_auth_required_is_over() -> None:
+    wire = Scripted([numbered(1, task(), status(State.AUTH_REQUIRED))])
+    assert (await said(wire.following()))[-1].state is State.AUTH_REQUIRED
+    assert wire.names == ["STREAM"]
+
+
+async def test_a_stream_that_breaks_at_auth_required_is_taken_up_again() -> None:
+    wire = Scripted([numbered(1, task(), status(State.AUTH_REQUIRED)), CUT], [numbered(3, chunk("a"), DONE)])
+    assert joined(await said(wire.following())) == "a"
+
+
+async def test_a_stream_that_ends_while_the_task_works_is_taken_up_again() -> None:
+    wire = Scripted([numbered(1, task(), chunk("a "))], [numbered(3, chunk("b"), DONE)])
+    assert joined(await said(wire.following())) == "a b"
+
+
+@pytest.mark.parametrize("state", [State.COMPLETED, State.INPUT_REQUIRED, State.AUTH_REQUIRED])
+async def test_who_waits_is_told_when_the_task_ends_or_asks(state: State) -> None:
+    wire = Scripted([bare(task()), bare(chunk("a ")), bare(chunk("a ")), bare(status(state)), FOREVER])
+    following = wire.following(seen=task())
+    await last_of(following.task("t"))
+    assert isinstance(following.result, Task)
+    assert following.result.state is state
+    # What happens on the way is of no interest: nothing is read for it.
+    assert wire.names == ["SUBSCRIBE"]
+    assert wire.open == 0
+
+
+async def test_who_waits_where_nothing_can_be_heard_looks_now_and_then() -> None:
+    wire = Scripted(REFUSED, gets=[task(), task(), task("a", State.COMPLETED)])
+    following = wire.following(seen=task())
+    await last_of(following.task("t"))
+    assert following.result == task("a", State.COMPLETED)
+    assert len(wire.clock.slept) == 2
+    assert wire.names == ["SUBSCRIBE", "GET", "GET", "GET"]
+
+
+# Subscriptions
+
+
+async def test_a_task_that_has_ended_cannot_be_subscribed_to() -> None:
+    wire = Scripted(REFUSED, gets=[task("a", State.COMPLETED)])
+    with pytest.raises(UnsupportedOperation) as caught:
+        await followed(wire.following(to_the_end=True))
+    assert caught.value is REFUSED
+
+
+async def test_a_subscription_that_is_refused_while_the_task_works_is_replaced_by_looking() -> None:
+    wire = Scripted(REFUSED, gets=[task("a "), task("a b", State.COMPLETED)])
+    events = await followed(wire.following(to_the_end=True))
+    assert [(event.kind, event.text) for event in events] == [("task", "a "), ("artifact", "b"), ("status", "")]
+
+
+async def test_a_task_that_is_not_there_is_told() -> None:
+    with pytest.raises(TaskNotFound):
+        await followed(Scripted(TaskNotFound(), gets=[TaskNotFound()]).following(to_the_end=True))
+
+
+async def test_a_subscription_that_breaks_before_its_first_event_is_made_again() -> None:
+    wire = Scripted([CUT], [], CUT, [numbered(4, chunk("b"), DONE)], gets=[task("a b")])
+    events = await followed(wire.following(to_the_end=True), after=3)
+    assert [event.text for event in events] == ["b", ""]
+    assert [after for name, after in wire.calls if name == "SUBSCRIBE"] == [3, 3, 3, 3]
+
+
+async def test_a_server_that_does_not_know_the_number_begins_with_the_task() -> None:
+    wire = Scripted([numbered(2, task("a "), chunk("b"), DONE)])
+    events = await followed(wire.following(to_the_end=True), after=1000)
+    assert [(event.id, event.text) for event in events] == [(2, "a "), (3, "b"), (4, "")]
+
+
+# Leaving
+
+
+@pytest.mark.parametrize("stream", [numbered(1, task(), chunk("a")), bare(task(), chunk("a"))], ids=["numbers", "none"])
+async def test_who_leaves_closes_every_connection(stream: list[Missed]) -> None:
+    for first in ([stream, FOREVER], [stream, CUT]):
+        wire = Scripted([*first], [bare(task("ab")), FOREVER], gets=[task("ab")])
+        async with aclosing(wire.following().message(REQUEST)) as events:
+            async for event in events:
+                if event.text == ("a" if FOREVER in first else "b"):
+                    break
+        assert wire.open == 0
+        assert len(asyncio.all_tasks()) == 1
+
+
+async def test_who_is_cancelled_closes_every_connection() -> None:
+    for first in (FOREVER, CUT):
+        wire = Scripted([bare(task()), first], [bare(task()), FOREVER], gets=[task()])
+        reader = asyncio.ensure_future(said(wire.following()))
+        for _ in range(30):
+            await asyncio.sleep(0)
+        assert wire.open == 1
+        reader.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reader
+        assert wire.open == 0
+        assert len(asyncio.all_tasks()) == 1

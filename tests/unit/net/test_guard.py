@@ -1,0 +1,390 @@
+"""Where strangers may have requests sent to."""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from dragoman.model.error import ConfigError, DragomanError
+from dragoman.net.guard import Forbidden, Guard
+
+GUARD = Guard()
+OPEN = Guard(["0.0.0.0/0", "::/0"])
+
+# Written out once more, from the registries of IANA: the tables of the code are what is to be checked.
+CLOSED_4 = [
+    "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24",
+    "192.0.2.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4",
+    "240.0.0.0/4", "255.255.255.255/32", "168.63.129.16/32",
+]  # fmt: skip
+CLOSED_6 = [
+    "::/8", "100::/64", "64:ff9b:1::/48", "2001::/32", "2001:2::/48", "2001:10::/28", "2001:db8::/32", "2002::/16",
+    "3fff::/20", "4000::/3", "5f00::/16", "fc00::/7", "fe80::/10", "fec0::/10", "ff00::/8",
+]  # fmt: skip
+# What the regional registries give out.
+GIVEN_OUT = ["2001:200::/23", "2400::/12", "2600::/12", "2800::/12", "2a00::/12", "2c00::/12"]
+
+
+def within(*networks: str) -> st.SearchStrategy[int]:
+    """The numbers of addresses in those networks, their first and last ones more often than chance has it."""
+    spans = [(int(net[0]), int(net[-1])) for net in map(ip_network, networks)]
+    return st.sampled_from(spans).flatmap(lambda span: st.integers(*span) | st.sampled_from(span))
+
+
+def refused(url: str, guard: Guard = GUARD) -> Forbidden:
+    with pytest.raises(Forbidden) as caught:
+        guard.check_url(url)
+    assert caught.value.reason == "FORBIDDEN_ADDRESS"
+    return caught.value
+
+
+# -- forms of SSRF ---------------------------------------------------------------------------------------------------
+
+ATTACKS = {
+    "loopback": "http://127.0.0.1/",
+    "loopback, not the first": "http://127.255.3.9:8080/",
+    "loopback, IPv6": "http://[::1]/",
+    "loopback, all of IPv6": "http://[0000:0000:0000:0000:0000:0000:0000:0001]/",
+    "private": "https://10.1.2.3/hook",
+    "private, in the middle": "http://172.31.255.255/",
+    "private, at home": "http://192.168.0.1/",
+    "private, IPv6": "http://[fd12:3456::1]/",
+    "site-local": "http://[fec0::1]/",
+    "link-local": "http://169.254.1.1/",
+    "link-local, IPv6": "http://[fe80::1]/",
+    "a zone": "http://[fe80::1%25eth0]/",
+    "a zone on a public address": "http://[2600::1%25eth0]/",
+    "metadata": "http://169.254.169.254/latest/meta-data/",
+    "metadata, IPv6": "http://[fd00:ec2::254]/",
+    "metadata of containers": "http://169.254.170.2/v2/credentials",
+    "metadata on a public address": "http://168.63.129.16/",
+    "metadata in a shared network": "http://100.100.100.200/",
+    "metadata by name": "http://metadata.google.internal/computeMetadata/v1/",
+    "metadata by short name": "http://metadata/",
+    "metadata by another name": "http://metadata.goog/",
+    "metadata by an old name": "http://instance-data/latest",
+    "unspecified": "http://0.0.0.0:8080/",
+    "unspecified, IPv6": "http://[::]:8080/",
+    "this network": "http://0.1.2.3/",
+    "multicast": "http://224.0.0.1/",
+    "multicast, IPv6": "http://[ff02::1]/",
+    "broadcast": "http://255.255.255.255/",
+    "reserved": "http://240.0.0.1/",
+    "a carrier's": "http://100.64.0.1/",
+    "benchmarking": "http://198.18.0.1/",
+    "documentation": "http://203.0.113.5/",
+    "documentation, IPv6": "http://[2001:db8::1]/",
+    "mapped": "http://[::ffff:127.0.0.1]/",
+    "mapped, in hexadecimal": "http://[::ffff:a9fe:a9fe]/",
+    "compatible": "http://[::127.0.0.1]/",
+    "6to4": "http://[2002:7f00:1::]/",
+    "NAT64": "http://[64:ff9b::10.0.0.1]/",
+    "NAT64 of one's own": "http://[64:ff9b:1::10.0.0.1]/",
+    "Teredo": "http://[2001:0:4136:e378:8000:63bf:80ff:fffe]/",
+    "decimal": "http://2130706433/",
+    "octal": "http://017700000001/",
+    "octal, dotted": "http://0177.0.0.1/",
+    "hexadecimal": "http://0x7f000001/",
+    "hexadecimal, dotted": "http://0x7F.0x0.0x0.0x1/",
+    "two numbers": "http://127.1/",
+    "two numbers, mixed": "http://0x7f.1/",
+    "three numbers": "http://127.0.1/",
+    "zero": "http://0/",
+    "nothing but 0x": "http://0x/",
+    "full-width digits": "http://\uff11\uff12\uff17.\uff10.\uff10.\uff11/",
+    "full-width dots": "http://127\uff0e0\uff0e0\uff0e1/",
+    "ideographic dots": "http://127。0。0。1/",
+    "circled digits": "http://①②⑦.⓪.⓪.①/",
+    "circled letters": "http://ⓛⓞⓒⓐⓛⓗⓞⓢⓣ/",
+    "a trailing dot": "http://127.0.0.1./",
+    "localhost": "http://localhost:6379/",
+    "LOCALHOST": "http://LocalHost/",
+    "localhost with dots": "http://localhost../",
+    "below localhost": "http://a.b.localhost/",
+    "localdomain": "http://localhost.localdomain/",
+    "local": "http://printer.local/",
+    "internal": "http://db.prod.internal./",
+    "a cluster": "http://kubernetes.default.svc.cluster.local/",
+    "file": "file:///etc/passwd",
+    "gopher": "gopher://127.0.0.1:6379/_INFO",
+    "ftp": "ftp://8.8.8.8/",
+    "a script": "javascript:alert(1)",
+    "no scheme": "//8.8.8.8/",
+    "a relative one": "/hook",
+    "nothing": "",
+    "no host": "http:///hook",
+    "no slashes": "http:127.0.0.1/",
+    "a port alone": "http://:80/",
+    "userinfo": "http://example.com@127.0.0.1/",
+    "userinfo before a public host": "http://user:secret@example.com/",
+    "empty userinfo": "http://@example.com/",
+    "a backslash": "http://example.com\\@127.0.0.1/",
+    "a backslash in the path": "http://example.com/\\@127.0.0.1",
+    "a tab": "http://127.0.\t0.1/",
+    "a line break": "http://example.com/\r\nHost: localhost",
+    "a space": "http://127.0.0.1 .example.com/",
+    "a zero byte": "http://127.0.0.1\0.example.com/",
+    "an escaped digit": "http://%31%32%37.0.0.1/",
+    "an escaped dot": "http://127%2e0%2e0%2e1/",
+    "port zero": "http://8.8.8.8:0/",
+    "a port too far": "http://8.8.8.8:65536/",
+    "a port below": "http://8.8.8.8:-1/",
+    "a port that is none": "http://8.8.8.8:http/",
+    "a bracket open": "http://[::1/",
+    "a bracket too many": "http://[[::1]]/",
+    "five numbers": "http://8.8.8.8.8/",
+    "a number too large": "http://8.8.8.256/",
+    "no octal number": "http://08.8.8.8/",
+    "an empty label": "http://a..example.com/",
+    "a soft hyphen": "http://local\u00adhost/",
+    "a label that ends in a dash": "http://a-.example.com/",
+    "a name too long": f"http://{'a.' * 130}com/",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("url", ATTACKS.values(), ids=ATTACKS)
+def test_a_url_that_leads_inside_or_nowhere_is_refused(url: str) -> None:
+    assert isinstance(refused(url), DragomanError)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://8.8.8.8/", "https://example.com/hook?a=b#c", "HTTPS://EXAMPLE.COM:8443/", "http://example.com./",
+        "http://[2600::1]:1/", "http://[64:ff9b::8.8.8.8]/", "https://bücher.example/", "https://xn--bcher-kva.example/",
+        "http://a_b.example.com:65535/", "http://127.0.0.1.nip.io/", "http://internal.example.com/",
+        "http://notlocalhost/", "http://metadata.example.com/", "http://11.0.0.1/", "http://172.32.0.1/",
+        "https://example.com/a@b", "https://example.com/?to=http://127.0.0.1/",
+    ],
+)  # fmt: skip
+def test_a_url_of_the_public_internet_passes(url: str) -> None:
+    assert GUARD.check_url(url) is None
+
+
+@pytest.mark.parametrize("url", ["http://134744072/", "http://0x08.8.8.8/", "http://8.8.2056/", "http://8.8.8.8./"])
+def test_a_public_address_in_an_odd_spelling_is_refused_with_the_usual_one(url: str) -> None:
+    assert "write 8.8.8.8" in str(refused(url))
+
+
+# -- what is said ----------------------------------------------------------------------------------------------------
+
+
+def test_a_refusal_names_the_host_and_the_setting() -> None:
+    error = refused("http://2130706433:9000/hook")
+    assert str(error) == (
+        "2130706433 is a loopback address: no request goes there unless it is allowed with --push-allow 127.0.0.1"
+    )
+    assert (error.host, error.address) == ("2130706433", "127.0.0.1")
+
+
+def test_a_refusal_names_the_setting_of_whoever_asks() -> None:
+    assert "with --allow localhost" in str(refused("http://localhost/", Guard(setting="--allow")))
+
+
+def test_a_refusal_does_not_tell_the_address_behind_a_name() -> None:
+    with pytest.raises(
+        Forbidden, match=r"^hooks\.example is a private address: .*--push-allow hooks\.example$"
+    ) as caught:
+        GUARD.check_address("10.20.30.40", "hooks.example", 443)
+    assert "10.20.30.40" not in str(caught.value)
+    assert caught.value.address == "10.20.30.40"
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["ftp://user:hush@example.com/?key=hush", "http://user:hush@h/", "http://user:hush@[::1/", "ftp:user:hush@h?hush"],
+)
+def test_a_refusal_holds_no_secret_of_the_url(url: str) -> None:
+    assert "hush" not in str(refused(url))
+
+
+def test_a_refusal_is_one_short_line() -> None:
+    told = str(refused("http://" + "a\r\n\x1b[31m" * 1000))
+    assert told.isprintable()
+    assert len(told) < 300
+
+
+# -- addresses -------------------------------------------------------------------------------------------------------
+
+
+def spellings(address: IPv4Address) -> list[str]:
+    """An IPv4 address as URLs may have it, inside IPv6 as well."""
+    value = int(address)
+    a, b, c, d = address.packed
+    wide = str(address).translate({ord("0") + n: ord("\uff10") + n for n in range(10)})
+    return [
+        str(address), f"{address}.", wide, wide.replace(".", "。"), str(value), f"0{value:o}", f"{value:#x}",
+        f"{value:#X}".replace("0X", "0x"), f"{a}.{value & 0xFFFFFF}", f"{a}.{b}.{value & 0xFFFF}",
+        f"0{a:o}.0{b:o}.0{c:o}.0{d:o}", f"{a:#x}.{b:#x}.{c:#x}.{d:#x}", f"{a:#x}.0{b:o}.{value & 0xFFFF}",
+        f"[::ffff:{address}]", f"[::FFFF:{a:02x}{b:02x}:{c:02x}{d:02x}]", f"[::{address}]", f"[::ffff:0:{address}]",
+        f"[64:ff9b::{address}]", f"[64:ff9b:1::{address}]", f"[2002:{a:02x}{b:02x}:{c:02x}{d:02x}::1]",
+        f"[{IPv6Address(0x20010000 << 96 | value ^ 0xFFFFFFFF)}]", f"[{IPv6Address(0xFFFF << 32 | value).exploded}]",
+    ]  # fmt: skip
+
+
+@given(within(*CLOSED_4))
+@example(int(IPv4Address("169.254.169.254")))
+def test_every_ipv4_address_inside_is_refused_in_every_spelling(value: int) -> None:
+    for host in spellings(IPv4Address(value)):
+        assert "--push-allow" in str(refused(f"http://{host}/")), host
+        with pytest.raises(Forbidden):
+            GUARD.check_address(host.strip("[]"), "hooks.example", 80)
+
+
+@given(within(*CLOSED_6))
+def test_every_ipv6_address_inside_is_refused_in_every_spelling(value: int) -> None:
+    address = IPv6Address(value)
+    for text in (str(address), str(address).upper(), address.exploded):
+        assert "--push-allow" in str(refused(f"http://[{text}]/"))
+        with pytest.raises(Forbidden, match="--push-allow"):
+            GUARD.check_address(text, "hooks.example", 80)
+
+
+@given(st.integers(0, 2**32 - 1).map(IPv4Address), st.integers(1, 65535))
+def test_every_ipv4_address_that_is_not_inside_passes(address: IPv4Address, port: int) -> None:
+    closed = any(address in IPv4Network(net) for net in (*CLOSED_4, "192.88.99.0/24"))
+    if not closed:
+        GUARD.check_address(str(address), "hooks.example", port)
+        GUARD.check_address(f"64:ff9b::{address}", "hooks.example", port)
+        GUARD.check_url(f"http://{address}:{port}/")
+    assert closed or address.is_global
+
+
+@given(within(*GIVEN_OUT).map(IPv6Address), st.integers(1, 65535))
+def test_every_ipv6_address_that_a_registry_gives_out_passes(address: IPv6Address, port: int) -> None:
+    assert address not in IPv6Network("2001::/23")
+    GUARD.check_address(str(address), "hooks.example", port)
+    GUARD.check_url(f"https://[{address}]:{port}/")
+
+
+@given(st.text(max_size=40))
+def test_no_text_breaks_the_guard(text: str) -> None:
+    for url in (text, f"http://{text}/", f"http://[{text}]/", f"http://h:{text}"):
+        try:
+            GUARD.check_url(url)
+        except Forbidden as error:
+            assert str(error).isprintable()
+
+
+@pytest.mark.parametrize(
+    "ip", ["", "localhost", "2130706433", "127.1", "fe80::1%eth0", "2600::1%1", "8.8.8.8:80", "[::1]"]
+)
+def test_what_is_no_address_is_never_connected_to(ip: str) -> None:
+    with pytest.raises(Forbidden):
+        Guard(["0.0.0.0/0", "::/0", "hooks.example"]).check_address(ip, "hooks.example", 80)
+
+
+# -- what is allowed -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("entry", "url", "passes"),
+    [
+        ("127.0.0.1", "http://127.0.0.1:9000/", True),
+        ("127.0.0.1", "http://127.0.0.2/", False),
+        ("127.0.0.1", "http://127.1/", False),
+        ("127.0.0.1", "http://[::ffff:127.0.0.1]/", False),
+        ("127.0.0.1", "http://localhost/", False),
+        ("127.0.0.1:9000", "http://127.0.0.1:9000/", True),
+        ("127.0.0.1:9000", "http://127.0.0.1:9001/", False),
+        ("127.0.0.1:80", "http://127.0.0.1/", True),
+        ("127.0.0.1:80", "https://127.0.0.1/", False),
+        ("10.0.0.0/8", "http://10.9.8.7/", True),
+        ("10.0.0.0/8", "http://11.0.0.0/", True),
+        ("10.0.0.0/8", "http://192.168.0.1/", False),
+        ("10.0.0.0/8:8080", "http://10.9.8.7:8080/", True),
+        ("10.0.0.0/8:8080", "http://10.9.8.7:80/", False),
+        ("::1", "http://[::1]/", True),
+        ("::1", "http://127.0.0.1/", False),
+        ("[::1]:9000", "http://[0:0::1]:9000/", True),
+        ("[::1]:9000", "http://[::1]:9001/", False),
+        ("[::1]", "http://[::1]:9001/", True),
+        ("fd00::/8", "http://[fdab::1]/", True),
+        ("[fd00::/8]:80", "http://[fdab::1]/", True),
+        ("localhost", "http://LOCALHOST.:9000/", True),
+        ("localhost", "http://a.localhost/", False),
+        ("localhost", "http://127.0.0.1/", False),
+        ("LocalHost.:9000", "http://localhost:9000/", True),
+        ("localhost:9000", "http://localhost/", False),
+        ("*.internal", "http://a.b.internal/", True),
+        ("*.internal", "http://internal/", False),
+        ("*.internal", "http://a.local/", False),
+        ("*.corp.internal:443", "https://hooks.corp.internal/", True),
+        ("*.corp.internal:443", "https://xcorp.internal/", False),
+        ("bücher.internal", "http://xn--bcher-kva.internal/", True),
+        (" localhost ", "http://localhost/", True),
+        ("0.0.0.0/0", "http://169.254.169.254/", True),
+        ("localhost", "ftp://localhost/", False),
+        ("localhost", "http://user@localhost/", False),
+        ("localhost", "http://localhost:0/", False),
+    ],
+)  # fmt: skip
+def test_what_is_allowed_passes_and_nothing_else(entry: str, url: str, passes: bool) -> None:
+    guard = Guard([entry])
+    if passes:
+        assert guard.check_url(url) is None
+    else:
+        refused(url, guard)
+
+
+def test_an_allowed_name_may_have_an_address_inside() -> None:
+    guard = Guard(["hooks.corp", "*.dev.corp:8080"])
+    guard.check_address("10.0.0.1", "hooks.corp", 443)
+    guard.check_address("::1", "Hooks.CORP.", 443)
+    guard.check_address("10.0.0.1", "a.dev.corp", 8080)
+    for host, port in [("a.dev.corp", 80), ("dev.corp", 8080), ("hooks.corp.evil.example", 443), ("xhooks.corp", 443)]:
+        with pytest.raises(Forbidden):
+            guard.check_address("10.0.0.1", host, port)
+
+
+@pytest.mark.parametrize(
+    "ip",
+    [
+        "169.254.169.254", "169.254.170.2", "169.254.170.23", "168.63.129.16", "100.100.100.200", "192.0.0.192",
+        "fd00:ec2::254", "fd00:ec2::23", "fd20:ce::254", "::ffff:169.254.169.254", "::169.254.169.254",
+        "::ffff:0:169.254.169.254", "64:ff9b::a9fe:a9fe", "64:ff9b:1::a9fe:a9fe", "2002:a9fe:a9fe::1",
+        "2001:0:808:808::5601:5601",
+    ],
+)  # fmt: skip
+def test_a_metadata_service_is_never_reached_by_a_name_that_is_allowed(ip: str) -> None:
+    with pytest.raises(Forbidden, match="with --push-allow and its address"):
+        Guard(["hooks.corp"]).check_address(ip, "hooks.corp", 80)
+    Guard([ip]).check_address(ip, "hooks.corp", 80)
+
+
+@given(within("0.0.0.0/0").map(IPv4Address) | within("::/0").map(IPv6Address))
+def test_who_allows_every_address_gets_every_address(address: IPv4Address | IPv6Address) -> None:
+    assert OPEN.check_address(str(address), "hooks.example", 80) is None
+
+
+@pytest.mark.parametrize(
+    ("entry", "told"),
+    [
+        ("", "not a host name"),
+        ("*", "0.0.0.0/0"),
+        ("*.", "not a host name"),
+        ("a.*.example", "not a host name"),
+        ("http://localhost:9000", "not a URL"),
+        ("me@localhost", "not a URL"),
+        ("10.0.0.5/8", "host bits"),
+        ("10.0.0.0/33", "10.0.0.0/33"),
+        ("127.1", "write 127.0.0.1"),
+        ("*.127.0.0.1", "write 127.0.0.1"),
+        ("fe80::1%eth0", "zone"),
+        ("localhost:", "1 to 65535"),
+        ("localhost:0", "1 to 65535"),
+        ("localhost:http", "1 to 65535"),
+        ("[::1]9000x", "1 to 65535"),
+        ("[::1]:65536", "1 to 65535"),
+        ("local host", "not a host name"),
+        ("localhost,127.0.0.1", "not a host name"),
+    ],
+)
+def test_an_entry_that_cannot_be_read_is_told_with_its_setting(entry: str, told: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Guard(["example.com", entry])
+    assert str(caught.value).startswith(f"--push-allow {entry.rpartition('@')[2]}")
+    assert told in str(caught.value)
