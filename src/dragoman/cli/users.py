@@ -6,12 +6,13 @@ import os
 import re
 import sqlite3
 import sys
+import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -29,6 +30,19 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _HINT = 4
 
 
+class _Place(NamedTuple):
+    """Where the users are, and the secret that cookies are sealed with, if it is not in the key file."""
+
+    path: Path
+    secret: str | None
+
+    def ring(self) -> KeyRing:
+        from dragoman.keys.ring import KeyRing
+
+        key_file = self.path.with_name(self.path.name + ".key")
+        return KeyRing.from_text(self.secret) if self.secret else KeyRing.from_file(key_file)
+
+
 def _duration(ctx: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
     found = None if value is None else _TIME.fullmatch(value)
     if value is not None and found is None:
@@ -37,7 +51,7 @@ def _duration(ctx: click.Context, parameter: click.Parameter, value: str | None)
 
 
 def _on_store(function: Callable[..., None]) -> Callable[..., None]:
-    """Add `--store` and `--config`, and give the function the path of the store."""
+    """Add `--store` and `--config`, and give the function what they name."""
 
     @click.option("--store", metavar="URL", help=SETTINGS["store"].help)
     @click.option("--config", metavar="FILE", type=click.Path(path_type=Path), help="File, if not ./dragoman.toml.")
@@ -50,7 +64,8 @@ def _on_store(function: Callable[..., None]) -> Callable[..., None]:
                 "the store is memory: its users live in the server's process, and nobody else can change them. "
                 "Serve with --store sqlite:///FILE to have some that last"
             )
-        function(path, *args, **more)
+        secret: str | None = getattr(settings, "secret", None) or os.environ.get("DRAGOMAN_SECRET")
+        function(_Place(path, secret), *args, **more)
 
     return command
 
@@ -85,7 +100,7 @@ def command() -> None:
 @click.option("--permission", "permissions", metavar="KEY", multiple=True, help="What the user may use; repeat.")
 @_on_store
 def add(
-    path: Path,
+    place: _Place,
     name: str,
     password: str | None,
     password_stdin: bool,
@@ -97,7 +112,7 @@ def add(
 
     if no_password and (password is not None or password_stdin):
         raise click.UsageError("--no-password goes with no other option for a password")
-    with _users(path) as users:
+    with _users(place) as users:
         if users.account(name) is not None:
             raise ConfigError(f"there is a user {name!r} already: `dragoman users password {name}` sets the password")
         hashed = "" if no_password else new_password(_password(password, password_stdin))
@@ -110,11 +125,11 @@ def add(
 @_name
 @_with_password
 @_on_store
-def set_password(path: Path, name: str, password: str | None, password_stdin: bool) -> None:
+def set_password(place: _Place, name: str, password: str | None, password_stdin: bool) -> None:
     """Set another password. Cookies of the user stop counting; a lock ends."""
     from dragoman.auth.inbound.passwords import new_password
 
-    with _users(path) as users:
+    with _users(place) as users:
         _known(users, name)
         users.set_password(name, new_password(_password(password, password_stdin)))
     _audit("password-set", name)
@@ -124,11 +139,11 @@ def set_password(path: Path, name: str, password: str | None, password_stdin: bo
 @command.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @_on_store
-def list_users(path: Path, as_json: bool) -> None:
+def list_users(place: _Place, as_json: bool) -> None:
     """List the users with their permissions and the last characters of their keys."""
     from dragoman.cli.printing import print_json, print_table, say
 
-    with _users(path) as users:
+    with _users(place) as users:
         found = users.listed()
     if as_json:
         print_json([_json(user) for user in found])
@@ -143,23 +158,22 @@ def list_users(path: Path, as_json: bool) -> None:
 @click.argument("permission", metavar="KEY")
 @_for
 @_on_store
-def grant(path: Path, name: str, permission: str, seconds: float | None) -> None:
+def grant(place: _Place, name: str, permission: str, seconds: float | None) -> None:
     """Give a user a permission, for a time or for good."""
-    with _users(path) as users:
+    with _users(place) as users:
         users.grant(name, permission, seconds)
     _audit("granted", name)
-    click.echo(
-        f"granted to {name}{'' if seconds is None else f' until {_time(_now() + int(seconds * 1000))}'}", err=True
-    )
+    until = "" if seconds is None else _until(int((time.time() + seconds) * 1000))
+    click.echo(f"granted to {name}{until}", err=True)
 
 
 @command.command("revoke")
 @_name
 @click.argument("what", metavar="[KEY]", required=False)
 @_on_store
-def revoke(path: Path, name: str, what: str | None) -> None:
+def revoke(place: _Place, name: str, what: str | None) -> None:
     """Take back a permission, or a key (dk_… as `list` shows it); without KEY let the user in no more."""
-    with _users(path) as users:
+    with _users(place) as users:
         if what is None:
             users.revoke(name)
         elif what.startswith("dk_"):
@@ -174,12 +188,12 @@ def revoke(path: Path, name: str, what: str | None) -> None:
 @_name
 @_for
 @_on_store
-def key(path: Path, name: str, seconds: float | None) -> None:
+def key(place: _Place, name: str, seconds: float | None) -> None:
     """Make a key and print it. It is shown this once: only its digest is kept."""
     from dragoman.auth.inbound.users import key_digest, new_key
 
     made = new_key()
-    with _users(path) as users:
+    with _users(place) as users:
         users.add_key(name, key_digest(made), made[-_HINT:], seconds)
     _audit("key-made", name)
     click.echo(made)
@@ -188,29 +202,29 @@ def key(path: Path, name: str, seconds: float | None) -> None:
 @command.command("cookie")
 @_name
 @_on_store
-def cookie(path: Path, name: str) -> None:
+def cookie(place: _Place, name: str) -> None:
     """Print the value of a cookie `user` for this user."""
     from dragoman.auth.inbound.cookie import seal_cookie
     from dragoman.engine.clock import SystemClock
 
-    with _users(path) as users:
+    with _users(place) as users:
         account = _known(users, name)
-    sealed = seal_cookie(_ring(path), account, SystemClock())
+    sealed = seal_cookie(place.ring(), account, SystemClock())
     _audit("cookie-made", name)
     click.echo(sealed)
 
 
 @contextmanager
-def _users(path: Path) -> Generator[SqliteUsers]:
+def _users(place: _Place) -> Generator[SqliteUsers]:
     from dragoman.stores.sqlite.schema import unusable
     from dragoman.stores.sqlite.users import SqliteUsers
 
-    users = SqliteUsers(path)
+    users = SqliteUsers(place.path)
     try:
         users.prepare()
         yield users
     except sqlite3.Error as error:
-        raise unusable(path, error) from None
+        raise unusable(place.path, error) from None
 
 
 def _known(users: SqliteUsers, name: str) -> Account:
@@ -218,13 +232,6 @@ def _known(users: SqliteUsers, name: str) -> Account:
     if account is None:
         raise ConfigError(f"there is no user {name!r}: `dragoman users add {name}` makes one")
     return account
-
-
-def _ring(path: Path) -> KeyRing:
-    from dragoman.keys.ring import KeyRing
-
-    secret = os.environ.get("DRAGOMAN_SECRET")
-    return KeyRing.from_text(secret) if secret else KeyRing.from_file(path.with_name(path.name + ".key"))
 
 
 def _password(given: str | None, from_stdin: bool) -> str:
@@ -243,10 +250,6 @@ def _audit(event: str, name: str) -> None:
     from dragoman.auth.inbound.audit import Audit
 
     Audit().administered(event, user=name)
-
-
-def _now() -> int:
-    return int(datetime.now(UTC).timestamp() * 1000)
 
 
 def _time(at: int) -> str:

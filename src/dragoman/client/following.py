@@ -212,6 +212,8 @@ class Following:
                 raise problem
             # Where events are numbered, the next stream tells them one by one; not for ever is it waited for that.
             told_later = not refused and not _is_last_word(problem) and quiet < _PATIENCE
+            # A stream that ended without a word because the task has ended: no other will tell it.
+            told_later = told_later and not (problem is None and found.state.final)
             news = [] if told_later and (self._last or self._assembly.state is None) else self._news(found)
             yield self._caught_up(news)
             if _is_last_word(problem) and not refused:

@@ -155,7 +155,8 @@ class V03:
             if operation in (Operation.CREATE_PUSH, Operation.GET_PUSH):
                 return _push_from(_PUSH.read(data))
             if operation is Operation.LIST_PUSH:
-                return tuple(map(_push_from, _PUSHES.read(data)))
+                # Some spell an empty list as null.
+                return () if data in (None, b"null") else tuple(map(_push_from, _PUSHES.read(data)))
         return self.task_from(data)
 
     def task_from(self, data: bytes | dict[str, Any]) -> Task:

@@ -163,7 +163,8 @@ class SqliteUsers:
         """Forget what was read when somebody has changed something. Gives the time."""
         stamp = 0 if self._mark is None else os.fstat(self._mark).st_mtime_ns
         if stamp != self._stamp or self._changes != self._seen:
-            self._stamp, self._seen = stamp, self._changes
+            self._stamp = stamp
+            self._seen = self._changes
             self._forget()
         return self._clock.now()
 

@@ -1,0 +1,149 @@
+"""Users in a real file, a clock moved by hand, an issuer on loopback, and the requests a server would see."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from argon2 import PasswordHasher
+from argon2.exceptions import Argon2Error
+
+from dragoman.auth.inbound.passwords import Passwords
+from dragoman.auth.inbound.users import key_digest, new_key
+from dragoman.keys.ring import KeyRing
+from dragoman.net.aio import AioClient
+from dragoman.stores.sqlite.store import SqliteStore
+from dragoman.stores.sqlite.users import SqliteUsers
+from dragoman.testing.clock import Clock
+from dragoman.transports.http import Request, segments_of
+
+PASSWORD = "correct horse"
+
+
+class QuickHasher:
+    """Argon2 with the least work it can do, which counts what it is asked."""
+
+    def __init__(self) -> None:
+        self._hasher = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
+        self.verified = 0
+        self.hashed = 0
+
+    def hash(self, password: str) -> str:
+        self.hashed += 1
+        return self._hasher.hash(password)
+
+    def verify(self, hashed: str, password: str) -> bool:
+        self.verified += 1
+        try:
+            return self._hasher.verify(hashed, password)
+        except Argon2Error:
+            return False
+
+
+class Door:
+    """Everything that schemes are made from, with the users `alice` (a password, may `count`) and `bob` (neither)."""
+
+    def __init__(self, users: SqliteUsers, http: AioClient, clock: Clock, hasher: QuickHasher) -> None:
+        self.users = users
+        self.http = http
+        self.clock = clock
+        self.hasher = hasher
+        self.ring = KeyRing.random()
+        self.passwords = Passwords(users, clock, hasher)
+
+    def key(self, name: str, seconds: float | None = None) -> str:
+        made = new_key()
+        self.users.add_key(name, key_digest(made), made[-4:], seconds)
+        return made
+
+
+def asked(
+    *headers: tuple[str, str], method: str = "POST", path: str = "/a2a", query: str = "", **scope: Any
+) -> Request:
+    """A request as the server hands it to a scheme."""
+    made = {
+        "type": "http",
+        "method": method,
+        "path": path,
+        "query_string": query.encode(),
+        "headers": [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers],
+        "client": ("203.0.113.9", 4711),
+        **scope,
+    }
+    return Request(made, _nothing, segments_of(made))
+
+
+async def _nothing() -> dict[str, Any]:
+    return {"type": "http.disconnect"}
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+async def door(tmp_path: Path, clock: Clock) -> AsyncIterator[Door]:
+    store = SqliteStore(tmp_path / "t.db")
+    await store.open()
+    users, http, hasher = SqliteUsers(tmp_path / "t.db", clock), AioClient(), QuickHasher()
+    await users.open()
+    users.add("alice", hasher.hash(PASSWORD), ("count",))
+    users.add("bob")
+    hasher.hashed = 0
+    made = Door(users, http, clock, hasher)
+    yield made
+    made.passwords.close()
+    await users.close()
+    await http.close()
+    await store.close()
+
+
+class Issuer:
+    """Gives out its keys, and counts how often it is asked."""
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.ring = KeyRing.random()
+        self.claims_to_be: str | None = None
+        self.jwks_uri: str | None = None
+        self.fetched = 0
+        self.is_down = False
+
+    async def configuration(self, _: web.Request) -> web.Response:
+        return web.json_response(
+            {"issuer": self.claims_to_be or self.url, "jwks_uri": self.jwks_uri or f"{self.url}/keys"}
+        )
+
+    async def keys(self, _: web.Request) -> web.Response:
+        self.fetched += 1
+        if self.is_down:
+            return web.json_response({}, status=503)
+        return web.json_response(self.ring.signer().jwks())
+
+
+@pytest.fixture
+async def issuer() -> AsyncIterator[Issuer]:
+    made = Issuer()
+    app = web.Application()
+    app.router.add_get("/.well-known/openid-configuration", made.configuration)
+    app.router.add_get("/.well-known/oauth-authorization-server", made.configuration)
+    app.router.add_get("/keys", made.keys)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    host, port = runner.addresses[0][:2]
+    made.url = f"http://{host}:{port}"
+    yield made
+    await runner.cleanup()
+
+
+@pytest.fixture
+def audited(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
+    with caplog.at_level(logging.DEBUG):
+        yield caplog
