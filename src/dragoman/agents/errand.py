@@ -192,6 +192,8 @@ class Errand:
         """What happens over there; after a restart, what our callers have not seen yet."""
         events = self._events
         if events is None or self._first is None:
+            # How somebody is best listened to is known once he has been spoken to.
+            await self._look()
             known = cast("Connection", _Known(self._connection, self._seen()))
             events = self._events = Following(known, self._retries).task(self.task_id or "")
         else:

@@ -21,6 +21,7 @@ from dragoman.engine.clock import SystemClock
 from dragoman.model.card import AgentCard
 from dragoman.model.error import ConfigError
 from dragoman.net.exchange import shown
+from dragoman.net.place import FRAMING
 
 if TYPE_CHECKING:
     from dragoman.engine.clock import Clock
@@ -137,6 +138,8 @@ def _own_headers(headers: Mapping[str, str] | None) -> dict[str, str]:
     for name, value in (headers or {}).items():
         if not is_token(name):
             raise ConfigError(f"headers: {name!r} is not the name of a header")
+        if name.lower() in FRAMING:
+            raise ConfigError(f"headers: {name} is said by what carries a request, and by nobody else")
         # The value may be a secret: it is not shown.
         sendable(value, f"header {name}", ConfigError, may_be_empty=True)
     return dict(headers or {})

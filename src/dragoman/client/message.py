@@ -8,7 +8,7 @@ from typing import Any
 
 from dragoman.model.error import ConfigError
 from dragoman.model.file import File
-from dragoman.model.ids import new_id
+from dragoman.model.ids import is_uuid, new_id
 from dragoman.model.message import Message
 from dragoman.model.part import Part
 from dragoman.model.push import TaskPushNotificationConfig
@@ -74,7 +74,9 @@ def request_of(message: Message, *, wait: bool, push: object = None) -> SendMess
         return_immediately=not wait, task_push_notification_config=None if push is None else push_of(push)
     )
     # A 0.1 server wants the id from us; it stays the same when the request is sent again.
-    fresh = new_id() if message.task_id is None else None
+    fresh = None
+    if message.task_id is None:
+        fresh = message.message_id if is_uuid(message.message_id) else new_id()
     return SendMessageRequest(message, configuration, new_task_id=fresh)
 
 

@@ -163,11 +163,13 @@ class V1:
         """See `CallingDialect.event_from`."""
         with self._answers:
             event = self._event.read(data)
-            if event == _NOTHING and isinstance(data, bytes):
+            if event == _NOTHING and isinstance(data, bytes) and data.strip():
                 # Nothing in the envelope is required, so one in snake_case reads as an empty one.
                 event = self._event.value(decode_any(data))
         if event == _NOTHING:
             raise self._answers.wrong("it holds none of task, message, statusUpdate and artifactUpdate")
+        if event.task is not None and not event.task.id:
+            raise self._answers.wrong("it is a task without an id")
         return event if self._counts else _without_generations(event)
 
     def _known(self, request: Request) -> Request:
@@ -182,6 +184,8 @@ class V1:
         return request
 
     def _known_task(self, task: Task) -> Task:
+        if not task.id:  # nobody could ask for it again
+            raise self._answers.wrong("it is a task without an id")
         return task if self._counts or task.generation is None else replace(task, generation=None)
 
     def _spell_task(self, task: Task) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -35,6 +36,7 @@ from dragoman.model.time import timestamp
 if TYPE_CHECKING:
     from dragoman.engine.locks import KeyedLocks
     from dragoman.engine.ports import Runnable
+    from dragoman.engine.pushes import Pushes
     from dragoman.engine.runner import Runner
     from dragoman.engine.tasks import Tasks
     from dragoman.model.message import Message
@@ -60,13 +62,21 @@ class Inbox:
     """Turns messages into runs."""
 
     def __init__(
-        self, agent: Runnable, tasks: Tasks, runner: Runner, locks: KeyedLocks, dedupe: float, show_errors: bool
+        self,
+        agent: Runnable,
+        tasks: Tasks,
+        runner: Runner,
+        locks: KeyedLocks,
+        dedupe: float,
+        show_errors: bool,
+        pushes: Pushes | None = None,
     ) -> None:
         self._agent = agent
         self._tasks = tasks
         self._runner = runner
         self._locks = locks
         self._show_errors = show_errors
+        self._pushes = pushes
         self._repeats = Repeats(tasks.store, tasks.clock, dedupe)
 
     async def accept(self, scope: Scope, call: Call, request: SendMessageRequest) -> Accepted:
@@ -169,6 +179,7 @@ class Inbox:
         live = LiveTask(tasks.store, tasks.bus, tasks.clock, row, folding, committed=0)
         live.repeat = repeat
         live.joins = request.message.context_id is not None
+        self._hook(live, call, request)
         if call != Call(origin=call.origin) or request.metadata:
             live.request = msgspec.json.encode(Origin(call, request.metadata))
         ctx = Context(live, call, message, clock=tasks.clock, metadata=request.metadata, opening=request.metadata)
@@ -178,6 +189,16 @@ class Inbox:
             live.create()
         self._begin(live, ctx, new_context=request.message.context_id is None)
         return Accepted(row, live)
+
+    def _hook(self, live: LiveTask, call: Call, request: SendMessageRequest) -> None:
+        """Give a new task the webhook that came with its message. Raises InvalidParams when it cannot be called."""
+        config = request.configuration.task_push_notification_config
+        if config is None or self._pushes is None:
+            return
+        # The task itself is what the message is answered with: what comes after it is news.
+        push = self._pushes.prepare(config, live.row, call.origin, 1)
+        live.pushes = (push,)
+        live.created = partial(self._pushes.follow, live.row, push)
 
     # -- words for a task that exists ------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from dragoman.engine.ports import Note, NoteKind, Repeat, TaskRow, Write
+from dragoman.engine.ports import Note, NoteKind, Push, Repeat, TaskRow, Write
 from dragoman.model.error import ServerError
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
 from dragoman.model.fold import Folding
@@ -74,6 +74,9 @@ class LiveTask:
         self.held: Callable[[], None] | None = None
         self.repeat: Repeat | None = None
         self.request: bytes | None = None
+        # Webhooks that come with the task, and whom to tell once there is a task.
+        self.pushes: tuple[Push, ...] = ()
+        self.created: Callable[[], None] | None = None
         self.joins = False
         self._window: deque[Record] = deque()
         self._window_bytes = 0
@@ -120,7 +123,9 @@ class LiveTask:
         self.draft = False
         record = Record.of(1, self.folding.task())
         notes = () if self.request is None else (Note(1, "request", self.request),)
-        self._queue(record, create=True, notes=notes, repeat=self.repeat)
+        self._queue(record, create=True, notes=notes, repeat=self.repeat, pushes=self.pushes)
+        if self.created is not None:
+            self.created()
 
     def emit(
         self,
@@ -223,6 +228,7 @@ class LiveTask:
         snapshot: bytes | None = None,
         context_state: bytes | None = None,
         repeat: Repeat | None = None,
+        pushes: tuple[Push, ...] = (),
     ) -> None:
         size = len(record.body)
         self._window.append(record)
@@ -242,6 +248,7 @@ class LiveTask:
                 snapshot=snapshot,
                 context_state=context_state,
                 repeat=repeat,
+                pushes=pushes,
             )
         )
 

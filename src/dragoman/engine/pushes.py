@@ -57,15 +57,18 @@ class Pushes:
             raise Overloaded(f"a task has {MOST} webhooks at most")
         cursor = live.folding.generation if live is not None else row.generation
         push = self._outbox.prepare(named, task=row.number, dialect=dialect, cursor=cursor)
-        await self._write(row, pushes=(push,))
-        self._outbox.follow(row, push)
+        await self._keep(scope, row, push)
         return structs.replace(named, task_id=row.id, tenant=None)
 
     async def add(self, row: TaskRow, config: TaskPushNotificationConfig, dialect: str, cursor: int) -> None:
         """Add a webhook that came with a message for a task that is there already. Raises InvalidParams."""
-        push = self.prepare(config, row, dialect, cursor)
+        await self._keep(row.scope, row, self.prepare(config, row, dialect, cursor))
+
+    async def _keep(self, scope: Scope, row: TaskRow, push: Push) -> None:
         await self._write(row, pushes=(push,))
-        self._outbox.follow(row, push)
+        # The task may have come further meanwhile, unheard.
+        now, _, _ = await self._tasks.find(scope, row.id)
+        self._outbox.follow(now, push)
 
     async def get(self, scope: Scope, request: GetPushConfigRequest) -> TaskPushNotificationConfig:
         """Show one; without an id, the first. Raises TaskNotFound when there is none."""

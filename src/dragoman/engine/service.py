@@ -14,6 +14,7 @@ from dragoman.engine.inbox import Accepted, Inbox
 from dragoman.engine.live import STOPPING
 from dragoman.engine.locks import KeyedLocks
 from dragoman.engine.ports import Cursor, Scope, TaskQuery
+from dragoman.engine.pushes import Pushes
 from dragoman.engine.runner import Runner
 from dragoman.engine.stream import Batch, Follower, Stream
 from dragoman.engine.tasks import Tasks
@@ -42,10 +43,13 @@ if TYPE_CHECKING:
 
     from dragoman.engine.clock import Clock
     from dragoman.engine.live import LiveTask
-    from dragoman.engine.ports import Bus, Runnable, Store, TaskRow
+    from dragoman.engine.ports import Bus, Outbox, Runnable, Store, TaskRow
+    from dragoman.model.push import TaskPushNotificationConfig
     from dragoman.model.request import (
         CancelTaskRequest,
+        GetPushConfigRequest,
         GetTaskRequest,
+        ListPushConfigsRequest,
         ListTasksRequest,
         SendMessageRequest,
         SubscribeToTaskRequest,
@@ -76,7 +80,13 @@ class Service:
     """Everything callers can ask of one agent."""
 
     def __init__(
-        self, agent: Runnable, store: Store, bus: Bus, clock: Clock, settings: EngineSettings | None = None
+        self,
+        agent: Runnable,
+        store: Store,
+        bus: Bus,
+        clock: Clock,
+        settings: EngineSettings | None = None,
+        outbox: Outbox | None = None,
     ) -> None:
         settings = settings or EngineSettings()
         self._agent = agent
@@ -85,7 +95,10 @@ class Service:
         self._tasks = Tasks(store, bus, clock)
         self._runner = Runner(clock, self._tasks.put_away, parallel=agent.parallel)
         self._locks = KeyedLocks()
-        self._inbox = Inbox(agent, self._tasks, self._runner, self._locks, settings.dedupe, settings.show_errors)
+        self._pushes = None if outbox is None else Pushes(self._tasks, outbox)
+        self._inbox = Inbox(
+            agent, self._tasks, self._runner, self._locks, settings.dedupe, settings.show_errors, self._pushes
+        )
         self._follower = Follower(store, bus, self._tasks.live.get, settings.heartbeat)
         self._store = store
         self._closing = False
@@ -167,10 +180,15 @@ class Service:
         if len(self._tasks.live) >= self._settings.max_tasks and request.message.task_id not in self._tasks.live:
             raise Overloaded(f"{self._settings.max_tasks} tasks are at work: try again later")
         scope = self._admit(call, request.tenant)
-        if request.configuration.task_push_notification_config is not None:
-            # Better than to let somebody wait for calls that never come.
-            raise PushNotificationNotSupported
-        return await self._inbox.accept(scope, call, request)
+        config = request.configuration.task_push_notification_config
+        if config is None:
+            return await self._inbox.accept(scope, call, request)
+        pushes = self._must_push()
+        accepted = await self._inbox.accept(scope, call, request)
+        if accepted.task is not None and not accepted.repeat:
+            # A new task has got it with its first record; this one is there already.
+            await pushes.add(accepted.row, config, call.origin, accepted.task.generation or accepted.row.generation)
+        return accepted
 
     async def resume(self, task_id: str, data: Any = None) -> Task:
         """Continue a task that waits, on behalf of its owner; for callbacks such as the end of an OAuth dance.
@@ -285,16 +303,40 @@ class Service:
         task = await self._tasks.durable_task(live, stored)
         return Stream(self._from_snapshot(row, task, pause_ends=False), row.origin)
 
-    # -- what later capabilities turn on ---------------------------------------------------------------------------
+    # -- webhooks --------------------------------------------------------------------------------------------------
 
-    def push(self, call: Call, tenant: str | None) -> None:
-        """Answer every operation on webhooks while there are none.
+    async def create_push(self, call: Call, config: TaskPushNotificationConfig) -> TaskPushNotificationConfig:
+        """Have a task's events brought to a webhook.
 
         Raises:
-            PushNotificationNotSupported: always.
+            PushNotificationNotSupported: this agent calls nobody.
+            TaskNotFound: there is no such task, or it is not the caller's.
+            InvalidParams: its address may not be called.
         """
-        self._admit(call, tenant)
-        raise PushNotificationNotSupported
+        scope = self._admit(call, config.tenant)
+        return await self._must_push().create(scope, config, call.origin)
+
+    async def get_push(self, call: Call, request: GetPushConfigRequest) -> TaskPushNotificationConfig:
+        """Show a webhook, without its secrets. Raises TaskNotFound or PushNotificationNotSupported."""
+        scope = self._admit(call, request.tenant)
+        return await self._must_push().get(scope, request)
+
+    async def list_pushes(self, call: Call, request: ListPushConfigsRequest) -> tuple[TaskPushNotificationConfig, ...]:
+        """Show all webhooks of a task, without their secrets. Raises TaskNotFound or PushNotificationNotSupported."""
+        scope = self._admit(call, request.tenant)
+        return await self._must_push().list(scope, request)
+
+    async def delete_push(self, call: Call, request: GetPushConfigRequest) -> None:
+        """Remove a webhook. Raises TaskNotFound or PushNotificationNotSupported."""
+        scope = self._admit(call, request.tenant)
+        await self._must_push().delete(scope, request)
+
+    def _must_push(self) -> Pushes:
+        if self._pushes is None:
+            raise PushNotificationNotSupported
+        return self._pushes
+
+    # -- what later capabilities turn on ---------------------------------------------------------------------------
 
     def extended_card(self, call: Call, tenant: str | None) -> None:
         """Answer for the extended card while there is none.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -21,6 +22,9 @@ _KEEP_ALIVE = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
 # Most servers close a connection that has been idle for five seconds or more; ours is then gone before.
 _IDLE = 4.0
 _EYEBALLS = 0.25
+# As much as is read at once. asyncio would make room for it anew each time, which costs more than the reading.
+_ROOM = 128 * 1024
+_NUMBER = re.compile(r"[\d.]+|.*:.*")
 _Key = tuple[bool, str, int]
 
 
@@ -76,12 +80,13 @@ class DirectClient:
         if place.tls:
             context = self._verify if isinstance(self._verify, ssl.SSLContext) else _context(self._verify)
             options = {"ssl": context, "server_hostname": place.host.partition("%")[0]}
-        if isinstance(pool.loop, asyncio.BaseEventLoop):  # uvloop has no such option
+        # A number has one address, so there is nothing to race; and uvloop has no such option.
+        if not _NUMBER.fullmatch(place.host) and isinstance(pool.loop, asyncio.BaseEventLoop):
             options["happy_eyeballs_delay"] = _EYEBALLS
         try:
             async with asyncio.timeout(request.connect):
                 transport, wire = await pool.loop.create_connection(
-                    lambda: Wire(pool.rester(place[:3])), place.host, place.port, **options
+                    lambda: Wire(pool.rester(place[:3]), pool.room), place.host, place.port, **options
                 )
         except OSError as error:
             raise _reached_nobody(error, request) from error
@@ -96,6 +101,7 @@ class _Pool:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self.all: set[Wire] = set()
+        self.room = memoryview(bytearray(_ROOM))
         self._idle: dict[_Key, list[Wire]] = {}
 
     def kept(self, key: _Key) -> Wire | None:

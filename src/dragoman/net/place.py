@@ -13,7 +13,7 @@ from dragoman.net.exchange import HttpRequest
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f]")
 # Whom a request is for and where it ends is said once, and not by a caller.
-_FRAMING = ("host", "content-length", "transfer-encoding", "connection", "upgrade", "expect")
+FRAMING = ("host", "content-length", "transfer-encoding", "connection", "upgrade", "expect")
 
 
 class Place(NamedTuple):
@@ -50,29 +50,33 @@ def place_of(url: str) -> Place:
 
 def spelled(request: HttpRequest, place: Place, agent: str) -> bytes:
     """A request as bytes. Raises ValueError when a header would be more than one."""
+    head = _headers(tuple(request.headers.items()), place.authorization, agent)
+    body = request.body
+    if body is None:
+        return b"%b%b%b\r\n" % (request.method.encode(), place.head, head)
+    return b"%b%b%bContent-Length: %d\r\n\r\n%b" % (request.method.encode(), place.head, head, len(body), body)
+
+
+# Most requests of a client have the same headers as the one before.
+@lru_cache(256)
+def _headers(given: tuple[tuple[str, str], ...], authorization: str, agent: str) -> bytes:
     lines: list[str] = []
-    agent_named = authorized = False
-    for name, value in request.headers.items():
+    keys: set[str] = set()
+    for name, value in given:
         key = _key(name)
         if not key or _UNSAFE.search(value):
             raise ValueError(f"the header {name!r} is not one that can be sent, or holds what no header may hold")
+        keys.add(key)
         lines.append(f"{name}: {value}\r\n")
-        if key == "user-agent":
-            agent_named = True
-        elif key == "authorization":
-            authorized = True
-    if not agent_named:
+    if "user-agent" not in keys:
         lines.append(f"User-Agent: {agent}\r\n")
-    if place.authorization and not authorized:
-        lines.append(f"Authorization: {place.authorization}\r\n")
-    if request.body is not None:
-        lines.append(f"Content-Length: {len(request.body)}\r\n")
-    lines.append("\r\n")
-    return request.method.encode() + place.head + "".join(lines).encode("latin-1") + (request.body or b"")
+    if authorization and "authorization" not in keys:
+        lines.append(f"Authorization: {authorization}\r\n")
+    return "".join(lines).encode("latin-1")
 
 
 @lru_cache(512)
 def _key(name: str) -> str:
     """The name of a header in lower case; empty when it is none, or one that says where a request ends."""
     key = name.lower()
-    return key if _TOKEN.fullmatch(name) and key not in _FRAMING else ""
+    return key if _TOKEN.fullmatch(name) and key not in FRAMING else ""

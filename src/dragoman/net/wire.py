@@ -36,11 +36,13 @@ class Headers(dict[str, str]):
         return isinstance(key, str) and super().__contains__(key.lower())
 
 
-class Wire(asyncio.Protocol):
+class Wire(asyncio.BufferedProtocol):
     """One connection. It carries one exchange at a time; `rested` is called when it is free for the next."""
 
-    def __init__(self, rested: Callable[[Wire], None]) -> None:
+    def __init__(self, rested: Callable[[Wire], None], room: memoryview) -> None:
         self._rested = rested
+        # Where bytes are read into. All connections of a loop share it: what is read is used up at once.
+        self._room = room
         self._transport: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()
         self._parser: Any = None
@@ -105,8 +107,13 @@ class Wire(asyncio.Protocol):
         """Begin."""
         self._transport = cast("asyncio.Transport", transport)
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where to read into."""
+        return self._room
+
+    def buffer_updated(self, nbytes: int) -> None:
         """Read."""
+        data = self._room[:nbytes]
         answer = self.answer
         if answer is None:  # nobody asked
             self.abort()

@@ -167,7 +167,7 @@ class Courier:
         wait = (push.due_ms - self._clock.now()) / 1000
         if wait > 0:
             self._later(hook, wait)
-        else:
+        elif row.generation > push.cursor:
             self._kick(hook)
 
     def leave(self, task: int, push_id: str) -> None:

@@ -75,9 +75,18 @@ class Endpoint:
             return Outcome(stream, stream.origin)
         if operation is Operation.EXTENDED_CARD:
             service.extended_card(call, params.tenant)
-        else:
-            service.push(call, params.tenant)
-        raise MethodNotFound
+            raise MethodNotFound
+        return Outcome(await self._push(operation, call, params), call.origin)
+
+    async def _push(self, operation: Operation, call: Call, params: Any) -> Result:
+        service = self.service
+        if operation is Operation.CREATE_PUSH:
+            return await service.create_push(call, params)
+        if operation is Operation.GET_PUSH:
+            return await service.get_push(call, params)
+        if operation is Operation.LIST_PUSH:
+            return await service.list_pushes(call, params)
+        return await service.delete_push(call, params)
 
     def headers(self, call: Call, dialect: Dialect, outcome: Outcome) -> list[Header]:
         """What a response says beside its body: activated extensions, and that it is a repeat."""

@@ -492,104 +492,6 @@ async def test_what_cannot_be_called_is_told_when_the_agent_is_made() -> None:
         Agent.from_a2a(url)
 
 
-# Foreign servers
-
-
-def foreign(*events: dict[str, Any]) -> Any:
-    """A server of 1.0 that says these events, whatever it hears."""
-    card: dict[str, Any] = {
-        "name": "foreign/agent",
-        "description": "Strange",
-        "version": "1",
-        "capabilities": {"streaming": True},
-        "defaultInputModes": ["text/plain"],
-        "defaultOutputModes": ["text/plain"],
-        "skills": [{"id": "s", "name": "s", "description": "d", "tags": []}],
-    }
-
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] != "http":
-            return
-        await receive()
-        host = next(value for name, value in scope["headers"] if name == b"host").decode()
-        interface = {"url": f"http://{host}/rpc", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
-        body, kind = json.dumps({**card, "supportedInterfaces": [interface]}).encode(), b"application/json"
-        if scope["method"] == "POST":
-            answers = ({"jsonrpc": "2.0", "id": 1, "result": event} for event in events)
-            body, kind = "".join(f"data: {json.dumps(each)}\n\n" for each in answers).encode(), b"text/event-stream"
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", kind)]})
-        await send({"type": "http.response.body", "body": body})
-
-    return app
-
-
-def status_of(state: str, text: str | None = None) -> dict[str, Any]:
-    message = {"messageId": "s", "role": "ROLE_AGENT", "parts": [{"text": text}]}
-    return {"state": f"TASK_STATE_{state}"} | ({} if text is None else {"message": message})
-
-
-def status(state: str, text: str | None = None) -> dict[str, Any]:
-    return {"statusUpdate": {"taskId": "t", "contextId": "c", "status": status_of(state, text)}}
-
-
-def artifact(text: str, key: str = "a", **more: Any) -> dict[str, Any]:
-    content = {"artifactId": key, "parts": [{"text": text}]}
-    return {"artifactUpdate": {"taskId": "t", "contextId": "c", "artifact": content, **more}}
-
-
-def whole(state: str, *parts: str, text: str | None = None) -> dict[str, Any]:
-    found = [{"artifactId": "a", "parts": [{"text": part} for part in parts]}] if parts else []
-    return {"task": {"id": "t", "contextId": "c", "status": status_of(state, text), "artifacts": found}}
-
-
-@pytest.mark.parametrize("parts", [["one ", "two"], ["one two"]])
-async def test_a_whole_task_at_the_end_brings_nothing_twice(parts: list[str]) -> None:
-    said = (whole("WORKING"), artifact("one "), artifact("two", append=True), whole("COMPLETED", *parts))
-    with served(foreign(*said)) as url:
-        async with in_front(url) as client:
-            stream = client.stream("go")
-            events = [event async for event in stream]
-            assert [update.artifact.text for update in updates(events)] == ["one ", "two"]
-            assert (stream.task.state, stream.task.text) == (State.COMPLETED, "one two")
-
-
-async def test_a_whole_task_at_the_end_brings_what_was_not_said_before() -> None:
-    said = (whole("WORKING"), artifact("one "), whole("COMPLETED", "one ", "two"))
-    with served(foreign(*said)) as url:
-        async with in_front(url) as client:
-            events = [event async for event in client.stream("go")]
-            assert [update.artifact.text for update in updates(events)] == ["one ", "two"]
-
-
-async def test_a_note_that_the_whole_task_repeats_is_told_once() -> None:
-    said = (whole("SUBMITTED"), status("WORKING", "looking"), whole("WORKING", text="looking"), status("COMPLETED"))
-    with served(foreign(*said)) as url:
-        async with in_front(url) as client:
-            events = [event async for event in client.stream("go")]
-            messages = [event.raw.status.message for event in events if isinstance(event.raw, StatusUpdate)]
-            assert [message.text for message in messages if message is not None] == ["looking"]
-
-
-async def test_an_artifact_that_is_continued_before_it_begins_is_begun() -> None:
-    said = (whole("WORKING"), artifact("one ", append=True), artifact("two", append=True), status("COMPLETED"))
-    with served(foreign(*said)) as url:
-        async with in_front(url) as client:
-            events = [event async for event in client.stream("go")]
-            assert [update.append for update in updates(events)] == [False, True]
-
-
-async def test_a_remark_within_a_task_is_no_answer() -> None:
-    remark = {"message": {"messageId": "r", "role": "ROLE_AGENT", "parts": [{"text": "well"}]}}
-    said = (whole("WORKING"), artifact("one"), remark, status("COMPLETED", "bye"))
-    with served(foreign(*said)) as url:
-        async with in_front(url) as client:
-            stream = client.stream("go")
-            events = [event async for event in stream]
-            assert (stream.task.state, stream.task.text) == (State.COMPLETED, "one")
-            messages = [event.raw.status.message for event in events if isinstance(event.raw, StatusUpdate)]
-            assert [message.text for message in messages if message is not None] == ["well", "bye"]
-
-
 # The card, and who calls
 
 
@@ -602,15 +504,6 @@ async def test_the_card_in_front_has_the_skills_of_the_one_behind_and_addresses_
             assert (ours.name, ours.description, ours.version) == ("behind", "Does the work", "7.0")
             assert ours.skills == theirs.skills
             assert {interface.url for interface in ours.supported_interfaces} == {url, f"{url}/a2a"}
-
-
-async def test_a_name_that_is_no_name_here_becomes_one() -> None:
-    with served(foreign(whole("COMPLETED"))) as url:
-        assert Agent.from_a2a(url).name == "foreign-agent"
-        named = Agent.from_a2a(url, name="mine", description="Mine", version="2", card={"iconUrl": "https://x.example"})
-        assert (named.name, named.description, named.version) == ("mine", "Mine", "2")
-        assert named.card["iconUrl"] == "https://x.example"
-        assert named.card["skills"][0]["id"] == "s"
 
 
 async def test_the_front_says_who_it_is_and_not_who_calls_it(behind: Behind, address: str) -> None:

@@ -284,7 +284,10 @@ async def test_no_error_and_no_log_shows_a_secret(answer: Any, how: str, caplog:
     assert SECRET not in repr(client)
 
 
-@pytest.mark.parametrize("headers", [{"X-Own": f"{SECRET}\r\nX-Other: 1"}, {"X Own": SECRET}, {"X-Own": 5}, {"": "x"}])
+@pytest.mark.parametrize(
+    "headers",
+    [{"X-Own": f"{SECRET}\r\nX-Other: 1"}, {"X Own": SECRET}, {"X-Own": 5}, {"": "x"}, {"content-length": "5"}],
+)
 def test_a_header_that_cannot_be_sent_is_refused_at_once_and_not_shown(headers: Any) -> None:
     with pytest.raises(ConfigError) as caught:
         Client("http://127.0.0.1:1", headers=headers)

@@ -31,42 +31,21 @@ BINDINGS = [
 EVERY = pytest.mark.parametrize("binding", BINDINGS, ids=lambda each: f"{each.name} {each.dialect.version}")
 JSON = {"Content-Type": "application/json"}
 
+NAMES = ["jsonrpc", "id", "result", "error", "code", "message", "data", "details", "task", "status", "state", "kind"]
+NAMES += ["statusUpdate", "artifactUpdate", "parts", "artifact", "role", "reason", "@type", "history", "text"]
 VALUES: Any = st.recursive(
     st.none() | st.booleans() | st.integers(-40_000, 40_000) | st.text(max_size=4),
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(
-            st.sampled_from(
-                [
-                    "jsonrpc",
-                    "id",
-                    "result",
-                    "error",
-                    "code",
-                    "message",
-                    "data",
-                    "details",
-                    "task",
-                    "status",
-                    "state",
-                    "statusUpdate",
-                    "artifactUpdate",
-                    "kind",
-                    "parts",
-                    "artifact",
-                    "role",
-                    "reason",
-                    "@type",
-                    "history",
-                ]
-            ),
+            st.sampled_from(NAMES),
             inner,
             max_size=5,
         )
     ),
     max_leaves=12,
 )
-BODIES = VALUES.map(lambda value: json.dumps(value).encode()) | st.binary(max_size=60)
+BODIES = VALUES.map(lambda value: json.dumps(value).encode()) | st.binary(max_size=60) | st.sampled_from([b"", b" \n"])
 
 
 @EVERY
@@ -82,7 +61,7 @@ def test_any_answer_is_read_or_is_an_error_of_ours(binding: Any, body: bytes, st
 
 
 @EVERY
-@given(data=BODIES.filter(bool))
+@given(data=BODIES)
 def test_any_event_is_read_or_is_an_error_of_ours(binding: Any, data: bytes) -> None:
     with suppress(DragomanError):
         binding.event(data)

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 
 # What would begin another line, or hide one.
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+_PLAIN = re.compile(r"[^\s=\"]+")
 _LONGEST = 200
+
+
+def _quoted(value: str) -> str:
+    """A value that cannot be taken for two: an issuer's users have any name."""
+    return value if _PLAIN.fullmatch(value) else json.dumps(value, ensure_ascii=False)
 
 
 class Audit:
@@ -40,5 +47,5 @@ class Audit:
             return
         fields = {"event": event, "user": user, "scheme": scheme, "reason": reason, "address": address}
         clean = {name: _CONTROL.sub("\N{REPLACEMENT CHARACTER}", value)[:_LONGEST] for name, value in fields.items()}
-        said = " ".join(f"{name}={value}" for name, value in clean.items() if value)
+        said = " ".join(f"{name}={_quoted(value)}" for name, value in clean.items() if value)
         self._logger.log(level, "%s", said, extra=clean)

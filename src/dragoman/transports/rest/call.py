@@ -8,8 +8,9 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from dragoman.dialects.errors import error_from_http
+from dragoman.model.error import BadResponse
 from dragoman.model.operation import Operation
-from dragoman.net.exchange import HttpRequest
+from dragoman.net.exchange import HttpRequest, shown
 from dragoman.transports.calling import decoded, error_of, told
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ class RestBinding:
             raise error_of(status, headers, decoded(body, status, headers, self.url), self.url)
         if operation is Operation.DELETE_PUSH and not body.strip():
             return None
-        if not body or body[:1] not in b"{[ \n\r\tn":
+        if not body or body[:1] not in b"{[ \n\r\tn" or body.isspace():
             decoded(body, status, headers, self.url)
         return self.dialect.result_from(operation, body)
 
@@ -93,6 +94,8 @@ class RestBinding:
             error: Any = said.get("error")
             code = error.get("code") if isinstance(error, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
             raise told(error_from_http(code if isinstance(code, int) else 500, said), {}, self.url)
+        if not data or data.isspace():
+            raise BadResponse(f"an event of {shown(self.url)} holds nothing")
         return self.dialect.event_from(data)
 
     def turn(self, operation: Operation) -> bool:

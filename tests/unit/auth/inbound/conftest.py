@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,11 @@ from aiohttp import web
 from argon2 import PasswordHasher
 from argon2.exceptions import Argon2Error
 
+from dragoman.auth.inbound.chain import Chain
+from dragoman.auth.inbound.config import schemes_of
+from dragoman.auth.inbound.cookie import seal_cookie
 from dragoman.auth.inbound.passwords import Passwords
+from dragoman.auth.inbound.scheme import Scheme
 from dragoman.auth.inbound.users import key_digest, new_key
 from dragoman.keys.ring import KeyRing
 from dragoman.net.aio import AioClient
@@ -47,6 +50,8 @@ class QuickHasher:
 class Door:
     """Everything that schemes are made from, with the users `alice` (a password, may `count`) and `bob` (neither)."""
 
+    password = PASSWORD
+
     def __init__(self, users: SqliteUsers, http: AioClient, clock: Clock, hasher: QuickHasher) -> None:
         self.users = users
         self.http = http
@@ -54,6 +59,22 @@ class Door:
         self.hasher = hasher
         self.ring = KeyRing.random()
         self.passwords = Passwords(users, clock, hasher)
+
+    def asked(self, *headers: tuple[str, str], **more: Any) -> Request:
+        return asked(*headers, **more)
+
+    def schemes(self, *names: str, **tables: dict[str, Any]) -> list[Scheme]:
+        return schemes_of(
+            names, tables, self.users, self.ring, self.http, self.clock, passwords=self.passwords, base=Path()
+        )
+
+    def chain(self, *names: str, **tables: dict[str, Any]) -> Chain:
+        return Chain(self.schemes(*names, **tables))
+
+    async def cookie(self, name: str) -> str:
+        account = await self.users.by_name(name)
+        assert account is not None
+        return seal_cookie(self.ring, account, self.clock)
 
     def key(self, name: str, seconds: float | None = None) -> str:
         made = new_key()
@@ -114,6 +135,17 @@ class Issuer:
         self.fetched = 0
         self.is_down = False
 
+    def token(self, clock: Clock, headers: dict[str, Any] | None = None, **changed: Any) -> str:
+        """A token that is right, but for the claims that are changed; None takes one away."""
+        now = clock.now() // 1000
+        claims = {"iss": self.url, "aud": "the-agent", "sub": "carol", "iat": now, "exp": now + 600, "scope": "a b"}
+        kept = {name: value for name, value in {**claims, **changed}.items() if value is not None}
+        return self.ring.signer().sign_jwt(kept, headers)
+
+    def table(self) -> dict[str, Any]:
+        """`[auth.bearer]` for tokens of this issuer."""
+        return {"issuer": self.url, "audience": "the-agent", "jwks_url": f"{self.url}/keys"}
+
     async def configuration(self, _: web.Request) -> web.Response:
         return web.json_response(
             {"issuer": self.claims_to_be or self.url, "jwks_uri": self.jwks_uri or f"{self.url}/keys"}
@@ -141,9 +173,3 @@ async def issuer() -> AsyncIterator[Issuer]:
     made.url = f"http://{host}:{port}"
     yield made
     await runner.cleanup()
-
-
-@pytest.fixture
-def audited(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
-    with caplog.at_level(logging.DEBUG):
-        yield caplog

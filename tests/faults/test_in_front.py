@@ -1,0 +1,210 @@
+"""A server in front of another agent is killed, or the agent behind is: the work is done once, and told once."""
+
+from __future__ import annotations
+
+import os
+import queue
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman import Client, State, Task
+
+pytestmark = pytest.mark.fault
+
+ROOT = Path(__file__).resolve().parents[2]
+SECONDS = 30
+HALVES = [f"{number} " for number in range(28)]
+
+
+class Front:
+    """`dragoman serve --a2a` in a process of its own."""
+
+    def __init__(self, folder: Path, behind: str, *flags: str) -> None:
+        command = [sys.executable, "-m", "dragoman.cli.main", "serve", "--a2a", behind, "--port", "0"]
+        self.process = subprocess.Popen(
+            [*command, "--store", f"sqlite:///{folder / 'front.db'}", *flags],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        )
+        self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
+        self.url = ""
+
+    def _listen(self) -> None:
+        assert self.process.stderr is not None
+        with self.process.stderr:
+            for line in self.process.stderr:
+                self._lines.put(line)
+        self._lines.put(None)
+
+    def ready(self) -> Front:
+        """Wait until it announces its address."""
+        said: list[str] = []
+        while (line := self._lines.get(timeout=SECONDS)) is not None:
+            said.append(line)
+            if found := re.match(r"\s+card\s+(http://\S+?)/\.well-known", line):
+                self.url = found[1]
+                return self
+        raise AssertionError("the server did not start:\n" + "".join(said))
+
+    def end(self, how: signal.Signals = signal.SIGKILL) -> int:
+        """End it, and give its exit code."""
+        if self.process.poll() is None:
+            self.process.send_signal(how)
+        code = self.process.wait(SECONDS)
+        self._listener.join(SECONDS)
+        return code
+
+
+@pytest.fixture
+def front(tmp_path: Path) -> Generator[Callable[..., Front]]:
+    """Start servers in front of an agent, all on one file. Those that still run at the end are killed."""
+    fronts: list[Front] = []
+
+    def start(behind: str, *flags: str) -> Front:
+        fronts.append(Front(tmp_path, behind, *flags))
+        return fronts[-1].ready()
+
+    yield start
+    for each in fronts:
+        each.end()
+
+
+@pytest.fixture
+def behind(launch: Any) -> Any:
+    """The agent behind; it forgets everything when it ends."""
+    return launch("--store", "memory:")
+
+
+async def read(events: Any, text: str) -> list[Any]:
+    """The events of a stream until that text has been said."""
+    seen: list[Any] = []
+    async for event in events:
+        seen.append(event)
+        if event.text == text:
+            return seen
+    raise AssertionError(f"it ended before it said {text!r}")
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+async def test_a_task_that_runs_when_the_front_ends_is_taken_up_where_it_is(
+    front: Any, behind: Any, tmp_path: Path, how: signal.Signals
+) -> None:
+    pipe = tmp_path / "go-on"
+    os.mkfifo(pipe)
+    first = front(behind.url, "--drain", "0")
+    async with Client(first.url) as client:
+        stream = client.stream(tool="halves", arguments={"pipe": pipe.name})
+        seen = await read(stream, HALVES[13])
+        first.end(how)
+        task = stream.task
+    second = front(behind.url)
+    async with Client(second.url) as client:
+        assert (await client.get_task(task)).state is State.WORKING
+        pipe.write_text("go on")
+        rest = [event async for event in client.subscribe(task, after=seen[-1].id)]
+        ended = await client.get_task(task)
+    # Numbered without a gap over both processes, and every word once.
+    assert [event.id for event in (*seen, *rest)] == list(range(1, len(seen) + len(rest) + 1))
+    assert [event.text for event in (*seen, *rest) if event.text][:14] == HALVES[:14]
+    assert "".join(event.text for event in (*seen, *rest)) == ended.text == "".join(HALVES)
+    assert (ended.state, len(ended.artifacts)) == (State.COMPLETED, 1)
+
+
+async def test_what_is_said_behind_while_nobody_is_in_front_is_not_lost(
+    front: Any, behind: Any, tmp_path: Path
+) -> None:
+    pipe = tmp_path / "go-on"
+    os.mkfifo(pipe)
+    first = front(behind.url)
+    async with Client(first.url) as client, Client(behind.url) as direct:
+        stream = client.stream(tool="halves", arguments={"pipe": pipe.name})
+        seen = await read(stream, HALVES[6])
+        first.end()
+        pipe.write_text("go on")
+        [theirs] = [each async for each in direct.list_tasks()]
+        assert (await direct.wait(theirs)).state is State.COMPLETED
+    second = front(behind.url)
+    async with Client(second.url) as client:
+        rest = [event async for event in client.subscribe(stream.task, after=seen[-1].id)]
+        ended = await client.get_task(stream.task)
+    assert "".join(event.text for event in (*seen, *rest)) == ended.text == "".join(HALVES)
+    assert [event.id for event in (*seen, *rest)] == list(range(1, len(seen) + len(rest) + 1))
+
+
+async def test_tasks_at_rest_are_read_and_answered_after_a_kill(front: Any, behind: Any) -> None:
+    first = front(behind.url)
+    async with Client(first.url) as client:
+        ended = await client.send(tool="echo", arguments={"text": "hello"})
+        asked = await client.send(tool="plan", arguments={"city": "Faro"})
+        assert asked.question == "How many days?"
+        first.end()
+    second = front(behind.url)
+    async with Client(second.url) as client:
+        assert await client.get_task(ended) == ended
+        assert await client.get_task(asked) == asked
+        answered = await client.send("3", task=asked)
+        assert (answered.state, answered.text) == (State.COMPLETED, "Faro: 3 days")
+
+
+async def test_an_agent_behind_that_has_forgotten_its_tasks_fails_them_with_a_plain_reason(
+    front: Any, behind: Any, launch: Any
+) -> None:
+    first = front(behind.url)
+    async with Client(first.url) as client:
+        asked = await client.send(tool="plan")
+        stream = client.stream(tool="hang", arguments={"words": 3})
+        await read(stream, "2 ")
+        first.end()
+    behind.kill()
+    again = launch("--store", "memory:", "--port", behind.url.rpartition(":")[2])
+    assert again.url == behind.url
+    second = front(again.url)
+    async with Client(second.url) as client:
+        lost = await client.wait(stream.task)
+        reason = "the agent behind this one does not know the task any more"
+        assert (lost.state, lost.error, lost.text) == (State.FAILED, reason, "0 1 2 ")
+        answered = await client.send("3", task=asked)
+        assert (answered.state, answered.error) == (State.FAILED, reason)
+        # And the next works again.
+        assert (await client.send(tool="echo", arguments={"text": "hello"})).text == "hello"
+
+
+async def test_an_agent_behind_that_dies_fails_its_task_and_serves_again_when_it_is_back(
+    front: Any, behind: Any, launch: Any
+) -> None:
+    first = front(behind.url)
+    async with Client(first.url) as client:
+        stream = client.stream(tool="hang", arguments={"words": 3})
+        events = aiter(stream)
+        while (await anext(events)).text != "2 ":
+            pass
+        behind.kill()
+        again = launch("--store", "memory:", "--port", behind.url.rpartition(":")[2])
+        async for _ in events:
+            pass
+        task = stream.task
+        assert isinstance(task, Task)
+        reason = "the agent behind this one does not know the task any more"
+        assert (task.state, task.error) == (State.FAILED, reason)
+        assert again.url not in str(task)
+        assert (await client.send(tool="echo", arguments={"text": "hello"})).text == "hello"
+
+
+async def test_a_front_does_not_start_without_the_agent_behind(front: Any, behind: Any) -> None:
+    behind.kill()
+    with pytest.raises(AssertionError, match=r"cannot be reached|refused"):
+        front(behind.url)

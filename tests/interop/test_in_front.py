@@ -1,0 +1,312 @@
+"""A Dragoman server in front of a foreign one: durable, resumable, and understood by callers of every version."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import interop_script as script
+import pytest
+from interop_agents import agent as interop_agent
+from interop_field import JSONRPC_03, JSONRPC_10, PEERS, PROGRAMS, REST_10, Peer, Wire, drive
+
+from dragoman import Agent, Client, State, Task
+from dragoman.model.event import ArtifactUpdate
+from dragoman.testing import served
+
+pytestmark = pytest.mark.interop
+
+SRC = Path(__file__).resolve().parents[2] / "src"
+SECONDS = 30
+CHUNKS = 12
+# Long enough to kill somebody in the middle of it.
+MANY = 200
+BY_FOLDER = {peer.folder: peer for peer in PEERS}
+OLD, NEW = BY_FOLDER["a2a-sdk-03"], BY_FOLDER["a2a-sdk"]
+
+
+class Program:
+    """A server in a process of its own, which says on a line where it is."""
+
+    def __init__(self, command: list[str | Path], line: str, **options: Any) -> None:
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            **options,
+        )
+        self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
+        said: list[str] = []
+        while (text := self._lines.get(timeout=SECONDS)) is not None:
+            said.append(text)
+            if found := re.search(line, text):
+                self.url = found[1]
+                return
+        self.kill()
+        raise AssertionError("the server did not start:\n" + "".join(said))
+
+    def _listen(self) -> None:
+        assert self.process.stdout is not None
+        with self.process.stdout:
+            for line in self.process.stdout:
+                self._lines.put(line)
+        self._lines.put(None)
+
+    def kill(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait(SECONDS)
+        self._listener.join(SECONDS)
+
+
+@contextmanager
+def running() -> Generator[list[Program]]:
+    """Programs that are ended at the end."""
+    programs: list[Program] = []
+    try:
+        yield programs
+    finally:
+        for program in programs:
+            program.kill()
+
+
+@pytest.fixture
+def behind() -> Generator[Callable[..., Program]]:
+    """Start the server on a2a-sdk 0.3, which forgets its tasks when it ends."""
+    if OLD.missing:
+        pytest.skip(OLD.missing)
+    with running() as programs:
+
+        def start(port: str = "0") -> Program:
+            programs.append(Program([*OLD.server, port], r'"url": "(http[^"]+)"'))
+            return programs[-1]
+
+        yield start
+
+
+@pytest.fixture
+def front(tmp_path: Path) -> Generator[Callable[[Program], Program]]:
+    """Start `dragoman serve --a2a` in front of it, each on the same file."""
+    with running() as programs:
+
+        def start(behind: Program) -> Program:
+            command = [sys.executable, "-m", "dragoman.cli.main", "serve", "--a2a", behind.url, "--port", "0"]
+            store = f"sqlite:///{tmp_path / 'front.db'}"
+            programs.append(
+                Program(
+                    [*command, "--store", store],
+                    r"\s+card\s+(http://\S+?)/\.well-known",
+                    cwd=tmp_path,
+                    env={**os.environ, "PYTHONPATH": str(SRC)},
+                )
+            )
+            return programs[-1]
+
+        yield start
+
+
+def chunks_of(events: list[Any]) -> list[str]:
+    return [event.text for event in events if event.text]
+
+
+async def _answers(client: Client) -> None:
+    """Everything the script has, through the front."""
+    echo = await client.send("echo hello there")
+    assert isinstance(echo, Task)
+    assert (echo.state, echo.text) == (State.COMPLETED, "hello there")
+    failed = await client.send("fail")
+    assert (failed.state, failed.error) == (State.FAILED, script.FAILURE)
+    bare = await client.send("message")
+    assert isinstance(bare, Task)
+    assert (bare.state, bare.text) == (State.COMPLETED, script.BARE)
+    data = await client.send("data")
+    assert isinstance(data, Task)
+    [file] = (await client.send("file")).files
+    assert (file.raw, file.filename, file.media_type) == (script.FILE, script.FILE_NAME, script.FILE_TYPE)
+    stream = client.stream(f"stream {CHUNKS}")
+    events = [event async for event in stream]
+    assert chunks_of(events) == script.chunks(CHUNKS)
+    assert len([event for event in events if isinstance(event.raw, ArtifactUpdate)]) == CHUNKS
+    assert (await client.get_task(stream.task)).text == "".join(script.chunks(CHUNKS))
+    asked = await client.send("ask")
+    assert (asked.state, asked.question) == (State.INPUT_REQUIRED, script.QUESTION)
+    answered = await client.send("Ada", task=asked)
+    assert (answered.state, answered.text) == (State.COMPLETED, script.greeting("Ada"))
+
+
+@pytest.mark.parametrize("peer", [peer for peer in PEERS if peer.folder != "fasta2a"], ids=str)
+@pytest.mark.parametrize("protocol", ["1.0", "0.3", "0.1"])
+async def test_callers_of_every_version_get_the_answers_of_the_agent_behind(
+    server_of: Callable[[Peer], str], peer: Peer, protocol: str
+) -> None:
+    with served(Agent.from_a2a(server_of(peer))) as url:
+        async with Client(url, protocol=protocol) as client, Client(server_of(peer)) as direct:
+            ours, theirs = await client.card(), await direct.card()
+            assert (ours.name, ours.skills) == (theirs.name, theirs.skills)
+            await _answers(client)
+
+
+@pytest.mark.parametrize("protocol", ["1.0", "0.3", "0.1"])
+async def test_numbers_and_the_order_of_keys_survive(server_of: Callable[[Peer], str], protocol: str) -> None:
+    with served(Agent.from_a2a(server_of(OLD))) as url:
+        async with Client(url, protocol=protocol) as client:
+            assert json.dumps((await client.send("data")).data) == json.dumps(script.DATA)
+
+
+async def test_canceling_in_front_cancels_behind(behind: Any, front: Any) -> None:
+    server = behind()
+    async with Client(front(server).url) as client, Client(server.url) as direct:
+        stream = client.stream("slow")
+        async for event in stream:
+            if event.state is State.WORKING:
+                break
+        await client.cancel_task(stream.task)
+        # a2a-sdk 0.3 lists nothing: that it works no more is seen when it stops without delay.
+        assert (await client.get_task(stream.task)).state is State.CANCELED
+        assert (await direct.send("echo still there")).text == "still there"
+
+
+# Streams and restarts
+
+
+async def test_a_reader_who_comes_back_gets_the_rest(behind: Any, front: Any) -> None:
+    async with Client(front(behind()).url) as client:
+        seen: list[Any] = []
+        stream = client.stream(f"stream {MANY}")
+        async for event in stream:
+            seen.append(event)
+            if len(chunks_of(seen)) == 20:
+                break
+        while seen[-1].state is not State.COMPLETED:
+            # Cut again and again, each time after a few events.
+            async for event in client.subscribe(stream.task.id, after=seen[-1].id):
+                seen.append(event)
+                if len(chunks_of(seen)) % 30 == 0:
+                    break
+        assert chunks_of(seen) == script.chunks(MANY)
+        assert [event.id for event in seen] == list(range(1, len(seen) + 1))
+
+
+async def test_a_task_that_runs_when_the_front_is_killed_is_taken_up_where_it_is(behind: Any, front: Any) -> None:
+    server = behind()
+    first = front(server)
+    seen: list[Any] = []
+    async with Client(first.url) as client:
+        stream = client.stream(f"stream {MANY}")
+        async for event in stream:
+            seen.append(event)
+            if len(chunks_of(seen)) == 20:
+                break
+        first.kill()
+        task = stream.task
+    second = front(server)
+    async with Client(second.url) as client:
+        rest = [event async for event in client.subscribe(task.id, after=seen[-1].id)]
+        ended = await client.get_task(task.id)
+    whole = "".join(script.chunks(MANY))
+    assert (ended.state, ended.text, len(ended.artifacts)) == (State.COMPLETED, whole, 1)
+    assert "".join(chunks_of([*seen, *rest])) == whole
+    assert [event.id for event in (*seen, *rest)] == list(range(1, len(seen) + len(rest) + 1))
+
+
+async def test_tasks_at_rest_survive_a_kill_of_the_front(behind: Any, front: Any) -> None:
+    server = behind()
+    first = front(server)
+    async with Client(first.url) as client:
+        ended = await client.send("echo hello")
+        asked = await client.send("ask")
+        first.kill()
+    async with Client(front(server).url) as client:
+        assert await client.get_task(ended) == ended
+        assert await client.get_task(asked) == asked
+        answered = await client.send("Ada", task=asked)
+        assert (answered.state, answered.text) == (State.COMPLETED, script.greeting("Ada"))
+
+
+async def test_tasks_that_died_with_the_agent_behind_fail_with_a_plain_reason(behind: Any, front: Any) -> None:
+    server = behind()
+    first = front(server)
+    async with Client(first.url) as client:
+        asked = await client.send("ask")
+        stream = client.stream("slow")
+        async for event in stream:
+            if event.state is State.WORKING:
+                break
+        first.kill()
+    server.kill()
+    server = behind(server.url.rpartition(":")[2])
+    async with Client(front(server).url) as client:
+        reason = "the agent behind this one does not know the task any more"
+        lost = await client.wait(stream.task)
+        assert (lost.state, lost.error) == (State.FAILED, reason)
+        answered = await client.send("Ada", task=asked)
+        assert (answered.state, answered.error) == (State.FAILED, reason)
+        assert (await client.send("echo again")).text == "again"
+
+
+# Official clients in front
+
+
+SDK_CLIENT = """
+import asyncio, json, sys, uuid
+import httpx
+from a2a.client import A2ACardResolver, ClientConfig, ClientFactory
+from a2a.types import Message, Part, Role, SendMessageRequest
+
+async def main(url, text):
+    async with httpx.AsyncClient(timeout=30) as http:
+        card = await A2ACardResolver(http, url).get_agent_card()
+        client = ClientFactory(ClientConfig(httpx_client=http, streaming=True)).create(card)
+        message = Message(message_id=str(uuid.uuid4()), role=Role.ROLE_USER, parts=[Part(text=text)])
+        said = []
+        async for event in client.send_message(SendMessageRequest(message=message)):
+            if event.HasField("artifact_update"):
+                said += [part.text for part in event.artifact_update.artifact.parts]
+        print(json.dumps(said))
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+def test_the_official_client_of_1_0_reads_a_stream_of_a_server_of_0_3(server_of: Callable[[Peer], str]) -> None:
+    if NEW.missing:
+        pytest.skip(NEW.missing)
+    with served(Agent.from_a2a(server_of(OLD))) as url:
+        done = subprocess.run(
+            [NEW.client[0], "-c", SDK_CLIENT, url, f"stream {CHUNKS}"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            cwd=PROGRAMS,
+        )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == script.chunks(CHUNKS)
+
+
+@pytest.mark.parametrize(
+    ("peer", "wire"), [(NEW, JSONRPC_10), (NEW, REST_10), (NEW, JSONRPC_03), (OLD, JSONRPC_03)], ids=str
+)
+def test_official_clients_find_in_front_what_they_find_behind(peer: Peer, wire: Wire) -> None:
+    """All that a driver tries against our own agent, with the agent behind one that speaks 0.3 to it."""
+    if peer.missing:
+        pytest.skip(peer.missing)
+    with served(interop_agent) as behind, served(Agent.from_a2a(behind, protocol="0.3")) as url:
+        driven = drive(peer, url, wire)
+    failed = {case["case"] for case in driven.cases if not case["ok"]}
+    assert len(driven.cases) > 10
+    # What is answered without a task behind is a task in front.
+    assert failed == {"send_reply", "stream_reply"}

@@ -1,0 +1,256 @@
+"""Signing in with a browser: forms that only our own page can send."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+from dragoman.auth.inbound.cookie import CookieScheme
+from dragoman.auth.inbound.login import Login, Reply, local_path
+
+ORIGIN = "https://agents.example.com"
+FORM = ("Content-Type", "application/x-www-form-urlencoded")
+
+
+class Browser:
+    """Keeps cookies and fills in forms."""
+
+    def __init__(self, door: Any, *, secure: bool = True) -> None:
+        self.door = door
+        self.secure = secure
+        self.scheme = CookieScheme(door.users, door.ring, door.clock)
+        self.login = Login(door.passwords, self.scheme, door.ring, door.clock)
+        self.cookies: dict[str, str] = {}
+        self.page = ""
+        self.sent: list[str] = []
+
+    async def open(self, query: str = "") -> Reply:
+        asked = self.door.asked(*self.headers(), method="GET", path="/login", query=query)
+        return self.took(await self.login.show(asked, secure=self.secure))
+
+    async def sign_in(self, name: str = "alice", password: str | None = None, **changed: Any) -> Reply:
+        form = {"csrf": self.token(), "name": name, "password": password or self.door.password, "next": "/console"}
+        return await self.post("/login", {**form, **changed})
+
+    async def post(self, path: str, form: dict[str, Any], *headers: tuple[str, str]) -> Reply:
+        body = urlencode({name: value for name, value in form.items() if value is not None}).encode()
+        asked = self.door.asked(*self.headers(), *(headers or (FORM, ("Origin", ORIGIN))), path=path)
+        send = self.login.sign_in if path == "/login" else self.login.sign_out
+        return self.took(await send(asked, body, secure=self.secure, origin=ORIGIN))
+
+    def headers(self) -> list[tuple[str, str]]:
+        said = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
+        return [("Cookie", said)] if said else []
+
+    def token(self) -> str:
+        found = re.search(r'name="csrf" value="(\w+)"', self.page)
+        assert found is not None
+        return found[1]
+
+    def took(self, reply: Reply) -> Reply:
+        self.page = reply.body.decode()
+        for name, value in reply.headers:
+            if name == b"set-cookie":
+                self.sent.append(value.decode())
+                key, _, rest = value.decode().partition("=")
+                kept, *attributes = rest.split("; ")
+                if "Max-Age=0" in attributes:
+                    self.cookies.pop(key, None)
+                else:
+                    self.cookies[key] = kept
+        return reply
+
+
+@pytest.fixture
+def browser(door: Any) -> Browser:
+    return Browser(door)
+
+
+def place(reply: Reply) -> str:
+    return dict(reply.headers)[b"location"].decode()
+
+
+async def test_a_person_signs_in_is_known_and_signs_out(door: Any, browser: Browser) -> None:
+    assert (await browser.open("next=/console")).status == 200
+    assert 'value="/console"' in browser.page
+
+    reply = await browser.sign_in()
+
+    assert (reply.status, place(reply)) == (303, "/console")
+    user = await browser.scheme.identify(door.asked(*browser.headers()))
+    assert user is not None
+    assert user.id == "alice"
+    await browser.open()
+    assert "You are alice" in browser.page
+    reply = await browser.post("/logout", {"csrf": browser.token()})
+    assert (reply.status, place(reply), browser.cookies) == (303, "login", {})
+
+
+async def test_cookies_are_out_of_reach_of_scripts_and_other_sites(browser: Browser) -> None:
+    await browser.open()
+    await browser.sign_in()
+    seed, session, _ = browser.sent
+    assert seed.startswith("__Host-dragoman-form=")
+    assert session.startswith("user=")
+    for said, site in ((seed, "Strict"), (session, "Lax")):
+        assert {"Path=/", "HttpOnly", "Secure", f"SameSite={site}"} <= set(said.split("; "))
+
+
+async def test_without_tls_cookies_are_not_marked_secure_or_they_would_be_dropped(door: Any) -> None:
+    browser = Browser(door, secure=False)
+    await browser.open()
+    assert (await browser.sign_in()).status == 303
+    assert all("Secure" not in said for said in browser.sent)
+
+
+async def test_the_page_loads_nothing_and_cannot_be_framed(browser: Browser) -> None:
+    reply = await browser.open()
+    headers = dict(reply.headers)
+    policy = headers[b"content-security-policy"].decode()
+    assert "default-src 'none'" in policy
+    assert "frame-ancestors 'none'" in policy
+    assert "form-action 'self'" in policy
+    assert headers[b"cache-control"] == b"no-store"
+    assert "http" not in browser.page
+    assert "<script" not in browser.page
+
+
+@pytest.mark.parametrize("token", [None, "", "0" * 64, "\u00fc"])
+async def test_a_form_without_the_right_token_is_refused(door: Any, browser: Browser, token: str | None) -> None:
+    await browser.open()
+    reply = await browser.sign_in(csrf=token)
+    assert reply.status == 403
+    assert "user" not in browser.cookies
+    assert door.hasher.verified == 0
+
+
+async def test_a_token_of_another_browser_is_refused(door: Any, browser: Browser) -> None:
+    stranger = Browser(door)
+    await stranger.open()
+    await browser.open()
+    assert (await browser.sign_in(csrf=stranger.token())).status == 403
+
+
+async def test_a_token_without_its_cookie_is_refused(browser: Browser) -> None:
+    await browser.open()
+    token = browser.token()
+    browser.cookies.clear()
+    assert (await browser.sign_in(csrf=token)).status == 403
+
+
+async def test_a_token_from_before_signing_in_does_not_sign_out(browser: Browser) -> None:
+    await browser.open()
+    token, cookies = browser.token(), dict(browser.cookies)
+    await browser.sign_in()
+    browser.cookies |= cookies
+    assert (await browser.post("/logout", {"csrf": token})).status == 403
+    assert "user" in browser.cookies
+
+
+async def test_a_seed_that_somebody_else_put_is_refused(browser: Browser) -> None:
+    await browser.open()
+    browser.cookies["__Host-dragoman-form"] = "of-the-attacker"
+    assert (await browser.sign_in()).status == 403
+
+
+async def test_a_form_that_lay_open_for_too_long_is_shown_again(door: Any, browser: Browser) -> None:
+    await browser.open()
+    door.clock.move(3601)
+    assert (await browser.sign_in()).status == 403
+    assert (await browser.sign_in()).status == 303  # with the form that came back
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [FORM, ("Origin", "https://evil.example")],
+        [FORM, ("Origin", "null")],
+        [FORM, ("Origin", ORIGIN), ("Sec-Fetch-Site", "cross-site")],
+        [FORM, ("Sec-Fetch-Site", "same-site")],
+        [("Content-Type", "text/plain"), ("Origin", ORIGIN)],
+        [("Content-Type", "application/json"), ("Origin", ORIGIN)],
+    ],
+)
+async def test_a_form_from_another_page_is_refused(browser: Browser, headers: list[tuple[str, str]]) -> None:
+    await browser.open()
+    form = {"csrf": browser.token(), "name": "alice", "password": browser.door.password}
+    assert (await browser.post("/login", form, *headers)).status == 403
+    assert "user" not in browser.cookies
+
+
+@pytest.mark.parametrize("body", [b"csrf=a&csrf=b", b"a=1&" * 50, b"\xff\xfe", b"x" * 9000])
+async def test_a_body_that_is_no_form_is_refused(door: Any, browser: Browser, body: bytes) -> None:
+    asked = door.asked(FORM, ("Origin", ORIGIN), path="/login")
+    assert (await browser.login.sign_in(asked, body, secure=True, origin=ORIGIN)).status == 403
+
+
+@pytest.mark.parametrize(
+    "onward",
+    [
+        "//evil.example",
+        "///evil.example",
+        "https://evil.example",
+        "/\\evil.example",
+        "\\\\evil.example",
+        "/\t/evil.example",
+        "/\r\nSet-Cookie: user=x",
+        "javascript:alert(1)",
+        "evil.example",
+        " /console",
+        "/ü",
+        '/"><script>',
+        "",
+    ],
+)
+async def test_nobody_is_sent_to_another_place(browser: Browser, onward: str) -> None:
+    assert local_path(onward) == "login"
+    await browser.open()
+    reply = await browser.sign_in(next=onward)
+    assert (reply.status, place(reply)) == (303, "login")
+
+
+async def test_wrong_passwords_look_alike_and_lock(door: Any, browser: Browser) -> None:
+    answers = set()
+    for name in ("alice", "bob", "nobody", "<b>x</b>", "a\0b"):
+        await browser.open()
+        reply = await browser.sign_in(name, "wrong")
+        assert reply.status == 401
+        answers.add(re.sub(r'value="\w+"', "", browser.page))
+    assert len(answers) == 1
+    for _ in range(4):
+        await browser.sign_in("alice", "wrong")
+    assert (await browser.sign_in()).status == 401
+    door.clock.move(15 * 60)
+    assert (await browser.sign_in()).status == 303
+
+
+async def test_an_old_cookie_shows_the_form_again(door: Any, browser: Browser) -> None:
+    await browser.open()
+    await browser.sign_in()
+    door.users.revoke("alice")
+    await browser.open()
+    assert "Password" in browser.page
+
+
+async def test_the_log_tells_who_signed_in_and_no_password(
+    door: Any, browser: Browser, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+    await browser.open()
+    await browser.sign_in("alice", "my wrong password")
+    await browser.sign_in("my password, typed as a name", "x")
+    await browser.sign_in(csrf="nonsense")
+    await browser.sign_in()
+    told = [(record.__dict__["event"], record.__dict__["user"], record.__dict__["reason"]) for record in caplog.records]
+    assert told == [
+        ("denied", "alice", "wrong-password"),
+        ("denied", "", "unknown-user"),
+        ("denied", "", "csrf"),
+        ("signed-in", "alice", ""),
+    ]
+    assert "password, typed" not in caplog.text
+    assert "my wrong" not in caplog.text
+    assert door.password not in caplog.text
