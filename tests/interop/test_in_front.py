@@ -241,9 +241,9 @@ async def test_tasks_that_died_with_the_agent_behind_fail_with_a_plain_reason(be
     first = front(server)
     async with Client(first.url) as client:
         asked = await client.send("ask")
-        stream = client.stream("slow")
+        stream = client.stream(f"stream {MANY}")
         async for event in stream:
-            if event.state is State.WORKING:
+            if event.text:
                 break
         first.kill()
     server.kill()

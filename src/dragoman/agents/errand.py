@@ -192,7 +192,7 @@ class Errand:
         """What happens over there; after a restart, what our callers have not seen yet."""
         events = self._events
         if events is None or self._first is None:
-            # How somebody is best listened to is known once he has been spoken to.
+            # How an agent is best listened to is known once it has been spoken to.
             await self._look()
             known = cast("Connection", _Known(self._connection, self._seen()))
             events = self._events = Following(known, self._retries).task(self.task_id or "")
@@ -220,8 +220,9 @@ class Errand:
             for missed in missed_events(self._seen(), raw):
                 if isinstance(missed.event, ArtifactUpdate):
                     await self._artifact(missed.event.artifact, missed.event.append, raw.state.final, None)
-            if raw.status.message is not None and raw.status.message.parts == self._remark:
-                return await self._stands(TaskStatus(raw.state), None)
+            message, goes_on = raw.status.message, not (raw.state.final or raw.state.waiting)
+            if goes_on and message is not None and message.parts == self._remark:
+                return None
             return await self._stands(raw.status, None)
         return await self._stands(raw.status, raw.metadata)
 

@@ -7,14 +7,16 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import aiohttp
 from yarl import URL
 
 from dragoman.model.error import CannotConnect
+from dragoman.net.connector import GuardedConnector
 from dragoman.net.exchange import MAX_ANSWER, HttpRequest, is_loopback, shown, too_large
+from dragoman.net.guard import Guard
 
 # A peer that vanished without a word is found out after about two minutes, however long a stream is silent.
 _KEEP_ALIVE = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
@@ -31,16 +33,26 @@ _Key = tuple[asyncio.AbstractEventLoop, bool]
 class AioClient:
     """Carries exchanges over pooled connections. `verify` is True, False or an SSL context of the caller's own.
 
+    With a `guard` nothing is sent where it does not let a stranger send, and no proxy is used.
     Connections belong to the event loop they were made on: who comes on another one gets others.
     """
 
-    def __init__(self, *, verify: bool | ssl.SSLContext = True, agent: str = "dragoman") -> None:
+    def __init__(
+        self, *, verify: bool | ssl.SSLContext = True, agent: str = "dragoman", guard: Guard | None = None
+    ) -> None:
         self._verify = verify
+        self._guard = guard
         self._agent = {"User-Agent": agent}
         self._sessions: dict[_Key, aiohttp.ClientSession] = {}
 
     async def send(self, request: HttpRequest) -> AioResponse:
-        """See `HttpClient.send`."""
+        """See `HttpClient.send`.
+
+        Raises:
+            Forbidden: the guard does not let it through.
+        """
+        if self._guard is not None:
+            self._guard.check_url(request.url)
         # The environment's proxy is for the world outside.
         key = (asyncio.get_running_loop(), not is_loopback(request.url))
         session = self._sessions.get(key) or await self._open(key)
@@ -69,19 +81,21 @@ class AioClient:
             await self._sessions.pop(old).close()
         if key not in self._sessions:
             self._sessions[key] = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(
-                    limit=0, ssl=self._verify, socket_factory=_socket, happy_eyeballs_delay=0.25
-                ),
+                connector=self._connector(),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 headers=self._agent,
                 skip_auto_headers=_SKIPPED,
                 read_bufsize=_READ,
                 max_line_size=64 * 1024,
                 max_field_size=64 * 1024,
-                trust_env=key[1],
+                trust_env=key[1] and self._guard is None,
                 auto_decompress=True,
             )
         return self._sessions[key]
+
+    def _connector(self) -> aiohttp.TCPConnector:
+        make = aiohttp.TCPConnector if self._guard is None else partial(GuardedConnector, self._guard)
+        return make(limit=0, ssl=self._verify, socket_factory=_socket, happy_eyeballs_delay=0.25)
 
 
 class AioResponse:

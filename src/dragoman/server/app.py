@@ -22,19 +22,22 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 
     from dragoman.engine.janitor import Janitor
-    from dragoman.engine.ports import Store
+    from dragoman.engine.ports import Outbox, Store
     from dragoman.engine.service import Service
     from dragoman.model.task import Task
+    from dragoman.push.courier import Courier
     from dragoman.server.address import Addresses
     from dragoman.server.agent import Agent
     from dragoman.server.cards import Cards
+    from dragoman.server.lazy import LazyKeys as Keys
     from dragoman.transports.http import AsgiScope, Header, Receive, Send
 
     Authenticate = Callable[[Request], Awaitable[User | None]]
 
 logger = logging.getLogger("dragoman.server")
 _CARDS = ("/.well-known/agent-card.json", "/.well-known/agent.json")
-_HEALTH = ("/healthz", "/readyz")
+_JWKS = "/.well-known/jwks.json"
+_OWN = ("/healthz", "/readyz", _JWKS)
 _RPC = ("/", "/a2a")
 
 
@@ -42,18 +45,23 @@ class Hosted:
     """One agent with everything that answers for it."""
 
     def __init__(
-        self, agent: Agent, cards: Cards, service: Callable[[], Service], body_limit: int, *, blocking: bool
+        self,
+        agent: Agent,
+        cards: Cards,
+        service: Callable[[Outbox | None], Service],
+        body_limit: int,
+        *,
+        blocking: bool,
     ) -> None:
         self.agent = agent
         self.cards = cards
         self._make_service = service
         self._body_limit = body_limit
         self._blocking = blocking
-        self.renew()
 
-    def renew(self) -> None:
+    def renew(self, outbox: Outbox | None) -> None:
         """Begin with a fresh engine, for a new event loop."""
-        self.service = self._make_service()
+        self.service = self._make_service(outbox)
         endpoint = Endpoint(self.service, self.agent.extensions, body_limit=self._body_limit, blocking=self._blocking)
         self.rpc = JsonRpc(endpoint)
         self.rest = Rest(endpoint)
@@ -70,6 +78,9 @@ class App:
         authenticate: Authenticate | None,
         guard: Guard | None = None,
         janitor: Janitor | None = None,
+        *,
+        couriers: Callable[[], Courier] | None = None,
+        keys: Keys | None = None,
     ) -> None:
         self._first = hosted[0]
         self._by_name = {one.agent.name: one for one in hosted}
@@ -79,6 +90,10 @@ class App:
         self._authenticate = authenticate
         self._guard = guard or Guard(None, (), (), open_list=False)
         self._janitor = janitor
+        self._couriers = couriers
+        self._courier: Courier | None = None
+        self._keys = keys
+        self._renew()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._starting: asyncio.Lock | None = None
         self._ready = False
@@ -86,6 +101,11 @@ class App:
         self.startup_error: BaseException | None = None
 
     # -- life ------------------------------------------------------------------------------------------------------
+
+    def _renew(self) -> None:
+        self._courier = None if self._couriers is None else self._couriers()
+        for hosted in self._hosted:
+            hosted.renew(self._courier)
 
     async def start(self) -> None:
         """Open the store and recover what a crash interrupted. Raises ConfigError."""
@@ -98,17 +118,17 @@ class App:
             self._ready = False
             if abandoned:
                 await self._store.close()
-                for hosted in self._hosted:
-                    hosted.renew()
+                self._renew()
         assert self._starting is not None
         async with self._starting:
             if not self._ready:
                 await self._store.open()
                 if self._drained:
-                    for hosted in self._hosted:
-                        hosted.renew()
+                    self._renew()
                 for hosted in self._hosted:
                     await hosted.service.start()
+                if self._courier is not None:
+                    await self._courier.start()
                 self._ready, self._drained = True, False
                 if self._janitor is not None:
                     self._janitor.start()
@@ -126,6 +146,8 @@ class App:
             self._ready = False
             if self._janitor is not None:
                 await self._janitor.stop()
+            if self._courier is not None:
+                await self._courier.close()
             await self._store.close()
             for hosted in self._hosted:
                 await hosted.agent.close()
@@ -181,11 +203,13 @@ class App:
             await self._preflight(request, send)
         elif hosted is None:
             await _not_found(send, scope["path"])
-        elif path in _CARDS or (path in _HEALTH and not prefix):
+        elif path in _CARDS or (path in _OWN and not prefix):
             if not looks:
                 await _not_allowed(send, "GET, HEAD")
             elif path in _CARDS:
                 await self._card(hosted, request, send, prefix)
+            elif path == _JWKS:
+                await self._jwks(send)
             else:
                 await self._health(path, send)
         elif path == "/" and looks:
@@ -264,6 +288,16 @@ class App:
             await transport.refuse(send, error, None, "1.0")
         else:
             await transport.refuse(request, send, error, "1.0")
+
+    async def _jwks(self, send: Send) -> None:
+        """The keys that webhooks and cards are signed with."""
+        try:
+            await self._start_for_request()
+        except A2AError as error:
+            await respond(send, 503, msgspec.json.encode({"error": str(error)}))
+            return
+        body = msgspec.json.encode(self._keys.jwks() if self._keys is not None else {"keys": []})
+        await respond(send, 200, body, headers=[(b"cache-control", b"public, max-age=300")])
 
     async def _health(self, path: str, send: Send) -> None:
         if path == "/healthz":

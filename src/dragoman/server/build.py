@@ -11,10 +11,13 @@ from dragoman.engine.clock import SystemClock
 from dragoman.engine.janitor import Janitor, Retention
 from dragoman.engine.service import EngineSettings, Service
 from dragoman.model.error import ConfigError
+from dragoman.net.guard import Guard as AddressGuard
+from dragoman.push.courier import Courier
 from dragoman.server.address import Addresses
 from dragoman.server.app import App, Hosted
 from dragoman.server.cards import Cards
 from dragoman.server.guard import Guard
+from dragoman.server.lazy import LazyHttp, LazyKeys
 from dragoman.server.store_url import parse_store
 from dragoman.stores.memory import MemoryStore
 from dragoman.stores.sqlite.store import SqliteStore
@@ -22,6 +25,7 @@ from dragoman.stores.sqlite.store import SqliteStore
 if TYPE_CHECKING:
     from dragoman.engine.clock import Clock
     from dragoman.engine.ports import Store
+    from dragoman.net.exchange import HttpClient
     from dragoman.server.agent import Agent
     from dragoman.server.settings import Settings
 
@@ -58,10 +62,12 @@ def build(
         max_tasks=settings.limits.tasks,
         max_streams=settings.limits.streams,
     )
+    keys = LazyKeys(settings.secret, parse_store(settings.store))
+    couriers = partial(_courier, settings, store, bus, clock, keys) if settings.push else None
     hosted = [
         Hosted(
             agent,
-            Cards(agent, settings.card_version, clock.now()),
+            Cards(agent, settings.card_version, clock.now(), push=settings.push),
             partial(Service, agent, store, bus, clock, engine),
             settings.limits.body,
             blocking=settings.blocking,
@@ -72,4 +78,26 @@ def build(
     retention = Retention(keep=limits.keep, keep_tasks=limits.keep_tasks, compact=limits.compact)
     addresses = Addresses(settings.url, settings.trust_proxy)
     guard = Guard(settings.url, settings.allow_hosts, settings.cors, open_list=settings.open_list)
-    return App(hosted, store, addresses, settings.auth, guard, Janitor(store, clock, retention))
+    janitor = Janitor(store, clock, retention)
+    return App(hosted, store, addresses, settings.auth, guard, janitor, couriers=couriers, keys=keys)
+
+
+def _courier(settings: Settings, store: Store, bus: LocalBus, clock: Clock, keys: LazyKeys) -> Courier:
+    guard = AddressGuard(settings.push_allow)
+
+    def http() -> HttpClient:
+        from dragoman.net.aio import AioClient
+
+        return AioClient(guard=guard)
+
+    return Courier(
+        store,
+        bus,
+        clock,
+        LazyHttp(http),
+        keys,
+        guard,
+        signer=keys,
+        issuer=settings.url or "dragoman",
+        chunks=settings.push_chunks,
+    )

@@ -36,7 +36,7 @@ class Served(NamedTuple):
     etag: bytes
 
 
-def card_of(agent: Agent, base: str, user: User | None = None) -> AgentCard:
+def card_of(agent: Agent, base: str, user: User | None = None, *, push: bool = False) -> AgentCard:
     """The agent's card at an address. Skills that need a permission are listed for those who have it."""
     permissions = user.permissions if user else frozenset[str]()
     skills = tuple(
@@ -50,7 +50,7 @@ def card_of(agent: Agent, base: str, user: User | None = None) -> AgentCard:
         ),
         version=agent.version,
         capabilities=AgentCapabilities(
-            streaming=True, push_notifications=False, extensions=agent.extensions, extended_agent_card=False
+            streaming=True, push_notifications=push, extensions=agent.extensions, extended_agent_card=False
         ),
         default_input_modes=_MODES,
         default_output_modes=_MODES,
@@ -61,9 +61,12 @@ def card_of(agent: Agent, base: str, user: User | None = None) -> AgentCard:
 class Cards:
     """Serves one agent's card."""
 
-    def __init__(self, agent: Agent, version: Literal["both", "1.0", "0.3"], started_ms: int) -> None:
+    def __init__(
+        self, agent: Agent, version: Literal["both", "1.0", "0.3"], started_ms: int, *, push: bool = False
+    ) -> None:
         self._agent = agent
         self._version: Literal["both", "1.0", "0.3"] = version
+        self._push = push
         self._modified_s = started_ms // 1000
         self._modified = formatdate(self._modified_s, usegmt=True).encode()
         self._known: dict[tuple[str, int], Served] = {}
@@ -88,7 +91,9 @@ class Cards:
         if served is None:
             if len(self._known) >= REMEMBERED:  # the Host header is the caller's to choose
                 self._known.clear()
-            body = msgspec.json.encode(card_json(card_of(self._agent, base), self._agent.card, self._version))
+            body = msgspec.json.encode(
+                card_json(card_of(self._agent, base, push=self._push), self._agent.card, self._version)
+            )
             served = self._known[key] = Served(body, f'"{hashlib.sha256(body).hexdigest()[:32]}"'.encode())
         return served
 

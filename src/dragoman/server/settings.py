@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, cast, get_args
+from typing import Any, Literal, NamedTuple, cast
 
 from msgspec import Struct
 
 from dragoman.model.error import ConfigError
 from dragoman.server import setting_values as values
+from dragoman.server.setting_table import SETTINGS, LogLevel
 from dragoman.server.setting_values import Network
 from dragoman.server.store_url import parse_store
-
-LogLevel = Literal["debug", "info", "warning", "error"]
 
 
 class Limits(Struct, frozen=True, kw_only=True):
@@ -46,6 +45,10 @@ class Settings(Struct, frozen=True, kw_only=True):
     allow_hosts: tuple[str, ...] = ()
     cors: tuple[str, ...] = ()
     open_list: bool = False
+    secret: str | None = None
+    push: bool = True
+    push_allow: tuple[str, ...] = ()
+    push_chunks: bool = False
     card_version: Literal["both", "1.0", "0.3"] = "both"
     dedupe: float = 600
     dev: bool = False
@@ -56,21 +59,6 @@ class Settings(Struct, frozen=True, kw_only=True):
     heartbeat: float = 15
     long_poll: float = 30
     limits: Limits = Limits()
-
-
-class SettingInfo(NamedTuple):
-    """One setting: its help, how its flag is written (None: it has none), and how a value is read.
-
-    `read(value, is_text)` returns the checked value and raises ValueError with what is wrong; `is_text` says that
-    the value came as text, from a flag or the environment, and may be a number or a switch in words.
-    """
-
-    help: str
-    flag: str | None
-    metavar: str
-    read: Callable[[Any, bool], Any]
-    switch: bool = False
-    repeat: bool = False
 
 
 class ConfigFile(Struct, frozen=True, kw_only=True):
@@ -162,7 +150,7 @@ class _Given(NamedTuple):
     base: Path | None = None  # what a relative path in the value is relative to, if not the current folder
 
 
-_RESERVED = frozenset({"DRAGOMAN_CONFIG", "DRAGOMAN_SECRET", "DRAGOMAN_TOKEN"})
+_RESERVED = frozenset({"DRAGOMAN_CONFIG", "DRAGOMAN_TOKEN"})
 
 # A Kubernetes Service named `dragoman`, or `dragoman-x`, puts these into every pod beside it.
 _KUBERNETES = re.compile(r"DRAGOMAN_(\w+_)?(SERVICE_(HOST|PORT(_\w+)?)|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)")
@@ -264,79 +252,3 @@ def nearest(name: str, known: Iterable[str], form: str = "{}") -> str:
     if near:
         return f"; did you mean `{form.format(near[0])}`?"
     return f"; there are {', '.join(form.format(one) for one in known)}"
-
-
-SETTINGS: dict[str, SettingInfo] = {
-    "host": SettingInfo("Address to listen on.", "--host", "ADDRESS", values.text),
-    "port": SettingInfo("Port to listen on; 0 picks a free one.", "--port", "NUMBER", values.whole(0, 65535)),
-    "store": SettingInfo("Where tasks are kept: memory:, or sqlite:///FILE.", "--store", "URL", values.text),
-    "url": SettingInfo("Public address on the card, if not the request's.", "--url", "URL", values.address),
-    "trust_proxy": SettingInfo(
-        "Network whose X-Forwarded-* count; repeat for several.",
-        "--trust-proxy",
-        "NETWORK",
-        values.networks,
-        repeat=True,
-    ),
-    "auth": SettingInfo("Function that says who is calling; Python only.", None, "FUNCTION", values.auth),
-    "allow_hosts": SettingInfo(
-        "Name this server answers to on loopback; repeat for several.",
-        "--allow-hosts",
-        "NAME",
-        values.texts,
-        repeat=True,
-    ),
-    "cors": SettingInfo(
-        "Origin whose pages may use the agents; repeat for several.", "--cors", "ORIGIN", values.texts, repeat=True
-    ),
-    "open_list": SettingInfo(
-        "Strangers may list tasks beyond loopback.", "--open-list/--no-open-list", "", values.switch, switch=True
-    ),
-    "card_version": SettingInfo(
-        "Card format: both, or exactly 1.0 or 0.3.", "--card-version", "VERSION", values.choice("both", "1.0", "0.3")
-    ),
-    "dedupe": SettingInfo(
-        "How long a repeated message returns its first task; 0 is never.",
-        "--dedupe",
-        "SECONDS",
-        values.seconds(zero=True),
-    ),
-    "dev": SettingInfo(
-        "Exception texts to callers, no de-duplication.", "--dev/--no-dev", "", values.switch, switch=True
-    ),
-    "drain": SettingInfo(
-        "How long open requests may take when stopping.", "--drain", "SECONDS", values.seconds(zero=True)
-    ),
-    "log": SettingInfo("Form of the log on stderr: text or json.", "--log", "FORM", values.choice("text", "json")),
-    "log_level": SettingInfo(
-        "The least to log: debug, info, warning or error.", "--log-level", "LEVEL", values.choice(*get_args(LogLevel))
-    ),
-    "blocking": SettingInfo(
-        "Whether 0.3 callers who say nothing wait for the end.",
-        "--blocking/--no-blocking",
-        "",
-        values.switch,
-        switch=True,
-    ),
-    "heartbeat": SettingInfo(
-        "Silence after which a stream shows a sign of life.", "--heartbeat", "SECONDS", values.seconds(zero=False)
-    ),
-    "long_poll": SettingInfo("How long a long poll may wait.", "--long-poll", "SECONDS", values.seconds(zero=True)),
-    "limits_body": SettingInfo("Largest request body accepted.", "--limits-body", "BYTES", values.whole(1)),
-    "limits_tasks": SettingInfo("How many tasks may run at once.", "--limits-tasks", "NUMBER", values.whole(1)),
-    "limits_streams": SettingInfo(
-        "How many streams may be open at once.", "--limits-streams", "NUMBER", values.whole(1)
-    ),
-    "limits_keep": SettingInfo(
-        "How long ended tasks are kept; 0 is for ever.", "--limits-keep", "SECONDS", values.seconds(zero=True)
-    ),
-    "limits_keep_tasks": SettingInfo(
-        "How many ended tasks are kept; 0 is any number.", "--limits-keep-tasks", "NUMBER", values.whole(0)
-    ),
-    "limits_compact": SettingInfo(
-        "When an ended task's single events go, its last state stays; 0 is never.",
-        "--limits-compact",
-        "SECONDS",
-        values.seconds(zero=True),
-    ),
-}

@@ -100,6 +100,14 @@ async def test_a_note_that_the_whole_task_repeats_is_told_once() -> None:
             assert [message.text for message in messages if message is not None] == ["looking"]
 
 
+async def test_a_question_that_was_a_note_before_is_asked() -> None:
+    said = (whole("SUBMITTED"), status("WORKING", "Which one?"), whole("INPUT_REQUIRED", text="Which one?"))
+    with served(foreign(*said)) as url:
+        async with in_front(url) as client:
+            task = await client.send("go")
+            assert (task.state, task.question) == (State.INPUT_REQUIRED, "Which one?")
+
+
 async def test_an_artifact_that_is_continued_before_it_begins_is_begun() -> None:
     said = (whole("WORKING"), artifact("one ", append=True), artifact("two", append=True), status("COMPLETED"))
     with served(foreign(*said)) as url:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +31,7 @@ def test_schemes_come_in_the_order_they_are_named_and_once(door: Any) -> None:
     [
         (["baerer"], {}, "there is no scheme `baerer`; did you mean `bearer`?"),
         (["zzz"], {}, "there are cookie, bearer"),
-        (["basic"], {"baisc": {}}, "there is no scheme `baisc`"),
+        (["basic"], {"apikei": {}}, "there is no scheme `apikei`"),
         (["basic"], {"bearer": TOKEN}, "add 'bearer' to auth"),
         (["basic"], {"basic": {"a": 1}}, "[auth.basic]: there is no setting `a`; there are none"),
         (["bearer"], {"bearer": {"audiense": "x"}}, "there is no setting `audiense`; did you mean `audience`?"),
@@ -95,3 +98,20 @@ def test_a_private_key_or_no_key_in_the_file_is_told(door: Any, tmp_path: Path) 
         (tmp_path / "k.json").write_bytes(content)
         with pytest.raises(ConfigError, match=told):
             door.schemes("bearer", bearer={"audience": "x", "jwks_file": str(tmp_path / "k.json")})
+
+
+def test_nothing_heavy_is_imported_until_a_scheme_needs_it() -> None:
+    code = (
+        "import sys, dragoman.auth.inbound.config, dragoman.auth.inbound.login, dragoman.cli.users; "
+        "print([name for name in ('cryptography', 'jwt', 'argon2', 'aiohttp', 'uvicorn') if name in sys.modules])"
+    )
+    source = Path(__file__).resolve().parents[4] / "src"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(source)},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=30,
+    )
+    assert done.stdout == "[]\n"

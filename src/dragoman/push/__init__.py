@@ -1,0 +1,1 @@
+"""Webhooks: brought from the journal, in order, until they arrive."""

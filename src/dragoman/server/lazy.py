@@ -1,0 +1,67 @@
+"""Parts that most servers never use are made when they are first needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dragoman.keys.ring import KeyRing
+    from dragoman.net.exchange import HttpClient, HttpRequest, HttpResponse
+
+
+class LazyKeys:
+    """The server's keys: from the setting, else from the file beside the store, else for as long as it lives."""
+
+    def __init__(self, secret: str | None, store: Path | None) -> None:
+        self._secret = secret
+        self._store = store
+
+    @cached_property
+    def ring(self) -> KeyRing:
+        """The keys. Raises ConfigError when they cannot be read."""
+        from dragoman.keys.ring import KeyRing
+
+        if self._secret:
+            return KeyRing.from_text(self._secret)
+        if self._store is None:
+            return KeyRing.random()
+        return KeyRing.from_file(self._store.with_name(f"{self._store.name}.key"))
+
+    def seal(self, purpose: str, data: bytes) -> bytes:
+        """Close something that only this server can open."""
+        return self.ring.seal(purpose, data)
+
+    def unseal(self, purpose: str, sealed: bytes) -> bytes:
+        """Open it again. Raises BadSeal when it was closed by somebody else."""
+        return self.ring.unseal(purpose, sealed)
+
+    def sign_jwt(self, claims: Mapping[str, Any]) -> str:
+        """A signed token; its key is among `jwks`."""
+        return self.ring.signer().sign_jwt(claims)
+
+    def jwks(self) -> dict[str, Any]:
+        """The public halves of the signing keys."""
+        return self.ring.signer().jwks()
+
+
+class LazyHttp:
+    """See `HttpClient`: made by `make` with the first request."""
+
+    def __init__(self, make: Callable[[], HttpClient]) -> None:
+        self._make = make
+        self._made: HttpClient | None = None
+
+    async def send(self, request: HttpRequest) -> HttpResponse:
+        """See `HttpClient.send`."""
+        if self._made is None:
+            self._made = self._make()
+        return await self._made.send(request)
+
+    async def close(self) -> None:
+        """See `HttpClient.close`."""
+        if self._made is not None:
+            await self._made.close()
+            self._made = None

@@ -1,0 +1,121 @@
+"""Every setting: what it means, how its flag is written, how a value is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple, get_args
+
+from dragoman.server import setting_values as values
+
+LogLevel = Literal["debug", "info", "warning", "error"]
+
+
+class SettingInfo(NamedTuple):
+    """One setting: its help, how its flag is written (None: it has none), and how a value is read.
+
+    `read(value, is_text)` returns the checked value and raises ValueError with what is wrong; `is_text` says that
+    the value came as text, from a flag or the environment, and may be a number or a switch in words. One that is
+    `secret` has no flag, because others see the flags of a process, and is shown to nobody.
+    """
+
+    help: str
+    flag: str | None
+    metavar: str
+    read: Callable[[Any, bool], Any]
+    secret: bool = False
+    switch: bool = False
+    repeat: bool = False
+
+
+SETTINGS: dict[str, SettingInfo] = {
+    "host": SettingInfo("Address to listen on.", "--host", "ADDRESS", values.text),
+    "port": SettingInfo("Port to listen on; 0 picks a free one.", "--port", "NUMBER", values.whole(0, 65535)),
+    "store": SettingInfo("Where tasks are kept: memory:, or sqlite:///FILE.", "--store", "URL", values.text),
+    "url": SettingInfo("Public address on the card, if not the request's.", "--url", "URL", values.address),
+    "trust_proxy": SettingInfo(
+        "Network whose X-Forwarded-* count; repeat for several.",
+        "--trust-proxy",
+        "NETWORK",
+        values.networks,
+        repeat=True,
+    ),
+    "auth": SettingInfo("Function that says who is calling; Python only.", None, "FUNCTION", values.auth),
+    "allow_hosts": SettingInfo(
+        "Name this server answers to on loopback; repeat for several.",
+        "--allow-hosts",
+        "NAME",
+        values.texts,
+        repeat=True,
+    ),
+    "cors": SettingInfo(
+        "Origin whose pages may use the agents; repeat for several.", "--cors", "ORIGIN", values.texts, repeat=True
+    ),
+    "open_list": SettingInfo(
+        "Strangers may list tasks beyond loopback.", "--open-list/--no-open-list", "", values.switch, switch=True
+    ),
+    "secret": SettingInfo(
+        "Key for cookies and stored credentials; several, comma-separated, rotate.", None, "TEXT", values.text, True
+    ),
+    "push": SettingInfo("Whether webhooks are called.", "--push/--no-push", "", values.switch, switch=True),
+    "push_allow": SettingInfo(
+        "Host or network off the public internet that webhooks may reach; repeat for several.",
+        "--push-allow",
+        "HOST",
+        values.texts,
+        repeat=True,
+    ),
+    "push_chunks": SettingInfo(
+        "Webhooks get the pieces of a streamed text, not only the whole.",
+        "--push-chunks/--no-push-chunks",
+        "",
+        values.switch,
+        switch=True,
+    ),
+    "card_version": SettingInfo(
+        "Card format: both, or exactly 1.0 or 0.3.", "--card-version", "VERSION", values.choice("both", "1.0", "0.3")
+    ),
+    "dedupe": SettingInfo(
+        "How long a repeated message returns its first task; 0 is never.",
+        "--dedupe",
+        "SECONDS",
+        values.seconds(zero=True),
+    ),
+    "dev": SettingInfo(
+        "Exception texts to callers, no de-duplication.", "--dev/--no-dev", "", values.switch, switch=True
+    ),
+    "drain": SettingInfo(
+        "How long open requests may take when stopping.", "--drain", "SECONDS", values.seconds(zero=True)
+    ),
+    "log": SettingInfo("Form of the log on stderr: text or json.", "--log", "FORM", values.choice("text", "json")),
+    "log_level": SettingInfo(
+        "The least to log: debug, info, warning or error.", "--log-level", "LEVEL", values.choice(*get_args(LogLevel))
+    ),
+    "blocking": SettingInfo(
+        "Whether 0.3 callers who say nothing wait for the end.",
+        "--blocking/--no-blocking",
+        "",
+        values.switch,
+        switch=True,
+    ),
+    "heartbeat": SettingInfo(
+        "Silence after which a stream shows a sign of life.", "--heartbeat", "SECONDS", values.seconds(zero=False)
+    ),
+    "long_poll": SettingInfo("How long a long poll may wait.", "--long-poll", "SECONDS", values.seconds(zero=True)),
+    "limits_body": SettingInfo("Largest request body accepted.", "--limits-body", "BYTES", values.whole(1)),
+    "limits_tasks": SettingInfo("How many tasks may run at once.", "--limits-tasks", "NUMBER", values.whole(1)),
+    "limits_streams": SettingInfo(
+        "How many streams may be open at once.", "--limits-streams", "NUMBER", values.whole(1)
+    ),
+    "limits_keep": SettingInfo(
+        "How long ended tasks are kept; 0 is for ever.", "--limits-keep", "SECONDS", values.seconds(zero=True)
+    ),
+    "limits_keep_tasks": SettingInfo(
+        "How many ended tasks are kept; 0 is any number.", "--limits-keep-tasks", "NUMBER", values.whole(0)
+    ),
+    "limits_compact": SettingInfo(
+        "When an ended task's single events go, its last state stays; 0 is never.",
+        "--limits-compact",
+        "SECONDS",
+        values.seconds(zero=True),
+    ),
+}
