@@ -38,6 +38,7 @@ VERBS = {
     "cancel": "Cancel a task.",
     "tasks": "List your tasks, the newest first.",
     "card": "Show an agent's card, or check it.",
+    "users": "Say who may call: passwords, permissions, keys, cookies.",
     "backup": "Copy the SQLite store, also while the server runs.",
     "doctor": "Check an agent, or the store, the settings and this machine.",
 }

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from dragoman.client.connection import Connection
     from dragoman.client.event import Event
     from dragoman.client.message import Attachment
+    from dragoman.client.trust import Trusted
     from dragoman.model.request import Request
     from dragoman.net.exchange import Interceptor
 
@@ -51,6 +52,8 @@ class Client:
     offers. Times are seconds: `connect_timeout` to be reached, `idle_timeout` for silence, None for as long as it
     takes. `retries` in a row are made where that is safe; a message is sent again under its own id. `verify` is True,
     False, a file or folder of authorities, or an SSL context. An interceptor is `async def f(request, call_next)`.
+    With `trust` only a signed card counts, and only what is signed of it: True for the keys of the card's own origin,
+    else the keys you trust, as a URL, a file or a dict.
 
     Raises:
         ConfigError: the target cannot be called, or an option is wrong.
@@ -70,6 +73,7 @@ class Client:
         verify: Verify = True,
         headers: Mapping[str, str] | None = None,
         interceptors: Sequence[Interceptor] = (),
+        trust: Trusted = None,
     ) -> None:
         self._connection: Connection = connect(
             target,
@@ -82,6 +86,7 @@ class Client:
             verify=verify,
             headers=headers,
             interceptors=interceptors,
+            trust=trust,
         )
         self._target = target
         self._retries = retries
@@ -217,11 +222,7 @@ class Client:
     # -- tasks -------------------------------------------------------------------------------------------------------
 
     async def wait(self, task: TaskLike) -> Task:
-        """Wait until a task ends or asks, and give it.
-
-        Raises:
-            TaskNotFound: there is none.
-        """
+        """Wait until a task ends or asks, and give it. Raises TaskNotFound when there is none."""
         found = await self.get_task(task)
         return found if found.state.final or found.state.waiting else await self._end_of(found)
 
@@ -324,7 +325,7 @@ class Client:
         """The agent's card, remembered for as long as its server says and five minutes at most.
 
         Raises:
-            BadCard: there is none, or it cannot be read.
+            BadCard: there is none, it cannot be read, or it is not signed as `trust` demands.
             CannotConnect: nobody answers.
         """
         return await (await self._open()).card()

@@ -12,7 +12,7 @@ from dragoman.auth.outbound.choose import credential_of
 from dragoman.auth.outbound.place import is_token
 from dragoman.auth.outbound.secret import sendable
 from dragoman.client.connection import Connection, InProcess
-from dragoman.client.discovery import CardCache, Discovery
+from dragoman.client.discovery import CardCache, Discovery, GivenCard
 from dragoman.client.interfaces import check, main_url
 from dragoman.client.remote import RemoteConnection
 from dragoman.client.sender import Sender
@@ -20,10 +20,12 @@ from dragoman.dialects.cards import read_card
 from dragoman.engine.clock import SystemClock
 from dragoman.model.card import AgentCard
 from dragoman.model.error import ConfigError
+from dragoman.model.json import decode_any, encode
 from dragoman.net.exchange import shown
 from dragoman.net.place import FRAMING
 
 if TYPE_CHECKING:
+    from dragoman.client.trust import Keys, Trusted
     from dragoman.engine.clock import Clock
     from dragoman.net.exchange import HttpClient, Interceptor
 
@@ -45,6 +47,7 @@ def connect(
     verify: Verify = True,
     headers: Mapping[str, str] | None = None,
     interceptors: Sequence[Interceptor] = (),
+    trust: Trusted = None,
     clock: Clock | None = None,
 ) -> Connection:
     """A connection to an address, a card, an agent in this process or an ASGI app.
@@ -55,11 +58,13 @@ def connect(
     """
     check(protocol, transport)
     _check_limits(connect_timeout, idle_timeout, retries)
-    spoken = bool(protocol or transport or auth or headers or interceptors)
+    keys = _keys(trust)
+    spoken = bool(protocol or transport or auth or headers or interceptors or keys)
     if isinstance(target, InProcess) and not spoken:
         return target.in_process()
     own = _own_headers(headers)
     app = _app_of(target)
+    _check_trust(keys, target, app)
     if app is not None:
         from dragoman.net.asgi import AsgiClient
 
@@ -73,18 +78,29 @@ def connect(
         where, auth = _where(target, auth)
         origin = where if isinstance(where, str) else main_url(where) or IN_PROCESS
         credential = credential_of(auth)
-        trust = _trust(verify)
-        made = credential.ssl_context(trust) if credential is not None else None
-        http = SocketClient(verify=trust if made is None else made)
+        roots = _roots(verify)
+        made = credential.ssl_context(roots) if credential is not None else None
+        http = SocketClient(verify=roots if made is None else made)
     sender = Sender(http, origin=origin, credential=credential, headers=own, interceptors=interceptors)
     # What others found without credentials, on the same terms, is good enough.
-    shared = app is None and verify is True and credential is None and not own and not interceptors and clock is None
+    alike = app is None and verify is True and credential is None and not own and not interceptors and clock is None
     clock = clock or SystemClock()
-    cache = CARDS if shared else CardCache(clock)
-    return RemoteConnection(
+    cache = CARDS if alike and keys is None else CardCache(clock)
+    kind, discovery = RemoteConnection, Discovery(sender, cache, timeout=connect_timeout)
+    if keys is not None:
+        from dragoman.client.trust import Trust, TrustingConnection
+
+        kind, believed = TrustingConnection, Trust(keys, sender, clock, timeout=connect_timeout)
+        discovery = Discovery(sender, cache, timeout=connect_timeout, trust=believed)
+        if isinstance(where, AgentCard):
+            # Its addresses are those it is signed with, or it is refused before anything is sent there.
+            given = dict(target) if isinstance(target, Mapping) else target  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType]
+            discovery = GivenCard(decode_any(encode(given)), sender, cache, believed)
+            where = origin or IN_PROCESS
+    return kind(
         where,
         sender,
-        Discovery(sender, cache, timeout=connect_timeout),
+        discovery,
         clock,
         protocol=protocol,
         transport=transport,
@@ -153,7 +169,23 @@ def _check_limits(connect_timeout: float | None, idle_timeout: float | None, ret
         raise ConfigError(f"retries is 0 or more, not {retries!r}")
 
 
-def _trust(verify: Verify) -> bool | ssl.SSLContext:
+def _keys(trust: Trusted) -> Keys | None:
+    if trust is None:
+        return None
+    from dragoman.client.trust import keys_of
+
+    return keys_of(trust)
+
+
+def _check_trust(keys: Keys | None, target: object, app: object) -> None:
+    """Only where something is fetched from can an origin be trusted, and an app in this process is asked by itself."""
+    if app is not None and (keys is True or isinstance(keys, str)):
+        raise ConfigError("trust: for what runs in this process, give the keys themselves, as a dict or a file")
+    if keys is True and isinstance(target, (AgentCard, Mapping)):
+        raise ConfigError("trust=True means the keys of where the card comes from, and this one was given: give keys")
+
+
+def _roots(verify: Verify) -> bool | ssl.SSLContext:
     if isinstance(verify, (bool, ssl.SSLContext)):
         return verify
     try:

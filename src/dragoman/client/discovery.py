@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import threading
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from dragoman.client.backoff import asked_to_wait
 from dragoman.dialects.cards import parse_card
 from dragoman.model.error import BadCard, BadResponse, CannotConnect, DragomanError, Overloaded
+from dragoman.model.json import decode_any
 from dragoman.net.exchange import HttpRequest, shown
 from dragoman.transports.calling import refused
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dragoman.client.sender import Sender
+    from dragoman.client.trust import Trust
     from dragoman.engine.clock import Clock
     from dragoman.model.card import AgentCard
 
@@ -69,15 +71,11 @@ class CardCache:
 
     def keep(self, key: str, found: Found, etag: str, cache_control: str) -> None:
         """Remember a card as long as its server allows; forget those nobody can use any more."""
-        control = cache_control.lower()
-        age = _MAX_AGE.search(control)
-        lifetime = min(TTL, int(age[1])) if age else TTL
-        if "no-cache" in control:
-            lifetime = 0
+        lifetime = lifetime_of(cache_control)
         with self._lock:
             self._prune()
             self._entries.pop(key, None)
-            if "no-store" in control or (not lifetime and not etag):
+            if "no-store" in cache_control.lower() or (not lifetime and not etag):
                 return
             while len(self._entries) >= _MOST:
                 self._entries.pop(next(iter(self._entries)))
@@ -103,6 +101,15 @@ class CardCache:
         return self.clock.now() / 1000
 
 
+def lifetime_of(cache_control: str) -> int:
+    """For how many seconds an answer need not be asked for again; 0 when it must be."""
+    control = cache_control.lower()
+    if "no-cache" in control or "no-store" in control:
+        return 0
+    age = _MAX_AGE.search(control)
+    return min(TTL, int(age[1])) if age else TTL
+
+
 def is_card_url(url: str) -> bool:
     """True when a URL names a card and not an agent's base."""
     path = urlsplit(url).path
@@ -110,19 +117,24 @@ def is_card_url(url: str) -> bool:
 
 
 class Discovery:
-    """Asks for cards. A card is public: credentials go along only when the server insists."""
+    """Asks for cards. A card is public: credentials go along only when the server insists.
 
-    def __init__(self, sender: Sender, cache: CardCache, *, timeout: float | None) -> None:
+    With `trust` a card counts only if it is signed as that wants it, and only what is signed of it. The cache must
+    then be one that nobody fills who trusts otherwise.
+    """
+
+    def __init__(self, sender: Sender, cache: CardCache, *, timeout: float | None, trust: Trust | None = None) -> None:
         self._sender = sender
         self._cache = cache
         self._timeout = timeout
+        self.trust = trust
 
     async def find(self, target: str) -> Found:
         """The card of an agent by its base URL or its card's URL.
 
         Raises:
             CannotConnect: nobody answers.
-            BadCard: there is no card, or it cannot be read.
+            BadCard: there is no card, it cannot be read, or it is not trusted.
             AuthError: the card is not public and the credentials are missing or wrong.
         """
         known = self._cache.fresh(target)
@@ -176,8 +188,10 @@ class Discovery:
         if status != 200:
             await response.close()
             if status == 304 and stale is not None:
-                self._cache.keep(key, stale.found, etag or stale.etag, control)
-                return stale.found
+                # It is the same card, but its key may have been withdrawn.
+                found = stale.found if self.trust is None else await self._read(stale.found.body, url)
+                self._cache.keep(key, found, etag or stale.etag, control)
+                return found
             raise asked_to_wait(_not_found(status, said, url), status, said, self._cache.clock)
         try:
             body = await response.read(_MAX_CARD)
@@ -186,12 +200,31 @@ class Discovery:
         body = body.removeprefix(_BOM)
         if body.lstrip()[:1] != b"{":
             raise _NoCard(f"{said.get('Content-Type', 'nothing').partition(';')[0]} instead of JSON at {shown(url)}")
-        try:
-            found = Found(parse_card(body), body, url)
-        except BadCard as error:
-            raise BadCard(f"{error} (at {shown(url)})") from None
+        found = await self._read(body, url)
         self._cache.keep(key, found, etag, control)
         return found
+
+    async def _read(self, body: bytes, url: str) -> Found:
+        try:
+            card = parse_card(body)
+            if self.trust is not None:
+                card = await self.trust.read(decode_any(body), url)
+        except BadCard as error:
+            raise BadCard(f"{error} (at {shown(url)})", reason=error.reason) from None
+        return Found(card, body, url)
+
+
+class GivenCard(Discovery):
+    """A card that is at hand: it is not looked for, only checked."""
+
+    def __init__(self, card: dict[str, Any], sender: Sender, cache: CardCache, trust: Trust) -> None:
+        super().__init__(sender, cache, timeout=None, trust=trust)
+        self._given = card
+        self._trust = trust
+
+    async def find(self, target: str) -> Found:
+        """The card. Raises BadCard when it is not trusted."""
+        return Found(await self._trust.read(self._given, None), b"", target)
 
 
 class _NoCard(BadCard):

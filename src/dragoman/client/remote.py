@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncGenerator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -25,6 +26,7 @@ from dragoman.model.error import (
     VersionNotSupported,
 )
 from dragoman.model.operation import Operation
+from dragoman.model.request import GetTaskRequest, SendMessageRequest
 from dragoman.net.exchange import MAX_ANSWER, shown
 from dragoman.transports.calling import not_json
 from dragoman.transports.sse_reader import SseReader
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
     from dragoman.engine.clock import Clock
     from dragoman.model.event import ArtifactUpdate, StatusUpdate
     from dragoman.model.message import Message
-    from dragoman.model.request import Request, SendMessageRequest, SubscribeToTaskRequest
+    from dragoman.model.request import Request, SubscribeToTaskRequest
     from dragoman.model.task import Task
     from dragoman.net.exchange import HttpRequest, HttpResponse
 
@@ -142,6 +144,10 @@ class RemoteConnection:
 
     async def perform(self, operation: Operation, request: Request) -> Result:
         """See `Connection.perform`."""
+        if isinstance(request, SendMessageRequest) and request.configuration.return_immediately:
+            task_id = await self._begun_unawaited(request)
+            if task_id is not None:
+                operation, request = Operation.GET, GetTaskRequest(task_id)
         backoff: Backoff | None = None
         while True:
             try:
@@ -149,6 +155,16 @@ class RemoteConnection:
             except DragomanError as error:
                 backoff = backoff or Backoff(self._retries, self.clock)
                 await self._pause(backoff, error, operation)
+
+    async def _begun_unawaited(self, request: SendMessageRequest) -> str | None:
+        """Begin a task without waiting for its end where the version has no word for that: by leaving its stream."""
+        first = (self._interfaces or await self._choose())[0]
+        streams = self._card is None or self._card.capabilities.streaming is not False
+        if first.binding.dialect.version != "0.1" or not streams:
+            return None
+        async with contextlib.aclosing(self.open_stream(Operation.STREAM, request, None)) as batches:
+            await anext(batches, None)
+        return request.message.task_id or request.new_task_id
 
     async def open_stream(
         self, operation: Operation, request: SendMessageRequest | SubscribeToTaskRequest, after: int | None

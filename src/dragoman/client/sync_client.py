@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from dragoman.client.connect import Verify
     from dragoman.client.event import Event
     from dragoman.client.message import Attachment
+    from dragoman.client.trust import Trusted
     from dragoman.model.card import AgentCard
     from dragoman.model.message import Message
     from dragoman.model.push import TaskPushNotificationConfig
@@ -47,6 +48,7 @@ class Client:
         verify: Verify = True,
         headers: Mapping[str, str] | None = None,
         interceptors: Sequence[Interceptor] = (),
+        trust: Trusted = None,
     ) -> None:
         self._client = AsyncClient(
             target,
@@ -59,6 +61,7 @@ class Client:
             verify=verify,
             headers=headers,
             interceptors=interceptors,
+            trust=trust,
         )
         self._portal = Portal("dragoman-client")
 

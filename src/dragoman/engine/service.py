@@ -15,13 +15,13 @@ from dragoman.engine.live import STOPPING
 from dragoman.engine.locks import KeyedLocks
 from dragoman.engine.ports import Cursor, Scope, TaskQuery
 from dragoman.engine.pushes import Pushes
+from dragoman.engine.quota import Quota, busy, caller_of
 from dragoman.engine.runner import Runner
 from dragoman.engine.stream import Batch, Follower, Stream
 from dragoman.engine.tasks import Tasks
 from dragoman.model.error import (
     ExtensionSupportRequired,
     InvalidParams,
-    Overloaded,
     PushNotificationNotSupported,
     ServerError,
     TaskNotCancelable,
@@ -37,9 +37,11 @@ from dragoman.model.request import DEFAULT_PAGE_SIZE, ListTasksResponse
 from dragoman.model.state import Role, State
 from dragoman.model.task import Task
 from dragoman.model.time import milliseconds
+from dragoman.model.user import User
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
+    from contextlib import AbstractContextManager
 
     from dragoman.engine.clock import Clock
     from dragoman.engine.live import LiveTask
@@ -66,6 +68,9 @@ class EngineSettings(msgspec.Struct, frozen=True):
     show_errors: bool = False
     max_tasks: int = 10_000
     max_streams: int = 10_000
+    max_parts: int = 1000
+    caller_tasks: int = 2000
+    caller_streams: int = 2000
 
 
 class Answer(NamedTuple):
@@ -93,8 +98,11 @@ class Service:
         self._bus = bus
         self._settings = settings
         self._tasks = Tasks(store, bus, clock)
-        self._runner = Runner(clock, self._tasks.put_away, parallel=agent.parallel)
+        self._runner = Runner(clock, self._put_away, parallel=agent.parallel)
         self._locks = KeyedLocks()
+        self._quota = Quota(
+            streams=settings.max_streams, caller_tasks=settings.caller_tasks, caller_streams=settings.caller_streams
+        )
         self._pushes = None if outbox is None else Pushes(self._tasks, outbox)
         self._inbox = Inbox(
             agent, self._tasks, self._runner, self._locks, settings.dedupe, settings.show_errors, self._pushes
@@ -112,6 +120,9 @@ class Service:
     async def start(self) -> None:
         """Decide what becomes of the tasks a crash interrupted."""
         await self._inbox.recover()
+        for live in self._tasks.live.values():
+            if live.row.scope.owner:
+                self._quota.recovered(live, caller_of(User(live.row.scope.owner)))
 
     async def close(self) -> None:
         """Take no more messages, let the runs finish for a while, then end the streams, which can be resumed."""
@@ -123,13 +134,13 @@ class Service:
 
     # -- messages --------------------------------------------------------------------------------------------------
 
-    async def send(self, call: Call, request: SendMessageRequest) -> Answer:
-        """Take a message; by default wait until the task ends or asks.
+    async def send(self, call: Call, request: SendMessageRequest, caller: str = "") -> Answer:
+        """Take a message; by default wait until the task ends or asks. `caller` is whom it counts for.
 
         Raises:
             A2AError: the message cannot be accepted.
         """
-        accepted = await self._accept(call, request)
+        accepted = await self._accept(call, request, caller)
         length = request.configuration.history_length
         live = accepted.live
         if live is None:
@@ -146,14 +157,15 @@ class Service:
         task = await self._tasks.durable_task(live, None)
         return Answer(shortened(task, length), live.row.origin, accepted.repeat)
 
-    async def stream(self, call: Call, request: SendMessageRequest) -> Stream:
-        """Take a message and follow its task until it ends or asks for input.
+    async def stream(self, call: Call, request: SendMessageRequest, caller: str = "") -> Stream:
+        """Take a message and follow its task until it ends or asks for input. `caller` is whom it counts for.
 
         Raises:
             A2AError: the message cannot be accepted.
         """
-        self._must_stream()
-        accepted = await self._accept(call, request)
+        self._must_stream(caller)
+        accepted = await self._accept(call, request, caller)
+        place = self._quota.stream(caller)
         live = accepted.live
         if live is not None:
             await live.opened()
@@ -167,18 +179,43 @@ class Service:
             stored = await self._store.task(accepted.row.id) if live is None else None
             task = await self._tasks.durable_task(live, stored)
         if task is not None:
-            batches = self._from_snapshot(accepted.row, shortened(task, length), pause_ends=True)
+            batches = self._from_snapshot(accepted.row, shortened(task, length), place, pause_ends=True)
             return Stream(batches, accepted.row.origin, accepted.repeat)
-        batches = self._follower.follow(accepted.row, 0, pause_ends=True)
+        batches = self._follower.follow(accepted.row, 0, pause_ends=True, place=place)
         if length is not None:
             batches = _shorten_first(batches, length)
         return Stream(batches, accepted.row.origin, accepted.repeat)
 
-    async def _accept(self, call: Call, request: SendMessageRequest) -> Accepted:
+    async def _accept(self, call: Call, request: SendMessageRequest, caller: str) -> Accepted:
         if self._closing:
             raise ServerError(STOPPING)
-        if len(self._tasks.live) >= self._settings.max_tasks and request.message.task_id not in self._tasks.live:
-            raise Overloaded(f"{self._settings.max_tasks} tasks are at work: try again later")
+        message, alive = request.message, self._tasks.live
+        if len(message.parts) > self._settings.max_parts:
+            most = f"a message has {self._settings.max_parts} parts at most"
+            raise InvalidParams(f"{most}, not {len(message.parts)}", field="message.parts", limit="parts")
+        at_work = alive.get(message.task_id) if message.task_id else None
+        if at_work is None and len(alive) >= self._settings.max_tasks:
+            raise busy(f"{self._settings.max_tasks} tasks are at work", "tasks")
+        if at_work is not None and not at_work.state.waiting:
+            caller = ""  # words for a run that goes on: nothing begins
+        self._quota.expect(caller)
+        try:
+            accepted = await self._take(call, request)
+        except BaseException:
+            self._quota.dropped(caller)
+            raise
+        live = accepted.live
+        if live is None or accepted.repeat or alive.get(live.id) is not live:
+            self._quota.dropped(caller)
+        else:
+            self._quota.begun(live, caller)
+        return accepted
+
+    def _put_away(self, live: LiveTask) -> None:
+        self._quota.ended(live)
+        self._tasks.put_away(live)
+
+    async def _take(self, call: Call, request: SendMessageRequest) -> Accepted:
         scope = self._admit(call, request.tenant)
         config = request.configuration.task_push_notification_config
         if config is None:
@@ -280,14 +317,17 @@ class Service:
             await live.durable()
         return Answer(live.task(), row.origin)
 
-    async def subscribe(self, call: Call, request: SubscribeToTaskRequest, after: int | None = None) -> Stream:
+    async def subscribe(
+        self, call: Call, request: SubscribeToTaskRequest, after: int | None = None, caller: str = ""
+    ) -> Stream:
         """Follow a task until it ends: from a snapshot, or after the record a reader saw last.
 
         Raises:
             TaskNotFound: there is none, or it is not the caller's.
             UnsupportedOperation: it has ended and nothing is left to send.
         """
-        self._must_stream()
+        self._must_stream(caller)
+        place = self._quota.stream(caller)
         scope = self._admit(call, request.tenant)
         row, live, stored = await self._tasks.find(scope, request.id)
         state = live.state if live else row.state
@@ -297,11 +337,12 @@ class Service:
         if after is not None and known:
             task = await self._tasks.durable_task(live, stored)
             artifacts = tuple(artifact.artifact_id for artifact in task.artifacts)
-            return Stream(self._follower.follow(row, after, pause_ends=False), row.origin, artifacts=artifacts)
+            batches = self._follower.follow(row, after, pause_ends=False, place=place)
+            return Stream(batches, row.origin, artifacts=artifacts)
         if state.final:
             raise UnsupportedOperation("the task has ended: there is nothing to subscribe to", taskId=request.id)
         task = await self._tasks.durable_task(live, stored)
-        return Stream(self._from_snapshot(row, task, pause_ends=False), row.origin)
+        return Stream(self._from_snapshot(row, task, place, pause_ends=False), row.origin)
 
     # -- webhooks --------------------------------------------------------------------------------------------------
 
@@ -356,9 +397,8 @@ class Service:
             raise ExtensionSupportRequired(f"declare the extension in A2A-Extensions: {names}", extensions=names)
         return Scope(self._agent.name, call.tenant or tenant or "", call.owner)
 
-    def _must_stream(self) -> None:
-        if self._follower.open >= self._settings.max_streams:
-            raise Overloaded(f"{self._settings.max_streams} streams are open: try again later")
+    def _must_stream(self, caller: str) -> None:
+        self._quota.check_stream(caller)
         if not self._agent.streams:
             raise UnsupportedOperation("this agent does not stream: its card says streaming is false")
 
@@ -366,9 +406,12 @@ class Service:
         """False when the records after that one have been compacted."""
         return live is not None or bool(await self._store.records(row.number, after, 1))
 
-    def _from_snapshot(self, row: TaskRow, task: Task, *, pause_ends: bool) -> AsyncGenerator[Batch, None]:
+    def _from_snapshot(
+        self, row: TaskRow, task: Task, place: AbstractContextManager[None], *, pause_ends: bool
+    ) -> AsyncGenerator[Batch, None]:
         generation = task.generation or 0
-        return self._follower.follow(row, generation, pause_ends=pause_ends, begins=Record.of(generation, task))
+        begins = Record.of(generation, task)
+        return self._follower.follow(row, generation, pause_ends=pause_ends, begins=begins, place=place)
 
 
 def shortened(task: Task, length: int | None) -> Task:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, NamedTuple
 
 from dragoman.engine.live import UNAVAILABLE
@@ -63,14 +63,20 @@ class Follower:
                 self._asked, self._given = None, Batch(())
 
     async def follow(
-        self, row: TaskRow, after: int, *, pause_ends: bool, begins: Record | None = None
+        self,
+        row: TaskRow,
+        after: int,
+        *,
+        pause_ends: bool,
+        begins: Record | None = None,
+        place: AbstractContextManager[None] | None = None,
     ) -> AsyncGenerator[Batch, None]:
         """Give every durable record after that one until the task ends, or also until it asks for input.
 
         A stream that `begins` with a record of its own, such as the task as it was, gives that first. A reader who
-        has been told nothing yet gets a sign of life when there is no record for it.
+        has been told nothing yet gets a sign of life when there is no record for it. `place` is held while it is open.
         """
-        with self._counted(), self._bus.watch(row.id) as watch:
+        with place or nullcontext(), self._counted(), self._bus.watch(row.id) as watch:
             opened = begins is not None
             if begins is not None:
                 first = _cut([begins], pause_ends)

@@ -63,9 +63,16 @@ class CannotConnect(DragomanError):
 
 
 class BadCard(DragomanError):
-    """The agent card is missing or cannot be read."""
+    """The agent card is missing, cannot be read, or (with `trust`) is not signed as it has to be.
+
+    `reason` tells how a signature failed: `NOT_SIGNED`, `UNKNOWN_KEY` or `BAD_SIGNATURE`.
+    """
 
     reason = "BAD_CARD"
+
+    def __init__(self, text: str, *, reason: str | None = None) -> None:
+        super().__init__(text)
+        self.reason = reason or type(self).reason
 
 
 class BadResponse(DragomanError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -34,18 +35,52 @@ class Addresses:
             root = f"/{prefix}{root}" if prefix else root
         return f"{scheme}://{host}{root}".rstrip("/")
 
+    def caller(self, request: Request) -> str:
+        """Where a request comes from: the last address on its way that is not a trusted proxy. Empty if unknown.
+
+        Of IPv6 it is the network: who has one address there has them all.
+        """
+        client: Sequence[object] | None = request.scope.get("client")
+        address = str(client[0]) if client else ""
+        if self.is_trusted(request):
+            for hop in reversed(request.headers.get("x-forwarded-for", "").split(",")):
+                named = _parsed(hop.strip())
+                if named is None:
+                    break
+                address = str(named)
+                if not any(named in network for network in self._trusted):
+                    break
+        return _network_of(address) if ":" in address else address
+
     def is_trusted(self, request: Request) -> bool:
         """True when a proxy that may speak for others sent this request."""
         client: Sequence[object] | None = request.scope.get("client")
         if not self._trusted or not client:
             return False
-        try:
-            address = ipaddress.ip_address(str(client[0]))
-        except ValueError:
-            return False
-        # A socket that listens on both families shows an IPv4 caller as ::ffff:a.b.c.d.
-        address = getattr(address, "ipv4_mapped", None) or address
-        return any(address in network for network in self._trusted)
+        address = _parsed(str(client[0]))
+        return address is not None and any(address in network for network in self._trusted)
+
+
+def _parsed(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """An address, as sockets and proxies write it: some add the port."""
+    if text.startswith("["):
+        text = text[1:].partition("]")[0]
+    elif text.count(":") == 1:
+        text = text.partition(":")[0]
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return None
+    # A socket that listens on both families shows an IPv4 caller as ::ffff:a.b.c.d.
+    return getattr(address, "ipv4_mapped", None) or address
+
+
+@lru_cache(1024)
+def _network_of(address: str) -> str:
+    parsed = _parsed(address)
+    if not isinstance(parsed, ipaddress.IPv6Address):
+        return address if parsed is None else str(parsed)
+    return str(ipaddress.ip_network((int(parsed) >> 64 << 64, 64)))
 
 
 def _first(text: str | None) -> str:

@@ -4,39 +4,47 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import msgspec
 
-from dragoman.model.error import A2AError, DragomanError, InternalError, ServerError, Unauthenticated
-from dragoman.model.user import User
+from dragoman.dialects.errors import status_of
+from dragoman.engine.clock import SystemClock
+from dragoman.model.error import A2AError, DragomanError, ServerError
 from dragoman.server.guard import Guard, Misdirected
+from dragoman.server.limiter import Limiter
+from dragoman.server.settings import Limits
 from dragoman.telemetry import trace
-from dragoman.transports.endpoint import Endpoint
+from dragoman.transports.endpoint import NESTING, Endpoint
 from dragoman.transports.http import Disconnected, Request, respond, segments_of
 from dragoman.transports.jsonrpc.serve import JsonRpc
 from dragoman.transports.rest.serve import Rest
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+    from collections.abc import Callable, MutableMapping, Sequence
 
     from dragoman.engine.janitor import Janitor
     from dragoman.engine.ports import Outbox, Store
     from dragoman.engine.service import Service
+    from dragoman.model.card import AgentCard
     from dragoman.model.task import Task
+    from dragoman.model.user import User
     from dragoman.push.courier import Courier
     from dragoman.server.address import Addresses
     from dragoman.server.agent import Agent
+    from dragoman.server.authentication import Authentication
     from dragoman.server.cards import Cards
     from dragoman.server.lazy import LazyKeys as Keys
+    from dragoman.transports.denials import Denials
+    from dragoman.transports.endpoint import ExtendedCard
     from dragoman.transports.http import AsgiScope, Header, Receive, Send
-
-    Authenticate = Callable[[Request], Awaitable[User | None]]
 
 logger = logging.getLogger("dragoman.server")
 _CARDS = ("/.well-known/agent-card.json", "/.well-known/agent.json")
 _JWKS = "/.well-known/jwks.json"
+_LOGIN = ("/login", "/logout")
 _OWN = ("/healthz", "/readyz", _JWKS)
 _RPC = ("/", "/a2a")
 
@@ -52,17 +60,27 @@ class Hosted:
         body_limit: int,
         *,
         blocking: bool,
+        nesting: int = NESTING,
     ) -> None:
         self.agent = agent
         self.cards = cards
         self._make_service = service
         self._body_limit = body_limit
         self._blocking = blocking
+        self._nesting = nesting
 
-    def renew(self, outbox: Outbox | None) -> None:
+    def renew(self, outbox: Outbox | None, extended: ExtendedCard | None, denials: Denials) -> None:
         """Begin with a fresh engine, for a new event loop."""
         self.service = self._make_service(outbox)
-        endpoint = Endpoint(self.service, self.agent.extensions, body_limit=self._body_limit, blocking=self._blocking)
+        endpoint = Endpoint(
+            self.service,
+            self.agent.extensions,
+            body_limit=self._body_limit,
+            blocking=self._blocking,
+            nesting=self._nesting,
+            denials=denials,
+        )
+        endpoint.extended = extended
         self.rpc = JsonRpc(endpoint)
         self.rest = Rest(endpoint)
 
@@ -75,24 +93,26 @@ class App:
         hosted: Sequence[Hosted],
         store: Store,
         addresses: Addresses,
-        authenticate: Authenticate | None,
+        auth: Authentication | None,
         guard: Guard | None = None,
         janitor: Janitor | None = None,
         *,
         couriers: Callable[[], Courier] | None = None,
         keys: Keys | None = None,
+        limiter: Limiter | None = None,
     ) -> None:
         self._first = hosted[0]
         self._by_name = {one.agent.name: one for one in hosted}
         self._hosted = hosted
         self._store = store
         self._addresses = addresses
-        self._authenticate = authenticate
+        self._auth = auth
         self._guard = guard or Guard(None, (), (), open_list=False)
         self._janitor = janitor
         self._couriers = couriers
         self._courier: Courier | None = None
         self._keys = keys
+        self._limiter = limiter or Limiter(Limits(), SystemClock(), addresses)
         self._renew()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._starting: asyncio.Lock | None = None
@@ -104,8 +124,14 @@ class App:
 
     def _renew(self) -> None:
         self._courier = None if self._couriers is None else self._couriers()
+        self._limiter.renew()
         for hosted in self._hosted:
-            hosted.renew(self._courier)
+            extended = None if self._auth is None else partial(self._extended_card, hosted.cards)
+            hosted.renew(self._courier, extended, self._limiter.denials)
+
+    def _extended_card(self, cards: Cards, request: Request, user: User | None) -> AgentCard:
+        base = self._addresses.base(request) + request.prefix
+        return cards.signed(cards.extended(base, user), request, base)
 
     async def start(self) -> None:
         """Open the store and recover what a crash interrupted. Raises ConfigError."""
@@ -129,6 +155,13 @@ class App:
                     await hosted.service.start()
                 if self._courier is not None:
                     await self._courier.start()
+                if self._auth is not None:
+                    await self._auth.open()
+                    for hosted in self._hosted:
+                        hosted.cards.guard(self._auth.security())
+                for hosted in self._hosted:
+                    if hosted.cards.signing is not None:
+                        hosted.cards.check()
                 self._ready, self._drained = True, False
                 if self._janitor is not None:
                     self._janitor.start()
@@ -148,6 +181,8 @@ class App:
                 await self._janitor.stop()
             if self._courier is not None:
                 await self._courier.close()
+            if self._auth is not None:
+                await self._auth.close()
             await self._store.close()
             for hosted in self._hosted:
                 await hosted.agent.close()
@@ -193,6 +228,8 @@ class App:
     async def _http(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         hosted, segments, prefix = self._host(segments_of(scope))
         request = Request(scope, receive, segments)
+        request.prefix = prefix
+        self._limiter.wait_for(request)
         path, looks = request.path, request.method in ("GET", "HEAD")
         try:
             self._guard.check_host(request, trusted=self._addresses.is_trusted(request))
@@ -212,6 +249,8 @@ class App:
                 await self._jwks(send)
             else:
                 await self._health(path, send)
+        elif path in _LOGIN and not prefix and self._auth is not None:
+            await self._sign_in_or_out(request, send)
         elif path == "/" and looks:
             await _not_found(send, path)
         elif path in _RPC and request.method != "POST":
@@ -227,7 +266,16 @@ class App:
                 return self._first, segments, ""
 
     async def _card(self, hosted: Hosted, request: Request, send: Send, prefix: str) -> None:
-        status, body, headers = hosted.cards.serve(request, self._addresses.base(request) + prefix)
+        user = None
+        if self._auth is not None or hosted.cards.signing is not None:
+            # Users and keys are kept beside the tasks.
+            try:
+                await self._start_for_request()
+            except A2AError as error:
+                await respond(send, 503, msgspec.json.encode({"error": str(error)}))
+                return
+            user = None if self._auth is None else await self._auth.visitor(request)
+        status, body, headers = hosted.cards.serve(request, self._addresses.base(request) + prefix, user)
         await respond(send, status, body, headers=headers, head=request.method == "HEAD")
 
     async def _preflight(self, request: Request, send: Send) -> None:
@@ -247,12 +295,15 @@ class App:
             send = _with_headers(send, allowed)
         try:
             await self._start_for_request()
-            user = await self._user(request)
+            user = None if self._auth is None else await self._auth.user(request)
+            self._limiter.admit(request, user)
             if "origin" in request.headers:
                 self._guard.check_origin(request, self._addresses.base(request), user)
             request.may_list = self._guard.may_list(request, user)
         except A2AError as error:
-            await self._refuse(transport, request, send, error)
+            self._limiter.denials.note(request.caller, error)
+            challenge = [] if self._auth is None else self._auth.challenge(error)
+            await self._refuse(transport, request, _with_headers(send, challenge) if challenge else send, error)
             return
         except Disconnected:
             return
@@ -268,26 +319,40 @@ class App:
             logger.error("the server cannot start: %s", error)
             raise ServerError("the server cannot start: its log says why") from None
 
-    async def _user(self, request: Request) -> User | None:
-        if self._authenticate is None:
-            return None
-        try:
-            user = await self._authenticate(request)
-        except (A2AError, Disconnected):
-            raise
-        except Exception:
-            logger.exception("the function that says who is calling broke")
-            raise InternalError from None
-        if user is None:
-            raise Unauthenticated
-        return user
-
     @staticmethod
     async def _refuse(transport: JsonRpc | Rest, request: Request, send: Send, error: A2AError) -> None:
         if isinstance(transport, JsonRpc):
             await transport.refuse(send, error, None, "1.0")
         else:
             await transport.refuse(request, send, error, "1.0")
+
+    async def _sign_in_or_out(self, request: Request, send: Send) -> None:
+        """The pages on which a browser gets its cookie, or gives it back."""
+        from dragoman.auth.inbound.login import MAX_FORM
+
+        try:
+            await self._start_for_request()
+            login = None if self._auth is None else self._auth.login
+            base = self._addresses.base(request)
+            origin, secure = "/".join(base.split("/")[:3]), base.startswith("https://")
+            if login is None:
+                await _not_found(send, request.path)
+                return
+            if request.method in ("GET", "HEAD") and request.path == "/login":
+                reply = await login.show(request, secure=secure)
+            elif request.method != "POST":
+                await _not_allowed(send, "GET, POST" if request.path == "/login" else "POST")
+                return
+            elif request.path == "/login":
+                reply = await login.sign_in(request, await request.body(MAX_FORM), secure=secure, origin=origin)
+            else:
+                reply = await login.sign_out(request, await request.body(MAX_FORM), secure=secure, origin=origin)
+        except A2AError as error:
+            await respond(send, status_of(error).http, msgspec.json.encode({"error": str(error)}))
+        except Disconnected:
+            return
+        else:
+            await respond(send, reply.status, reply.body, reply.content_type, reply.headers)
 
     async def _jwks(self, send: Send) -> None:
         """The keys that webhooks and cards are signed with."""

@@ -15,9 +15,13 @@ from dragoman.net.guard import Guard as AddressGuard
 from dragoman.push.courier import Courier
 from dragoman.server.address import Addresses
 from dragoman.server.app import App, Hosted
+from dragoman.server.auth_settings import AuthSettings
+from dragoman.server.authentication import Authentication, SchemeAuthentication
 from dragoman.server.cards import Cards
 from dragoman.server.guard import Guard
 from dragoman.server.lazy import LazyHttp, LazyKeys
+from dragoman.server.signing import CardSigning
+from dragoman.server.limiter import Limiter
 from dragoman.server.store_url import parse_store
 from dragoman.stores.memory import MemoryStore
 from dragoman.stores.sqlite.store import SqliteStore
@@ -61,16 +65,21 @@ def build(
         show_errors=settings.dev,
         max_tasks=settings.limits.tasks,
         max_streams=settings.limits.streams,
+        max_parts=settings.limits.parts,
+        caller_tasks=settings.limits.caller_tasks,
+        caller_streams=settings.limits.caller_streams,
     )
     keys = LazyKeys(settings.secret, parse_store(settings.store))
+    signing = _signing(settings, keys) if settings.sign else None
     couriers = partial(_courier, settings, store, bus, clock, keys) if settings.push else None
     hosted = [
         Hosted(
             agent,
-            Cards(agent, settings.card_version, clock.now(), push=settings.push),
+            Cards(agent, settings.card_version, clock.now(), push=settings.push, signing=signing),
             partial(Service, agent, store, bus, clock, engine),
             settings.limits.body,
             blocking=settings.blocking,
+            nesting=settings.limits.nesting,
         )
         for agent in agents
     ]
@@ -79,7 +88,32 @@ def build(
     addresses = Addresses(settings.url, settings.trust_proxy)
     guard = Guard(settings.url, settings.allow_hosts, settings.cors, open_list=settings.open_list)
     janitor = Janitor(store, clock, retention)
-    return App(hosted, store, addresses, settings.auth, guard, janitor, couriers=couriers, keys=keys)
+    auth = _authentication(agents, settings, keys, clock)
+    return App(hosted, store, addresses, auth, guard, janitor, couriers=couriers, keys=keys)
+
+
+def _authentication(agents: Sequence[Agent], settings: Settings, keys: LazyKeys, clock: Clock) -> Authentication | None:
+    said = settings.auth
+    if said is not None and not isinstance(said, AuthSettings):
+        return Authentication(said)
+    # With nothing said, a skill that needs a permission makes the cookie count: strangers reach the others.
+    strangers = said is None
+    if strangers:
+        if not any(skill.permission for agent in agents for skill in agent.skills):
+            return None
+        said = AuthSettings(("cookie",))
+
+    def http() -> HttpClient:
+        from dragoman.net.sockets import SocketClient
+
+        return SocketClient()
+
+    path = parse_store(settings.store)
+    return SchemeAuthentication(said, path, keys, clock, LazyHttp(http), strangers=strangers)
+
+
+def _signing(settings: Settings, keys: LazyKeys) -> CardSigning:
+    return CardSigning(keys, url=settings.url, host=settings.host, version=settings.card_version)
 
 
 def _courier(settings: Settings, store: Store, bus: LocalBus, clock: Clock, keys: LazyKeys) -> Courier:

@@ -10,10 +10,13 @@ import msgspec
 
 from dragoman.dialects.cards import card_json
 from dragoman.model.card import AgentCapabilities, AgentCard, AgentInterface
+from dragoman.model.error import BadCard, ConfigError
+from dragoman.server.authentication import OPEN, Security
 
 if TYPE_CHECKING:
     from dragoman.model.user import User
     from dragoman.server.agent import Agent
+    from dragoman.server.signing import CardSigning
     from dragoman.transports.http import Header, Request
 
 MAX_AGE = 300
@@ -36,7 +39,15 @@ class Served(NamedTuple):
     etag: bytes
 
 
-def card_of(agent: Agent, base: str, user: User | None = None, *, push: bool = False) -> AgentCard:
+def card_of(
+    agent: Agent,
+    base: str,
+    user: User | None = None,
+    *,
+    push: bool = False,
+    security: Security = OPEN,
+    extended: bool = False,
+) -> AgentCard:
     """The agent's card at an address. Skills that need a permission are listed for those who have it."""
     permissions = user.permissions if user else frozenset[str]()
     skills = tuple(
@@ -50,11 +61,13 @@ def card_of(agent: Agent, base: str, user: User | None = None, *, push: bool = F
         ),
         version=agent.version,
         capabilities=AgentCapabilities(
-            streaming=True, push_notifications=push, extensions=agent.extensions, extended_agent_card=False
+            streaming=True, push_notifications=push, extensions=agent.extensions, extended_agent_card=extended
         ),
         default_input_modes=_MODES,
         default_output_modes=_MODES,
         skills=skills,
+        security_schemes=security[0] or None,
+        security_requirements=tuple(security[1]),
     )
 
 
@@ -62,40 +75,80 @@ class Cards:
     """Serves one agent's card."""
 
     def __init__(
-        self, agent: Agent, version: Literal["both", "1.0", "0.3"], started_ms: int, *, push: bool = False
+        self,
+        agent: Agent,
+        version: Literal["both", "1.0", "0.3"],
+        started_ms: int,
+        *,
+        push: bool = False,
+        signing: CardSigning | None = None,
     ) -> None:
         self._agent = agent
         self._version: Literal["both", "1.0", "0.3"] = version
         self._push = push
+        self.signing = signing
+        self._security: Security = OPEN
+        self._extended = False
         self._modified_s = started_ms // 1000
         self._modified = formatdate(self._modified_s, usegmt=True).encode()
-        self._known: dict[tuple[str, int], Served] = {}
+        self._known: dict[tuple[str, str | None, int, frozenset[str] | None], Served] = {}
 
-    def serve(self, request: Request, base: str) -> tuple[int, bytes, list[Header]]:
-        """Status, body and headers for a card at this address."""
-        served = self._card(base)
+    def check(self) -> None:
+        """Look whether the card can be signed, so that a mistake is told at the start. Raises ConfigError."""
+        root = "http://localhost"
+        try:
+            self._made(root, None if self.signing is None else root, None)
+        except BadCard as error:
+            raise ConfigError(f"sign: {self._agent.name!r}: {error}") from None
+
+    def guard(self, security: Security) -> None:
+        """Say on the card how callers are known, and that there is more to see for them."""
+        self._security, self._extended = security, True
+        self._known.clear()
+
+    def extended(self, base: str, user: User | None) -> AgentCard:
+        """The card as this caller may see it."""
+        return card_of(self._agent, base, user, push=self._push, security=self._security, extended=self._extended)
+
+    def serve(self, request: Request, base: str, user: User | None = None) -> tuple[int, bytes, list[Header]]:
+        """Status, body and headers for a card at this address; a known caller's is for nobody else to keep."""
+        served = self._card(base, self._root(request, base), user)
         headers: list[Header] = [
             (b"etag", served.etag),
             (b"last-modified", self._modified),
-            (b"cache-control", b"public, max-age=%d" % MAX_AGE),
+            (b"cache-control", b"public, max-age=%d" % MAX_AGE if user is None else b"private, no-cache"),
             (b"access-control-allow-origin", b"*"),
         ]
         if self._is_known(request, served.etag.decode()):
             return 304, b"", headers
         return 200, served.body, headers
 
-    def _card(self, base: str) -> Served:
+    def signed(self, card: AgentCard, request: Request, base: str) -> AgentCard:
+        """A card at this address as it is shown to who asks: signed, where cards are."""
+        root = self._root(request, base)
+        return card if root is None or self.signing is None else self.signing.signed_model(card, root)
+
+    def _root(self, request: Request, base: str) -> str | None:
+        """Where the keys are to be found; None when the card at this address is not signed."""
+        root = base.removesuffix(request.prefix)
+        return root if self.signing is not None and self.signing.is_ours(request, root) else None
+
+    def _card(self, base: str, root: str | None, user: User | None) -> Served:
         # Skills may be added while the agent is served; their number tells an old card from a new one.
-        key = (base, len(self._agent.skills))
+        key = (base, root, len(self._agent.skills), user.permissions if user else None)
         served = self._known.get(key)
         if served is None:
             if len(self._known) >= REMEMBERED:  # the Host header is the caller's to choose
                 self._known.clear()
-            body = msgspec.json.encode(
-                card_json(card_of(self._agent, base, push=self._push), self._agent.card, self._version)
-            )
+            body = self._made(base, root, user)
             served = self._known[key] = Served(body, f'"{hashlib.sha256(body).hexdigest()[:32]}"'.encode())
         return served
+
+    def _made(self, base: str, root: str | None, user: User | None) -> bytes:
+        card = card_json(self.extended(base, user), self._agent.card, self._version)
+        if root is not None and self.signing is not None:
+            card = self.signing.signed(card, root)
+        return msgspec.json.encode(card)
 
     def _is_known(self, request: Request, etag: str) -> bool:
         asked = request.headers.get("if-none-match")

@@ -115,10 +115,17 @@ def _run(app: AsgiApp, settings: Settings, listener: socket.socket, tell: Callab
                 await drain()
             await super().shutdown(sockets)
 
+    tls: dict[str, Any] = {"http": "httptools"}
+    if settings.tls_cert is not None:
+        from dragoman.server.tls import tls_options
+
+        tls |= tls_options(settings.tls_cert, settings.tls_key, settings.tls_ca)
+    elif settings.tls_key or settings.tls_ca:
+        raise ConfigError("tls_key and tls_ca are of no use without tls_cert")
     config = uvicorn.Config(
         app,
         loop="auto",  # uvloop where it is installed
-        http="httptools",
+        **tls,
         ws="none",
         interface="asgi3",
         lifespan="on",
@@ -233,7 +240,8 @@ def _news(servable: Servable, settings: Settings, host: str, port: int) -> list[
     """What a user wants to know first; the curl lines work as they are."""
     if ip_address(host).is_unspecified:
         host = "::1" if ":" in host else "127.0.0.1"
-    base = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    scheme = "http" if settings.tls_cert is None else "https"
+    base = f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
     message = {"message": {"messageId": "try-1", "role": "ROLE_USER", "parts": [_part(servable)]}}
     rpc = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": message}
     store = parse_store(settings.store)

@@ -39,7 +39,13 @@ SETTINGS: dict[str, SettingInfo] = {
         values.networks,
         repeat=True,
     ),
-    "auth": SettingInfo("Function that says who is calling; Python only.", None, "FUNCTION", values.auth),
+    "auth": SettingInfo(
+        "Scheme by which callers are known: cookie, bearer, apikey, basic, oauth2, oidc or mtls; repeat for several.",
+        "--auth",
+        "SCHEME",
+        values.auth,
+        repeat=True,
+    ),
     "allow_hosts": SettingInfo(
         "Name this server answers to on loopback; repeat for several.",
         "--allow-hosts",
@@ -55,6 +61,11 @@ SETTINGS: dict[str, SettingInfo] = {
     ),
     "secret": SettingInfo(
         "Key for cookies and stored credentials; several, comma-separated, rotate.", None, "TEXT", values.text, True
+    ),
+    "tls_cert": SettingInfo("Certificate to serve https with, a PEM file.", "--tls-cert", "FILE", values.text),
+    "tls_key": SettingInfo("Its private key, if not in the same file.", "--tls-key", "FILE", values.text),
+    "tls_ca": SettingInfo(
+        "Authorities for the certificates of callers, who are asked for one.", "--tls-ca", "FILE", values.text
     ),
     "push": SettingInfo("Whether webhooks are called.", "--push/--no-push", "", values.switch, switch=True),
     "push_allow": SettingInfo(
@@ -74,6 +85,7 @@ SETTINGS: dict[str, SettingInfo] = {
     "card_version": SettingInfo(
         "Card format: both, or exactly 1.0 or 0.3.", "--card-version", "VERSION", values.choice("both", "1.0", "0.3")
     ),
+    "sign": SettingInfo("Sign the card with the server's own key.", "--sign/--no-sign", "", values.switch, switch=True),
     "dedupe": SettingInfo(
         "How long a repeated message returns its first task; 0 is never.",
         "--dedupe",
@@ -102,9 +114,34 @@ SETTINGS: dict[str, SettingInfo] = {
     ),
     "long_poll": SettingInfo("How long a long poll may wait.", "--long-poll", "SECONDS", values.seconds(zero=True)),
     "limits_body": SettingInfo("Largest request body accepted.", "--limits-body", "BYTES", values.whole(1)),
+    "limits_parts": SettingInfo("How many parts a message may have.", "--limits-parts", "NUMBER", values.whole(1)),
+    "limits_nesting": SettingInfo(
+        "How deep the JSON of a request may be nested.", "--limits-nesting", "NUMBER", values.whole(1)
+    ),
+    "limits_patience": SettingInfo(
+        "How long a request may take to arrive; 0 is for ever.",
+        "--limits-patience",
+        "SECONDS",
+        values.seconds(zero=True),
+    ),
+    "limits_rate": SettingInfo(
+        "Requests a second that a caller may make; 0 is any number.",
+        "--limits-rate",
+        "NUMBER",
+        values.number(zero=True),
+    ),
+    "limits_burst": SettingInfo(
+        "How many of these at once; 0 is those of one second.", "--limits-burst", "NUMBER", values.whole(0)
+    ),
     "limits_tasks": SettingInfo("How many tasks may run at once.", "--limits-tasks", "NUMBER", values.whole(1)),
+    "limits_caller_tasks": SettingInfo(
+        "How many tasks of one caller; 0 is any number.", "--limits-caller-tasks", "NUMBER", values.whole(0)
+    ),
     "limits_streams": SettingInfo(
         "How many streams may be open at once.", "--limits-streams", "NUMBER", values.whole(1)
+    ),
+    "limits_caller_streams": SettingInfo(
+        "How many streams of one caller; 0 is any number.", "--limits-caller-streams", "NUMBER", values.whole(0)
     ),
     "limits_keep": SettingInfo(
         "How long ended tasks are kept; 0 is for ever.", "--limits-keep", "SECONDS", values.seconds(zero=True)

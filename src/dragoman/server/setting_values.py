@@ -8,12 +8,13 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Any, cast
 from urllib.parse import urlsplit
 
+from dragoman.server.auth_settings import AuthSettings
 from dragoman.server.store_url import without_password
 
 Network = IPv4Network | IPv6Network
@@ -55,7 +56,16 @@ def whole(low: int, high: int | None = None) -> Callable[[Any, bool], int]:
 
 def seconds(*, zero: bool) -> Callable[[Any, bool], float]:
     """A time in seconds. Raises ValueError when read."""
-    wanted = "must be seconds, 0 or more" if zero else "must be seconds, more than 0"
+    return _number("seconds", zero=zero)
+
+
+def number(*, zero: bool) -> Callable[[Any, bool], float]:
+    """A number that need not be whole. Raises ValueError when read."""
+    return _number("a number", zero=zero)
+
+
+def _number(what: str, *, zero: bool) -> Callable[[Any, bool], float]:
+    wanted = f"must be {what}, 0 or more" if zero else f"must be {what}, more than 0"
 
     def read(value: Any, is_text: bool) -> float:
         number: Any = value
@@ -131,8 +141,22 @@ def _network(value: Any) -> Network:
 
 
 def auth(value: Any, is_text: bool) -> Any:
-    """A function that says who is calling. Raises ValueError for anything that is not code."""
-    # A name that nothing acts on would leave the server open while it looks guarded.
-    if isinstance(value, (str, int, float, list, dict)):
-        raise ValueError("this version takes a Python function only, in agent.serve(auth=check)")
-    return value
+    """A function that says who is calling, or schemes: names, or names with what is set for them.
+
+    Raises ValueError for anything else.
+    """
+    if callable(value):
+        return value
+    tables: dict[str, Any] = {}
+    if isinstance(value, str):
+        names = [name.strip() for name in value.split(",") if name.strip()]
+    elif isinstance(value, Mapping):
+        tables = dict(cast("Mapping[str, Any]", value))
+        names = list(tables)
+    elif isinstance(value, (list, tuple)):
+        names = [each for one in cast("list[Any]", value) for each in str(one).split(",") if each]
+    else:
+        raise ValueError(f"must be names of schemes or a function, not {shown(value)}")
+    if not names:
+        raise ValueError("names no scheme")
+    return AuthSettings(tuple(names), tables)

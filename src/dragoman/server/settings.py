@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from dragoman.model.error import ConfigError
 from dragoman.server import setting_values as values
+from dragoman.server.auth_settings import AuthSettings
 from dragoman.server.setting_table import SETTINGS, LogLevel
 from dragoman.server.setting_values import Network
 from dragoman.server.store_url import parse_store
@@ -26,8 +27,15 @@ class Limits(Struct, frozen=True, kw_only=True):
     """How much of anything a caller may ask for."""
 
     body: int = 10_000_000
+    parts: int = 1000
+    nesting: int = 100
+    patience: float = 30
+    rate: float = 0
+    burst: int = 0
     tasks: int = 10_000
+    caller_tasks: int = 2000
     streams: int = 10_000
+    caller_streams: int = 2000
     keep: float = 0
     keep_tasks: int = 0
     compact: float = 86_400
@@ -46,10 +54,14 @@ class Settings(Struct, frozen=True, kw_only=True):
     cors: tuple[str, ...] = ()
     open_list: bool = False
     secret: str | None = None
+    tls_cert: str | None = None
+    tls_key: str | None = None
+    tls_ca: str | None = None
     push: bool = True
     push_allow: tuple[str, ...] = ()
     push_chunks: bool = False
     card_version: Literal["both", "1.0", "0.3"] = "both"
+    sign: bool = False
     dedupe: float = 600
     dev: bool = False
     drain: float = 30
@@ -70,6 +82,7 @@ class ConfigFile(Struct, frozen=True, kw_only=True):
     limits: dict[str, Any]
     agents: dict[str, dict[str, Any]]
     remotes: dict[str, dict[str, Any]]
+    auth: dict[str, dict[str, Any]] = {}
 
 
 def load_settings(
@@ -97,8 +110,20 @@ def load_settings(
     chosen = {name: _read(name, value) for name, value in given.items()}
     if chosen.get("dev"):
         chosen.setdefault("dedupe", 0)
+    if file is not None and file.auth:
+        chosen["auth"] = _with_tables(chosen.get("auth"), file)
     limits = {name: chosen.pop(f"limits_{name}") for name in Limits.__struct_fields__ if f"limits_{name}" in chosen}
     return Settings(**chosen, limits=Limits(**limits))
+
+
+def _with_tables(auth: Any, file: ConfigFile) -> Any:
+    """The schemes with what the file sets for them; where nothing else does, its tables turn them on."""
+    if auth is None:
+        return AuthSettings(tuple(file.auth), file.auth, file.path.parent.absolute())
+    if not isinstance(auth, AuthSettings):
+        return auth
+    tables = {name: file.auth[name] for name in auth.names if name in file.auth}
+    return AuthSettings(auth.names, {**tables, **auth.tables}, file.path.parent.absolute())
 
 
 def find_config(config: Path | None, *, environ: Mapping[str, str], cwd: Path) -> ConfigFile | None:
@@ -124,14 +149,14 @@ def find_config(config: Path | None, *, environ: Mapping[str, str], cwd: Path) -
 
 
 def _config_file(path: Path, label: str, content: dict[str, Any]) -> ConfigFile:
-    tables: dict[str, dict[str, Any]] = {"serve": {}, "limits": {}, "agents": {}, "remotes": {}}
+    tables: dict[str, dict[str, Any]] = {"serve": {}, "limits": {}, "agents": {}, "remotes": {}, "auth": {}}
     for name, table in content.items():
         if name in SETTINGS and name not in tables:
             raise ConfigError(f"{label}: `{name}` belongs under [serve]")
         if name not in tables:
             raise ConfigError(f"{label}: there is no table [{name}]{nearest(name, tables, '[{}]')}")
         tables[name] = _table(table, f"{label} [{name}]")
-    for name in ("agents", "remotes"):
+    for name in ("agents", "remotes", "auth"):
         for key, table in tables[name].items():
             tables[name][key] = _table(table, f"{label} [{name}.{key}]")
     return ConfigFile(path=path, label=label, **tables)
@@ -141,6 +166,10 @@ def _table(value: Any, source: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ConfigError(f"{source}: must be a table, not {values.shown(value)}")
     return cast("dict[str, Any]", value)
+
+
+# Paths in a file are relative to it.
+_FILES = ("tls_cert", "tls_key", "tls_ca")
 
 
 class _Given(NamedTuple):
@@ -242,6 +271,8 @@ def _read(name: str, given: _Given) -> Any:
         path = parse_store(value, named=given.source)
         if path is not None and given.base is not None:
             return f"sqlite:///{(given.base / path).as_posix()}"
+    if name in _FILES and given.base is not None:
+        return str(given.base / value)
     return value
 
 

@@ -11,13 +11,21 @@ from dragoman.model.error import MethodNotFound
 from dragoman.model.operation import Operation
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from dragoman.dialects.base import Dialect, Result
     from dragoman.engine.service import Service
-    from dragoman.model.card import AgentExtension
+    from dragoman.model.card import AgentCard, AgentExtension
+    from dragoman.model.error import A2AError
     from dragoman.model.user import User
+    from dragoman.transports.denials import Denials
     from dragoman.transports.http import Header, Request
+
+    ExtendedCard = Callable[[Request, User | None], AgentCard]
+
+
+# How deep the JSON of a request may be nested, unless a setting says otherwise.
+NESTING = 100
 
 
 class Outcome(NamedTuple):
@@ -32,12 +40,23 @@ class Endpoint:
     """One agent behind the transports."""
 
     def __init__(
-        self, service: Service, extensions: Sequence[AgentExtension], *, body_limit: int, blocking: bool
+        self,
+        service: Service,
+        extensions: Sequence[AgentExtension],
+        *,
+        body_limit: int,
+        blocking: bool,
+        nesting: int = NESTING,
+        denials: Denials | None = None,
     ) -> None:
         self.service = service
         self.body_limit = body_limit
+        self.nesting = nesting
+        self._denials = denials
         self.dialects = Dialects(blocking_by_default=blocking)
         self._extensions = {extension.uri for extension in extensions}
+        # Makes the card a known caller may see; None where nobody is known.
+        self.extended: ExtendedCard | None = None
 
     def call(self, request: Request, dialect: Dialect, user: User | None, tenant: str = "") -> Call:
         """The circumstances of a request."""
@@ -56,11 +75,19 @@ class Endpoint:
         asked = ",".join(request.headers.get(name, "") for name in ("a2a-extensions", "x-a2a-extensions"))
         return frozenset(uri.strip() for uri in asked.split(",")) & self._extensions
 
-    async def perform(self, operation: Operation, call: Call, params: Any, after: int | None) -> Outcome:
+    def denied(self, request: Request, error: A2AError) -> None:
+        """Have it written down when a limit refused a request."""
+        if self._denials is not None:
+            self._denials.note(request.caller, error)
+
+    async def perform(
+        self, operation: Operation, call: Call, params: Any, after: int | None, request: Request | None = None
+    ) -> Outcome:
         """Carry out an operation. Raises A2AError."""
         service = self.service
+        caller = "" if request is None else request.caller
         if operation is Operation.SEND:
-            return Outcome(*await service.send(call, params))
+            return Outcome(*await service.send(call, params, caller))
         if operation is Operation.GET:
             return Outcome(*await service.get(call, params))
         if operation is Operation.CANCEL:
@@ -68,12 +95,14 @@ class Endpoint:
         if operation is Operation.LIST:
             return Outcome(await service.list(call, params), "")
         if operation is Operation.STREAM:
-            stream = await service.stream(call, params)
+            stream = await service.stream(call, params, caller)
             return Outcome(stream, stream.origin, stream.repeat)
         if operation is Operation.SUBSCRIBE:
-            stream = await service.subscribe(call, params, after)
+            stream = await service.subscribe(call, params, after, caller)
             return Outcome(stream, stream.origin)
         if operation is Operation.EXTENDED_CARD:
+            if self.extended is not None and request is not None:
+                return Outcome(self.extended(request, call.user), "")
             service.extended_card(call, params.tenant)
             raise MethodNotFound
         return Outcome(await self._push(operation, call, params), call.origin)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote
 
-from dragoman.model.error import A2AError, ContentTypeNotSupported, InvalidRequest
+from dragoman.model.error import A2AError, ContentTypeNotSupported, InvalidRequest, Overloaded
+
+if TYPE_CHECKING:
+    from dragoman.transports.patience import Patience
 
 AsgiScope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -16,10 +20,18 @@ Header = tuple[bytes, bytes]
 JSON = b"application/json"
 A2A_JSON = b"application/a2a+json"
 _BODILESS = (204, 304)
+# So much of a body must come before patience ends, and again as much for each time more.
+PIECE = 65_536
 
 
 class TooLarge(InvalidRequest):
     """The body is larger than this server takes."""
+
+
+class TooSlow(InvalidRequest):
+    """The request did not arrive in time. With `closes`, its connection is of no more use."""
+
+    closes = True
 
 
 class Disconnected(Exception):
@@ -60,6 +72,11 @@ class Request:
         query = scope.get("query_string", b"")
         self.query: dict[str, str] = _query(query) if query else {}
         self.may_list = True
+        # Whom it counts for, and how long its body may take; the app says so.
+        self.caller = ""
+        self.patience: Patience | None = None
+        # Where the agent stands below the app's root, as in `/agents/trip`.
+        self.prefix = ""
 
     @property
     def content_type(self) -> str:
@@ -79,13 +96,28 @@ class Request:
 
         Raises:
             TooLarge: it has more than `limit` bytes.
+            TooSlow: it does not arrive.
             Disconnected: the caller left.
         """
         length = self.headers.get("content-length", "")
         if length.isdecimal() and int(length) > limit:
-            raise TooLarge(f"the body is larger than {limit} bytes")
+            raise _too_large(limit)
+        patience = self.patience
+        if patience is None:
+            return await self._whole(limit, lambda: None)
+        task = patience.begin()
+        try:
+            return await self._whole(limit, lambda: patience.again(task))
+        except asyncio.CancelledError:
+            if patience.gave_up(task):
+                raise self._too_slow(patience.seconds) from None
+            raise
+        finally:
+            patience.end(task)
+
+    async def _whole(self, limit: int, got_on: Callable[[], None]) -> bytes:
         chunks: list[bytes] = []
-        size = 0
+        size, wanted = 0, PIECE
         while True:
             message = await self.receive()
             if message["type"] == "http.disconnect":
@@ -93,10 +125,23 @@ class Request:
             chunk: bytes = message.get("body", b"")
             size += len(chunk)
             if size > limit:
-                raise TooLarge(f"the body is larger than {limit} bytes")
+                raise _too_large(limit)
             if not message.get("more_body", False):
                 return b"".join((*chunks, chunk)) if chunks else chunk
             chunks.append(chunk)
+            if size >= wanted:
+                wanted = size + PIECE
+                got_on()
+
+    def _too_slow(self, seconds: float) -> TooSlow:
+        error = TooSlow(f"the request did not arrive within {seconds:g} seconds", limit="patience")
+        # Later versions of HTTP have no word for it: many requests share a connection there.
+        error.closes = str(self.scope.get("http_version", "1.1")).startswith("1")
+        return error
+
+
+def _too_large(limit: int) -> TooLarge:
+    return TooLarge(f"the body is larger than {limit} bytes", limit="body")
 
 
 def _headers(raw: Iterable[Header]) -> dict[str, str]:
@@ -137,6 +182,23 @@ async def respond(
 
 def status_of(error: A2AError) -> int:
     """The HTTP status of a JSON-RPC error: 200, except where HTTP itself has something to say."""
+    if isinstance(error, (TooLarge, TooSlow, Overloaded)):
+        return limit_status(error) or 429
+    return {-31401: 401, -31403: 403}.get(error.code, 200)
+
+
+def limit_status(error: A2AError) -> int | None:
+    """The HTTP status of a request that is too large or too slow, in every binding; None for other errors."""
     if isinstance(error, TooLarge):
         return 413
-    return {-31401: 401, -31403: 403}.get(error.code, 200)
+    return 408 if isinstance(error, TooSlow) else None
+
+
+def refusal_headers(error: A2AError) -> list[Header]:
+    """What an error says in headers: when to come back, and that the connection ends."""
+    found: list[Header] = []
+    if "retryAfter" in error.metadata:
+        found.append((b"retry-after", error.metadata["retryAfter"].encode()))
+    if isinstance(error, TooSlow) and error.closes:
+        found.append((b"connection", b"close"))
+    return found

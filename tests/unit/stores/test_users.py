@@ -18,6 +18,7 @@ from dragoman.model.account import Account, is_name
 from dragoman.model.error import ConfigError, ServerError
 from dragoman.model.state import State
 from dragoman.stores.sqlite import short_write as writing
+from dragoman.stores.sqlite import user_rows as rows
 from dragoman.stores.sqlite.lock import FileLock
 from dragoman.stores.sqlite.short_write import short_write
 from dragoman.stores.sqlite.store import SqliteStore
@@ -196,6 +197,30 @@ async def test_a_known_user_is_not_read_again(both: Any, monkeypatch: pytest.Mon
     assert await found(users) is first
     users.grant("alice", "count")
     assert await found(users) is not first
+
+
+async def test_what_was_read_before_a_change_is_not_kept_after_it(both: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, users = both
+    users.add("alice", "hash", ("admin",))
+    real, has_read, may_return = rows.account, asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    def slow(connection: sqlite3.Connection, name: str, now: int) -> Account | None:
+        account = real(connection, name, now)
+        if not may_return.is_set():
+            loop.call_soon_threadsafe(has_read.set)
+            may_return.wait(30)
+        return account
+
+    monkeypatch.setattr(rows, "account", slow)
+    early = asyncio.create_task(users.by_name("alice"))
+    await has_read.wait()
+    await asyncio.to_thread(users.revoke_permission, "alice", "admin")
+    another = asyncio.create_task(users.by_name("bob"))  # which sees that something has changed
+    await asyncio.sleep(0)
+    may_return.set()
+    await asyncio.gather(early, another)
+    assert (await found(users)).user.permissions == frozenset()
 
 
 async def test_users_and_tasks_are_written_at_the_same_time(both: Any) -> None:

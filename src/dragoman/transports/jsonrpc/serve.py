@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from dragoman.dialects.depth import check_depth
 from dragoman.dialects.errors import rpc_error
 from dragoman.dialects.negotiate import asked_version
 from dragoman.engine.stream import Stream
 from dragoman.model.error import A2AError, InternalError, InvalidParams, InvalidRequest, ParseError
-from dragoman.transports.http import Disconnected, respond, status_of
+from dragoman.transports.http import Disconnected, refusal_headers, respond, status_of
 from dragoman.transports.sse import EventWriter, last_event_id
 
 if TYPE_CHECKING:
@@ -62,7 +63,8 @@ def _spoken_by(method: Any) -> str:
     return "0.3" if isinstance(method, str) and "/" in method else "1.0"
 
 
-def _check(envelope: Envelope) -> None:
+def _check(envelope: Envelope, nesting: int) -> bytes:
+    """The parameters, once the envelope is right. Raises InvalidRequest or InvalidParams."""
     if envelope.jsonrpc != "2.0":
         raise InvalidRequest('invalid jsonrpc version: "jsonrpc" must be "2.0"')
     if not isinstance(envelope.method, str) or not envelope.method:
@@ -70,6 +72,8 @@ def _check(envelope: Envelope) -> None:
     params = bytes(envelope.params).lstrip()
     if params and params != b"null" and not params.startswith(b"{"):
         raise InvalidParams("params must be an object", field="params")
+    check_depth(params, nesting, "params")
+    return params or b"{}"
 
 
 class JsonRpc:
@@ -87,9 +91,10 @@ class JsonRpc:
             envelope = read_envelope(await request.body(self._endpoint.body_limit))
             request_id = envelope.id
             version = _spoken_by(envelope.method)
-            _check(envelope)
-            await self._answer(request, send, user, envelope)
+            params = _check(envelope, self._endpoint.nesting)
+            await self._answer(request, send, user, envelope, params)
         except A2AError as error:
+            self._endpoint.denied(request, error)
             await self.refuse(send, error, request_id, version)
         except (Disconnected, OSError):
             return
@@ -101,15 +106,17 @@ class JsonRpc:
     async def refuse(send: Send, error: A2AError, request_id: Any, version: str) -> None:
         """Answer with an error."""
         body = {"jsonrpc": "2.0", "id": request_id, "error": rpc_error(error, version)}
-        await respond(send, status_of(error), msgspec.json.encode(body))
+        await respond(send, status_of(error), msgspec.json.encode(body), headers=refusal_headers(error))
 
-    async def _answer(self, request: Request, send: Send, user: User | None, envelope: Envelope) -> None:
+    async def _answer(
+        self, request: Request, send: Send, user: User | None, envelope: Envelope, raw: bytes
+    ) -> None:
         endpoint = self._endpoint
         asked = asked_version(request.headers.get("a2a-version"), request.query.get("A2A-Version"))
         choice = endpoint.dialects.for_method(envelope.method, asked)
-        params = choice.dialect.request(choice.operation, bytes(envelope.params) or b"{}")
+        params = choice.dialect.request(choice.operation, raw)
         call = endpoint.call(request, choice.dialect, user, params.tenant or "")
-        outcome = await endpoint.perform(choice.operation, call, params, last_event_id(request.headers))
+        outcome = await endpoint.perform(choice.operation, call, params, last_event_id(request.headers), request)
         dialect = endpoint.dialects.answering(choice, outcome.origin)
         headers = endpoint.headers(call, dialect, outcome)
         prefix = b'{"jsonrpc":"2.0","id":%b,"result":' % msgspec.json.encode(envelope.id)

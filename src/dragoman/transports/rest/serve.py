@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
+from dragoman.dialects.depth import check_depth
 from dragoman.dialects.errors import http_error
 from dragoman.dialects.negotiate import asked_version
 from dragoman.engine.stream import Stream
 from dragoman.model.error import A2AError, InternalError, InvalidParams, ParseError
 from dragoman.model.operation import Operation
-from dragoman.transports.http import A2A_JSON, JSON, Disconnected, TooLarge, respond
+from dragoman.transports.http import A2A_JSON, JSON, Disconnected, limit_status, refusal_headers, respond
 from dragoman.transports.rest import routes
 from dragoman.transports.sse import EventWriter, last_event_id
 
@@ -38,6 +39,7 @@ class Rest:
         try:
             await self._answer(request, send, user, v03=v03)
         except A2AError as error:
+            self._endpoint.denied(request, error)
             await self.refuse(request, send, error, version)
         except (Disconnected, OSError):
             return
@@ -49,9 +51,9 @@ class Rest:
     async def refuse(request: Request, send: Send, error: A2AError, version: str) -> None:
         """Answer with an error."""
         status, body = http_error(error, version)
-        headers: list[Header] = []
-        if isinstance(error, TooLarge):
-            status = body["error"]["code"] = 413
+        headers: list[Header] = refusal_headers(error)
+        if (limited := limit_status(error)) is not None:
+            status = body["error"]["code"] = limited
         if isinstance(error, routes.NotAllowed):
             status = body["error"]["code"] = 405
             headers.append((b"allow", error.allow.encode()))
@@ -64,7 +66,7 @@ class Rest:
         dialect = endpoint.dialects.for_rest(path_is_v1=v03, asked=asked)
         params = await self._params(request, dialect, route)
         call = endpoint.call(request, dialect, user, route.tenant or params.tenant or "")
-        outcome = await endpoint.perform(route.operation, call, params, last_event_id(request.headers))
+        outcome = await endpoint.perform(route.operation, call, params, last_event_id(request.headers), request)
         headers = endpoint.headers(call, dialect, outcome)
         if not isinstance(outcome.result, Stream):
             body = dialect.result(route.operation, outcome.result)
@@ -82,6 +84,7 @@ class Rest:
             return dialect.request_from(route.operation, {**query, **route.params})
         request.must_be_json()
         body = await request.body(self._endpoint.body_limit)
+        check_depth(body, self._endpoint.nesting)
         if route.operation in (Operation.SEND, Operation.STREAM):
             return dialect.request(route.operation, body)
         return dialect.request_from(route.operation, {**_object(body), **route.params})

@@ -1,0 +1,159 @@
+"""Who is calling: by the schemes that the settings turn on, or by a function of the author's own."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from dragoman.model.error import A2AError, InternalError, Unauthenticated
+from dragoman.transports.http import Disconnected
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from dragoman.auth.inbound.chain import Chain
+    from dragoman.auth.inbound.login import Login
+    from dragoman.auth.inbound.passwords import Passwords
+    from dragoman.engine.clock import Clock
+    from dragoman.model.user import User
+    from dragoman.net.exchange import HttpClient
+    from dragoman.server.auth_settings import AuthSettings
+    from dragoman.server.lazy import LazyKeys
+    from dragoman.stores.sqlite.users import SqliteUsers
+    from dragoman.transports.http import Header, Request
+
+logger = logging.getLogger("dragoman.server")
+Security = tuple[dict[str, Any], list[dict[str, Any]]]
+OPEN: Security = ({}, [])
+
+
+class Authentication:
+    """Asks a function who is calling. It has nothing to open, and says nothing on the card."""
+
+    login: Login | None = None
+
+    def __init__(self, function: Callable[[Request], Awaitable[User | None]]) -> None:
+        self._function = function
+
+    async def open(self) -> None:
+        """Make ready. Raises ConfigError."""
+
+    async def close(self) -> None:
+        """Let go."""
+
+    async def user(self, request: Request) -> User | None:
+        """Who is calling; None only where strangers are welcome.
+
+        Raises:
+            Unauthenticated: nobody says, or not convincingly.
+            Unauthorized: the caller may not do this.
+        """
+        try:
+            user = await self._function(request)
+        except (A2AError, Disconnected):
+            raise
+        except Exception:
+            logger.exception("the function that says who is calling broke")
+            raise InternalError from None
+        if user is None:
+            raise Unauthenticated
+        return user
+
+    async def visitor(self, request: Request) -> User | None:
+        """Who looks at the card, if they say so."""
+        return None
+
+    def challenge(self, error: A2AError) -> list[Header]:
+        """What a refusal says in `WWW-Authenticate`."""
+        return []
+
+    def security(self) -> Security:
+        """The schemes and the requirements for the card, in the form of 1.0."""
+        return OPEN
+
+
+class SchemeAuthentication(Authentication):
+    """Asks the schemes of the settings. With `strangers`, who says nothing is let in as nobody."""
+
+    def __init__(
+        self,
+        settings: AuthSettings,
+        store: Path | None,
+        keys: LazyKeys,
+        clock: Clock,
+        http: HttpClient,
+        *,
+        strangers: bool = False,
+    ) -> None:
+        self._settings = settings
+        self._store = store
+        self._keys = keys
+        self._clock = clock
+        self._http = http
+        self._strangers = strangers
+        self._chain: Chain | None = None
+        self._users: SqliteUsers | None = None
+        self._passwords: Passwords | None = None
+
+    async def open(self) -> None:
+        """See `Authentication.open`. The store must be open: users are in the same file."""
+        from dragoman.auth.inbound.audit import Audit
+        from dragoman.auth.inbound.chain import Chain
+        from dragoman.auth.inbound.config import schemes_of
+        from dragoman.auth.inbound.cookie import CookieScheme
+        from dragoman.auth.inbound.login import Login
+        from dragoman.auth.inbound.passwords import Passwords
+        from dragoman.stores.sqlite.users import SqliteUsers
+
+        said, audit = self._settings, Audit()
+        self._users = SqliteUsers(self._store, self._clock)
+        await self._users.open()
+        self._passwords = Passwords(self._users, self._clock)
+        ring = self._keys.ring if "cookie" in said.names else None
+        schemes = schemes_of(
+            said.names,
+            said.tables,
+            self._users,
+            ring,
+            self._http,
+            self._clock,
+            passwords=self._passwords,
+            base=said.base,
+        )
+        self._chain = Chain(schemes, audit)
+        cookie = next((scheme for scheme in schemes if isinstance(scheme, CookieScheme)), None)
+        if cookie is not None and ring is not None:
+            self.login = Login(self._passwords, cookie, ring, self._clock, audit)
+
+    async def close(self) -> None:
+        """See `Authentication.close`."""
+        if self._passwords is not None:
+            self._passwords.close()
+        if self._users is not None:
+            await self._users.close()
+        await self._http.close()
+
+    async def user(self, request: Request) -> User | None:
+        """See `Authentication.user`."""
+        assert self._chain is not None
+        return await (self._chain.identify(request) if self._strangers else self._chain(request))
+
+    async def visitor(self, request: Request) -> User | None:
+        """See `Authentication.visitor`. Who says something wrong sees what everybody sees."""
+        assert self._chain is not None
+        try:
+            return await self._chain.identify(request)
+        except A2AError:
+            return None
+
+    def challenge(self, error: A2AError) -> list[Header]:
+        """See `Authentication.challenge`."""
+        return [] if self._chain is None else self._chain.challenge_headers(error)
+
+    def security(self) -> Security:
+        """See `Authentication.security`. Where strangers are welcome, nothing is required."""
+        if self._chain is None:
+            return OPEN
+        schemes, requirements = self._chain.security()
+        return schemes, [] if self._strangers else requirements
