@@ -23,13 +23,14 @@ from bench import contestants, machine, report, results
 from bench.environments import ROOT
 from bench.plan import QUICK, OutOfTime, Plan, Settings
 from bench.results import Results, Scenario
-from bench.scenarios import blocking, client, fanout, growth, parked, reading, startup, streaming
+from bench.scenarios import auth, blocking, client, fanout, growth, parked, reading, startup, streaming
 from bench.server import CannotStart
 
 # In this order: the last one takes what time is left, and says what it left out.
 SCENARIOS: dict[str, Callable[[Plan, Scenario], None]] = {
     "startup": startup.run,
     "blocking": blocking.run,
+    "auth": auth.run,
     "streaming": streaming.run,
     "growth": growth.run,
     "fanout": fanout.run,

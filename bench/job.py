@@ -22,6 +22,8 @@ class Job(Struct, frozen=True, forbid_unknown_fields=True):
     # When streams are given up that have not ended by then.
     limit: float = 30.0
     ids: Literal["uuid", "typed"] = "uuid"
+    # By which callers say who they are, like `Name: value`; with messages of the kind `send` only.
+    header: str = ""
     # False: the server answers SendMessage before the work is done.
     blocks: bool = True
     # True: the server numbers its events, and the numbers are checked.

@@ -67,6 +67,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("module", help="has app(store), an ASGI callable")
     parser.add_argument("--store", default="memory", help="memory, or a file for SQLite")
+    parser.add_argument("--config", help="a settings file, given to app(store, config)")
     parser.add_argument("--core", type=int)
     parser.add_argument("--probe", action="store_true")
     options = parser.parse_args()
@@ -75,7 +76,8 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     logging.basicConfig(level=logging.WARNING)
 
-    app: App = importlib.import_module(options.module).app(options.store)
+    more = [options.config] if options.config else []
+    app: App = importlib.import_module(options.module).app(options.store, *more)
     config = uvicorn.Config(
         probed(app) if options.probe else app,
         loop="uvloop" if importlib.util.find_spec("uvloop") else "asyncio",

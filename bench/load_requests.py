@@ -114,7 +114,7 @@ def _questions(job: Job, accepted: list[str]) -> Iterator[Question]:
 
 
 def _echoes(job: Job, accepted: list[str]) -> Iterator[Question]:
-    messages = wire.Messages(job.ids)
+    messages = wire.Messages(job.ids, job.header)
     while True:
         request, text = messages.echo()
         if job.blocks:

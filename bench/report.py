@@ -12,6 +12,7 @@ from bench.scenarios.reading import CASES
 
 SECTIONS: dict[str, tuple[str, Callable[[Scenario], list[str]]]] = {
     "blocking": ("SendMessage", sections.blocking),
+    "auth": ("SendMessage with authentication", sections.auth),
     "streaming": ("Streaming", sections.streaming),
     "growth": ("What an event costs in a long stream", sections.growth),
     "reading": ("GetTask and ListTasks with many tasks", sections.reading),

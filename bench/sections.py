@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from bench.job import Outcome
 from bench.results import Row, Scenario
+from bench.scenarios import auth as auth_scenario
 from bench.scenarios import client as client_scenario
 from bench.scenarios import startup as startup_scenario
 from bench.scenarios.blocking import UUID_IDS
@@ -44,6 +45,48 @@ def blocking(scenario: Scenario) -> list[str]:
         "repeats only among messages whose ids are UUIDs, hence two rows."
     )
     return [text, table(head, rows), caveat, *_compare(scenario, UUID_IDS, lambda outcome: outcome.rate, _cpu_us)]
+
+
+def auth(scenario: Scenario) -> list[str]:
+    """What knowing the caller costs."""
+    head = ["server", "who is calling", "requests/s", "CPU µs/request", "p50 / p95 / p99 ms", "errors"]
+    rows: list[list[str]] = []
+    kept: list[list[str]] = []
+    for row in scenario.rows:
+        if not row.outcomes:
+            continue
+        rate = _at_least(row) + ranged(row.of(lambda outcome: outcome.rate))
+        rows.append([row.server, row.case, rate, ranged(row.of(_cpu_us)), _latency(row), _errors(row)])
+        base = scenario.find(row.server, auth_scenario.OPEN)
+        if base is not None and row.case != auth_scenario.OPEN:
+            kept.append([f"{row.server}, {row.case}", *_kept(row, base)])
+    bar = f"{auth_scenario.BAR:.0%}".replace("%", " %")
+    parts = [
+        "SendMessage as above with UUID ids, 32 callers with the credentials of one user, to a server that lets "
+        "everybody in (open) and to one with a single scheme turned on. Users are kept in a SQLite file in every row, "
+        "as `dragoman users` writes it: where tasks are in memory, only they are, which `dragoman serve` does not do "
+        "and which makes the share of authentication as large as it can be; else both are in that file. The JWT is "
+        "signed with ES256, its key is in a JWKS file. Every scheme is first asked without credentials, and must "
+        "refuse, then with them: what takes long, an argon2 password or a signature, is looked at then, and "
+        "remembered for five minutes. "
+        f"Bursts of {scenario.seconds * auth_scenario.PART_OF_SECONDS:g} s take turns, every second round in reverse "
+        f"order; rounds: {max((len(row.outcomes) for row in scenario.rows), default=0)}.",
+        table(head, rows),
+    ]
+    if kept:
+        wanted = f"What is left of the open server's rate, round by round, and the bar: {bar} in the median of both."
+        parts += [wanted, table(["of open", "requests/s", "requests per CPU second", f"≥ {bar}"], kept)]
+    return parts
+
+
+def _kept(row: Row, base: Row) -> list[str]:
+    """The parts of the rates that are left, and whether they are enough."""
+    found = [
+        ratios([100 * what(one) for one in row.outcomes], [what(one) for one in base.outcomes])
+        for what in (lambda outcome: outcome.rate, lambda outcome: outcome.cpu_rate)
+    ]
+    enough = all(one.median >= 100 * auth_scenario.BAR for one in found)
+    return [*(ranged(one, " %") for one in found), "yes" if enough else "**no**"]
 
 
 def streaming(scenario: Scenario) -> list[str]:

@@ -38,9 +38,14 @@ class Running(Struct, frozen=True):
 
 @contextmanager
 def running(
-    contestant: Contestant, folder: Path, *, file: Path | None = None, probe: bool = False
+    contestant: Contestant,
+    folder: Path,
+    *,
+    file: Path | None = None,
+    config: Path | None = None,
+    probe: bool = False,
 ) -> Generator[Running, None, None]:
-    """Start a server with an empty store, or on a file, and stop it at the end.
+    """Start a server with an empty store, or on a file, and stop it at the end. `config` is for its agent's module.
 
     Raises:
         CannotStart: it does not listen in time.
@@ -51,6 +56,8 @@ def running(
     core = cores.server_core()
     if core is not None:
         command += ["--core", str(core)]
+    if config is not None:
+        command += ["--config", str(config)]
     if probe:
         command.append("--probe")
     log = folder / f"{name}.log"

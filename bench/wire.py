@@ -12,7 +12,7 @@ from bench.agents.words import echo_text
 
 _HEAD = (
     b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nA2A-Version: 1.0\r\n"
-    b"Accept: application/json, text/event-stream\r\nContent-Length: %d\r\n\r\n%b"
+    b"Accept: application/json, text/event-stream\r\nContent-Length: %d\r\n%b\r\n%b"
 )
 _MESSAGE = (
     b'{"jsonrpc":"2.0","id":%d,"method":"%b","params":{"message":{"messageId":"%b","role":"ROLE_USER","parts":[%b]}%b}}'
@@ -20,9 +20,9 @@ _MESSAGE = (
 _IMMEDIATELY = b',"configuration":{"returnImmediately":true,"acceptedOutputModes":[]}'
 
 
-def http(body: bytes) -> bytes:
-    """A request with that body."""
-    return _HEAD % (len(body), body)
+def http(body: bytes, header: bytes = b"") -> bytes:
+    """A request with that body; `header` is a line with its end."""
+    return _HEAD % (len(body), header, body)
 
 
 def call(method: str, params: dict[str, object], number: int = 1) -> bytes:
@@ -36,9 +36,13 @@ def get(path: str) -> bytes:
 
 
 class Messages:
-    """Makes messages whose ids nobody has used: UUIDs, by which a server may know repeats, or ids typed by hand."""
+    """Makes messages whose ids nobody has used: UUIDs, by which a server may know repeats, or ids typed by hand.
 
-    def __init__(self, ids: Literal["uuid", "typed"]) -> None:
+    `header` goes with each of them, like `Name: value`.
+    """
+
+    def __init__(self, ids: Literal["uuid", "typed"], header: str = "") -> None:
+        self._header = f"{header}\r\n".encode() if header else b""
         # uuid4 for each message would cost the generator more than the rest of the request.
         self._prefix = f"{uuid4()}"[:24] if ids == "uuid" else f"m-{uuid4().hex[:6]}-"
         self._numbers = count(1)
@@ -57,4 +61,4 @@ class Messages:
 
     def _message(self, number: int, method: bytes, part: bytes, more: bytes = b"") -> bytes:
         message_id = f"{self._prefix}{number:012x}".encode()
-        return http(_MESSAGE % (number, method, message_id, part, more))
+        return http(_MESSAGE % (number, method, message_id, part, more), self._header)

@@ -113,6 +113,7 @@ def assert_files_are_as_expected(peer: Peer, wire: Wire) -> None:
     assert received_files or (str(peer), str(wire), "file_roundtrip") in CLIENT_FAULTS
 
 
+@pytest.mark.requirement("S2-117")
 @pytest.mark.parametrize(("peer", "wire"), PEERS_AND_WIRES)
 def test_a_foreign_client_gets_what_it_expects(peer: Peer, wire: Wire, record: Callable[[Cell], None]) -> None:
     report = driven(peer, wire)

@@ -234,6 +234,7 @@ async def try_it(url: str, wire: Wire, case: Case) -> None:
         assert client.spoken <= {wire}
 
 
+@pytest.mark.requirement("S2-111", "S2-117")
 @pytest.mark.parametrize(("peer", "wire", "operation"), CELLS)
 async def test_our_client_gets_what_it_expects(
     peer: Peer, wire: Wire, operation: str, server_of: Callable[[Peer], str], record: Callable[[Cell], None]

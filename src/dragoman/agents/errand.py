@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 # Where a conversation's other name is kept in its state.
 STATE = "dragoman.remote"
-_GOODBYE = 10.0
+GOODBYE = 10.0
 _HEARD = 1.0
 
 
@@ -89,7 +89,7 @@ class Errand:
     async def cancel(self) -> None:
         """Cancel the work over there."""
         try:
-            async with asyncio.timeout(_GOODBYE):
+            async with asyncio.timeout(GOODBYE):
                 if self.task_id is None and self._first is not None:
                     # It has been asked for and may have begun: that is told with the first event.
                     task = (await self._first).task

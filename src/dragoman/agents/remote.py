@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from dragoman.agents.errand import STATE, Errand
+from dragoman.agents.errand import GOODBYE, STATE, Errand
 from dragoman.client.backoff import Backoff
 from dragoman.model.error import (
     A2AError,
@@ -21,6 +21,8 @@ from dragoman.model.error import (
     Rejected,
     TaskNotFound,
 )
+from dragoman.model.operation import Operation
+from dragoman.model.request import CancelTaskRequest
 
 if TYPE_CHECKING:
     from dragoman.client.connection import Connection
@@ -83,6 +85,13 @@ class RemoteAgent:
             await asyncio.wait((opening,))
             if not opening.cancelled() and opening.exception() is None:
                 await opening.result().close()
+
+    async def canceled(self, ref: Any) -> None:
+        """Cancel the task behind, which waits for an answer that will not come. Raises DragomanError."""
+        task_id = cast("dict[str, Any]", ref).get("task") if isinstance(ref, dict) else None
+        if task_id is not None:
+            async with asyncio.timeout(GOODBYE):
+                await (await self.connection()).perform(Operation.CANCEL, CancelTaskRequest(task_id))
 
     async def run(self, ctx: Context) -> AsyncGenerator[Any, None]:
         """Pass a message on, and everything that comes back."""

@@ -10,6 +10,7 @@ import click
 from dragoman.cli.remote import Options, Session, calling, options_of, url_argument
 
 if TYPE_CHECKING:
+    from dragoman.cli.card_signature import Signed
     from dragoman.dialects.card_rules import Problem
     from dragoman.model.card import AgentCard, AgentInterface
     from dragoman.net.exchange import CallNext, HttpRequest, HttpResponse
@@ -18,21 +19,29 @@ if TYPE_CHECKING:
 @click.command("card", short_help="Show an agent's card, or check it.")
 @url_argument()
 @click.option("--validate", is_flag=True, help="List everything that is wrong with it, with the rule.")
+@click.option("--jwks", metavar="URL|FILE", help="With --validate: it must be signed by one of these keys.")
 @calling
 @click.pass_context
-def command(ctx: click.Context, url: str, validate: bool, **shared: Any) -> None:
+def command(ctx: click.Context, url: str, validate: bool, jwks: str | None, **shared: Any) -> None:
     """Show an agent's card: who it is, where and how it is reached, what it can do.
 
-    With --validate every problem is listed with its field and the rule it breaks; an error makes the exit code 1.
+    With --validate every problem is listed with its field and the rule it breaks; an error makes the exit code 1. A
+    signature is checked with the keys of the card's own origin, or with those of --jwks.
     """
     from dragoman.cli.printing import print_json
+    from dragoman.model.error import ConfigError
 
+    if jwks is not None and not validate:
+        raise ConfigError("--jwks is for --validate: add that")
     options = options_of(url, shared)
     heard = Heard()
     with Session(options, heard) as session:
         if validate:
-            found = session.run(heard.card(session))
-            ctx.exit(_tell_problems(*found, as_json=options.as_json))
+            from dragoman.cli.card_signature import examine_signature
+
+            place, body = session.run(heard.card(session))
+            signed, wrong = session.run(examine_signature(body, place, options, jwks))
+            ctx.exit(_tell_problems(place, body, signed, wrong, as_json=options.as_json))
         card = session.run(session.client.card())
     if options.as_json:
         from dragoman.dialects.cards import card_json
@@ -92,17 +101,20 @@ class _Kept:
 # -- checking --------------------------------------------------------------------------------------------------------
 
 
-def _tell_problems(url: str, body: bytes, *, as_json: bool) -> int:
-    from dragoman.cli.printing import print_json
+def _tell_problems(url: str, body: bytes, signed: Signed | None, wrong: list[Problem], *, as_json: bool) -> int:
+    from dragoman.cli.printing import print_json, visible
     from dragoman.dialects.card_rules import card_problems
 
-    problems = card_problems(body, url=url)
+    problems = [*card_problems(body, url=url), *wrong]
     errors = sum(problem.level == "error" for problem in problems)
     if as_json:
-        print_json({"url": url, "problems": [problem._asdict() for problem in problems]})
+        listed = [problem._asdict() for problem in problems]
+        print_json({"url": url, "signed": signed and signed._asdict(), "problems": listed})
     else:
         for problem in problems:
             click.echo(_line(problem))
+        if body.lstrip()[:1] == b"{" and not wrong:
+            click.echo(visible(f"signed   {signed}") if signed else "not signed")
         click.echo(f"{url}: {_count(errors, 'error')}, {_count(len(problems) - errors, 'warning')}", err=True)
     return 1 if errors else 0
 

@@ -71,11 +71,16 @@ def _key_set(found: Any, where: str) -> Json:
     return cast("Json", found)
 
 
+def well_known(url: str) -> str:
+    """Where the keys of a URL's origin are published."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}{JWKS}"
+
+
 def place_of(header: Header, url: str) -> str | None:
     """Where a signature's key is, for a card that was found at `url`; None when that is another origin."""
     if header.jku is None:
-        parts = urlsplit(url)
-        return f"{parts.scheme}://{parts.netloc}{JWKS}"
+        return well_known(url)
     return header.jku if _is_address(header.jku) and origin_of(header.jku) == origin_of(url) else None
 
 
@@ -113,10 +118,19 @@ class Trust:
             BadCard: it is not signed, not by a key that counts, or was changed; `reason` says which.
             CannotConnect: the keys cannot be asked for.
         """
-        return read_card((await self.verified(card, url)).card)
+        try:
+            verified = await self.verified(card, url)
+        except BadSignature as error:
+            raise BadCard(f"the agent card is not trusted: {error}", reason=error.reason) from None
+        return read_card(verified.card)
 
     async def verified(self, card: Json, url: str | None) -> Verified:
-        """The signature that holds. Raises what `read` raises."""
+        """The signature that holds.
+
+        Raises:
+            BadSignature: there is none; `reason` says why.
+            CannotConnect: the keys cannot be asked for.
+        """
         try:
             if not headers_of(card):  # whatever the keys are
                 return verify_card(card, {"keys": []})
@@ -127,10 +141,10 @@ class Trust:
                 return await self._by_keys_at(self._keys, card)
             return verify_card(card, self._keys)
         except BadSignature as error:
-            told = f"the agent card is not trusted: {error}"
-            if error.reason != "NOT_SIGNED" and not card.get("supportedInterfaces"):
-                told += ". It is a card of A2A 0.3 alone, and signatures are made over the form of 1.0"
-            raise BadCard(told, reason=error.reason) from None
+            if error.reason == "NOT_SIGNED" or card.get("supportedInterfaces"):
+                raise
+            old = "it is a card of A2A 0.3 alone, and signatures are verified in the form of 1.0"
+            raise BadSignature(f"{error}; {old}", reason=error.reason) from None
 
     async def _by_origin(self, card: Json, url: str) -> Verified:
         headers = headers_of(card)

@@ -11,6 +11,7 @@ import msgspec
 
 from dragoman.engine.ports import Cursor
 from dragoman.model.error import InvalidParams
+from dragoman.model.time import milliseconds
 
 if TYPE_CHECKING:
     from dragoman.engine.ports import TaskQuery
@@ -44,3 +45,15 @@ def cursor(query: TaskQuery, text: str) -> Cursor:
 def _filters(query: TaskQuery) -> str:
     facts = (query.scope, query.context_id, query.state, query.since_ms)
     return hashlib.sha256(msgspec.json.encode(facts)).hexdigest()[:8]
+
+
+def since(text: str | None) -> int | None:
+    """Read the time after which a list begins; none is None. Raises InvalidParams."""
+    if not text:
+        return None
+    try:
+        return milliseconds(text)
+    except ValueError:
+        raise InvalidParams(
+            "statusTimestampAfter is a time like 2026-11-15T10:00:00Z", field="statusTimestampAfter"
+        ) from None

@@ -325,3 +325,7 @@ class Runnable(Protocol):
     def run(self, ctx: Context) -> AsyncIterator[Any]:
         """Do the work: an async generator of outputs."""
         ...
+
+    async def canceled(self, ref: Any) -> None:
+        """Hear that a task was canceled while it waited for an answer; `ref` is what came with its question."""
+        ...

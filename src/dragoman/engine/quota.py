@@ -9,12 +9,13 @@ import math
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from dragoman.model.error import Overloaded
+from dragoman.model.error import InvalidParams, Overloaded
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from dragoman.engine.clock import Clock
+    from dragoman.engine.options import EngineSettings
     from dragoman.model.user import User
 
 # When to come back if nobody can say when something ends, in seconds.
@@ -68,27 +69,37 @@ class Tally:
 class Quota:
     """What callers have going on with one agent: runs and streams."""
 
-    def __init__(self, *, streams: int, caller_tasks: int, caller_streams: int) -> None:
-        self._most_streams = streams
+    def __init__(self, settings: EngineSettings) -> None:
+        self._settings = settings
         self._streams_open = 0
-        self.tasks = Tally("caller_tasks", "tasks at work", caller_tasks)
-        self.streams = Tally("caller_streams", "streams open", caller_streams)
+        self.tasks = Tally("caller_tasks", "tasks at work", settings.caller_tasks)
+        self.streams = Tally("caller_streams", "streams open", settings.caller_streams)
         # By the object that stands for a run: a task can have a second before the first is put away.
         self._runs: dict[object, str] = {}
 
-    def expect(self, caller: str) -> None:
-        """Hold a place for a run: `begun` or `dropped` must follow. Raises Overloaded when there is none."""
+    def check_parts(self, parts: int) -> None:
+        """Do nothing when a message may have so many. Raises InvalidParams."""
+        most = self._settings.max_parts
+        if parts > most:
+            raise InvalidParams(
+                f"a message has {most} parts at most, not {parts}", field="message.parts", limit="parts"
+            )
+
+    def expect(self, caller: str, alive: int = 0) -> None:
+        """Hold a place for a run, beside `alive` others: `begun` or `dropped` must follow. Raises Overloaded."""
+        if alive >= self._settings.max_tasks:
+            raise busy(f"{alive} tasks are at work", "tasks")
         self.tasks.add(caller)
 
     def dropped(self, caller: str) -> None:
         """Give back a place that was held: no run began."""
         self.tasks.remove(caller)
 
-    def begun(self, run: object, caller: str) -> None:
-        """A run has begun in the place that was held."""
+    def begun(self, run: object | None, caller: str) -> None:
+        """A run has begun in the place that was held; with None, none has."""
         if not caller:
             return
-        if run in self._runs:  # somebody else's message began it
+        if run is None or run in self._runs:  # or another message began it
             self.tasks.remove(caller)
         else:
             self._runs[run] = caller
@@ -106,8 +117,8 @@ class Quota:
 
     def check_stream(self, caller: str) -> None:
         """Do nothing while one more stream may be opened. Raises Overloaded."""
-        if self._streams_open >= self._most_streams:
-            raise busy(f"{self._most_streams} streams are open", "streams")
+        if self._streams_open >= self._settings.max_streams:
+            raise busy(f"{self._streams_open} streams are open", "streams")
         self.streams.check(caller)
 
     @contextmanager

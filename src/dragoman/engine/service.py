@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import aclosing
+import logging
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import msgspec
 from msgspec import structs
 
 from dragoman.engine import paging
@@ -13,11 +12,13 @@ from dragoman.engine.call import Call
 from dragoman.engine.inbox import Accepted, Inbox
 from dragoman.engine.live import STOPPING
 from dragoman.engine.locks import KeyedLocks
+from dragoman.engine.options import EngineSettings
 from dragoman.engine.ports import Cursor, Scope, TaskQuery
 from dragoman.engine.pushes import Pushes
-from dragoman.engine.quota import Quota, busy, caller_of
+from dragoman.engine.quota import Quota, caller_of
 from dragoman.engine.runner import Runner
-from dragoman.engine.stream import Batch, Follower, Stream
+from dragoman.engine.shorten import shorten_first, shortened
+from dragoman.engine.stream import Batch, Follower, Stream, single
 from dragoman.engine.tasks import Tasks
 from dragoman.model.error import (
     ExtensionSupportRequired,
@@ -36,7 +37,6 @@ from dragoman.model.record import Record
 from dragoman.model.request import DEFAULT_PAGE_SIZE, ListTasksResponse
 from dragoman.model.state import Role, State
 from dragoman.model.task import Task
-from dragoman.model.time import milliseconds
 from dragoman.model.user import User
 
 if TYPE_CHECKING:
@@ -58,19 +58,7 @@ if TYPE_CHECKING:
     )
 
 
-class EngineSettings(msgspec.Struct, frozen=True):
-    """The engine's own settings, in seconds."""
-
-    dedupe: float = 600
-    heartbeat: float = 15
-    long_poll: float = 30
-    drain: float = 30
-    show_errors: bool = False
-    max_tasks: int = 10_000
-    max_streams: int = 10_000
-    max_parts: int = 1000
-    caller_tasks: int = 2000
-    caller_streams: int = 2000
+logger = logging.getLogger("dragoman.engine")
 
 
 class Answer(NamedTuple):
@@ -100,9 +88,7 @@ class Service:
         self._tasks = Tasks(store, bus, clock)
         self._runner = Runner(clock, self._put_away, parallel=agent.parallel)
         self._locks = KeyedLocks()
-        self._quota = Quota(
-            streams=settings.max_streams, caller_tasks=settings.caller_tasks, caller_streams=settings.caller_streams
-        )
+        self._quota = Quota(settings)
         self._pushes = None if outbox is None else Pushes(self._tasks, outbox)
         self._inbox = Inbox(
             agent, self._tasks, self._runner, self._locks, settings.dedupe, settings.show_errors, self._pushes
@@ -170,7 +156,7 @@ class Service:
         if live is not None:
             await live.opened()
             if live.reply is not None:
-                return Stream(_single(Record.of(0, live.reply)), live.row.origin, accepted.repeat)
+                return Stream(single(Record.of(0, live.reply)), live.row.origin, accepted.repeat)
         length = request.configuration.history_length
         task = accepted.task
         if accepted.repeat and (
@@ -183,32 +169,26 @@ class Service:
             return Stream(batches, accepted.row.origin, accepted.repeat)
         batches = self._follower.follow(accepted.row, 0, pause_ends=True, place=place)
         if length is not None:
-            batches = _shorten_first(batches, length)
+            batches = shorten_first(batches, length)
         return Stream(batches, accepted.row.origin, accepted.repeat)
 
     async def _accept(self, call: Call, request: SendMessageRequest, caller: str) -> Accepted:
         if self._closing:
             raise ServerError(STOPPING)
         message, alive = request.message, self._tasks.live
-        if len(message.parts) > self._settings.max_parts:
-            most = f"a message has {self._settings.max_parts} parts at most"
-            raise InvalidParams(f"{most}, not {len(message.parts)}", field="message.parts", limit="parts")
+        self._quota.check_parts(len(message.parts))
         at_work = alive.get(message.task_id) if message.task_id else None
-        if at_work is None and len(alive) >= self._settings.max_tasks:
-            raise busy(f"{self._settings.max_tasks} tasks are at work", "tasks")
         if at_work is not None and not at_work.state.waiting:
-            caller = ""  # words for a run that goes on: nothing begins
-        self._quota.expect(caller)
+            return await self._take(call, request)  # words for a run that goes on: nothing begins
+        self._quota.expect(caller, len(alive) if at_work is None else 0)
         try:
             accepted = await self._take(call, request)
         except BaseException:
             self._quota.dropped(caller)
             raise
         live = accepted.live
-        if live is None or accepted.repeat or alive.get(live.id) is not live:
-            self._quota.dropped(caller)
-        else:
-            self._quota.begun(live, caller)
+        # A repeat begins nothing, and a run may have ended already.
+        self._quota.begun(live if live and not accepted.repeat and alive.get(live.id) is live else None, caller)
         return accepted
 
     def _put_away(self, live: LiveTask) -> None:
@@ -279,7 +259,7 @@ class Service:
             raise Unauthorized("tasks are not listed to strangers here: the server needs auth, or open_list")
         size = request.page_size or DEFAULT_PAGE_SIZE
         state = None if request.status is State.UNSPECIFIED else request.status
-        query = TaskQuery(scope, request.context_id or None, state, _since(request.status_timestamp_after), size)
+        query = TaskQuery(scope, request.context_id or None, state, paging.since(request.status_timestamp_after), size)
         if request.page_token:
             query = structs.replace(query, after=paging.cursor(query, request.page_token))
         page = await self._store.page(query)
@@ -307,6 +287,7 @@ class Service:
             row, live, stored = await self._tasks.find(scope, request.id)
             if (live.state if live else row.state).final:
                 raise TaskNotCancelable(taskId=request.id)
+            parked = live is None and row.state.waiting
             if live is None and stored is not None:
                 live = await self._tasks.revive(stored)
             if live is None:
@@ -315,7 +296,17 @@ class Service:
             if live.worker is not None:
                 live.worker.cancel()
             await live.durable()
+        if parked:
+            await self._tell_canceled(row)
         return Answer(live.task(), row.origin)
+
+    async def _tell_canceled(self, row: TaskRow) -> None:
+        """Tell the agent that nobody will answer: a parked task has no run that could hear of it."""
+        asked = (await self._tasks.memory(row)).asked
+        try:
+            await self._agent.canceled(asked[-1].ref if asked else None)
+        except Exception:
+            logger.exception("the agent could not be told that task %s is canceled", row.id)
 
     async def subscribe(
         self, call: Call, request: SubscribeToTaskRequest, after: int | None = None, caller: str = ""
@@ -412,35 +403,3 @@ class Service:
         generation = task.generation or 0
         begins = Record.of(generation, task)
         return self._follower.follow(row, generation, pause_ends=pause_ends, begins=begins, place=place)
-
-
-def shortened(task: Task, length: int | None) -> Task:
-    """The task with at most that many of its last messages; None is all of them, 0 is none."""
-    if length is None or len(task.history) <= length:
-        return task
-    return structs.replace(task, history=task.history[-length:] if length else ())
-
-
-def _since(text: str | None) -> int | None:
-    if not text:
-        return None
-    try:
-        return milliseconds(text)
-    except ValueError:
-        raise InvalidParams(
-            "statusTimestampAfter is a time like 2026-11-15T10:00:00Z", field="statusTimestampAfter"
-        ) from None
-
-
-async def _single(record: Record) -> AsyncGenerator[Batch, None]:
-    yield Batch((record,), ended=True)
-
-
-async def _shorten_first(batches: AsyncGenerator[Batch, None], length: int) -> AsyncGenerator[Batch, None]:
-    async with aclosing(batches):
-        async for records, ended in batches:
-            if records and records[0].generation == 1 and isinstance(records[0].event, Task):
-                first = Record.of(1, shortened(records[0].event, length))
-                yield Batch([first, *records[1:]], ended)
-            else:
-                yield Batch(records, ended)

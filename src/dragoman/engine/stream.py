@@ -149,3 +149,8 @@ def _cut(records: list[Record], pause_ends: bool) -> Batch:
 def ends_stream(state: State, *, pause_ends: bool) -> bool:
     """True when a stream is over once the task is in this state."""
     return state.final or (pause_ends and state is State.INPUT_REQUIRED)
+
+
+async def single(record: Record) -> AsyncGenerator[Batch, None]:
+    """A stream of one record."""
+    yield Batch((record,), ended=True)

@@ -59,6 +59,7 @@ class Agent:
         self._run_replies = run is not None and mentions_reply(run)
         self._run_restarts = restart
         self._closing: Callable[[], Awaitable[None]] | None = None
+        self._canceled: Callable[[Any], Awaitable[None]] | None = None
         self._functions = Functions()
 
     @classmethod
@@ -108,7 +109,7 @@ class Agent:
             card={**card_of_remote(theirs), **(card or {})},
             restart=True,
         )
-        agent._closing = remote.close
+        agent._closing, agent._canceled = remote.close, remote.canceled
         return agent
 
     # -- skills ----------------------------------------------------------------------------------------------------
@@ -216,6 +217,11 @@ class Agent:
         if self._run is not None and self._uses_run(ctx):
             return self._run(ctx)
         return self._functions.run(ctx)
+
+    async def canceled(self, ref: Any) -> None:
+        """Pass on that a waiting task was canceled, to whoever works for this agent elsewhere."""
+        if self._canceled is not None:
+            await self._canceled(ref)
 
     async def close(self) -> None:
         """Let go of what the agent holds open; it opens again when it is used."""

@@ -143,6 +143,8 @@ class App:
             abandoned, self._loop, self._starting = self._ready, loop, asyncio.Lock()
             self._ready = False
             if abandoned:
+                if self._auth is not None:
+                    await self._auth.close()
                 await self._store.close()
                 self._renew()
         assert self._starting is not None
@@ -160,8 +162,7 @@ class App:
                     for hosted in self._hosted:
                         hosted.cards.guard(self._auth.security())
                 for hosted in self._hosted:
-                    if hosted.cards.signing is not None:
-                        hosted.cards.check()
+                    hosted.cards.check()
                 self._ready, self._drained = True, False
                 if self._janitor is not None:
                     self._janitor.start()
@@ -324,7 +325,7 @@ class App:
         if isinstance(transport, JsonRpc):
             await transport.refuse(send, error, None, "1.0")
         else:
-            await transport.refuse(request, send, error, "1.0")
+            await transport.refuse(request, send, error, "0.3" if request.segments[:1] == ["v1"] else "1.0")
 
     async def _sign_in_or_out(self, request: Request, send: Send) -> None:
         """The pages on which a browser gets its cookie, or gives it back."""
@@ -352,7 +353,8 @@ class App:
         except Disconnected:
             return
         else:
-            await respond(send, reply.status, reply.body, reply.content_type, reply.headers)
+            head = request.method == "HEAD"
+            await respond(send, reply.status, reply.body, reply.content_type, reply.headers, head=head)
 
     async def _jwks(self, send: Send) -> None:
         """The keys that webhooks and cards are signed with."""

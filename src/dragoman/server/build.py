@@ -20,8 +20,8 @@ from dragoman.server.authentication import Authentication, SchemeAuthentication
 from dragoman.server.cards import Cards
 from dragoman.server.guard import Guard
 from dragoman.server.lazy import LazyHttp, LazyKeys
-from dragoman.server.signing import CardSigning
 from dragoman.server.limiter import Limiter
+from dragoman.server.signing import CardSigning
 from dragoman.server.store_url import parse_store
 from dragoman.stores.memory import MemoryStore
 from dragoman.stores.sqlite.store import SqliteStore
@@ -89,7 +89,8 @@ def build(
     guard = Guard(settings.url, settings.allow_hosts, settings.cors, open_list=settings.open_list)
     janitor = Janitor(store, clock, retention)
     auth = _authentication(agents, settings, keys, clock)
-    return App(hosted, store, addresses, auth, guard, janitor, couriers=couriers, keys=keys)
+    limiter = Limiter(limits, clock, addresses)
+    return App(hosted, store, addresses, auth, guard, janitor, couriers=couriers, keys=keys, limiter=limiter)
 
 
 def _authentication(agents: Sequence[Agent], settings: Settings, keys: LazyKeys, clock: Clock) -> Authentication | None:

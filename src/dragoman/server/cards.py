@@ -94,10 +94,15 @@ class Cards:
         self._known: dict[tuple[str, str | None, int, frozenset[str] | None], Served] = {}
 
     def check(self) -> None:
-        """Look whether the card can be signed, so that a mistake is told at the start. Raises ConfigError."""
-        root = "http://localhost"
+        """Look whether the card can be signed as it should be, so that a mistake is told at the start.
+
+        Raises:
+            ConfigError: it cannot, or the keys cannot be read.
+        """
+        if self.signing is None:
+            return
         try:
-            self._made(root, None if self.signing is None else root, None)
+            self._made("http://localhost", "http://localhost", None)
         except BadCard as error:
             raise ConfigError(f"sign: {self._agent.name!r}: {error}") from None
 
@@ -113,13 +118,15 @@ class Cards:
     def serve(self, request: Request, base: str, user: User | None = None) -> tuple[int, bytes, list[Header]]:
         """Status, body and headers for a card at this address; a known caller's is for nobody else to keep."""
         served = self._card(base, self._root(request, base), user)
-        headers: list[Header] = [
-            (b"etag", served.etag),
-            (b"last-modified", self._modified),
-            (b"cache-control", b"public, max-age=%d" % MAX_AGE if user is None else b"private, no-cache"),
-            (b"access-control-allow-origin", b"*"),
-        ]
-        if self._is_known(request, served.etag.decode()):
+        headers: list[Header] = [(b"etag", served.etag), (b"access-control-allow-origin", b"*")]
+        if user is None:
+            headers.append((b"cache-control", b"public, max-age=%d" % MAX_AGE))
+            headers.append((b"last-modified", self._modified))
+        else:
+            headers.append((b"cache-control", b"private, no-cache"))
+        if self._extended:
+            headers.append((b"vary", b"authorization, cookie"))
+        if self._is_known(request, served.etag.decode(), dated=user is None):
             return 304, b"", headers
         return 200, served.body, headers
 
@@ -150,12 +157,14 @@ class Cards:
             card = self.signing.signed(card, root)
         return msgspec.json.encode(card)
 
-    def _is_known(self, request: Request, etag: str) -> bool:
+    def _is_known(self, request: Request, etag: str, *, dated: bool) -> bool:
+        """True when who asks has this card. A date says so of the card for everybody alone."""
         asked = request.headers.get("if-none-match")
         if asked is not None:
-            return asked.strip() == "*" or etag in (tag.strip().removeprefix("W/") for tag in asked.split(","))
+            anything = dated and asked.strip() == "*"
+            return anything or etag in (tag.strip().removeprefix("W/") for tag in asked.split(","))
         since = request.headers.get("if-modified-since")
-        if since is None:
+        if since is None or not dated:
             return False
         try:
             return self._modified_s <= int(parsedate_to_datetime(since).timestamp())

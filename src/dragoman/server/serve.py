@@ -18,6 +18,7 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from dragoman.model.error import ConfigError, DragomanError
+from dragoman.server.latecomers import Latecomers
 from dragoman.server.store_url import parse_store
 from dragoman.server.target import is_importing
 
@@ -91,6 +92,8 @@ def _run(app: AsgiApp, settings: Settings, listener: socket.socket, tell: Callab
     import uvicorn
     from uvicorn.lifespan.on import LifespanOn
 
+    latecomers = Latecomers(settings.limits.patience)
+
     class Lifespan(LifespanOn):
         async def startup(self) -> None:
             await super().startup()
@@ -114,6 +117,10 @@ def _run(app: AsgiApp, settings: Settings, listener: socket.socket, tell: Callab
             if drain is not None:
                 await drain()
             await super().shutdown(sockets)
+
+        async def on_tick(self, counter: int) -> bool:
+            latecomers.look(self.server_state.connections)
+            return await super().on_tick(counter)
 
     tls: dict[str, Any] = {"http": "httptools"}
     if settings.tls_cert is not None:

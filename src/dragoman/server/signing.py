@@ -68,7 +68,7 @@ class CardSigning:
         return card | {"signatures": [*(theirs if isinstance(theirs, list) else ()), *self._signatures(card, root)]}
 
     def signed_model(self, card: AgentCard, root: str) -> AgentCard:
-        """The same for a card that goes out in the form of 1.0, such as an extended one. Raises what `signed` raises."""
+        """The same for a card that goes out in the form of 1.0, such as an extended one."""
         made = self._signatures(decode_any(encode(card)), root)
         return replace(card, signatures=(*card.signatures, *(AgentCardSignature(**each) for each in made)))
 

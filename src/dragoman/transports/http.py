@@ -104,10 +104,10 @@ class Request:
             raise _too_large(limit)
         patience = self.patience
         if patience is None:
-            return await self._whole(limit, lambda: None)
+            return await self._whole(limit)
         task = patience.begin()
         try:
-            return await self._whole(limit, lambda: patience.again(task))
+            return await self._whole(limit)
         except asyncio.CancelledError:
             if patience.gave_up(task):
                 raise self._too_slow(patience.seconds) from None
@@ -115,7 +115,7 @@ class Request:
         finally:
             patience.end(task)
 
-    async def _whole(self, limit: int, got_on: Callable[[], None]) -> bytes:
+    async def _whole(self, limit: int) -> bytes:
         chunks: list[bytes] = []
         size, wanted = 0, PIECE
         while True:
@@ -129,9 +129,9 @@ class Request:
             if not message.get("more_body", False):
                 return b"".join((*chunks, chunk)) if chunks else chunk
             chunks.append(chunk)
-            if size >= wanted:
+            if size >= wanted and self.patience is not None:
                 wanted = size + PIECE
-                got_on()
+                self.patience.again()
 
     def _too_slow(self, seconds: float) -> TooSlow:
         error = TooSlow(f"the request did not arrive within {seconds:g} seconds", limit="patience")

@@ -41,10 +41,10 @@ class Patience:
             self._timer = self._clock.call_later(self.seconds / STEPS, self._tick)
         return task
 
-    def again(self, task: Task) -> None:
-        """Count a task's time from now on, because it got on."""
-        if self._waiting.pop(task, None) is not None:
-            self._waiting[task] = self._now
+    def again(self) -> None:
+        """Count the time of the running task once more, because it got on."""
+        self.end(self.begin())  # the longest waiting come first
+        self.begin()
 
     def end(self, task: Task) -> None:
         """A task waits no more."""

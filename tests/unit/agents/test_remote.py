@@ -545,3 +545,20 @@ def test_an_agent_in_front_of_one_in_this_process_needs_no_address() -> None:
             return await client.call("add", a=1, b=2)
 
     assert asyncio.run(go()) == 3
+
+
+async def test_canceling_a_task_that_waits_cancels_the_one_behind() -> None:
+    behind = Agent("behind")
+
+    @behind.skill(default=True)
+    async def asks(ctx: Context) -> str:
+        return await ctx.ask("Well?")
+
+    with served(behind, store="memory:") as url:
+        async with Client(Agent.from_a2a(url, name="front")) as client, Client(url) as direct:
+            task = await client.send("go")
+            assert task.question == "Well?"
+            (there,) = [each async for each in direct.list_tasks()]
+            assert there.state is State.INPUT_REQUIRED
+            assert (await client.cancel_task(task)).state is State.CANCELED
+            assert (await direct.get_task(there)).state is State.CANCELED

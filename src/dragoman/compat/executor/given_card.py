@@ -10,6 +10,7 @@ from dragoman.server.cards import MAX_AGE, Cards
 
 if TYPE_CHECKING:
     from dragoman.compat.executor.card import AgentCard
+    from dragoman.model.user import User
     from dragoman.server.agent import Agent
     from dragoman.transports.http import Header, Request
 
@@ -23,7 +24,7 @@ class GivenCard(Cards):
         super().__init__(agent, "0.3", started_ms)
         self._body = None if card is None else msgspec.json.encode(card.to_map())
 
-    def serve(self, request: Request, base: str) -> tuple[int, bytes, list[Header]]:
+    def serve(self, request: Request, base: str, user: User | None = None) -> tuple[int, bytes, list[Header]]:
         """Status, body and headers for the card."""
         if self._body is None:
             return 404, _NONE, []

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from dragoman.compat.executor.agent_executor import ExecutorSpec
     from dragoman.compat.executor.card import AgentCard
     from dragoman.compat.executor.jsonrpc import Request
+    from dragoman.engine.ports import Outbox
 
 logger = logging.getLogger("dragoman.compat")
 
@@ -76,9 +77,9 @@ class RequestHandler:
         hosted = Hosted(self._agent, cards, self._make_service, Limits().body, blocking=True)
         self._app = App([hosted], store, Addresses(None, ()), None)
 
-    def _make_service(self) -> Service:
+    def _make_service(self, outbox: Outbox | None) -> Service:
         store = self.task_store
-        service = Service(self._agent, store.engine_store, store.bus, store.clock, self._settings)
+        service = Service(self._agent, store.engine_store, store.bus, store.clock, self._settings, outbox)
         self._endpoint = Endpoint(service, (), body_limit=Limits().body, blocking=True)
         return service
 

@@ -108,9 +108,7 @@ class JsonRpc:
         body = {"jsonrpc": "2.0", "id": request_id, "error": rpc_error(error, version)}
         await respond(send, status_of(error), msgspec.json.encode(body), headers=refusal_headers(error))
 
-    async def _answer(
-        self, request: Request, send: Send, user: User | None, envelope: Envelope, raw: bytes
-    ) -> None:
+    async def _answer(self, request: Request, send: Send, user: User | None, envelope: Envelope, raw: bytes) -> None:
         endpoint = self._endpoint
         asked = asked_version(request.headers.get("a2a-version"), request.query.get("A2A-Version"))
         choice = endpoint.dialects.for_method(envelope.method, asked)

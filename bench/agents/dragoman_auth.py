@@ -1,0 +1,22 @@
+"""The agent on Dragoman, with a settings file that says who may call."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from bench.agents.dragoman_echo import agent
+from dragoman.server.build import build
+from dragoman.server.serve import calm_collector
+from dragoman.server.settings import load_settings
+from dragoman.stores.memory import MemoryStore
+
+
+def app(store: str, config: str) -> Any:
+    """The ASGI app. With "memory" the tasks are there; users are in the file that the settings name in any case.
+
+    `dragoman serve` has both in one place. Users in memory could not be made from outside.
+    """
+    calm_collector()
+    settings = load_settings({}, environ={}, config=Path(config), cwd=Path(config).parent)
+    return build([agent], settings, store=MemoryStore() if store == "memory" else None)

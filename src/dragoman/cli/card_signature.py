@@ -1,0 +1,90 @@
+"""Whether a card is signed, by whom, and whether that holds: what `dragoman card --validate` says of signatures."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import msgspec
+
+from dragoman.client.sender import Sender
+from dragoman.client.trust import Trust, keys_of, place_of, well_known
+from dragoman.dialects.card_rules import Problem
+from dragoman.engine.clock import SystemClock
+from dragoman.keys.card_signature import headers_of
+from dragoman.keys.errors import BadSignature
+from dragoman.model.error import CannotConnect, ServerError
+from dragoman.net.sockets import SocketClient
+
+if TYPE_CHECKING:
+    from dragoman.cli.remote import Options
+    from dragoman.keys.jws import Header
+
+_RULE = "A2A 1.0, 8.4.3: the card is verified with the key that its signature names"
+_PATIENCE = 20.0
+
+
+class Signed(NamedTuple):
+    """What was found out about a card's signature. `form` is empty when it was not verified."""
+
+    kid: str
+    alg: str
+    form: str
+    keys: str
+    """Where the keys are."""
+
+    def __str__(self) -> str:
+        key = f"by key {self.kid} ({self.alg})"
+        if self.form:
+            return f"{key}, {'specification' if self.form == 'specification' else 'SDK'} form, keys from {self.keys}"
+        return f"{key}, not checked: the keys are at {self.keys}, and nobody asked there. --jwks checks with given keys"
+
+
+async def examine_signature(
+    body: bytes, url: str, options: Options, jwks: str | None
+) -> tuple[Signed | None, list[Problem]]:
+    """Look at the signatures of a card that was found at `url`. Keys are fetched from there only, or from `jwks`.
+
+    Raises:
+        ConfigError: `jwks` is no address, no file or no key set.
+    """
+    keys = keys_of(jwks)
+    try:
+        found: Any = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None, []  # which is said elsewhere
+    if not isinstance(found, dict):
+        return None, []
+    card = cast("dict[str, Any]", found)
+    if not card.get("signatures") and keys is None:
+        return None, []
+    headers = headers_of(card)
+    elsewhere = keys is None and bool(headers) and all(place_of(header, url) is None for header in headers)
+    if elsewhere:
+        first = headers[0]
+        return Signed(first.kid, first.alg, "", first.jku or ""), []
+    http = SocketClient(verify=not options.insecure)
+    sender = Sender(http, origin=options.address.url, headers=options.headers, interceptors=_around(options))
+    trust = Trust(True if keys is None else keys, sender, SystemClock(), timeout=_PATIENCE)
+    try:
+        held = await trust.verified(card, url)
+    except (BadSignature, CannotConnect, ServerError) as error:
+        unnamed = keys is None and _is_unnamed(headers, error)
+        level = "warning" if unnamed else "error"
+        hint = "; --jwks checks with given keys" if unnamed else ""
+        return None, [Problem(level, "signatures", _RULE, f"{error}{hint}")]
+    finally:
+        await http.close()
+    return Signed(held.kid, held.alg, held.form, jwks or held.jku or well_known(url)), []
+
+
+def _is_unnamed(headers: list[Header], error: Exception) -> bool:
+    """True when no signature says where its key is, and it is not where it was looked for either."""
+    return all(header.jku is None for header in headers) and getattr(error, "reason", "") != "BAD_SIGNATURE"
+
+
+def _around(options: Options) -> list[Any]:
+    if not options.wire:
+        return []
+    from dragoman.cli.wire import Wire
+
+    return [Wire([options.token] if options.token else [])]

@@ -1,0 +1,51 @@
+"""When a webhook that failed is tried again, and when it is given up."""
+
+from __future__ import annotations
+
+import random
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING
+
+from msgspec import structs
+
+from dragoman.engine.ports import PushState
+
+if TYPE_CHECKING:
+    from dragoman.engine.ports import Push
+
+# Seconds. The first pause, and the longest of our own choice.
+FIRST = 1.0
+LONGEST = 300.0
+# What a receiver may ask for with Retry-After.
+LONGEST_ASKED = 3600.0
+# Nobody is given up after fewer tries: a clock that was moved, or a server that was away, is not their fault.
+FEWEST = 10
+
+
+def after_failure(push: Push, why: str, *, now_ms: int, asked: float, give_up_ms: int) -> Push:
+    """The webhook after one more failure: due later, or dead."""
+    since = min(push.failing_ms or now_ms, now_ms)
+    tries = push.tries + 1
+    failed = structs.replace(push, tries=tries, failing_ms=since, error=why)
+    if now_ms - since >= give_up_ms and tries >= FEWEST:
+        return structs.replace(failed, state=PushState.DEAD, due_ms=0)
+    # Doubling without an end would not fit a float after a week.
+    pause = min(LONGEST, FIRST * 2 ** min(tries - 1, 30)) * (0.5 + random.random() / 2)  # noqa: S311 - nothing secret
+    pause = max(pause, min(asked, LONGEST_ASKED))
+    return structs.replace(failed, due_ms=now_ms + max(1, int(pause * 1000)))
+
+
+def until_due(push: Push, now_ms: int) -> float:
+    """Seconds until it may be tried again, also when the clock was set back since that was written."""
+    return min(max(0.0, (push.due_ms - now_ms) / 1000), LONGEST_ASKED)
+
+
+def retry_after(text: str, now_ms: int) -> float:
+    """What `Retry-After` asks for, in seconds; 0 when it asks for nothing that can be understood."""
+    text = text.strip()
+    if text.isascii() and text.isdecimal():
+        return float(text[:9])
+    try:
+        return max(0.0, parsedate_to_datetime(text).timestamp() - now_ms / 1000)
+    except (ValueError, OverflowError):
+        return 0.0
