@@ -82,8 +82,8 @@ def auth(scenario: Scenario) -> list[str]:
 def _kept(row: Row, base: Row) -> list[str]:
     """The parts of the rates that are left, and whether they are enough."""
     found = [
-        ratios([100 * what(one) for one in row.outcomes], [what(one) for one in base.outcomes])
-        for what in (lambda outcome: outcome.rate, lambda outcome: outcome.cpu_rate)
+        ratios([100 * one.rate for one in row.outcomes], [one.rate for one in base.outcomes]),
+        ratios([100 * one.cpu_rate for one in row.outcomes], [one.cpu_rate for one in base.outcomes]),
     ]
     enough = all(one.median >= 100 * auth_scenario.BAR for one in found)
     return [*(ranged(one, " %") for one in found), "yes" if enough else "**no**"]

@@ -16,6 +16,7 @@ from dragoman.agents.answers import Unfit, fit, is_text, type_name
 from dragoman.agents.replay import Paused, Replay, pause_in
 from dragoman.agents.skill import Kind
 from dragoman.agents.sync_context import SyncContext
+from dragoman.auth.inbound.audit import Audit
 from dragoman.engine.threads import Threads, in_thread
 from dragoman.model.error import ConfigError, Failed, Rejected
 
@@ -59,18 +60,23 @@ class Functions:
         """
         name, arguments = _request(ctx)
         if name is None:
-            return self._default(), arguments
+            return self._default(ctx), arguments
         skill = self.skills.get(name)
         if skill is None:
-            near = difflib.get_close_matches(name, self.skills, 1)
-            hint = f": did you mean `{near[0]}`?" if near else f": this agent has {', '.join(self.skills)}"
+            # Only what the caller's card lists is told.
+            known = [skill.id for skill in self.skills.values() if _is_open(skill, ctx)]
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f": did you mean `{near[0]}`?" if near else f": this agent has {', '.join(known)}" if known else ""
             raise Failed(f"unknown tool `{name}`{hint}")
         return skill, arguments
 
-    def _default(self) -> Skill:
+    def _default(self, ctx: Context) -> Skill:
+        """The skill that is marked, else the first that the caller may use, else the first."""
         if not self.skills:
             raise Failed("this agent has no skills")
-        return next((skill for skill in self.skills.values() if skill.default), next(iter(self.skills.values())))
+        skills = self.skills.values()
+        marked = next((skill for skill in skills if skill.default), None)
+        return marked or next((skill for skill in skills if _is_open(skill, ctx)), next(iter(skills)))
 
     async def run(self, ctx: Context) -> AsyncGenerator[Any, None]:
         """Run the chosen skill; an engine-level agent."""
@@ -141,8 +147,14 @@ def _request(ctx: Context) -> tuple[str | None, dict[str, Any]]:
     return (asked if isinstance(asked, str) else None), dict(objects[0]) if objects else {}
 
 
+def _is_open(skill: Skill, ctx: Context) -> bool:
+    """True when the caller may use it."""
+    return skill.permission is None or (ctx.user is not None and skill.permission in ctx.user.permissions)
+
+
 def _permit(skill: Skill, ctx: Context) -> None:
-    if skill.permission is not None and (ctx.user is None or skill.permission not in ctx.user.permissions):
+    if not _is_open(skill, ctx):
+        Audit().denied(scheme="permission", reason=skill.id, user=ctx.user.id if ctx.user else "")
         raise Rejected(f"Unauthorized: {skill.name}")
 
 

@@ -39,6 +39,8 @@ VERBS = {
     "tasks": "List your tasks, the newest first.",
     "card": "Show an agent's card, or check it.",
     "users": "Say who may call: passwords, permissions, keys, cookies.",
+    "push": "Show webhooks that do not arrive, and retry them.",
+    "listen": "Receive webhooks, and print and check them.",
     "backup": "Copy the SQLite store, also while the server runs.",
     "doctor": "Check an agent, or the store, the settings and this machine.",
 }

@@ -74,7 +74,7 @@ class LiveTask:
         self.held: Callable[[], None] | None = None
         self.repeat: Repeat | None = None
         self.request: bytes | None = None
-        # Webhooks that come with the task, and whom to tell once there is a task.
+        # Webhooks that come with the task, and whom to tell once it is durable.
         self.pushes: tuple[Push, ...] = ()
         self.created: Callable[[], None] | None = None
         self.joins = False
@@ -124,8 +124,6 @@ class LiveTask:
         record = Record.of(1, self.folding.task())
         notes = () if self.request is None else (Note(1, "request", self.request),)
         self._queue(record, create=True, notes=notes, repeat=self.repeat, pushes=self.pushes)
-        if self.created is not None:
-            self.created()
 
     def emit(
         self,
@@ -267,6 +265,8 @@ class LiveTask:
             self._break(error)
             return
         self.committed = max(self.committed, generation)
+        if self.created is not None:
+            self.created = self.created()
         if self._waiters:
             self._wake_waiters()
         if self._settle_at is not None and self.committed >= self._settle_at:

@@ -74,11 +74,15 @@ class PushState(IntEnum):
     DEAD = 2
 
 
+# The `due_ms` of a webhook that somebody has woken by hand, until the server has seen that.
+WOKEN = -1
+
+
 class Push(Struct, frozen=True):
     """One webhook of one task. What it is owed is the task's journal after `cursor`: there is no other copy.
 
     `secrets` are sealed. `dialect` is the version in which it was registered. `created_ms` tells one webhook from
-    another that took its place.
+    another that took its place. It has failed `tries` times since `failing_ms`, and is not tried before `due_ms`.
     """
 
     task: int
@@ -221,8 +225,8 @@ class Store(Protocol):
         """The webhooks of a task, oldest first."""
         ...
 
-    async def owed(self) -> list[tuple[Push, StoredTask]]:
-        """The webhooks that are not done, dead ones too, with their tasks, oldest first."""
+    async def owed(self, *, woken: bool = False) -> list[tuple[Push, TaskRow]]:
+        """The webhooks that are not done, dead ones too, with their tasks, oldest first; or only those `WOKEN`."""
         ...
 
     async def sweep(self, rules: Sweep) -> int:
@@ -265,12 +269,25 @@ class Bus(Protocol):
 class Outbox(Protocol):
     """Brings events to webhooks. What it owes is in the store; it is only told where to look."""
 
+    async def ready(self) -> None:
+        """Get ready for webhooks, before the first one. Raises ServerError when there can be none now."""
+        ...
+
+    def check(self, config: TaskPushNotificationConfig) -> None:
+        """Raise InvalidParams when a webhook is not one, or its address may not be called."""
+        ...
+
     def prepare(self, config: TaskPushNotificationConfig, *, task: int, dialect: str, cursor: int) -> Push:
-        """A webhook as it is stored, its secrets sealed.
+        """A webhook as it is stored, its secrets sealed. Where it takes the place of one that is followed, it begins
+        where that one is.
 
         Raises:
-            InvalidParams: its address may not be called.
+            InvalidParams: it is not one, or its address may not be called.
         """
+        ...
+
+    def same(self, push: Push, config: TaskPushNotificationConfig, dialect: str) -> bool:
+        """True when a stored webhook is what its owner asks for anyway."""
         ...
 
     def shown(self, push: Push, task_id: str) -> TaskPushNotificationConfig:

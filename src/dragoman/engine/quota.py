@@ -10,13 +10,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from dragoman.model.error import InvalidParams, Overloaded
+from dragoman.model.user import User
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Iterable
 
     from dragoman.engine.clock import Clock
+    from dragoman.engine.live import LiveTask
     from dragoman.engine.options import EngineSettings
-    from dragoman.model.user import User
 
 # When to come back if nobody can say when something ends, in seconds.
 SOON = 1
@@ -104,10 +105,13 @@ class Quota:
         else:
             self._runs[run] = caller
 
-    def recovered(self, run: object, caller: str) -> None:
-        """A run began again after a crash, whether there is a place or not."""
-        self.tasks.add(caller, anyway=True)
-        self._runs[run] = caller
+    def recover(self, runs: Iterable[LiveTask]) -> None:
+        """Count users' runs that began again after a crash, whether there are places or not."""
+        for run in runs:
+            if run.row.scope.owner:
+                caller = caller_of(User(run.row.scope.owner))
+                self.tasks.add(caller, anyway=True)
+                self._runs[run] = caller
 
     def ended(self, run: object) -> None:
         """A run is over. One that was never counted does not matter."""
@@ -143,10 +147,12 @@ class Rate:
 
     def __init__(self, per_second: float, burst: int, clock: Clock) -> None:
         self._clock = clock
-        self._cost = 1000 / per_second
+        self._per_second = per_second
+        # In microseconds: whole numbers add up.
+        self._cost = max(1, round(1_000_000 / per_second))
         self._room = self._cost * (burst or max(1, math.floor(per_second)))
-        self._rested: dict[str, float] = {}
-        self._sweep_at = 0.0
+        self._rested: dict[str, int] = {}
+        self._sweep_at = 0
 
     def __len__(self) -> int:
         """How many callers are remembered."""
@@ -156,23 +162,24 @@ class Rate:
         """Count a request. Raises Overloaded when it is one too many."""
         if not caller:
             return
-        now = self._clock.now()
+        now = self._clock.now() * 1000
         rested = self._rested.get(caller)
         if rested is None:
             self._make_room(now)
             rested = now
         elif not now < rested <= now + self._room:  # it has rested, or the clock was set back
             rested = now
-        after = rested + self._cost
-        if after > now + self._room + 1e-6:
-            wait = (after - now - self._room) / 1000
-            raise busy("too many requests: you may make %g a second" % (1000 / self._cost), "rate", wait)
-        self._rested[caller] = after
+        rested += self._cost
+        excess = rested - now - self._room
+        if excess > 0:
+            raise busy(f"you may make {self._per_second:g} requests a second", "rate", excess / 1_000_000)
+        self._rested[caller] = rested
 
-    def _make_room(self, now: float) -> None:
-        if now >= self._sweep_at or now < self._sweep_at - self._room - 1000:
+    def _make_room(self, now: int) -> None:
+        pause = max(self._room, 1_000_000)
+        if not now < self._sweep_at <= now + pause:
             # Not more often than callers need to rest, so that a look at all of them is paid for by many requests.
-            self._sweep_at = now + max(self._room, 1000)
-            self._rested = {caller: rested for caller, rested in self._rested.items() if rested > now}
+            self._sweep_at = now + pause
+            self._rested = {caller: rested for caller, rested in self._rested.items() if now < rested <= now + pause}
         if len(self._rested) >= CALLERS:
             del self._rested[next(iter(self._rested))]

@@ -15,14 +15,13 @@ from dragoman.engine.locks import KeyedLocks
 from dragoman.engine.options import EngineSettings
 from dragoman.engine.ports import Cursor, Scope, TaskQuery
 from dragoman.engine.pushes import Pushes
-from dragoman.engine.quota import Quota, caller_of
+from dragoman.engine.quota import Quota
 from dragoman.engine.runner import Runner
 from dragoman.engine.shorten import shorten_first, shortened
 from dragoman.engine.stream import Batch, Follower, Stream, single
 from dragoman.engine.tasks import Tasks
 from dragoman.model.error import (
     ExtensionSupportRequired,
-    InvalidParams,
     PushNotificationNotSupported,
     ServerError,
     TaskNotCancelable,
@@ -37,7 +36,6 @@ from dragoman.model.record import Record
 from dragoman.model.request import DEFAULT_PAGE_SIZE, ListTasksResponse
 from dragoman.model.state import Role, State
 from dragoman.model.task import Task
-from dragoman.model.user import User
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -106,9 +104,7 @@ class Service:
     async def start(self) -> None:
         """Decide what becomes of the tasks a crash interrupted."""
         await self._inbox.recover()
-        for live in self._tasks.live.values():
-            if live.row.scope.owner:
-                self._quota.recovered(live, caller_of(User(live.row.scope.owner)))
+        self._quota.recover(self._tasks.live.values())
 
     async def close(self) -> None:
         """Take no more messages, let the runs finish for a while, then end the streams, which can be resumed."""
@@ -149,9 +145,8 @@ class Service:
         Raises:
             A2AError: the message cannot be accepted.
         """
-        self._must_stream(caller)
+        place = self._must_stream(caller)
         accepted = await self._accept(call, request, caller)
-        place = self._quota.stream(caller)
         live = accepted.live
         if live is not None:
             await live.opened()
@@ -177,7 +172,7 @@ class Service:
             raise ServerError(STOPPING)
         message, alive = request.message, self._tasks.live
         self._quota.check_parts(len(message.parts))
-        at_work = alive.get(message.task_id) if message.task_id else None
+        at_work = alive.get(message.task_id or request.new_task_id or "")
         if at_work is not None and not at_work.state.waiting:
             return await self._take(call, request)  # words for a run that goes on: nothing begins
         self._quota.expect(caller, len(alive) if at_work is None else 0)
@@ -197,14 +192,12 @@ class Service:
 
     async def _take(self, call: Call, request: SendMessageRequest) -> Accepted:
         scope = self._admit(call, request.tenant)
-        config = request.configuration.task_push_notification_config
-        if config is None:
+        if request.configuration.task_push_notification_config is None:
             return await self._inbox.accept(scope, call, request)
         pushes = self._must_push()
+        request = await pushes.admit(scope, request, call.origin)
         accepted = await self._inbox.accept(scope, call, request)
-        if accepted.task is not None and not accepted.repeat:
-            # A new task has got it with its first record; this one is there already.
-            await pushes.add(accepted.row, config, call.origin, accepted.task.generation or accepted.row.generation)
+        await pushes.add(accepted, request, call.origin)
         return accepted
 
     async def resume(self, task_id: str, data: Any = None) -> Task:
@@ -317,8 +310,7 @@ class Service:
             TaskNotFound: there is none, or it is not the caller's.
             UnsupportedOperation: it has ended and nothing is left to send.
         """
-        self._must_stream(caller)
-        place = self._quota.stream(caller)
+        place = self._must_stream(caller)
         scope = self._admit(call, request.tenant)
         row, live, stored = await self._tasks.find(scope, request.id)
         state = live.state if live else row.state
@@ -388,10 +380,11 @@ class Service:
             raise ExtensionSupportRequired(f"declare the extension in A2A-Extensions: {names}", extensions=names)
         return Scope(self._agent.name, call.tenant or tenant or "", call.owner)
 
-    def _must_stream(self, caller: str) -> None:
+    def _must_stream(self, caller: str) -> AbstractContextManager[None]:
         self._quota.check_stream(caller)
         if not self._agent.streams:
             raise UnsupportedOperation("this agent does not stream: its card says streaming is false")
+        return self._quota.stream(caller)
 
     async def _has_records(self, row: TaskRow, live: LiveTask | None, after: int) -> bool:
         """False when the records after that one have been compacted."""

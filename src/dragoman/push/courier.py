@@ -4,73 +4,50 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
-from typing import TYPE_CHECKING, Protocol
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING
 
-import msgspec
 from msgspec import structs
 
-from dragoman.engine.ports import Push, PushState, Write
-from dragoman.model.error import CannotConnect, DragomanError, InvalidParams
-from dragoman.model.push import AuthenticationInfo, TaskPushNotificationConfig
-from dragoman.net.exchange import shown
-from dragoman.push.letter import Secrets, Signer, letter
-from dragoman.push.payload import Payloads
+from dragoman.engine.ports import PushState, Write
+from dragoman.keys.errors import BadSeal
+from dragoman.model.error import CannotConnect, DragomanError
+from dragoman.net.guard import Forbidden
+from dragoman.push import patience
+from dragoman.push.hook import Hook
+from dragoman.push.lanes import Lanes
+from dragoman.push.letter import letter
+from dragoman.push.payload import Compacted, Payloads
+from dragoman.push.registry import Registry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from dragoman.engine.clock import Clock, Timer
-    from dragoman.engine.ports import Bus, Store, StoredTask, TaskRow
+    from dragoman.engine.ports import Bus, Push, Store, StoredTask, TaskRow
     from dragoman.model.record import Record
-    from dragoman.net.exchange import HttpClient
+    from dragoman.net.exchange import HttpClient, HttpResponse
+    from dragoman.push.ports import AddressGuard, Sealer, Signer
 
 logger = logging.getLogger("dragoman.push")
-_PURPOSE = "push"
 _PAGE = 64
-_FIRST = 1.0
-_LONGEST = 300.0
 _GONE = 410
+# What a webhook answers is of no interest. A little of it is read, so that the connection can be used again.
 _ANSWER = 64 * 1024
+_ANSWER_SECONDS = 5.0
+# A request to a webhook takes no longer, however slowly its answer trickles.
+_SECONDS = 90.0
+# A stream whose chunks are not brought is looked at this often, and not with each of them.
+CALM = 0.05
+# How often the store is asked whether somebody has woken a webhook by hand.
+LOOK = 5.0
+LOST_KEY = "its secrets were sealed with a key that this server does not have: register it again"
 
 
-class Sealer(Protocol):
-    """Keeps secrets in a form that is worth nothing without the server's key."""
-
-    def seal(self, purpose: str, data: bytes) -> bytes:
-        """Close."""
-        ...
-
-    def unseal(self, purpose: str, sealed: bytes) -> bytes:
-        """Open. Raises DragomanError when that is not possible."""
-        ...
-
-
-class AddressGuard(Protocol):
-    """Says where webhooks may be."""
-
-    def check_url(self, url: str) -> None:
-        """Raise DragomanError for an address that may not be called."""
-        ...
-
-
-class _Hook:
-    """One webhook that is still owed something."""
-
-    def __init__(self, row: TaskRow, push: Push) -> None:
-        self.row = row
-        self.task_id = row.id
-        self.push = push
-        self.heard = 0
-        self.worker: asyncio.Task[None] | None = None
-        self.timer: Timer | None = None
-        self.stop: Callable[[], None] = lambda: None
-
-
-class Courier:
+class Courier(Registry):
     """See `Outbox`. A webhook that has failed for `give_up` seconds is dead: it is left alone until somebody wakes it.
 
-    `chunks` says whether the pieces of a streamed text are brought too, and not only the finished artifact.
+    `chunks` says whether the pieces of a streamed text are brought too, and not only the finished artifact. Of one
+    origin at most `each` webhooks are served at once, and `most` in all.
     """
 
     def __init__(
@@ -86,20 +63,20 @@ class Courier:
         issuer: str = "dragoman",
         chunks: bool = False,
         give_up: float = 86_400.0,
-        at_once: int = 64,
+        each: int = 16,
+        most: int = 256,
     ) -> None:
+        super().__init__(clock, sealer, guard, signer)
         self._store = store
         self._bus = bus
-        self._clock = clock
         self._http = http
-        self._sealer = sealer
-        self._guard = guard
-        self._signer = signer
         self._issuer = issuer
         self._chunks = chunks
         self._give_up_ms = int(give_up * 1000)
-        self._room = asyncio.Semaphore(at_once)
-        self._hooks: dict[tuple[int, str], _Hook] = {}
+        self._lanes = Lanes(self._begin, each=each, most=most)
+        self._hooks: dict[tuple[int, str], Hook] = {}
+        self._workers: set[asyncio.Task[None]] = set()
+        self._looking: Timer | None = None
         self._closed = False
 
     @property
@@ -107,20 +84,28 @@ class Courier:
         """How many webhooks are followed."""
         return len(self._hooks)
 
+    @property
+    def at_work(self) -> int:
+        """How many webhooks are being served, or wait for their turn."""
+        return len(self._workers) + self._lanes.waiting
+
     # -- life ----------------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Take up what a server before this one has left."""
-        for push, stored in await self._store.owed():
+        for push, row in await self._store.owed():
             if push.state is PushState.OPEN:
-                self.follow(stored.row, push)
+                self.follow(row, push)
+        self._look_later()
 
     async def close(self) -> None:
         """Stop; what has not arrived is owed to whoever starts next."""
         self._closed = True
-        workers = [hook.worker for hook in self._hooks.values() if hook.worker is not None]
+        if self._looking is not None:
+            self._looking.cancel()
         for hook in list(self._hooks.values()):
             self._forget(hook)
+        workers = list(self._workers)
         for worker in workers:
             worker.cancel()
         if workers:
@@ -129,45 +114,23 @@ class Courier:
 
     # -- what the engine asks for --------------------------------------------------------------------------------------
 
-    def prepare(self, config: TaskPushNotificationConfig, *, task: int, dialect: str, cursor: int) -> Push:
-        """See `Outbox.prepare`."""
-        try:
-            self._guard.check_url(config.url)
-        except DragomanError as error:
-            raise InvalidParams(str(error), field="url") from None
-        said = config.authentication
-        secrets = Secrets(config.token, said.scheme if said else None, said.credentials if said else None)
-        for value in (secrets.token, secrets.scheme, secrets.credentials, config.id):
-            if value is not None and any(ord(letter) < 32 or ord(letter) > 126 for letter in value):
-                raise InvalidParams("a webhook's token, scheme and credentials are plain ASCII", field="authentication")
-        sealed = self._sealer.seal(_PURPOSE, msgspec.json.encode(secrets))
-        return Push(task, config.id or "", dialect, config.url, sealed, cursor, self._clock.now())
-
-    def shown(self, push: Push, task_id: str) -> TaskPushNotificationConfig:
-        """See `Outbox.shown`."""
-        try:
-            scheme = self._secrets(push).scheme
-        except DragomanError:
-            scheme = None
-        authentication = None if scheme is None else AuthenticationInfo(scheme)
-        return TaskPushNotificationConfig(push.url, push.id, task_id, None, authentication)
+    def came_to(self, task: int, push_id: str) -> int | None:
+        """See `Registry.came_to`."""
+        hook = self._hooks.get((task, push_id))
+        return None if hook is None else hook.push.cursor
 
     def follow(self, row: TaskRow, push: Push) -> None:
         """See `Outbox.follow`."""
         self.leave(push.task, push.id)
-        if self._closed:
+        if self._closed or push.state is not PushState.OPEN:
             return
-        hook = self._hooks[push.task, push.id] = _Hook(row, push)
-
-        def heard(generation: int) -> None:
-            hook.heard = generation
-            self._kick(hook)
-
-        hook.stop = self._bus.call(row.id, heard)
-        wait = (push.due_ms - self._clock.now()) / 1000
+        hook = Hook(row, push)
+        self._hooks[hook.key] = hook
+        hook.stop = self._bus.call(row.id, partial(self._heard, hook))
+        wait = patience.until_due(push, self._clock.now())
         if wait > 0:
             self._later(hook, wait)
-        elif row.generation > push.cursor:
+        elif hook.behind or row.state.final:
             self._kick(hook)
 
     def leave(self, task: int, push_id: str) -> None:
@@ -178,88 +141,142 @@ class Courier:
             if hook.worker is not None:
                 hook.worker.cancel()
 
-    def _forget(self, hook: _Hook) -> None:
-        hook.stop()
-        if hook.timer is not None:
-            hook.timer.cancel()
-            hook.timer = None
-        if self._hooks.get((hook.push.task, hook.push.id)) is hook:
-            del self._hooks[hook.push.task, hook.push.id]
+    def _forget(self, hook: Hook) -> None:
+        hook.rest()
+        if self._hooks.get(hook.key) is hook:
+            del self._hooks[hook.key]
 
-    # -- work ----------------------------------------------------------------------------------------------------------
+    # -- when there is work --------------------------------------------------------------------------------------------
 
-    def _kick(self, hook: _Hook) -> None:
-        if hook.worker is None and hook.timer is None and not self._closed:
-            hook.worker = asyncio.ensure_future(self._bring(hook))
-            hook.worker.add_done_callback(lambda worker: self._rested(hook, worker))
+    def _heard(self, hook: Hook, generation: int) -> None:
+        hook.heard = generation
+        self._go_on(hook)
 
-    def _rested(self, hook: _Hook, worker: asyncio.Task[None]) -> None:
-        hook.worker = None
-        if not worker.cancelled() and (error := worker.exception()) is not None:
-            logger.error("a webhook of task %s could not be served", hook.task_id, exc_info=error)
-            self._later(hook, _LONGEST)
-        elif hook.heard > hook.push.cursor and self._hooks.get((hook.push.task, hook.push.id)) is hook:
+    def _go_on(self, hook: Hook) -> None:
+        """Look again if there is something to see: at once, or a bit later where nothing came of it last time."""
+        if not hook.behind or hook.busy or hook.timer is not None:
+            return
+        if hook.calm and not hook.more:
+            self._later(hook, CALM)
+        else:
             self._kick(hook)
 
-    def _later(self, hook: _Hook, seconds: float) -> None:
+    def _kick(self, hook: Hook) -> None:
+        if not (hook.busy or hook.gone or self._closed or hook.timer is not None):
+            hook.busy = True
+            self._lanes.join(hook.place, hook)
+
+    def _later(self, hook: Hook, seconds: float) -> None:
         def due() -> None:
             hook.timer = None
             self._kick(hook)
 
-        hook.timer = self._clock.call_later(seconds, due)
+        if not hook.gone and not self._closed:
+            hook.timer = self._clock.call_later(seconds, due)
 
-    async def _bring(self, hook: _Hook) -> None:
-        """Bring everything that is durable and has not arrived."""
-        payloads: Payloads | None = None
-        while True:
-            stored = await self._store.task(hook.task_id)
-            if stored is None:
-                self._forget(hook)
-                return
-            page = await self._store.records(hook.push.task, hook.push.cursor, _PAGE)
-            if not page:
-                await self._caught_up(hook, stored)
-                return
-            payloads = payloads or Payloads(self._store, stored, hook.push.dialect, chunks=self._chunks)
-            if not await self._bring_page(hook, page, payloads):
-                return
+    def _begin(self, hook: Hook) -> bool:
+        if hook.gone or self._closed:
+            return False
+        worker = hook.worker = asyncio.ensure_future(self._bring(hook))
+        self._workers.add(worker)
+        worker.add_done_callback(partial(self._rested, hook))
+        return True
 
-    async def _bring_page(self, hook: _Hook, page: list[Record], payloads: Payloads) -> bool:
+    def _rested(self, hook: Hook, worker: asyncio.Task[None]) -> None:
+        self._workers.discard(worker)
+        hook.worker, hook.busy = None, False
+        error = None if worker.cancelled() else worker.exception()
+        if error is not None and not hook.gone:
+            known = isinstance(error, DragomanError)  # such as a store that cannot be read now: it has been logged
+            logger.error("a webhook of task %s could not be served", hook.row.id, exc_info=None if known else error)
+            self._failed(hook, type(error).__name__, 0.0)
+        self._lanes.leave(hook.place)
+        if not hook.gone:
+            self._go_on(hook)
+
+    def _look_later(self) -> None:
+        if not self._closed:
+            self._looking = self._clock.call_later(LOOK, self._look)
+
+    def _look(self) -> None:
+        worker = asyncio.ensure_future(self._wake())
+        self._workers.add(worker)
+        worker.add_done_callback(self._workers.discard)
+
+    async def _wake(self) -> None:
+        """Take up the webhooks that somebody has woken by hand: see `dragoman push retry`."""
+        try:
+            for push, row in await self._store.owed(woken=True):
+                known = self._hooks.get((push.task, push.id))
+                if known is None or known.timer is not None:
+                    came = known.push.cursor if known and known.push.created_ms == push.created_ms else 0
+                    fresh = structs.replace(push, due_ms=0, cursor=max(push.cursor, came))
+                    self.follow(row, fresh)
+                    self._store.write(Write(row, _report, progress=(fresh,)))
+        except DragomanError as error:
+            logger.warning("webhooks that were woken could not be looked for: %s", error)
+        finally:
+            self._look_later()
+
+    # -- work ----------------------------------------------------------------------------------------------------------
+
+    async def _bring(self, hook: Hook) -> None:
+        """Bring a page of what is durable and has not arrived; there may be more."""
+        hook.more = False
+        await self.ready()
+        stored = await self._store.task(hook.row.id)
+        if stored is None or stored.row.number != hook.push.task:
+            self._forget(hook)
+            return
+        page = await self._store.records(hook.push.task, hook.push.cursor, _PAGE)
+        payloads = hook.payloads or Payloads(self._store, stored, hook.push.dialect, chunks=self._chunks)
+        payloads.renew(stored)
+        try:
+            if page:
+                hook.more = await self._bring_page(hook, page, payloads) and len(page) == _PAGE
+            else:
+                await self._bring_last(hook, stored, payloads)
+        except Compacted:
+            await self._bring_last(hook, stored, payloads)
+        # What has been put together serves the next page, and nobody after that.
+        hook.payloads = payloads if hook.more else None
+
+    async def _bring_page(self, hook: Hook, page: list[Record], payloads: Payloads) -> bool:
+        """Bring some records; False when that is not to go on."""
+        hook.calm = True
         for record in page:
             body = await payloads.of(record)
-            if body is not None and not await self._post(hook, record.generation, body, payloads.media_type):
-                return False
+            if body is not None:
+                hook.calm = False
+                if not await self._post(hook, record.generation, body, payloads.media_type):
+                    return False
             state = record.state
             over = state is not None and state.final
             # What is nothing to the webhook need not be written down, until something is.
             if body is not None or over:
-                self._came_to(hook, record.generation, PushState.DONE if over else PushState.OPEN)
+                self._came_to(hook, record.generation, over=over)
             else:
                 hook.push = structs.replace(hook.push, cursor=record.generation)
             if over:
-                self._forget(hook)
                 return False
         return True
 
-    async def _caught_up(self, hook: _Hook, stored: StoredTask) -> None:
-        if hook.push.cursor >= stored.row.generation:
+    async def _bring_last(self, hook: Hook, stored: StoredTask, payloads: Payloads) -> None:
+        """Tell how it ended, where the single events have been compacted meanwhile."""
+        generation, over = stored.row.generation, stored.row.state.final
+        if hook.push.cursor >= generation and not over:
             return
-        # The single events have been compacted meanwhile: how it ended is left.
-        payloads = Payloads(self._store, stored, hook.push.dialect, chunks=self._chunks)
-        body = payloads.last(stored)
-        generation = stored.row.generation
+        body = payloads.last(stored) if hook.push.cursor < generation else None
         if body is None or await self._post(hook, generation, body, payloads.media_type):
-            self._came_to(hook, generation, PushState.DONE if stored.row.state.final else PushState.OPEN)
-            if stored.row.state.final:
-                self._forget(hook)
+            self._came_to(hook, generation, over=over)
 
-    async def _post(self, hook: _Hook, generation: int, body: bytes, media_type: str) -> bool:
+    async def _post(self, hook: Hook, generation: int, body: bytes, media_type: str) -> bool:
         push = hook.push
         try:
             request = letter(
                 push,
-                self._secrets(push),
-                hook.task_id,
+                self.secrets(push),
+                hook.row.id,
                 generation,
                 body,
                 media_type,
@@ -267,69 +284,71 @@ class Courier:
                 issuer=self._issuer,
                 now=self._clock.now() // 1000,
             )
-            async with self._room:
+            async with asyncio.timeout(_SECONDS):
                 response = await self._http.send(request)
-                status = response.status
-                pause = _retry_after(response.headers.get("Retry-After", ""))
-                await response.close()
+            status, asked = response.status, response.headers.get("Retry-After", "")
+            await _dismiss(response)
+        except TimeoutError:
+            self._failed(hook, "TIMED_OUT", 0.0)
         except CannotConnect as error:
             self._failed(hook, error.reason, 0.0)
-            return False
-        except DragomanError as error:
-            # Forbidden, or sealed with a key that is gone: no later try would be better.
-            self._dead(hook, str(error))
-            return False
-        if 200 <= status < 300:
-            return True
-        if status == _GONE:
-            self._dead(hook, f"HTTP {status}")
+        except Forbidden as error:
+            self._dead(hook, str(error))  # no later try would be better
+        except BadSeal:
+            self._dead(hook, LOST_KEY)
         else:
-            self._failed(hook, f"HTTP {status}", pause)
+            if 200 <= status < 300:
+                return True
+            if status == _GONE:
+                self._dead(hook, f"HTTP {status}")
+            else:
+                self._failed(hook, f"HTTP {status}", patience.retry_after(asked, self._clock.now()))
         return False
-
-    def _secrets(self, push: Push) -> Secrets:
-        return msgspec.json.decode(self._sealer.unseal(_PURPOSE, push.secrets), type=Secrets)
 
     # -- how far it is -------------------------------------------------------------------------------------------------
 
-    def _came_to(self, hook: _Hook, generation: int, state: PushState) -> None:
-        hook.push = structs.replace(
-            hook.push, cursor=generation, tries=0, failing_ms=0, due_ms=0, state=state, error=""
-        )
+    def _came_to(self, hook: Hook, generation: int, *, over: bool) -> None:
+        state = PushState.DONE if over else PushState.OPEN
+        cursor = max(generation, hook.push.cursor)
+        hook.push = structs.replace(hook.push, cursor=cursor, tries=0, failing_ms=0, due_ms=0, state=state, error="")
         self._write(hook)
 
-    def _failed(self, hook: _Hook, why: str, pause: float) -> None:
-        now, push = self._clock.now(), hook.push
-        since = push.failing_ms or now
-        if now - since >= self._give_up_ms:
+    def _failed(self, hook: Hook, why: str, asked: float) -> None:
+        now = self._clock.now()
+        failed = patience.after_failure(hook.push, why, now_ms=now, asked=asked, give_up_ms=self._give_up_ms)
+        if failed.state is PushState.DEAD:
             self._dead(hook, why)
             return
-        tries = push.tries + 1
-        delay = min(_LONGEST, _FIRST * 2 ** (tries - 1)) * (0.5 + random.random() / 2)  # noqa: S311 - nothing secret
-        delay = max(delay, min(pause, _LONGEST))
-        due = now + int(delay * 1000)
-        hook.push = structs.replace(push, tries=tries, failing_ms=since, due_ms=due, error=why)
-        logger.info("webhook %s of task %s: %s, tried %d times", shown(push.url), hook.task_id, why, tries)
+        hook.push = failed
+        logger.info("webhook at %s, task %s: %s, tried %d times", hook.place, hook.row.id, why, failed.tries)
         self._write(hook)
-        if self._hooks.get((push.task, push.id)) is hook:
-            self._later(hook, delay)
+        self._later(hook, patience.until_due(failed, now))
 
-    def _dead(self, hook: _Hook, why: str) -> None:
-        logger.warning("webhook %s of task %s is given up: %s", shown(hook.push.url), hook.task_id, why)
-        hook.push = structs.replace(
-            hook.push, state=PushState.DEAD, error=why, failing_ms=hook.push.failing_ms or self._clock.now()
-        )
+    def _dead(self, hook: Hook, why: str) -> None:
+        # Of an address only the origin is logged: many have a secret in their path.
+        logger.warning("webhook at %s, task %s, is given up: %s", hook.place, hook.row.id, why)
+        since = hook.push.failing_ms or self._clock.now()
+        hook.push = structs.replace(hook.push, state=PushState.DEAD, error=why, failing_ms=since, due_ms=0)
         self._write(hook)
-        self._forget(hook)
 
-    def _write(self, hook: _Hook) -> None:
+    def _write(self, hook: Hook) -> None:
+        if hook.gone:
+            return
         self._store.write(Write(hook.row, _report, progress=(hook.push,)))
+        if hook.push.state is not PushState.OPEN:
+            self._forget(hook)
 
 
 def _report(error: BaseException | None) -> None:
     if error is not None:
+        # It is brought again after a restart: that is what its key tells the receiver.
         logger.error("how far a webhook has come could not be written: %s", error)
 
 
-def _retry_after(text: str) -> float:
-    return float(text) if text.strip().isdecimal() else 0.0
+async def _dismiss(response: HttpResponse) -> None:
+    try:
+        with suppress(DragomanError, TimeoutError):
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                await response.read(_ANSWER)
+    finally:
+        await response.close()

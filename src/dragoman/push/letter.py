@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import msgspec
@@ -15,6 +15,7 @@ from dragoman.net.exchange import HttpRequest, origin_of
 if TYPE_CHECKING:
     from dragoman.engine.ports import Push
     from dragoman.model.push import TaskPushNotificationConfig
+    from dragoman.push.ports import Signer
 
 IDEMPOTENCY = "Idempotency-Key"
 TOKEN = "X-A2A-Notification-Token"  # noqa: S105 - a header's name
@@ -61,14 +62,6 @@ def secrets_of(config: TaskPushNotificationConfig) -> Secrets:
             "a webhook's authentication.scheme is one word, as in Bearer or Basic", field="authentication.scheme"
         )
     return secrets
-
-
-class Signer(Protocol):
-    """Signs what leaves, with a key whose public half is at `/.well-known/jwks.json`."""
-
-    def sign_jwt(self, claims: dict[str, Any]) -> str:
-        """A compact JWT."""
-        ...
 
 
 def letter(

@@ -42,6 +42,11 @@ class Payloads:
         self._folding: Folding | None = None
         self._said: dict[int, list[Message]] | None = None
 
+    def renew(self, stored: StoredTask) -> None:
+        """Go on with the task as it is now."""
+        self.stored = stored
+        self._said = None
+
     @property
     def media_type(self) -> str:
         """What the payload is."""

@@ -12,13 +12,24 @@ import msgspec
 
 from dragoman.dialects.errors import status_of
 from dragoman.engine.clock import SystemClock
-from dragoman.model.error import A2AError, DragomanError, ServerError
+from dragoman.model.error import A2AError, DragomanError, ServerError, Unauthenticated
 from dragoman.server.guard import Guard, Misdirected
 from dragoman.server.limiter import Limiter
+from dragoman.server.pages import (
+    JWKS,
+    LOGIN,
+    OWN,
+    not_allowed,
+    not_found,
+    show_health,
+    show_keys,
+    sign_in_or_out,
+    unavailable,
+)
 from dragoman.server.settings import Limits
 from dragoman.telemetry import trace
 from dragoman.transports.endpoint import NESTING, Endpoint
-from dragoman.transports.http import Disconnected, Request, respond, segments_of
+from dragoman.transports.http import Disconnected, Request, refusal_headers, respond, segments_of
 from dragoman.transports.jsonrpc.serve import JsonRpc
 from dragoman.transports.rest.serve import Rest
 
@@ -43,9 +54,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("dragoman.server")
 _CARDS = ("/.well-known/agent-card.json", "/.well-known/agent.json")
-_JWKS = "/.well-known/jwks.json"
-_LOGIN = ("/login", "/logout")
-_OWN = ("/healthz", "/readyz", _JWKS)
 _RPC = ("/", "/a2a")
 
 
@@ -151,21 +159,28 @@ class App:
         async with self._starting:
             if not self._ready:
                 await self._store.open()
-                if self._drained:
-                    self._renew()
-                for hosted in self._hosted:
-                    await hosted.service.start()
-                if self._courier is not None:
-                    await self._courier.start()
-                if self._auth is not None:
-                    await self._auth.open()
-                    for hosted in self._hosted:
-                        hosted.cards.guard(self._auth.security())
-                for hosted in self._hosted:
-                    hosted.cards.check()
+                try:
+                    await self._open_parts()
+                except BaseException:
+                    await self._store.close()
+                    raise
                 self._ready, self._drained = True, False
                 if self._janitor is not None:
                     self._janitor.start()
+
+    async def _open_parts(self) -> None:
+        if self._drained:
+            self._renew()
+        for hosted in self._hosted:
+            hosted.cards.check()
+        if self._auth is not None:
+            await self._auth.open()
+            for hosted in self._hosted:
+                hosted.cards.guard(self._auth.security())
+        for hosted in self._hosted:
+            await hosted.service.start()
+        if self._courier is not None:
+            await self._courier.start()
 
     async def drain(self) -> None:
         """Let runs finish and end the streams, while connections are still open. A second call does nothing."""
@@ -240,22 +255,20 @@ class App:
         if request.method == "OPTIONS":
             await self._preflight(request, send)
         elif hosted is None:
-            await _not_found(send, scope["path"])
-        elif path in _CARDS or (path in _OWN and not prefix):
+            await not_found(send, scope["path"])
+        elif path in _CARDS or (path in OWN and not prefix):
             if not looks:
-                await _not_allowed(send, "GET, HEAD")
+                await not_allowed(send, "GET, HEAD")
             elif path in _CARDS:
                 await self._card(hosted, request, send, prefix)
-            elif path == _JWKS:
-                await self._jwks(send)
             else:
-                await self._health(path, send)
-        elif path in _LOGIN and not prefix and self._auth is not None:
-            await self._sign_in_or_out(request, send)
+                await self._own_page(path, send)
+        elif path in LOGIN and not prefix and self._auth is not None:
+            await self._login(self._auth, request, send)
         elif path == "/" and looks:
-            await _not_found(send, path)
+            await not_found(send, path)
         elif path in _RPC and request.method != "POST":
-            await _not_allowed(send, "POST")
+            await not_allowed(send, "POST")
         else:
             await self._operate(hosted, request, send)
 
@@ -279,6 +292,29 @@ class App:
         status, body, headers = hosted.cards.serve(request, self._addresses.base(request) + prefix, user)
         await respond(send, status, body, headers=headers, head=request.method == "HEAD")
 
+    async def _own_page(self, path: str, send: Send) -> None:
+        try:
+            if path != "/healthz":
+                await self._start_for_request()
+        except A2AError as error:
+            await unavailable(send, error)
+            return
+        if path == JWKS:
+            await show_keys(self._keys, send)
+        else:
+            await show_health(path, self._store, send)
+
+    async def _login(self, auth: Authentication, request: Request, send: Send) -> None:
+        try:
+            await self._start_for_request()
+            self._limiter.admit(request, None)
+        except A2AError as error:
+            self._limiter.denials.note(request.caller, error)
+            body = msgspec.json.encode({"error": str(error)})
+            await respond(send, status_of(error).http, body, headers=refusal_headers(error))
+            return
+        await sign_in_or_out(auth.login, request, self._addresses.base(request), send)
+
     async def _preflight(self, request: Request, send: Send) -> None:
         headers = self._guard.preflight_headers(request, anybody=request.path in _CARDS)
         if headers is None:
@@ -301,7 +337,8 @@ class App:
             if "origin" in request.headers:
                 self._guard.check_origin(request, self._addresses.base(request), user)
             request.may_list = self._guard.may_list(request, user)
-        except A2AError as error:
+        except A2AError as refused:
+            error = self._counted(request, refused)
             self._limiter.denials.note(request.caller, error)
             challenge = [] if self._auth is None else self._auth.challenge(error)
             await self._refuse(transport, request, _with_headers(send, challenge) if challenge else send, error)
@@ -310,6 +347,15 @@ class App:
             return
         transport = hosted.rpc if is_rpc else hosted.rest
         await transport.serve(request, send, user)
+
+    def _counted(self, request: Request, error: A2AError) -> A2AError:
+        """Count a stranger who is refused: guessing is limited like anything else."""
+        if isinstance(error, Unauthenticated):
+            try:
+                self._limiter.admit(request, None)
+            except A2AError as more:
+                return more
+        return error
 
     async def _start_for_request(self) -> None:
         if self._ready and self._loop is asyncio.get_running_loop():
@@ -327,57 +373,6 @@ class App:
         else:
             await transport.refuse(request, send, error, "0.3" if request.segments[:1] == ["v1"] else "1.0")
 
-    async def _sign_in_or_out(self, request: Request, send: Send) -> None:
-        """The pages on which a browser gets its cookie, or gives it back."""
-        from dragoman.auth.inbound.login import MAX_FORM
-
-        try:
-            await self._start_for_request()
-            login = None if self._auth is None else self._auth.login
-            base = self._addresses.base(request)
-            origin, secure = "/".join(base.split("/")[:3]), base.startswith("https://")
-            if login is None:
-                await _not_found(send, request.path)
-                return
-            if request.method in ("GET", "HEAD") and request.path == "/login":
-                reply = await login.show(request, secure=secure)
-            elif request.method != "POST":
-                await _not_allowed(send, "GET, POST" if request.path == "/login" else "POST")
-                return
-            elif request.path == "/login":
-                reply = await login.sign_in(request, await request.body(MAX_FORM), secure=secure, origin=origin)
-            else:
-                reply = await login.sign_out(request, await request.body(MAX_FORM), secure=secure, origin=origin)
-        except A2AError as error:
-            await respond(send, status_of(error).http, msgspec.json.encode({"error": str(error)}))
-        except Disconnected:
-            return
-        else:
-            head = request.method == "HEAD"
-            await respond(send, reply.status, reply.body, reply.content_type, reply.headers, head=head)
-
-    async def _jwks(self, send: Send) -> None:
-        """The keys that webhooks and cards are signed with."""
-        try:
-            await self._start_for_request()
-        except A2AError as error:
-            await respond(send, 503, msgspec.json.encode({"error": str(error)}))
-            return
-        body = msgspec.json.encode(self._keys.jwks() if self._keys is not None else {"keys": []})
-        await respond(send, 200, body, headers=[(b"cache-control", b"public, max-age=300")])
-
-    async def _health(self, path: str, send: Send) -> None:
-        if path == "/healthz":
-            await respond(send, 200, b'{"status":"ok"}')
-            return
-        try:
-            await self._start_for_request()
-            await self._store.check()
-        except A2AError as error:
-            await respond(send, 503, msgspec.json.encode({"status": "unavailable", "reason": str(error)}))
-            return
-        await respond(send, 200, b'{"status":"ready"}')
-
 
 def _with_headers(send: Send, more: list[Header]) -> Send:
     async def sending(message: MutableMapping[str, Any]) -> None:
@@ -386,13 +381,3 @@ def _with_headers(send: Send, more: list[Header]) -> Send:
         await send(message)
 
     return sending
-
-
-async def _not_allowed(send: Send, allow: str) -> None:
-    body = msgspec.json.encode({"error": f"use {allow} here"})
-    await respond(send, 405, body, headers=[(b"allow", allow.encode())])
-
-
-async def _not_found(send: Send, path: str) -> None:
-    hint = "the agent's card is at /.well-known/agent-card.json"
-    await respond(send, 404, msgspec.json.encode({"error": f"not found: {path}", "hint": hint}))

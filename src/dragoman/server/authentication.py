@@ -98,6 +98,13 @@ class SchemeAuthentication(Authentication):
 
     async def open(self) -> None:
         """See `Authentication.open`. The store must be open: users are in the same file."""
+        try:
+            await self._open()
+        except BaseException:
+            await self.close()
+            raise
+
+    async def _open(self) -> None:
         from dragoman.auth.inbound.audit import Audit
         from dragoman.auth.inbound.chain import Chain
         from dragoman.auth.inbound.config import schemes_of
@@ -130,8 +137,10 @@ class SchemeAuthentication(Authentication):
         """See `Authentication.close`."""
         if self._passwords is not None:
             self._passwords.close()
+            self._passwords = None
         if self._users is not None:
             await self._users.close()
+            self._users = None
         await self._http.close()
 
     async def user(self, request: Request) -> User | None:

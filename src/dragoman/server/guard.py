@@ -77,7 +77,7 @@ class Guard:
             return []
         return [
             (b"access-control-allow-origin", origin.encode("latin-1")),
-            (b"access-control-expose-headers", b"a2a-extensions, idempotent-replayed"),
+            (b"access-control-expose-headers", b"a2a-extensions, idempotent-replayed, retry-after"),
             (b"vary", b"origin"),
         ]
 
@@ -106,6 +106,8 @@ def _local(request: Request) -> str:
 
 @lru_cache(maxsize=1024)
 def _hostname(host: str) -> str:
+    if not set(host).isdisjoint("@/?#\\"):  # part of a URL, and no host: read as one it may name us beside another
+        return host
     try:
         return (urlsplit(f"//{host}").hostname or "").rstrip(".").casefold()
     except ValueError:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Callable, Mapping
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,10 +19,18 @@ class LazyKeys:
     def __init__(self, secret: str | None, store: Path | None) -> None:
         self._secret = secret
         self._store = store
+        self._ring: KeyRing | None = None
+        self._making = threading.Lock()
 
-    @cached_property
+    @property
     def ring(self) -> KeyRing:
-        """The keys. Raises ConfigError when they cannot be read."""
+        """The keys, the same for whoever asks, from any thread. Raises ConfigError when they cannot be read."""
+        if self._ring is None:
+            with self._making:
+                self._ring = self._ring or self._make()
+        return self._ring
+
+    def _make(self) -> KeyRing:
         from dragoman.keys.ring import KeyRing
 
         if self._secret:
@@ -57,7 +66,9 @@ class LazyHttp:
     async def send(self, request: HttpRequest) -> HttpResponse:
         """See `HttpClient.send`."""
         if self._made is None:
-            self._made = self._make()
+            # It takes a while to import, and streams go on meanwhile. One that is made twice has opened nothing yet.
+            made = await asyncio.to_thread(self._make)
+            self._made = self._made or made
         return await self._made.send(request)
 
     async def close(self) -> None:

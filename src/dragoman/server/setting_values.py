@@ -153,6 +153,9 @@ def auth(value: Any, is_text: bool) -> Any:
     elif isinstance(value, Mapping):
         tables = dict(cast("Mapping[str, Any]", value))
         names = list(tables)
+        for name, table in tables.items():
+            if not isinstance(table, Mapping):
+                raise ValueError(f"{name}: must be a table of what is set for it, as in {{}}, not {shown(table)}")
     elif isinstance(value, (list, tuple)):
         names = [each for one in cast("list[Any]", value) for each in str(one).split(",") if each]
     else:

@@ -7,7 +7,7 @@ import heapq
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from dragoman.engine.ports import Page, PushState, StoredTask
+from dragoman.engine.ports import WOKEN, Page, PushState, StoredTask
 from dragoman.model.error import TaskGenerationMismatch
 from dragoman.model.record import Record
 from dragoman.model.state import State
@@ -234,14 +234,14 @@ class MemoryStore:
         kept = self._pushed.get(number)
         return [] if kept is None else list(kept.pushes.values())
 
-    async def owed(self) -> list[tuple[Push, StoredTask]]:
-        """The webhooks that are not done, with their tasks, oldest first."""
+    async def owed(self, *, woken: bool = False) -> list[tuple[Push, TaskRow]]:
+        """The webhooks that are not done, with their tasks, oldest first; or only those that were woken."""
         found = sorted(self._pushed.items())
         return [
-            (push, kept.stored())
+            (push, kept.row)
             for _, kept in found
             for push in kept.pushes.values()
-            if push.state is not PushState.DONE
+            if push.state is not PushState.DONE and (not woken or push.due_ms == WOKEN)
         ]
 
     async def page(self, query: TaskQuery) -> Page:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from dragoman.engine.ports import Push, PushState, TaskRow
+from dragoman.engine.ports import WOKEN, Push, PushState, TaskRow
 from dragoman.model.record import Record
 from dragoman.model.state import State
 from dragoman.testing.store_writes import NOW, Check, OpenStore, create, row_of, write
@@ -22,7 +22,7 @@ async def a_webhook_is_kept_with_its_task_in_one_write(open_store: OpenStore) ->
         push = push_of(row, "p1")
         await create(store, row, pushes=(push,))
         assert await store.pushes(row.number) == [push]
-        assert [(each, stored.row) for each, stored in await store.owed()] == [(push, row)]
+        assert await store.owed() == [(push, row)]
         assert await store.pushes(row.number + 1) == []
 
 
@@ -71,10 +71,10 @@ async def what_is_owed_are_open_and_dead_webhooks(open_store: OpenStore) -> None
         for row, state in zip(rows, states, strict=True):
             await write(store, row, pushes=(structs.replace(push_of(row, "p"), state=state),))
         owed = await store.owed()
-        assert [(push.state, stored.row.id) for push, stored in owed] == [
-            (PushState.OPEN, "t0"),
-            (PushState.DEAD, "t2"),
-        ]
+        assert [(push.state, row.id) for push, row in owed] == [(PushState.OPEN, "t0"), (PushState.DEAD, "t2")]
+        assert await store.owed(woken=True) == []
+        await write(store, rows[2], progress=(structs.replace(owed[1][0], state=PushState.OPEN, due_ms=WOKEN),))
+        assert [row.id for _, row in await store.owed(woken=True)] == ["t2"]
 
 
 async def a_deleted_task_owes_nothing(open_store: OpenStore) -> None:

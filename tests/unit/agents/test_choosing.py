@@ -80,11 +80,33 @@ async def test_without_a_name_the_marked_skill_is_meant(start: Any, agent: Agent
     assert (await engine.send("hello")).text == "marked hello"
 
 
+async def test_without_a_name_the_first_skill_that_the_caller_may_use_is_meant(start: Any) -> None:
+    agent = Agent("test")
+
+    @agent.skill(permission="key")
+    def locked(text: str) -> str:
+        return f"locked {text}"
+
+    @agent.skill
+    def free(text: str) -> str:
+        return f"free {text}"
+
+    engine = await start(agent)
+    allowed = Call(user=User("me", permissions=frozenset({"key"})))
+    assert (await engine.send("hello")).text == "free hello"
+    assert (await engine.send("hello", call=allowed)).text == "locked hello"
+
+
 async def test_an_unknown_tool_fails_naming_the_nearest(start: Any, agent: Agent) -> None:
     engine = await start(agent)
     task = await engine.send(None, parts=tool("secnd"))
     assert (task.state, task.error) == (State.FAILED, "unknown tool `secnd`: did you mean `second`?")
     task = await engine.send(None, parts=tool("zzz"))
+    assert task.error == "unknown tool `zzz`: this agent has first, second"
+    task = await engine.send(None, parts=tool("lockd"))
+    assert "locked" not in (task.error or "")
+    allowed = Call(user=User("me", permissions=frozenset({"key"})))
+    task = await engine.send(None, parts=tool("zzz"), call=allowed)
     assert task.error == "unknown tool `zzz`: this agent has first, second, locked"
     task = await engine.send("x", metadata={"skillId": "secnd"})
     assert task.error == "unknown tool `secnd`: did you mean `second`?"

@@ -133,15 +133,21 @@ def test_limits_come_from_keyword_environment_and_table(tmp_path: Path):
     assert load(tmp_path, limits=None).limits.body == 1
 
 
-def test_who_is_calling_is_said_by_a_function_and_by_nothing_else(tmp_path: Path):
+def test_who_is_calling_is_said_by_a_function_or_by_schemes(tmp_path: Path):
     async def check(_: object) -> None: ...
 
     assert load(tmp_path, auth=check).auth is check
-    says = "this version takes a Python function only, in agent.serve(auth=check)"
-    assert problem(tmp_path, auth="bearer") == f"keyword auth: {says}"
-    assert problem(tmp_path, environ={"DRAGOMAN_AUTH": "bearer"}) == f"environment DRAGOMAN_AUTH: {says}"
-    write(tmp_path, "[serve.auth]\nbearer = true\n")
-    assert problem(tmp_path) == f"dragoman.toml [serve] auth: {says}"
+    assert load(tmp_path, auth="bearer").auth.names == ("bearer",)
+    assert load(tmp_path, environ={"DRAGOMAN_AUTH": "cookie, basic"}).auth.names == ("cookie", "basic")
+    assert load(tmp_path, auth={"apikey": {"name": "X-Key"}}).auth.tables == {"apikey": {"name": "X-Key"}}
+    assert problem(tmp_path, auth=3) == "keyword auth: must be names of schemes or a function, not 3"
+    assert problem(tmp_path, auth=[]) == "keyword auth: names no scheme"
+    write(tmp_path, '[auth.bearer]\naudience = "us"\n')
+    turned_on = load(tmp_path).auth
+    assert (turned_on.names, turned_on.tables) == (("bearer",), {"bearer": {"audience": "us"}})
+    # What the file sets for a scheme counts when the scheme is turned on elsewhere; others stay off.
+    assert load(tmp_path, auth="cookie").auth.tables == {}
+    assert load(tmp_path, auth=["cookie", "bearer"]).auth.tables == {"bearer": {"audience": "us"}}
 
 
 def test_the_named_file_counts_before_the_variable_and_that_before_the_one_in_the_folder(tmp_path: Path):
@@ -253,7 +259,7 @@ def test_an_unknown_variable_is_an_error_even_when_nothing_is_like_it(tmp_path: 
 
 
 def test_variables_that_mean_something_else_are_left_alone(tmp_path: Path):
-    others = {"DRAGOMAN_SECRET": "s", "DRAGOMAN_TOKEN": "t", "DRAGOMAN": "1", "PORTS": "1"}
+    others = {"DRAGOMAN_TOKEN": "t", "DRAGOMAN": "1", "PORTS": "1"}
     assert load(tmp_path, environ=others) == Settings()
 
 

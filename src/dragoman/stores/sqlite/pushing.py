@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from typing import TYPE_CHECKING, Any
 
-from dragoman.engine.ports import Push, PushState
+from dragoman.engine.ports import WOKEN, Push, PushState
 
 if TYPE_CHECKING:
     from dragoman.engine.ports import Write
@@ -35,6 +35,22 @@ def write_pushes(connection: sqlite3.Connection, write: Write) -> None:
     for push in write.progress:
         state = (push.cursor, push.tries, push.failing_ms, push.due_ms, int(push.state), push.error)
         connection.execute(_PROGRESS, (*state, push.task, push.id, push.created_ms))
+
+
+# Those that arrive are left alone: they need no help.
+_WAKE = f"""
+UPDATE pushes SET state = {int(PushState.OPEN)}, tries = 0, failing_ms = 0, due_ms = {WOKEN}
+WHERE state <> {int(PushState.DONE)} AND (state = {int(PushState.DEAD)} OR tries > 0)
+AND (?1 IS NULL OR task = (SELECT number FROM tasks WHERE id = ?1)) AND (?2 IS NULL OR id = ?2)
+"""  # noqa: S608 - fixed numbers only
+
+
+def wake(connection: sqlite3.Connection, task_id: str | None, push_id: str | None) -> int:
+    """Have dead and failing webhooks tried again: all, those of a task, or one. Gives how many.
+
+    The server that has the file open sees it within seconds.
+    """
+    return connection.execute(_WAKE, (task_id, push_id)).rowcount
 
 
 def pushes(connection: sqlite3.Connection, number: int) -> list[Push]:

@@ -18,10 +18,9 @@ FROM tasks t JOIN scopes s USING (scope) LEFT JOIN snapshots p ON p.task = t.num
 _COLUMNS = 13
 _OWED = f"""
 SELECT t.number, t.id, s.agent, s.tenant, s.owner, t.context_id, t.origin, t.state, t.status_ms, t.generation,
-       t.created_ms, p.body, p.generation, {COLUMNS}
+       t.created_ms, NULL, NULL, {COLUMNS}
 FROM pushes w JOIN tasks t ON t.number = w.task JOIN scopes s USING (scope)
-LEFT JOIN snapshots p ON p.task = t.number
-WHERE w.state <> 1 ORDER BY w.push
+WHERE w.state <> 1 AND (w.due_ms = -1 OR NOT ?) ORDER BY w.push
 """  # noqa: S608 - fixed texts only
 
 
@@ -119,10 +118,10 @@ def marks(connection: sqlite3.Connection, now_ms: int) -> list[bytes]:
     return [row[0] for row in connection.execute("SELECT key FROM repeats WHERE until_ms > ?", (now_ms,))]
 
 
-def owed(connection: sqlite3.Connection) -> list[tuple[Push, StoredTask]]:
-    """The webhooks that are not done, with their tasks, oldest first."""
-    rows = connection.execute(_OWED).fetchall()
-    return [(push_of(row[_COLUMNS:]), _stored(row[:_COLUMNS])) for row in rows]
+def owed(connection: sqlite3.Connection, woken: bool = False) -> list[tuple[Push, TaskRow]]:
+    """The webhooks that are not done, with their tasks, oldest first; or only those that were woken."""
+    rows = connection.execute(_OWED, (woken,)).fetchall()
+    return [(push_of(row[_COLUMNS:]), _stored(row[:_COLUMNS]).row) for row in rows]
 
 
 def unfinished(connection: sqlite3.Connection, agent: str) -> list[StoredTask]:

@@ -22,7 +22,7 @@ from dragoman.stores.sqlite.writer import Writer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dragoman.engine.ports import Note, Page, Push, Scope, StoredTask, Sweep, TaskQuery, Write
+    from dragoman.engine.ports import Note, Page, Push, Scope, StoredTask, Sweep, TaskQuery, TaskRow, Write
     from dragoman.model.record import Record
 
 logger = logging.getLogger("dragoman.store")
@@ -126,9 +126,9 @@ class SqliteStore:
         """The webhooks of a task, oldest first."""
         return await self._read(pushing.pushes, number)
 
-    async def owed(self) -> list[tuple[Push, StoredTask]]:
-        """The webhooks that are not done, with their tasks, oldest first."""
-        return await self._read(reader.owed)
+    async def owed(self, *, woken: bool = False) -> list[tuple[Push, TaskRow]]:
+        """The webhooks that are not done, with their tasks, oldest first; or only those that were woken."""
+        return await self._read(reader.owed, woken)
 
     async def unfinished(self, agent: str) -> list[StoredTask]:
         """The tasks of an agent that are submitted or working, oldest first."""

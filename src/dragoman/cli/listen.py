@@ -1,0 +1,193 @@
+"""`dragoman listen`: a receiver for trying webhooks out."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import click
+
+from dragoman.model.error import ConfigError, DragomanError
+
+if TYPE_CHECKING:
+    from dragoman.client.event import Event
+
+_MOST = 64 * 1024 * 1024
+_LOCAL_KEYS = "http://127.0.0.1:8080/.well-known/jwks.json"
+_SHOWN = ("idempotency-key", "content-type", "a2a-version", "user-agent")
+_WIDTH = 60
+
+
+class Verdict(NamedTuple):
+    """What came of checking a webhook: True, False, or None where nobody could tell. `why` is for people."""
+
+    holds: bool | None
+    why: str
+
+
+@click.command("listen", short_help="Receive webhooks, and print and check them.")
+@click.option("--port", metavar="NUMBER", type=click.IntRange(0, 65535), default=9000, show_default=True, help="Port.")
+@click.option("--host", metavar="ADDRESS", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--token", metavar="TEXT", help="The token that webhooks must have.")
+@click.option("--jwks", metavar="URL", help="The sender's public keys, if not at the issuer's or the local server's.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+@click.option("--count", metavar="NUMBER", type=click.IntRange(1), help="End after so many webhooks.")
+def command(port: int, host: str, token: str | None, jwks: str | None, as_json: bool, count: int | None) -> None:
+    """Receive webhooks on a port, print a line for each, and say whether its signature holds.
+
+    The agent that sends them must be allowed to: `dragoman serve … --push-allow 127.0.0.1`. What does not hold is
+    answered with 401, everything else with 204.
+    """
+    from dragoman.cli.printing import say
+
+    try:
+        server = _Listener((host, port), _Handler)
+    except OSError as error:
+        raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror or error}; use another --port") from None
+    with server:
+        server.checks = _Checks(token, jwks)
+        server.prints_json = as_json
+        server.left = count
+        place = f"[{host}]" if ":" in host else host
+        say(f"listening on http://{place}:{server.server_port}/")
+        server.serve_forever(0.05)
+
+
+class _Checks:
+    def __init__(self, token: str | None, jwks: str | None) -> None:
+        self._token = token
+        self._jwks = jwks
+
+    def judge(self, headers: dict[str, str], body: bytes) -> Verdict:
+        """Say whether a webhook is what it claims to be."""
+        from dragoman.client.webhook import signature_of
+        from dragoman.push import BadSignature, verify
+
+        try:
+            if self._token is not None:
+                verify(headers, body, token=self._token)
+            if signature_of(headers) is None:
+                if self._jwks is not None:
+                    return Verdict(False, "not signed")
+                return Verdict(None if self._token is None else True, "token holds" if self._token else "not signed")
+            where = self._keys(headers)
+            verify(headers, body, jwks_url=where)
+        except BadSignature as error:
+            if error.reason == "UNKNOWN_KEY" and self._jwks is None:
+                return Verdict(None, "signed with a key that is not known: --jwks names the sender's")
+            return Verdict(False, str(error))
+        except DragomanError as error:
+            return Verdict(None, str(error))
+        return Verdict(True, "signature and token hold" if self._token is not None else "signature holds")
+
+    def _keys(self, headers: dict[str, str]) -> str:
+        """Where the sender's keys are. Who names itself is asked only where anybody may be asked."""
+        if self._jwks is not None:
+            return self._jwks
+        from dragoman.client.webhook import issuer_of
+        from dragoman.net.guard import Guard
+
+        issuer = issuer_of(headers)
+        if not issuer.startswith(("http://", "https://")):
+            return _LOCAL_KEYS
+        url = f"{issuer.rstrip('/')}/.well-known/jwks.json"
+        Guard(["127.0.0.0/8", "::1", "localhost"], setting="--jwks").check_url(url)
+        return url
+
+
+class _Listener(ThreadingHTTPServer):
+    daemon_threads = True
+    allow_reuse_address = os.name == "posix"  # elsewhere it would let two programs share the port
+    checks: _Checks
+    prints_json = False
+    left: int | None = None
+
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        if ":" in address[0]:
+            self.address_family = socket.AF_INET6
+        self.printing = threading.Lock()
+        super().__init__(address, handler)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server_version = "dragoman"
+    sys_version = ""
+    timeout = 90
+
+    def do_POST(self) -> None:
+        length = self.headers.get("Content-Length", "")
+        if not length.isdecimal() or int(length) > _MOST:
+            self._answer(411 if not length else 413)
+            self.close_connection = True
+            return
+        body = self.rfile.read(int(length))
+        if len(body) < int(length):  # whoever sent it has left in the middle
+            self.close_connection = True
+            return
+        listener = cast("_Listener", self.server)
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        verdict = listener.checks.judge(headers, body)
+        shown = (_as_json if listener.prints_json else _as_line)(headers, body, verdict)
+        with listener.printing:
+            if listener.left == 0:
+                self.close_connection = True
+                return
+            click.echo(shown)
+            self._answer(401 if verdict.holds is False else 204)
+            if listener.left is None:
+                return
+            listener.left -= 1
+        if listener.left == 0:
+            self.close_connection = True
+            listener.shutdown()
+
+    def do_GET(self) -> None:
+        """Some look whether anybody is here, and some want their token back."""
+        self._answer(204)
+
+    def _answer(self, status: int) -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing: each webhook has its line already."""
+
+
+def _as_line(headers: dict[str, str], body: bytes, verdict: Verdict) -> str:
+    from dragoman.cli.printing import coloured, first_words, state_shown, visible
+
+    colour = {True: "green", False: "red", None: "yellow"}[verdict.holds]
+    mark = coloured(f"[{verdict.why}]", colour)
+    event = _event(headers, body)
+    if event is None:
+        return f"{visible(first_words(body.decode(errors='replace'), _WIDTH))}  {mark}"
+    task = event.task
+    about = "artifact" if event.kind == "artifact" else state_shown(event.state)
+    message = task.status.message.text if task is not None and task.status.message is not None else ""
+    text = visible(first_words(event.text or message, _WIDTH))
+    return "  ".join(each for each in (visible(task.id if task else "-"), about, text, mark) if each)
+
+
+def _as_json(headers: dict[str, str], body: bytes, verdict: Verdict) -> str:
+    try:
+        told: Any = json.loads(body)
+    except ValueError:
+        told = body.decode(errors="replace")
+    # What is a secret between the two stays one.
+    kept = {name: headers[name] for name in _SHOWN if name in headers}
+    return json.dumps({"verified": verdict.holds, "why": verdict.why, "headers": kept, "body": told})
+
+
+def _event(headers: dict[str, str], body: bytes) -> Event | None:
+    from dragoman.client.webhook import event_of
+
+    try:
+        return event_of(body, headers.get("idempotency-key", ""))
+    except DragomanError:
+        return None

@@ -1,0 +1,141 @@
+"""`dragoman push`: webhooks that do not arrive, also while the server runs."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable, Generator
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dragoman.model.error import ConfigError
+from dragoman.server.settings import SETTINGS, load_settings
+from dragoman.server.store_url import parse_store
+
+if TYPE_CHECKING:
+    from dragoman.engine.ports import Push, TaskRow
+
+
+def _on_store(function: Callable[..., None]) -> Callable[..., None]:
+    """Add `--store` and `--config`, and give the function the file they name."""
+
+    @click.option("--store", metavar="URL", help=SETTINGS["store"].help)
+    @click.option("--config", metavar="FILE", type=click.Path(path_type=Path), help="File, if not ./dragoman.toml.")
+    @wraps(function)
+    def command(*args: Any, store: str | None, config: Path | None, **more: Any) -> None:
+        settings = load_settings({}, environ=os.environ, config=config, cwd=Path.cwd(), flags={"store": store})
+        path = parse_store(settings.store)
+        if path is None:
+            raise ConfigError(
+                "the store is memory: its webhooks live in the server's process, and nobody else sees them. "
+                "Serve with --store sqlite:///FILE to have some that last"
+            )
+        with _usable(path):
+            function(path, *args, **more)
+
+    return command
+
+
+@contextmanager
+def _usable(path: Path) -> Generator[None]:
+    from dragoman.stores.sqlite.health import read_only, schema_version
+    from dragoman.stores.sqlite.schema import VERSION, unusable
+
+    if not path.exists():
+        raise ConfigError(f"there is no store {path}: name it with --store sqlite:///FILE")
+    try:
+        with closing(read_only(path)) as reader:
+            if schema_version(reader, path) < VERSION:
+                raise ConfigError(f"the store {path} was written by an older Dragoman: serve it once to bring it up")
+        yield
+    except sqlite3.Error as error:
+        raise unusable(path, error) from None
+
+
+@click.group("push", short_help="Show webhooks that do not arrive, and retry them.")
+def command() -> None:
+    """Show webhooks that do not arrive, and retry them. Both work also while the server runs."""
+
+
+@command.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@_on_store
+def list_pushes(path: Path, as_json: bool) -> None:
+    """List the webhooks that are owed something, or may be: dead ones are not tried any more."""
+    from dragoman.cli.printing import print_json, print_table, say
+    from dragoman.stores.sqlite.health import read_only
+    from dragoman.stores.sqlite.reader import owed
+
+    with closing(read_only(path)) as reader:
+        reader.execute("PRAGMA busy_timeout = 5000")
+        found = owed(reader)
+    if as_json:
+        print_json([_json(push, row) for push, row in found])
+        return
+    print_table([_row(push, row) for push, row in found], [_COLOURS[_state(push)] for push, _ in found])
+    if not found:
+        say("no webhooks: whatever was to arrive has arrived")
+
+
+@command.command("retry")
+@click.argument("task", required=False)
+@click.argument("webhook", required=False)
+@_on_store
+def retry(path: Path, task: str | None, webhook: str | None) -> None:
+    """Try dead and failing webhooks again: all of them, those of a TASK, or one WEBHOOK of it by its id."""
+    from dragoman.stores.sqlite.pushing import wake
+    from dragoman.stores.sqlite.short_write import short_write
+
+    with short_write(path) as connection:
+        woken = wake(connection, task, webhook)
+    if not woken and task is not None:
+        raise ConfigError("there is no such webhook that is dead or failing: `dragoman push list` shows them")
+    click.echo(f"{woken} {'webhook' if woken == 1 else 'webhooks'} to try again", err=True)
+
+
+_COLOURS = {"waiting": None, "failing": "yellow", "dead": "red", "woken": "cyan"}
+
+
+def _state(push: Push) -> str:
+    from dragoman.engine.ports import WOKEN, PushState
+
+    if push.state is PushState.DEAD:
+        return "dead"
+    if push.due_ms == WOKEN:
+        return "woken"
+    return "failing" if push.tries else "waiting"
+
+
+def _row(push: Push, row: TaskRow) -> tuple[str, ...]:
+    from dragoman.cli.printing import visible
+    from dragoman.net.exchange import shown
+
+    trouble = f"{push.error}, {push.tries} tries since {_time(push.failing_ms)}" if push.failing_ms else ""
+    return row.id, _state(push), visible(push.id), visible(shown(push.url)), trouble
+
+
+def _json(push: Push, row: TaskRow) -> dict[str, Any]:
+    from dragoman.net.exchange import shown
+
+    return {
+        "task": row.id,
+        "agent": row.scope.agent,
+        "id": push.id,
+        "url": shown(push.url),
+        "protocol": push.dialect,
+        "state": _state(push),
+        "behind": row.generation - push.cursor,
+        "tries": push.tries,
+        "failingSince": _time(push.failing_ms) if push.failing_ms else None,
+        "due": _time(push.due_ms) if push.due_ms > 0 else None,
+        "error": push.error or None,
+    }
+
+
+def _time(at: int) -> str:
+    return datetime.fromtimestamp(at / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,213 @@
+"""Webhooks from the side of those who receive them."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple, cast
+
+from dragoman.client.event import Assembly, Event
+from dragoman.dialects.legacy import LEGACY
+from dragoman.dialects.v03 import V03_RPC
+from dragoman.dialects.v1 import V1_1
+from dragoman.keys.base64url import Base64Error, from_base64url
+from dragoman.keys.errors import BadSignature
+from dragoman.model.error import BadResponse, CannotConnect, ConfigError
+from dragoman.model.event import ArtifactUpdate, StatusUpdate
+from dragoman.model.message import Message
+from dragoman.model.task import Task
+from dragoman.net.exchange import is_loopback, shown
+
+Headers = Mapping[str, str] | Iterable[tuple[bytes, bytes]]
+
+SIGNATURE = "x-dragoman-signature"
+TOKEN = "x-a2a-notification-token"  # noqa: S105 - a header's name
+_BODY = "request_body_sha256"
+_ENVELOPE = ("task", "message", "statusUpdate", "artifactUpdate")
+_KEPT = 300.0
+# A key that is not known may be new: then they are asked for again, but not with every forged token.
+_PAUSE = 10.0
+_FETCH = 10.0
+_MOST = 1_000_000
+
+
+class _Keys(NamedTuple):
+    jwks: Mapping[str, Any]
+    fetched: float
+
+
+class _Arrived(NamedTuple):
+    generation: int
+    event: Task | Message | StatusUpdate | ArtifactUpdate
+
+
+_known: dict[str, _Keys] = {}
+_fetching = threading.Lock()
+
+
+def verify(
+    headers: Headers,
+    body: bytes,
+    *,
+    jwks_url: str | None = None,
+    token: str | None = None,
+    jwks: Mapping[str, Any] | None = None,
+    audience: str | None = None,
+    now: float | None = None,
+) -> Event:
+    """Check that a webhook comes from whom you expect, and give what it tells.
+
+    With `jwks_url`, or the keys themselves as `jwks`, the signature must hold, be fresh and be over this body; with
+    `audience`, also meant for this receiver: scheme, host and port, as in `https://hooks.example.com:443`. With
+    `token`, it must be the one that was given with the webhook. Keys are kept for five minutes; getting them blocks, so
+    that in async code this belongs into `asyncio.to_thread`. `now` is seconds since 1970, for tests.
+
+    A webhook may come twice: the header `Idempotency-Key` tells.
+
+    Raises:
+        BadSignature: it does not; do not believe a word of it.
+        BadResponse: the body is no event of A2A.
+        CannotConnect: the keys cannot be had now; an answer of 503 brings the webhook again.
+        ConfigError: there is nothing to check with.
+    """
+    if jwks_url is None and jwks is None and token is None:
+        raise ConfigError("verify needs something to check with: jwks_url=, jwks= or token=")
+    found = _lower(headers)
+    if token is not None and not hmac.compare_digest(found.get(TOKEN, "").encode(), token.encode()):
+        raise BadSignature("the webhook has another token, or none")
+    key = found.get("idempotency-key", "")
+    if jwks_url is not None or jwks is not None:
+        signed = signature_of(found)
+        if signed is None:
+            raise BadSignature("the webhook is not signed", reason="NOT_SIGNED")
+        claims = _claims(signed, jwks_url, jwks, audience, now)
+        digest = hashlib.sha256(body).hexdigest()
+        if not hmac.compare_digest(str(claims.get(_BODY)), digest):
+            raise BadSignature("the body of the webhook is not the one that was signed")
+        key = str(claims.get("jti") or key)
+    return event_of(body, key)
+
+
+def signature_of(headers: Headers) -> str | None:
+    """The signed token of a webhook, or None."""
+    found = _lower(headers)
+    if SIGNATURE in found:
+        return found[SIGNATURE].strip()
+    scheme, _, value = found.get("authorization", "").strip().partition(" ")
+    # What a webhook's owner chose as credentials may be a Bearer token too, but has not three parts.
+    return value.strip() if scheme.lower() == "bearer" and value.count(".") == 2 else None
+
+
+def issuer_of(headers: Headers) -> str:
+    """Who says to have signed a webhook, before anything was checked; empty when nobody does."""
+    return _claimed(signature_of(headers) or "", "iss")
+
+
+def event_of(body: bytes, key: str = "") -> Event:
+    """What the body of a webhook tells, whatever version it is in. Raises BadResponse."""
+    try:
+        decoded = json.loads(body)
+    except (ValueError, RecursionError):
+        raise BadResponse("the body of the webhook is not JSON") from None
+    if not isinstance(decoded, dict):
+        raise BadResponse("the body of the webhook is not a JSON object")
+    data = cast("dict[str, Any]", decoded)
+    last = key.rpartition("/")[2]
+    number = int(last) if last.isascii() and last.isdecimal() and len(last) < 16 else 0
+    payload = _payload(data)
+    told = payload.id if isinstance(payload, Task) else payload.task_id
+    if not told and not isinstance(payload, Message):
+        raise BadResponse("the body of the webhook is no event of a task")
+    return Assembly().take(_Arrived(number, payload))
+
+
+def _payload(data: dict[str, Any]) -> Task | Message | StatusUpdate | ArtifactUpdate:
+    if any(name in data for name in _ENVELOPE):
+        return V1_1.event_from(data).payload
+    if "kind" in data:
+        return V03_RPC.event_from(data).payload
+    state = (
+        cast("dict[str, Any]", data.get("status") or {}).get("state") if isinstance(data.get("status"), dict) else ""
+    )
+    return V1_1.task_from(data) if str(state).startswith("TASK_STATE_") else LEGACY.task_from(data)
+
+
+def _claims(
+    signed: str, jwks_url: str | None, jwks: Mapping[str, Any] | None, audience: str | None, now: float | None
+) -> dict[str, Any]:
+    from dragoman.keys.signer import verify_jwt
+
+    def check(keys: Mapping[str, Any]) -> dict[str, Any]:
+        meant = audience if audience is not None else _claimed(signed, "aud") or None
+        return verify_jwt(signed, keys, audience=meant, required=("exp", _BODY), now=now)
+
+    if jwks is not None:
+        return check(jwks)
+    assert jwks_url is not None
+    keys = _fetched(jwks_url, _KEPT)
+    try:
+        return check(keys)
+    except BadSignature as error:
+        if error.reason != "UNKNOWN_KEY":
+            raise
+    return check(_fetched(jwks_url, _PAUSE))
+
+
+def _claimed(signed: str, name: str) -> str:
+    """What a token claims. It is believed only after its signature was checked."""
+    try:
+        said = json.loads(from_base64url(signed.split(".")[1])).get(name)
+        first = cast("list[Any]", said)[0] if isinstance(said, list) else said
+        return "" if first is None else str(first)
+    except (Base64Error, ValueError, IndexError, AttributeError, RecursionError):
+        return ""
+
+
+def _fetched(url: str, age: float) -> Mapping[str, Any]:
+    with _fetching:
+        known = _known.get(url)
+        if known is None or time.monotonic() - known.fetched > age:
+            known = _known[url] = _Keys(_fetch(url), time.monotonic())
+        return known.jwks
+
+
+def _fetch(url: str) -> dict[str, Any]:
+    from http.client import HTTPException
+    from urllib.request import HTTPHandler, HTTPSHandler, OpenerDirector, ProxyHandler, Request
+
+    if not url.startswith(("http://", "https://")):
+        raise ConfigError(f"jwks_url is an http or https URL, not {shown(url)}")
+    # No handler that follows redirects, reads files or keeps cookies. The environment's proxy is for the world outside.
+    opener = OpenerDirector()
+    for handler in (ProxyHandler({} if is_loopback(url) else None), HTTPHandler(), HTTPSHandler()):
+        opener.add_handler(handler)
+    try:
+        with opener.open(Request(url, headers={"Accept": "application/json"}), timeout=_FETCH) as answer:  # noqa: S310
+            if answer.status != 200:
+                raise CannotConnect(f"the keys at {shown(url)} cannot be had: HTTP {answer.status}", reason="HTTP")
+            body = answer.read(_MOST + 1)
+    except (OSError, HTTPException) as error:
+        raise CannotConnect(f"the keys at {shown(url)} cannot be had: {error}") from error
+    try:
+        keys = json.loads(body) if len(body) <= _MOST else None
+    except (ValueError, RecursionError):
+        keys = None
+    if not isinstance(keys, dict):
+        raise CannotConnect(f"what is at {shown(url)} is no key set", reason="NOT_A_KEY_SET")
+    return cast("dict[str, Any]", keys)
+
+
+def _lower(headers: Headers) -> dict[str, str]:
+    if isinstance(headers, Mapping):
+        pairs = cast("Iterable[tuple[Any, Any]]", headers.items())
+    else:
+        pairs = cast("Iterable[tuple[Any, Any]]", headers)
+    return {_text(name).lower(): _text(value) for name, value in pairs}
+
+
+def _text(value: Any) -> str:
+    return value.decode("latin-1") if isinstance(value, bytes) else str(value)

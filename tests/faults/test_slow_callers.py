@@ -1,0 +1,175 @@
+"""Requests that trickle in, never end or are far too large hold nobody up, and are given up in time."""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+pytestmark = pytest.mark.fault
+
+SECONDS = 30
+PATIENCE = 1.0
+HEAD = b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nA2A-Version: 1.0\r\n"
+
+
+def connected(server: Any) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", urlsplit(server.url).port), timeout=SECONDS)
+
+
+def until_closed(connection: socket.socket) -> bytes:
+    """Everything the server says until it closes the connection."""
+    said = b""
+    while True:
+        try:
+            chunk = connection.recv(65536)
+        except ConnectionError:
+            return said
+        if not chunk:
+            return said
+        said += chunk
+
+
+def trickled(connection: socket.socket, next_byte: Callable[[int], bytes]) -> bytes:
+    """Send a byte whenever a tenth of a second has passed without an answer, until the server closes."""
+    connection.settimeout(0.1)
+    said = b""
+    for number in range(10 * SECONDS):
+        try:
+            connection.sendall(next_byte(number))
+            chunk = connection.recv(65536)
+        except TimeoutError:
+            continue
+        except ConnectionError:
+            return said
+        if not chunk:
+            return said
+        said += chunk
+    raise AssertionError("the server waits for ever")
+
+
+def request_of(server: Any, text: str = "hello", **headers: str) -> bytes:
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": server.params("echo", text)})
+    more = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    return HEAD + f"{more}Content-Length: {len(body)}\r\n\r\n{body}".encode()
+
+
+def answered(connection: socket.socket) -> bytes:
+    """One answer with a length."""
+    said = b""
+    while b"\r\n\r\n" not in said:
+        said += connection.recv(65536)
+    head, _, body = said.partition(b"\r\n\r\n")
+    length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
+    while len(body) < length:
+        body += connection.recv(65536)
+    return head + b"\r\n\r\n" + body
+
+
+@pytest.fixture
+def server(launch: Callable[..., Any]) -> Any:
+    return launch("--limits-patience", str(PATIENCE), "--limits-body", "200000")
+
+
+def test_a_body_that_never_comes_is_answered_and_its_connection_closed(server: Any) -> None:
+    with connected(server) as connection:
+        began = time.monotonic()
+        connection.sendall(HEAD + b"Content-Length: 100\r\n\r\n{")
+        said = until_closed(connection)
+        took = time.monotonic() - began
+    head, _, body = said.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 408 ")
+    assert b"connection: close" in head.lower()
+    assert json.loads(body)["error"]["code"] == -32600
+    assert took > PATIENCE * 0.9
+    assert server.send("echo", "hello")["status"]["state"] == "TASK_STATE_COMPLETED"
+
+
+@pytest.mark.parametrize("rest", [False, True], ids=["jsonrpc", "rest"])
+def test_a_body_that_trickles_is_given_up_although_it_never_stands_still(server: Any, rest: bool) -> None:
+    head = HEAD.replace(b"POST / ", b"POST /message:send ") if rest else HEAD
+    with connected(server) as connection:
+        connection.sendall(head + b"Content-Length: 100000\r\n\r\n")
+        said = trickled(connection, lambda _: b"x")
+    assert said.startswith(b"HTTP/1.1 408 ")
+    assert b'"limit":"patience"' in said
+
+
+def test_chunks_that_never_end_are_given_up(server: Any) -> None:
+    with connected(server) as connection:
+        connection.sendall(HEAD + b"Transfer-Encoding: chunked\r\n\r\n")
+        assert trickled(connection, lambda _: b"1\r\nx\r\n").startswith(b"HTTP/1.1 408 ")
+
+
+def test_headers_that_trickle_are_given_up(server: Any) -> None:
+    with connected(server) as connection:
+        connection.sendall(HEAD)
+        said = trickled(connection, lambda number: b"X-%d: y\r\n" % number)
+    assert said.startswith(b"HTTP/1.1 408 ")
+
+
+def test_a_connection_that_says_nothing_is_closed(server: Any) -> None:
+    with connected(server) as connection:
+        assert until_closed(connection) == b""
+
+
+def test_a_second_request_that_trickles_is_given_up_too(server: Any) -> None:
+    with connected(server) as connection:
+        connection.sendall(request_of(server))
+        assert answered(connection).startswith(b"HTTP/1.1 200 ")
+        said = trickled(connection, lambda number: HEAD[number % len(HEAD) : number % len(HEAD) + 1])
+    assert said.startswith((b"HTTP/1.1 408 ", b"HTTP/1.1 400 "))
+
+
+def test_the_rest_of_a_body_that_was_refused_is_not_taken_for_ever(server: Any) -> None:
+    with connected(server) as connection:
+        connection.sendall(HEAD + b"Content-Length: 100000000\r\n\r\n")
+        assert answered(connection).startswith(b"HTTP/1.1 413 ")
+        trickled(connection, lambda _: b"x")
+
+
+def test_chunks_that_become_too_much_are_refused_in_the_middle(server: Any) -> None:
+    with connected(server) as connection:
+        connection.sendall(HEAD + b"Transfer-Encoding: chunked\r\n\r\n")
+        for _ in range(4):
+            connection.sendall(b"10000\r\n" + b"x" * 65536 + b"\r\n")
+        assert answered(connection).startswith(b"HTTP/1.1 413 ")
+    assert server.send("echo", "hello")["status"]["state"] == "TASK_STATE_COMPLETED"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+def test_hundreds_of_slow_callers_hold_nobody_up_and_leave_nothing_behind(server: Any) -> None:
+    def open_files() -> int:
+        return sum(1 for _ in Path(f"/proc/{server.pid}/fd").iterdir())
+
+    server.send("echo", "hello")
+    before = open_files()
+    with ExitStack() as stack:
+        callers = [stack.enter_context(connected(server)) for _ in range(300)]
+        for number, caller in enumerate(callers):
+            caller.sendall(HEAD + (b"X-Slow: y\r\n" if number % 2 else b"Content-Length: 1000\r\n\r\n{"))
+        began = time.monotonic()
+        assert server.send("echo", "hello")["status"]["state"] == "TASK_STATE_COMPLETED"
+        assert time.monotonic() - began < PATIENCE  # that is, not after them
+        assert all(until_closed(caller).startswith(b"HTTP/1.1 408 ") for caller in callers)
+        end = time.monotonic() + SECONDS
+        while open_files() > before + 2:
+            assert time.monotonic() < end, "connections are left over"
+    assert "Traceback" not in "".join(server.output)
+
+
+def test_who_works_or_reads_is_not_taken_for_slow(server: Any) -> None:
+    with server.stream("SendStreamingMessage", server.params("hang")) as events:
+        task_id = next(events).result["task"]["id"]
+        with connected(server) as idle:
+            until_closed(idle)  # longer than anybody may take to ask
+        assert server.rpc("CancelTask", {"id": task_id})["result"]["status"]["state"] == "TASK_STATE_CANCELED"
+        assert [event.state for event in events if event.state][-1] == "TASK_STATE_CANCELED"

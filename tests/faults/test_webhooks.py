@@ -1,0 +1,344 @@
+"""Webhooks across kills and outages, with real processes and real sockets: all of it arrives, in order."""
+
+from __future__ import annotations
+
+import json
+import socket
+import sqlite3
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import httpx2
+import pytest
+
+from dragoman import Agent
+from dragoman.push import verify
+from dragoman.testing import served
+
+pytestmark = pytest.mark.fault
+
+SECONDS = 60.0
+OUTAGE = 5.0
+# Shorter pauses than in life, so that five seconds are a long outage.
+HASTY = """
+from dragoman.push import courier, patience
+
+patience.FIRST, patience.LONGEST, courier.LOOK = 0.05, 0.5, 0.2
+"""
+
+
+class Came(NamedTuple):
+    """A webhook as it arrived."""
+
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def key(self) -> tuple[str, int]:
+        task, _, number = self.headers["idempotency-key"].split("/")
+        return task, int(number)
+
+    @property
+    def final(self) -> bool:
+        update = json.loads(self.body).get("statusUpdate")
+        return update is not None and update["status"]["state"] in ("TASK_STATE_COMPLETED", "TASK_STATE_FAILED")
+
+
+class Receiver:
+    """A webhook's receiver on a port of its own, which it can leave and come back to."""
+
+    def __init__(self) -> None:
+        self.came: list[Came] = []
+        self.news = threading.Condition()
+        self.status = 200
+        self.answer: Callable[[BaseHTTPRequestHandler], None] | None = None
+        self.port = 0
+        self._server: ThreadingHTTPServer | None = None
+        self.begin()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/hook"
+
+    def begin(self) -> None:
+        receiver = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                if receiver._server is None:
+                    self.close_connection = True
+                    return
+                with receiver.news:
+                    headers = {name.lower(): value for name, value in self.headers.items()}
+                    receiver.came.append(Came(headers, body))
+                    receiver.news.notify_all()
+                if receiver.answer is not None:
+                    receiver.answer(self)
+                    return
+                self.send_response(receiver.status)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, format: str, *args: Any) -> None: ...
+
+        class Server(ThreadingHTTPServer):
+            daemon_threads = True
+            request_queue_size = 128
+
+            def handle_error(self, request: Any, client_address: Any) -> None:
+                """A caller that was killed in the middle is none of ours."""
+
+        self._server = Server(("127.0.0.1", self.port), Handler)
+        self.port = self._server.server_port
+        threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
+
+    def leave(self) -> None:
+        server, self._server = self._server, None
+        if server is not None:
+            server.shutdown()
+            server.server_close()
+
+    def wait(self, what: Callable[[], bool]) -> None:
+        with self.news:
+            assert self.news.wait_for(what, SECONDS), f"{len(self.came)} came"
+
+    def numbers(self) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = defaultdict(list)
+        for came in list(self.came):
+            found[came.key[0]].append(came.key[1])
+        return found
+
+    def ended(self) -> set[str]:
+        return {came.key[0] for came in list(self.came) if came.final}
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    made = Receiver()
+    yield made
+    made.leave()
+
+
+@pytest.fixture
+def hasty(launch: Any, tmp_path: Path) -> Callable[..., Any]:
+    """Starts a server that may call webhooks here, and does not wait long."""
+    (tmp_path / "sitecustomize.py").write_text(HASTY)
+
+    def start(*flags: str) -> Any:
+        return launch("--push-allow", "127.0.0.1", *flags)
+
+    return start
+
+
+def begin(server: Any, receiver: Receiver, skill: str = "echo", **more: Any) -> str:
+    params = {
+        **server.params(skill, "hello"),
+        "configuration": {"returnImmediately": True, "taskPushNotificationConfig": {"url": receiver.url, **more}},
+    }
+    return server.rpc("SendMessage", params)["result"]["task"]["id"]
+
+
+def assert_in_order(receiver: Receiver, tasks: list[str]) -> None:
+    """All events of every task, in order; what came twice came with the same key and the same words."""
+    found = receiver.numbers()
+    assert set(found) == set(tasks)
+    for numbers in found.values():
+        first = list(dict.fromkeys(numbers))
+        assert first == sorted(first)
+        assert first[0] == 2
+    words: dict[tuple[str, int], bytes] = {}
+    for came in receiver.came:
+        assert words.setdefault(came.key, came.body) == came.body
+
+
+def test_a_kill_and_an_outage_lose_nothing(hasty: Any, receiver: Receiver, tmp_path: Path) -> None:
+    before = hasty()
+    tasks = [begin(before, receiver) for _ in range(30)]
+    receiver.wait(lambda: len(receiver.came) >= 10)
+    # Away for five seconds, and in the middle of them the server dies.
+    receiver.leave()
+    gone = time.monotonic()
+    tasks += [begin(before, receiver) for _ in range(30)]
+    parked = begin(before, receiver, "plan")
+    before.kill()
+    after = hasty()
+    tasks += [begin(after, receiver) for _ in range(30)]
+    time.sleep(max(0.0, OUTAGE - (time.monotonic() - gone)))
+    receiver.begin()
+    receiver.wait(lambda: receiver.ended() >= set(tasks) and len(receiver.numbers()[parked]) >= 2)
+    after.send("", "3", taskId=parked)
+    receiver.wait(lambda: parked in receiver.ended())
+    assert_in_order(receiver, [*tasks, parked])
+    # What came before the kill and had not been written down came again, and nothing else did.
+    repeats = len(receiver.came) - len({came.key for came in receiver.came})
+    assert repeats <= 30
+    keys = httpx2.get(f"{after.url}/.well-known/jwks.json").json()
+    for came in receiver.came[-3:]:
+        assert verify(came.headers, came.body, jwks=keys).task.id == came.key[0]
+    after.stop()
+    assert after.wait() == 0
+    with closing(sqlite3.connect(tmp_path / "tasks.db")) as connection:
+        assert connection.execute("SELECT count(*), min(state), max(state) FROM pushes").fetchone() == (91, 1, 1)
+        assert connection.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
+
+
+def test_a_server_killed_again_and_again_brings_each_event_in_the_end(hasty: Any, receiver: Receiver) -> None:
+    tasks: list[str] = []
+    for _ in range(3):
+        server = hasty()
+        seen = len(receiver.came)
+        tasks += [begin(server, receiver) for _ in range(10)]
+        receiver.wait(lambda seen=seen: len(receiver.came) > seen)
+        server.kill()
+    hasty()
+    receiver.wait(lambda: receiver.ended() == set(tasks))
+    assert_in_order(receiver, tasks)
+
+
+# -- by hand ---------------------------------------------------------------------------------------------------------
+
+
+def dragoman(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "dragoman.cli.main", *args, "--store", f"sqlite:///{folder / 'tasks.db'}"]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=SECONDS, check=False)
+
+
+def test_a_dead_webhook_is_listed_and_retried_while_the_server_runs(
+    hasty: Any, receiver: Receiver, tmp_path: Path
+) -> None:
+    server = hasty()
+    receiver.status = 410
+    task = begin(server, receiver, id="mine", token="T0K3N")
+    receiver.wait(lambda: len(receiver.came) == 1)
+    listed: list[Any] = []
+    while not listed or listed[0]["state"] != "dead":
+        listed = json.loads(dragoman(tmp_path, "push", "list", "--json").stdout)
+    (row,) = listed
+    assert (row["task"], row["id"], row["url"], row["error"]) == (task, "mine", receiver.url, "HTTP 410")
+    said = dragoman(tmp_path, "push", "list").stdout
+    assert "dead" in said
+    assert "T0K3N" not in said
+    receiver.status = 200
+    done = dragoman(tmp_path, "push", "retry", task, "mine")
+    assert (done.returncode, done.stderr) == (0, "1 webhook to try again\n")
+    receiver.wait(lambda: task in receiver.ended())
+    # The one it died of comes again, with the same key.
+    assert receiver.numbers()[task] == [2, 2, 3, 4]
+    while json.loads(dragoman(tmp_path, "push", "list", "--json").stdout):
+        pass
+
+
+# -- a receiver that misbehaves --------------------------------------------------------------------------------------
+
+
+def raw(answer: bytes) -> Callable[[BaseHTTPRequestHandler], None]:
+    def write(handler: BaseHTTPRequestHandler) -> None:
+        handler.wfile.write(answer)
+        handler.close_connection = True
+
+    return write
+
+
+def endless(handler: BaseHTTPRequestHandler) -> None:
+    """An answer without an end."""
+    handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100000000000\r\n\r\n")
+    with pytest.raises(OSError):
+        while True:
+            handler.wfile.write(b"x" * 65536)
+
+
+@pytest.mark.parametrize(
+    ("answer", "arrives"),
+    [
+        (endless, True),
+        (raw(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"), True),
+        (raw(b"HTTP/1.1 204 No Content\r\n\r\n"), True),
+        (raw(b"HTTP/1.1 302 Found\r\nLocation: http://169.254.169.254/\r\nContent-Length: 0\r\n\r\n"), False),
+        (raw(b"SSH-2.0-OpenSSH_9.6\r\n"), False),
+        (raw(b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 100_000), False),
+        (raw(b""), False),
+    ],
+    ids=["endless", "bad-chunks", "204", "redirect", "ssh", "headers", "nothing"],
+)
+def test_whatever_a_receiver_answers_the_server_goes_on(
+    hasty: Any, receiver: Receiver, answer: Any, arrives: bool
+) -> None:
+    server = hasty()
+    receiver.answer = answer
+    task = begin(server, receiver)
+    if arrives:
+        receiver.wait(lambda: task in receiver.ended())
+        assert receiver.numbers()[task] == [2, 3, 4]
+        return
+    receiver.wait(lambda: len(receiver.came) >= 3)
+    assert set(receiver.numbers()[task]) == {2}
+    receiver.answer = None
+    receiver.wait(lambda: task in receiver.ended())
+    assert_in_order(receiver, [task])
+    assert server.send("echo", "still there")["status"]["state"] == "TASK_STATE_COMPLETED"
+
+
+def test_a_receiver_that_accepts_and_says_nothing_delays_no_stream(receiver: Receiver) -> None:
+    """The time of a stream of a hundred events, with a webhook that hangs and without, taken in turns."""
+    agent = Agent("talker")
+
+    @agent.skill
+    async def talk(text: str):  # noqa: ANN202
+        for number in range(100):
+            yield f"{number} "
+
+    over = threading.Event()
+    receiver.answer = lambda _: over.wait(SECONDS) and None
+    settings = {"push_allow": ["127.0.0.1"], "push_chunks": True}
+    times: dict[bool, list[float]] = {True: [], False: []}
+    try:
+        with served(agent, **settings) as url, httpx2.Client(timeout=SECONDS) as client:
+            for number in range(24):
+                hooked = number % 2 == 1
+                times[hooked].append(stream_once(client, url, receiver.url if hooked else None))
+            assert len(receiver.came) >= 1
+            over.set()
+    finally:
+        over.set()
+    # The fastest of each: what the machine does beside this only adds to a time. The first has keys to make.
+    slower = min(times[True][1:]) - min(times[False][1:])
+    spread = statistics.median(times[True]) - statistics.median(times[False])
+    assert slower < 0.005, f"{slower * 1000:.1f} ms at best, {spread * 1000:.1f} ms in the middle"
+
+
+def stream_once(client: httpx2.Client, url: str, hook: str | None) -> float:
+    configuration = {} if hook is None else {"taskPushNotificationConfig": {"url": hook}}
+    message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "go"}]}
+    body = {"message": message, "configuration": configuration}
+    began = time.perf_counter()
+    with client.stream("POST", f"{url}/message:stream", json=body, headers={"A2A-Version": "1.0"}) as response:
+        events = sum(line.startswith("data:") for line in response.iter_lines())
+    took = time.perf_counter() - began
+    assert events > 100
+    return took
+
+
+def test_nobody_at_the_address_is_no_trouble(hasty: Any) -> None:
+    with closing(socket.socket()) as taken:
+        taken.bind(("127.0.0.1", 0))
+        server = hasty()
+        params = {
+            **server.params("echo", "hi"),
+            "configuration": {"taskPushNotificationConfig": {"url": f"http://127.0.0.1:{taken.getsockname()[1]}/"}},
+        }
+        assert server.rpc("SendMessage", params)["result"]["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
+    server.stop()
+    assert server.wait() == 0
+    assert not any("Traceback" in line for line in server.output)

@@ -1,0 +1,297 @@
+"""Cookies, tokens, keys and passwords that are false, through the whole server: none gets in, none leaves a trace."""
+
+from __future__ import annotations
+
+import hmac
+import json
+from base64 import b64encode, urlsafe_b64encode
+from collections.abc import Callable
+from hashlib import sha256
+from typing import Any
+from urllib.parse import quote
+from uuid import uuid4
+
+import pytest
+from pytest import param
+
+from dragoman.auth.inbound.passwords import new_password
+from dragoman.engine.clock import SystemClock
+from dragoman.keys.ring import KeyRing
+from dragoman.testing import served
+
+Headers = list[tuple[str, str]]
+Attack = Callable[[Any], Headers]
+AN_HOUR_AGO = 3600
+
+
+def cookie(value: str) -> Headers:
+    return [("Cookie", f"user={value}")]
+
+
+def bearer(token: str) -> Headers:
+    return [("Authorization", f"Bearer {token}")]
+
+
+def basic(text: str) -> Headers:
+    return [("Authorization", f"Basic {b64encode(text.encode()).decode()}")]
+
+
+def now() -> int:
+    return SystemClock().now() // 1000
+
+
+def part(value: Any) -> str:
+    return urlsafe_b64encode(json.dumps(value).encode()).rstrip(b"=").decode()
+
+
+def claims(**changed: Any) -> str:
+    told = {"iss": "https://issuer.example", "aud": "the-agent", "sub": "carol", "exp": now() + 600, **changed}
+    return part(told)
+
+
+def flipped(text: str, at: int) -> str:
+    other = "A" if text[at] != "A" else "B"
+    return text[:at] + other + (text[at + 1 :] if at != -1 else "")
+
+
+def sealed(house: Any, purpose: str = "cookie", *, at: float = 0, name: str = "ada", epoch: int = 0) -> str:
+    """A cookie as the server itself would seal it, for another time, user or purpose."""
+    then = SystemClock().now() - int(at * 1000)
+    told = json.dumps({"u": name, "e": epoch, "t": then}).encode()
+    return house.secret(house.ring.seal(purpose, told, now=then / 1000).decode())
+
+
+def of_a_revoked_user(house: Any) -> Headers:
+    name = f"user-{uuid4().hex[:8]}"
+    house.users.add(name)
+    made = cookie(house.cookie(name))
+    house.users.revoke(name)
+    return made
+
+
+def of_a_user_who_came_back(house: Any) -> Headers:
+    name = f"user-{uuid4().hex[:8]}"
+    house.users.add(name)
+    made = cookie(house.cookie(name))
+    house.users.revoke(name)
+    house.users.add(name)
+    return made
+
+
+def from_before_another_password(house: Any) -> Headers:
+    name = f"user-{uuid4().hex[:8]}"
+    house.users.add(name)
+    made = cookie(house.cookie(name))
+    house.users.set_password(name, "$argon2id$none")
+    return made
+
+
+def key_that_was_revoked(house: Any) -> Headers:
+    key = house.key("ada")
+    house.users.revoke_key("ada", key[-4:])
+    return [("X-API-Key", key)]
+
+
+def key_of_a_revoked_user(house: Any) -> Headers:
+    name = f"user-{uuid4().hex[:8]}"
+    house.users.add(name)
+    key = house.key(name)
+    house.users.revoke(name)
+    return bearer(key)
+
+
+def wrong_password(house: Any) -> Headers:
+    """Of a user of its own: five of them lock."""
+    name = f"user-{uuid4().hex[:8]}"
+    house.users.add(name, new_password("correct horse battery"))
+    return basic(f"{name}:wrong horse battery")
+
+
+def signed_with_the_public_key(house: Any) -> Headers:
+    """The oldest trick: what is public is taken for a shared secret."""
+    public = json.dumps(house.issuer.signer().jwks()["keys"][0]).encode()
+    said = f"{part({'alg': 'HS256', 'kid': house.issuer.signer().kid})}.{claims()}"
+    return bearer(f"{said}.{urlsafe_b64encode(hmac.new(public, said.encode(), sha256).digest()).decode().rstrip('=')}")
+
+
+def signed_by_the_server_s_own_key(house: Any) -> Headers:
+    """The key at /.well-known/jwks.json signs webhooks and cards, and lets nobody in."""
+    told = {"iss": "https://issuer.example", "aud": "the-agent", "sub": "ada", "iat": now(), "exp": now() + 600}
+    return bearer(house.ring.signer().sign_jwt(told))
+
+
+def with_another_subject(house: Any) -> Headers:
+    header, _, signature = house.token().split(".")
+    return bearer(f"{header}.{claims(sub='ada')}.{signature}")
+
+
+def none(spelled: str) -> Attack:
+    return lambda house: bearer(f"{part({'alg': spelled, 'kid': house.issuer.signer().kid})}.{claims()}.")
+
+
+def token(headers: dict[str, Any] | None = None, **changed: Any) -> Attack:
+    return lambda house: bearer(house.token(headers, **changed))
+
+
+COOKIES: dict[str, Attack] = {
+    "empty": lambda _: cookie(""),
+    "garbage": lambda _: cookie("garbage"),
+    "in the clear": lambda _: cookie('{"u":"ada","e":0,"t":1}'),
+    "first letter changed": lambda house: cookie(flipped(house.cookie("ada"), 0)),
+    "letter in the middle changed": lambda house: cookie(flipped(house.cookie("ada"), 40)),
+    "last letter changed": lambda house: cookie(house.cookie("ada")[:-2] + "AA"),
+    "cut": lambda house: cookie(house.cookie("ada")[:-10]),
+    "longer": lambda house: cookie(house.cookie("ada") + "AAAA"),
+    "two joined": lambda house: cookie(house.cookie("ada") + house.cookie("bob")),
+    "of another server": lambda house: cookie(house.cookie("ada", KeyRing.random())),
+    "expired": lambda house: cookie(sealed(house, at=31 * 24 * 3600)),
+    "from the future": lambda house: cookie(sealed(house, at=-AN_HOUR_AGO)),
+    "sealed for forms": lambda house: cookie(sealed(house, "csrf")),
+    "sealed for webhooks": lambda house: cookie(sealed(house, "push")),
+    "of another epoch": lambda house: cookie(sealed(house, epoch=7)),
+    "of nobody": lambda house: cookie(sealed(house, name="mallory")),
+    "of a revoked user": of_a_revoked_user,
+    "of a user who came back": of_a_user_who_came_back,
+    "from before another password": from_before_another_password,
+    "twice": lambda house: [("Cookie", f"user={house.cookie('bob')}; user={house.cookie('ada')}")],
+    "in two headers": lambda house: [*cookie(house.cookie("bob")), *cookie(house.cookie("ada"))],
+    "under another name": lambda house: [("Cookie", f"USER={house.cookie('ada')}")],
+    "under a longer name": lambda house: [("Cookie", f"__Host-user={house.cookie('ada')}")],
+    "as a token": lambda house: bearer(house.cookie("ada")),
+    "very long": lambda _: cookie("A" * 20_000),
+    "no latin": lambda _: cookie("\u00ff" * 40),
+}
+TOKENS: dict[str, Attack] = {
+    "alg none": none("none"),
+    "alg None": none("None"),
+    "alg NONE": none("NONE"),
+    "public key as secret": signed_with_the_public_key,
+    "server's own key": signed_by_the_server_s_own_key,
+    "another key": lambda house: bearer(KeyRing.random().signer().sign_jwt({"sub": "carol", "exp": now() + 600})),
+    "another subject": with_another_subject,
+    "signature cut": lambda house: bearer(house.token()[:-4]),
+    "no signature": lambda house: bearer(house.token().rpartition(".")[0] + "."),
+    "wrong audience": token(aud="another-agent"),
+    "no audience": token(aud=None),
+    "wrong issuer": token(iss="https://evil.example"),
+    "expired": token(exp=now() - AN_HOUR_AGO),
+    "never expires": token(exp=None),
+    "not yet": token(nbf=now() + AN_HOUR_AGO),
+    "nobody": token(sub=None),
+    "demands an extension": token({"crit": ["b64"], "b64": False}),
+    "five parts": lambda house: bearer("a.b.c.d.e"),
+    "kid is a path": lambda _: bearer(f"{part({'alg': 'ES256', 'kid': '../../etc/passwd'})}.{claims()}.AAAA"),
+    "twice": lambda house: [*bearer(house.token()), *bearer(house.token(sub="dave"))],
+    "two in one": lambda house: [("Authorization", f"Bearer {house.token()}, Bearer {house.token()}")],
+    "another word": lambda house: [("Authorization", f"Token {house.token()}")],
+    "as a cookie": lambda house: cookie(house.token()),
+    "very long": token(pad="x" * 20_000),
+}
+KEYS: dict[str, Attack] = {
+    "revoked": key_that_was_revoked,
+    "of a revoked user": key_of_a_revoked_user,
+    "unknown": lambda _: [("X-API-Key", "dk_" + "A" * 43)],
+    "cut": lambda house: [("X-API-Key", house.key("ada")[:-1])],
+    "upper case": lambda house: [("X-API-Key", house.key("ada").upper())],
+    "twice": lambda house: [("X-API-Key", house.key("ada")), ("X-API-Key", house.key("bob"))],
+    "as a cookie": lambda house: [("Cookie", f"X-API-Key={house.key('ada')}")],
+    "wildcard": lambda _: [("X-API-Key", "dk_%")],
+    "wrong password": wrong_password,
+    "no password": lambda _: basic("bob:"),
+    "unknown user": lambda _: basic("mallory:ada's very own password"),
+    "no colon": lambda _: basic("ada"),
+    "line break": lambda _: basic("ada\r\nX-Evil: 1:password"),
+    "no base64": lambda _: [("Authorization", "Basic ???")],
+}
+TABLE = [
+    param(attack, id=f"{kind}-{name.replace(' ', '-')}")
+    for kind, attacks in (("cookie", COOKIES), ("token", TOKENS), ("key", KEYS))
+    for name, attack in attacks.items()
+]
+SEND = {
+    "0.1": ("/a2a", {"method": "tasks/send", "params": {"message": {"role": "user", "parts": [{"type": "text"}]}}}),
+    "1.0": ("/", {"method": "SendMessage", "params": {"message": {"messageId": "m", "role": "ROLE_USER"}}}),
+}
+
+
+def requests(headers: Headers) -> list[tuple[str, str, Any]]:
+    """The same in a few words of every kind."""
+    said = [(path, {"jsonrpc": "2.0", "id": 1, **body}) for path, body in SEND.values()]
+    posts: list[tuple[str, str, Any]] = [("POST", path, body) for path, body in said]
+    posts.append(("POST", "/message:send", {"message": {"messageId": "m", "role": "ROLE_USER", "parts": []}}))
+    return [*posts, ("GET", "/tasks", None), ("GET", "/v1/tasks/t", None), ("GET", "/extendedAgentCard", None)]
+
+
+@pytest.mark.requirement("S0-5", "S2-32")
+@pytest.mark.parametrize("attack", TABLE)
+def test_no_false_credential_gets_in(house: Any, attack: Attack) -> None:
+    headers, before = attack(house), house.rows()
+    presented = [value for _, value in headers if len(value) > 12]
+    for method, path, body in requests(headers):
+        content = {} if body is None else {"content": json.dumps(body).encode()}
+        raw = [(name.encode(), value.encode("latin-1")) for name, value in headers]
+        answer = house.wire.request(method, path, headers=[*raw, (b"content-type", b"application/json")], **content)
+        assert (answer.status, answer.reason) == (401, "UNAUTHENTICATED"), path
+        assert answer.headers.get_list("www-authenticate")
+        assert [value for value in presented if value in answer.text] == []
+        assert "set-cookie" not in answer.headers
+    assert house.rows() == before
+
+
+@pytest.mark.parametrize("attack", TABLE)
+def test_who_shows_something_false_sees_the_card_that_everybody_sees(house: Any, attack: Attack) -> None:
+    raw = [(name.encode(), value.encode("latin-1")) for name, value in attack(house)]
+    public = house.wire.request("GET", "/.well-known/agent-card.json")
+    shown = house.wire.request("GET", "/.well-known/agent-card.json", headers=raw)
+    assert (shown.status, shown.text) == (200, public.text)
+    assert "vault" not in shown.text
+
+
+@pytest.mark.requirement("S0-5")
+@pytest.mark.parametrize("name", ["ada", "bob"])
+def test_the_right_cookie_gets_in(house: Any, name: str) -> None:
+    answer = house.wire.speaker("0.1-rpc").at("/a2a").send(tool="who", **house.as_(name))
+    assert house.wire.speaker("0.1-rpc").texts(answer) == [f"user={name} tenant= extensions="]
+
+
+# One right thing is enough: a browser sends its cookies along, old ones too.
+RIGHT: dict[str, tuple[Attack, str]] = {
+    "token": (lambda house: bearer(house.token()), "https://issuer.example|carol"),
+    "key as a token": (lambda house: bearer(house.key("ada")), "ada"),
+    "key": (lambda house: [("X-API-Key", house.key("bob"))], "bob"),
+    "password": (lambda _: basic("ada:ada's very own password"), "ada"),
+    "key beside an old cookie": (lambda house: [*cookie("garbage"), ("X-API-Key", house.key("bob"))], "bob"),
+}
+
+
+@pytest.mark.parametrize(("headers", "user"), RIGHT.values(), ids=RIGHT)
+def test_every_right_credential_gets_in(house: Any, headers: Attack, user: str) -> None:
+    speaker = house.wire.speaker("1.0-rpc")
+    answer = speaker.send(tool="who", headers=dict(headers(house)))
+    assert speaker.texts(answer) == [f"user={user} tenant= extensions="]
+
+
+def test_a_token_that_names_its_own_key_set_has_nobody_fetch_it(house: Any) -> None:
+    """`jku` and `x5u` are addresses that an attacker chooses."""
+    asked: list[str] = []
+
+    async def trap(scope: Any, receive: Any, send: Any) -> None:
+        asked.append(scope["type"])
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": json.dumps(mallory.signer().jwks()).encode()})
+
+    mallory = KeyRing.random()
+    told = {"iss": "https://issuer.example", "aud": "the-agent", "sub": "ada", "iat": now(), "exp": now() + 600}
+    with served(trap) as url:
+        asked.clear()
+        for name in ("jku", "x5u", "iss"):
+            forged = mallory.signer().sign_jwt({**told, "iss": url} if name == "iss" else told, {name: f"{url}/keys"})
+            assert house.wire.rest("GET", "/tasks", Authorization=f"Bearer {forged}").status == 401
+        assert asked == []
+
+
+def test_a_key_in_a_query_is_none_in_a_header_and_is_not_logged(house: Any) -> None:
+    key = house.key("ada")
+    answer = house.wire.rest("GET", f"/tasks?X-API-Key={quote(key)}&access_token={quote(key)}")
+    assert answer.status == 401
+    assert key not in answer.text
