@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import mkdtemp
 
@@ -11,44 +13,54 @@ import msgspec
 from bench import credentials, wire
 from bench.contestants import Contestant
 from bench.http1 import ask
-from bench.job import Outcome
 from bench.plan import OVERHEAD_SECONDS, Plan, tell
 from bench.results import Scenario
-from bench.server import running
+from bench.server import Running
+from bench.server import running as start
 
 OPEN = "open"
 CASES = tuple(credentials.SCHEMES)
 # What must be left of the rate.
 BAR = 0.85
-# The differences are small, and the machine is noisy: many short bursts say more than a few long ones.
-TIMES_ROUNDS = 2
-PART_OF_SECONDS = 0.5
+# The differences are small, and the machine is noisy: many short bursts in turn say more than a few long ones.
+TIMES_ROUNDS = 4
+PART_OF_SECONDS = 0.2
+# The servers are warm already; only connections begin.
+PART_OF_WARMUP = 0.2
 
 
 def run(plan: Plan, scenario: Scenario) -> None:
     """Measure requests per second and per second of CPU time."""
-    servers = [_guarded(one) for one in (plan.field.dragoman_memory, plan.field.dragoman_sqlite)]
-    for number in range(plan.settings.rounds * (1 if plan.settings.quick else TIMES_ROUNDS)):
-        for server in servers:
-            # In turn forwards and backwards: what changes slowly touches all alike.
-            for case in CASES if number % 2 == 0 else reversed(CASES):
-                outcome = _burst(plan, server, case)
+    for contestant in (plan.field.dragoman_memory, plan.field.dragoman_sqlite):
+        _take_turns(plan, scenario, msgspec.structs.replace(contestant, module="bench.agents.dragoman_auth"))
+
+
+def _take_turns(plan: Plan, scenario: Scenario, server: Contestant) -> None:
+    """Start a server for each case, and load one after the other. The others have nothing to do meanwhile."""
+    settings = plan.settings
+    seconds, warmup = settings.seconds * PART_OF_SECONDS, settings.warmup * PART_OF_WARMUP
+    with ExitStack() as stack:
+        doors = {case: stack.enter_context(_open_door(plan, server, case)) for case in CASES}
+        for running, header in doors.values():
+            plan.burst(server, plan.job(server, kind="send", header=header, seconds=seconds), running)
+        for turn in range(settings.rounds * (1 if settings.quick else TIMES_ROUNDS)):
+            # Forwards and backwards: what changes slowly touches all alike.
+            for case in CASES if turn % 2 == 0 else reversed(CASES):
+                running, header = doors[case]
+                job = plan.job(server, kind="send", header=header, seconds=seconds, warmup=warmup)
+                outcome = plan.burst(server, job, running)
                 scenario.row(server.label, case).outcomes.append(outcome)
                 tell(scenario, server.label, case, outcome)
 
 
-def _guarded(contestant: Contestant) -> Contestant:
-    return msgspec.structs.replace(contestant, module="bench.agents.dragoman_auth")
-
-
-def _burst(plan: Plan, server: Contestant, case: str) -> Outcome:
-    seconds = plan.settings.seconds * PART_OF_SECONDS
-    plan.need(seconds + plan.settings.warmup + OVERHEAD_SECONDS)
+@contextmanager
+def _open_door(plan: Plan, server: Contestant, case: str) -> Generator[tuple[Running, str], None, None]:
+    """A server for a case, and the header by which it knows its callers."""
+    plan.need(OVERHEAD_SECONDS)
     door = credentials.furnish(Path(mkdtemp(prefix="auth-", dir=plan.folder)), case)
-    with running(server, plan.folder, file=door.store, config=door.config) as started:
-        asyncio.run(_try_the_door(started.port, door.header))
-        job = plan.job(server, kind="send", header=door.header, seconds=seconds)
-        return plan.burst(server, job, started)
+    with start(server, plan.folder, file=door.store, config=door.config) as running:
+        asyncio.run(_try_the_door(running.port, door.header))
+        yield running, door.header
 
 
 async def _try_the_door(port: int, header: str) -> None:

@@ -13,6 +13,10 @@ from dragoman.sync import Context as SyncContext
 
 agent = Agent("faulty", description="Runs in processes that are killed")
 FOLDER = Path(os.environ["FAULT_FOLDER"])
+if os.environ.get("FAULT_HASTY"):  # webhooks are tried again soon, so that seconds are a long outage
+    from dragoman.push import courier, patience
+
+    patience.FIRST, patience.LONGEST, courier.LOOK = 0.05, 0.5, 0.2
 
 
 async def _forever() -> None:

@@ -80,7 +80,7 @@ def test_the_card_is_at_both_well_known_paths_for_everybody(wire: Any, path: str
     assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
     card = answer.json
     assert (card["name"], card["description"], card["version"]) == ("wire", "Says what it is told", "1.2.3")
-    assert card["capabilities"] == {"streaming": True, "pushNotifications": False, "extendedAgentCard": False}
+    assert card["capabilities"] == {"streaming": True, "pushNotifications": True, "extendedAgentCard": False}
     assert {"id": "echo", "name": "echo", "description": "Say it again.", "tags": []} in card["skills"]
     assert card["url"] == f"{wire.url}/a2a"
 
@@ -126,7 +126,7 @@ def test_the_author_s_words_are_merged_into_the_card_last(wire: Any, new_agent: 
         speaker = wire.at(url).speaker("1.0-rpc")
         answer = speaker.wire.rpc("SendStreamingMessage", speaker.params("hi"))
     assert (card["iconUrl"], card["x-own"]) == ("https://example.com/i.png", {"a": 1})
-    assert card["capabilities"] == {"streaming": False, "pushNotifications": False, "extendedAgentCard": False}
+    assert card["capabilities"] == {"streaming": False, "pushNotifications": True, "extendedAgentCard": False}
     assert (answer.code, answer.reason) == (-32004, "UNSUPPORTED_OPERATION")
 
 

@@ -335,50 +335,6 @@ def test_a_page_has_fifty_tasks_unless_another_size_is_asked_for(speaker: Any) -
 
 # -- what this agent does not do ---------------------------------------------------------------------------------------
 
-PUSH = {"url": "https://example.com/hook"}
-RPC_PUSH = {
-    "1.0": {
-        "CreateTaskPushNotificationConfig": {"taskId": "t", **PUSH},
-        "GetTaskPushNotificationConfig": {"taskId": "t", "id": "p"},
-        "ListTaskPushNotificationConfigs": {"taskId": "t"},
-        "DeleteTaskPushNotificationConfig": {"taskId": "t", "id": "p"},
-    },
-    "0.3": {
-        "tasks/pushNotificationConfig/set": {"taskId": "t", "pushNotificationConfig": PUSH},
-        "tasks/pushNotificationConfig/get": {"id": "t", "pushNotificationConfigId": "p"},
-        "tasks/pushNotificationConfig/list": {"id": "t"},
-        "tasks/pushNotificationConfig/delete": {"id": "t", "pushNotificationConfigId": "p"},
-    },
-    "0.1": {
-        "tasks/pushNotification/set": {"id": "t", "pushNotificationConfig": PUSH},
-        "tasks/pushNotification/get": {"id": "t"},
-    },
-}
-
-
-@pytest.mark.parametrize(
-    ("method", "params"), [pytest.param(*row, id=row[0]) for rows in RPC_PUSH.values() for row in rows.items()]
-)
-def test_webhooks_are_refused_over_jsonrpc(wire: Any, method: str, params: Any) -> None:
-    assert error(wire.rpc(method, params)) == (-32003, "PUSH_NOTIFICATION_NOT_SUPPORTED")
-
-
-@pytest.mark.parametrize("root", ["", "/v1", "/acme"])
-@pytest.mark.parametrize(
-    ("method", "path", "body"),
-    [
-        ("POST", "/tasks/t/pushNotificationConfigs", {**PUSH, "config": {"pushNotificationConfig": PUSH}}),
-        ("GET", "/tasks/t/pushNotificationConfigs", None),
-        ("GET", "/tasks/t/pushNotificationConfigs/p", None),
-        ("DELETE", "/tasks/t/pushNotificationConfigs/p", None),
-    ],
-)
-def test_webhooks_are_refused_over_rest(wire: Any, root: str, method: str, path: str, body: Any) -> None:
-    answer = wire.rest(method, root + path, body)
-    assert answer.status == 400
-    assert error(answer) == (400, "PUSH_NOTIFICATION_NOT_SUPPORTED")
-
-
 @pytest.mark.parametrize("path", ["/extendedAgentCard", "/acme/extendedAgentCard"])
 def test_there_is_no_extended_card(wire: Any, path: str) -> None:
     assert error(wire.rpc("GetExtendedAgentCard")) == (-32004, "UNSUPPORTED_OPERATION")

@@ -139,7 +139,7 @@ class App:
 
     def _extended_card(self, cards: Cards, request: Request, user: User | None) -> AgentCard:
         base = self._addresses.base(request) + request.prefix
-        return cards.signed(cards.extended(base, user), request, base)
+        return cards.signed(cards.told(base, user), request, base)
 
     async def start(self) -> None:
         """Open the store and recover what a crash interrupted. Raises ConfigError."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
-from dragoman.dialects.cards import card_json
+from dragoman.dialects.cards import card_json, read_card
 from dragoman.model.card import AgentCapabilities, AgentCard, AgentInterface
 from dragoman.model.error import BadCard, ConfigError
 from dragoman.server.authentication import OPEN, Security
@@ -114,6 +114,14 @@ class Cards:
     def extended(self, base: str, user: User | None) -> AgentCard:
         """The card as this caller may see it."""
         return card_of(self._agent, base, user, push=self._push, security=self._security, extended=self._extended)
+
+    def told(self, base: str, user: User | None) -> AgentCard:
+        """The same with what the author says beside it, for who asks for the extended card."""
+        card = self.extended(base, user)
+        try:
+            return read_card(card_json(card, self._agent.card, "1.0")) if self._agent.card else card
+        except BadCard:  # an author may say anything
+            return card
 
     def serve(self, request: Request, base: str, user: User | None = None) -> tuple[int, bytes, list[Header]]:
         """Status, body and headers for a card at this address; a known caller's is for nobody else to keep."""

@@ -18,6 +18,7 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from dragoman.model.error import ConfigError, DragomanError
+from dragoman.server.auth_settings import AuthSettings
 from dragoman.server.latecomers import Latecomers
 from dragoman.server.store_url import parse_store
 from dragoman.server.target import is_importing
@@ -122,17 +123,10 @@ def _run(app: AsgiApp, settings: Settings, listener: socket.socket, tell: Callab
             latecomers.look(self.server_state.connections)
             return await super().on_tick(counter)
 
-    tls: dict[str, Any] = {"http": "httptools"}
-    if settings.tls_cert is not None:
-        from dragoman.server.tls import tls_options
-
-        tls |= tls_options(settings.tls_cert, settings.tls_key, settings.tls_ca)
-    elif settings.tls_key or settings.tls_ca:
-        raise ConfigError("tls_key and tls_ca are of no use without tls_cert")
     config = uvicorn.Config(
         app,
         loop="auto",  # uvloop where it is installed
-        **tls,
+        **_protocol(settings),
         ws="none",
         interface="asgi3",
         lifespan="on",
@@ -153,6 +147,20 @@ def _run(app: AsgiApp, settings: Settings, listener: socket.socket, tell: Callab
             raise _startup_error(app) from None
     if signal.SIGINT in received:
         raise KeyboardInterrupt
+
+
+def _protocol(settings: Settings) -> dict[str, Any]:
+    """What uvicorn is told about HTTP and TLS. Raises ConfigError."""
+    is_mutual = isinstance(settings.auth, AuthSettings) and "mtls" in settings.auth.names
+    if settings.tls_cert is None and (settings.tls_key or settings.tls_ca):
+        raise ConfigError("tls_key and tls_ca are of no use without tls_cert")
+    if is_mutual and settings.tls_ca is None:
+        raise ConfigError("auth mtls needs tls_cert, and tls_ca with the authorities of callers' certificates")
+    if settings.tls_cert is None:
+        return {"http": "httptools"}
+    from dragoman.server.tls import tls_options
+
+    return {"http": "httptools"} | tls_options(settings.tls_cert, settings.tls_key, settings.tls_ca)
 
 
 def calm_collector() -> None:
@@ -256,9 +264,15 @@ def _news(servable: Servable, settings: Settings, host: str, port: int) -> list[
         f"serving {servable.name}",
         f"  card    {base}/.well-known/agent-card.json",
         f"  store   {store if store is not None else 'memory: gone when this stops'}",
+        *([f"  auth    {_door(settings.auth)}"] if isinstance(settings.auth, AuthSettings) else []),
         f"  try     {_curl(f'{base}/', rpc)}",
         f"  stream  {_curl(f'{base}/message:stream', message, '-N')}",
     ]
+
+
+def _door(auth: AuthSettings) -> str:
+    has_users = not {"cookie", "bearer", "apikey", "basic"}.isdisjoint(auth.names)
+    return f"{auth}{': `dragoman users add NAME` lets somebody in' if has_users else ''}"
 
 
 def _curl(url: str, body: dict[str, Any], *options: str) -> str:

@@ -274,3 +274,9 @@ async def make() -> AsyncIterator[Callable[..., Any]]:
 @pytest.fixture
 async def world(make: Any) -> World:
     return await make()
+
+
+@pytest.fixture
+def agents() -> Callable[..., Agent]:
+    """Makes the agent that worlds have, with options of its own."""
+    return make_agent

@@ -161,7 +161,7 @@ class House:
         root = f"{speaker.path}{'' if speaker.is_modern else '/v1'}/tasks/{quote(task, safe='')}"
         one = f"{root}/pushNotificationConfigs/{quote(push, safe='')}"
         version = {"A2A-Version": speaker.version} if speaker.is_modern else {}
-        given = {**version, **(headers or {})}
+        given: dict[str, str] = {**version, **(headers or {})}
         if verb == "create":
             old = {"configId": push, "config": {"pushNotificationConfig": config}}
             body = config if speaker.is_modern else old

@@ -204,6 +204,8 @@ def test_the_extended_card_is_the_caller_s_own(house: Any, method: str, path: st
     assert skills(ask("bob").result) & VAULT == set()
     assert skills(ask("vera").result) & VAULT == VAULT
     assert "vault-key" not in ask("vera").text
+    if method == "GET":
+        assert ask("vera").headers["cache-control"] == "private, no-store"
 
 
 def test_a_card_that_vera_has_seen_is_not_given_to_bob_from_any_cache(house: Any) -> None:

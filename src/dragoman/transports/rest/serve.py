@@ -69,6 +69,9 @@ class Rest:
         outcome = await endpoint.perform(route.operation, call, params, last_event_id(request.headers), request)
         headers = endpoint.headers(call, dialect, outcome)
         if not isinstance(outcome.result, Stream):
+            if user is not None and request.method == "GET":
+                # A cookie alone does not keep a cache from giving it to somebody else.
+                headers.append((b"cache-control", b"private, no-store"))
             body = dialect.result(route.operation, outcome.result)
             await respond(send, 200, body, _media_type(request), headers)
             return

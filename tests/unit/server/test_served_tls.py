@@ -1,0 +1,115 @@
+"""`dragoman serve` with certificates of its own and of its callers, as a process."""
+
+from __future__ import annotations
+
+import os
+import re
+import ssl
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import trustme
+
+from dragoman import Client, sync
+from dragoman.auth import MutualTLS
+from dragoman.errors import AuthError, CannotConnect, Unauthenticated
+
+SRC = Path(__file__).resolve().parents[3] / "src"
+AGENT = '''
+from dragoman import Agent, Context
+
+agent = Agent("vault", description="Keeps things")
+
+
+@agent.skill
+async def whoami(ctx: Context) -> str:
+    """Say who is calling."""
+    return ctx.user.id
+'''
+AUTHORITY, STRANGE_AUTHORITY = trustme.CA(), trustme.CA()
+
+
+class Site(NamedTuple):
+    """Where the server is, and the files of its authority and its callers."""
+
+    url: str
+    ca: Path
+    ann: Path
+    mallory: Path
+
+    def trusting(self) -> ssl.SSLContext:
+        return ssl.create_default_context(cafile=self.ca)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    folder = tmp_path_factory.mktemp("tls")
+    (folder / "app.py").write_text(AGENT)
+    (folder / "dragoman.toml").write_text('[auth.mtls]\nby = "dns"\n')
+    own = AUTHORITY.issue_cert("127.0.0.1")
+    own.cert_chain_pems[0].write_to_path(str(folder / "own.pem"))
+    own.private_key_pem.write_to_path(str(folder / "own.key"))
+    AUTHORITY.cert_pem.write_to_path(str(folder / "ca.pem"))
+    for name, authority in (("ann", AUTHORITY), ("mallory", STRANGE_AUTHORITY)):
+        certificate = authority.issue_cert(f"{name}.example")
+        certificate.private_key_and_cert_chain_pem.write_to_path(str(folder / f"{name}.pem"))
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("DRAGOMAN_", "COV"))}
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "dragoman.cli.main", "serve", "app.py", "--port", "0", "--store", "memory:"),
+            *("--auth", "mtls", "--tls-cert", "own.pem", "--tls-key", "own.key", "--tls-ca", "ca.pem"),
+        ],
+        cwd=folder,
+        env={**kept, "PYTHONPATH": str(SRC), "PYTHONUNBUFFERED": "1"},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    try:
+        said = ""
+        for line in process.stderr:
+            said += line
+            if line.startswith("  stream"):
+                break
+        found = re.search(r"card    (https://127\.0\.0\.1:\d+)/", said)
+        assert found is not None, said
+        assert "\n  auth    mtls\n" in said
+        yield Site(found[1], folder / "ca.pem", folder / "ann.pem", folder / "mallory.pem")
+    finally:
+        process.terminate()
+        process.wait(30)
+        process.stderr.close()
+
+
+async def test_a_caller_with_a_certificate_gets_in_and_is_known_by_it(site: Site) -> None:
+    async with Client(site.url, auth=MutualTLS(site.ann, ca=site.ca)) as client:
+        assert (await client.send(tool="whoami")).text == "cert|ann.example"
+
+
+def test_the_client_without_await_gets_in_too(site: Site) -> None:
+    with sync.Client(site.url, auth=MutualTLS(site.ann, ca=site.ca)) as client:
+        assert client.send(tool="whoami").text == "cert|ann.example"
+
+
+async def test_a_caller_without_one_sees_the_card_and_does_not_get_in(site: Site) -> None:
+    async with Client(site.url, verify=site.trusting()) as client:
+        card = await client.card()
+        assert list(card.security_schemes or {}) == ["mtls"]
+        with pytest.raises((AuthError, Unauthenticated)):
+            await client.send(tool="whoami")
+
+
+async def test_a_certificate_of_another_authority_does_not_get_through_tls(site: Site) -> None:
+    async with Client(site.url, auth=MutualTLS(site.mallory, ca=site.ca), retries=0) as client:
+        with pytest.raises(CannotConnect):
+            await client.send(tool="whoami")
+
+
+async def test_a_caller_who_does_not_trust_the_server_s_authority_says_so(site: Site) -> None:
+    async with Client(site.url, retries=0) as client:
+        with pytest.raises(CannotConnect, match="certificate"):
+            await client.send(tool="whoami")
