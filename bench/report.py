@@ -110,7 +110,7 @@ def _method(results: Results) -> str:
         "`synchronous=FULL`; a2a-sdk uses `DatabaseTaskStore` on `sqlite+aiosqlite` (its table is made before the "
         "first request, else the first ones fail).",
         "- A fresh process and an empty store for every burst, because stores in memory grow with every task. Servers "
-        "are kept for GetTask and ListTasks, on files that do not change, and with authentication, where all grow alike.",
+        "are kept for GetTask and ListTasks, on files that do not change, and for two bursts with authentication.",
         "- Load: one process on the last core, HTTP/1.1 with kept connections, 32 callers (streams: 4 readers). It "
         "checks every answer: status, state, the echoed text; for streams each chunk, its order, numbers without a "
         "gap, the last event. Message ids are all different. Every burst begins with a warm-up that does not count.",

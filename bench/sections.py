@@ -68,9 +68,10 @@ def auth(scenario: Scenario) -> list[str]:
         "and which makes the share of authentication as large as it can be; else both are in that file. The JWT is "
         "signed with ES256, its key is in a JWKS file. Every scheme is first asked without credentials, and must "
         "refuse, then with them: what takes long, an argon2 password or a signature, is looked at then, and "
-        "remembered for five minutes. The servers of a store run side by side, and only one has something to do: "
-        f"bursts of {scenario.seconds * auth_scenario.PART_OF_SECONDS:g} s go from one to the next, every second time "
-        f"in reverse order; rounds: {max((len(row.outcomes) for row in scenario.rows), default=0)}.",
+        "remembered for five minutes. Servers for all rows of a store run side by side, and only one has something to "
+        f"do: bursts of {scenario.seconds * auth_scenario.PART_OF_SECONDS:g} s go from the first to the last and back, "
+        "then come fresh servers, because processes differ. Bursts: "
+        f"{' and '.join(str(count) for count in dict.fromkeys(len(row.outcomes) for row in scenario.rows))} each.",
         table(head, rows),
     ]
     if kept:

@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -228,7 +229,7 @@ def test_every_credential_is_shown_as_it_is_made() -> None:
     shown = {code(row[0])[0].partition("(")[0]: code(row[0])[0] for row in rows("credential", "")}
     assert sorted(shown) == sorted(auth.__all__)
     for name, text in shown.items():
-        parameters = [p for p in inspect.signature(getattr(auth, name)).parameters.values()]
+        parameters = list(inspect.signature(getattr(auth, name)).parameters.values())
         listed = re.findall(r"(\w+)(?:=(?:\w+|\"\w+\"))?(?:, |\))", text.partition("(")[2].replace("*, ", ""))
         assert listed == [p.name for p in parameters if not p.name.startswith("_")], name
 
@@ -304,20 +305,33 @@ def test_every_setting_is_listed_with_its_default_flag_and_variable() -> None:
     expected: dict[str, list[str]] = {}
     for name, info in SETTINGS.items():
         flags = " ".join(f"`{flag}`" for flag in info.flag.split("/")) if info.flag else "none"
-        variable = f"`DRAGOMAN_{name.upper()}`" if info.flag else "none"
+        variable = f"`DRAGOMAN_{name.upper()}`" if info.flag or info.secret else "none"
         expected[name] = [default_of(name), flags, variable]
     assert shown == expected
 
 
-def options_of(name: str) -> set[str]:
-    text = CliRunner().invoke(group, [name, "--help"], env={**os.environ, "COLUMNS": "200"}).output
-    return set(re.findall(r"(?<![\w-])(?:--[a-z][a-z0-9-]*|-[a-z]\b)", text.partition("Options:")[2]))
+def options_of(*names: str) -> set[str]:
+    """The options of a command, with those of the commands below it."""
+    text = CliRunner().invoke(group, [*names, "--help"], env={**os.environ, "COLUMNS": "200"}).output
+    found = set(re.findall(r"(?<![\w-])(?:--[a-z][a-z0-9-]*|-[a-z]\b)", text.partition("Options:")[2]))
+    return found.union(*(options_of(*names, below) for below in commands_of(*names)))
+
+
+def commands_of(*names: str) -> list[str]:
+    command = group.get_command(click.Context(group), names[0])
+    for name in names[1:]:
+        command = command.commands[name] if isinstance(command, click.Group) else None
+    return list(command.commands) if isinstance(command, click.Group) else []
 
 
 def test_every_command_is_described_with_all_its_options_and_no_other() -> None:
     commands = list(VERBS)
     assert re.findall(r"^### dragoman (\w+)$", page(), re.MULTILINE) == commands
     shown = {name: {option for row in rows(f"option of `{name}`", "") for option in code(row[0])} for name in commands}
+    for name in commands:
+        if commands_of(name):
+            listed = [code(row[0])[0].split()[0] for row in rows(f"command of `{name}`", "")]
+            assert listed == commands_of(name)
     shown["serve"] |= {flag for row in rows("setting", "default", "flag", "environment", "") for flag in code(row[2])}
     assert shown == {name: options_of(name) for name in commands}
 

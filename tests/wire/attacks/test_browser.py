@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import statistics
 import time
 from typing import Any
 from urllib.parse import urlencode
@@ -199,7 +198,8 @@ def test_a_name_that_exists_takes_as_long_as_one_that_does_not(house: Any, brows
             begun = time.perf_counter()
             assert browser.post("/login", fields).status_code == 401
             taken[kind].append(time.perf_counter() - begun)
-    one, other = (statistics.median(taken[kind]) for kind in ("known", "unknown"))
+    # The quickest of each: a busy machine makes single ones slow, and none quick.
+    one, other = (min(taken[kind]) for kind in ("known", "unknown"))
     assert max(one, other) < 4 * min(one, other)
 
 

@@ -79,7 +79,6 @@ def refused(speaker: Any, answer: Any) -> None:
     assert "is empty" not in answer.text
 
 
-@pytest.mark.requirement("S0-34")
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.__name__)
 @pytest.mark.parametrize("name", SPEAKERS)
 def test_no_route_leads_to_a_skill_that_is_closed(house: Any, name: str, route: Any, caplog: Any) -> None:
@@ -106,7 +105,6 @@ def test_a_message_to_a_task_of_one_s_own_does_not_change_its_skill(house: Any, 
     assert "is empty" not in answer.text
 
 
-@pytest.mark.requirement("S0-34")
 @pytest.mark.parametrize("name", SPEAKERS)
 def test_who_has_the_permission_may_use_it(house: Any, name: str) -> None:
     speaker = house.wire.speaker(name)

@@ -6,6 +6,7 @@ import asyncio
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -24,6 +25,7 @@ from dragoman.stores.sqlite.store import SqliteStore
 T = TypeVar("T")
 REMEMBERED = 4096
 _LONGEST_PERMISSION = 200
+_MOMENT = 0.001
 
 
 class SqliteUsers:
@@ -36,6 +38,7 @@ class SqliteUsers:
 
     def __init__(self, path: Path | None, clock: Clock | None = None) -> None:
         self._path = path
+        self._looked = 0.0
         self._clock = clock or SystemClock()
         self._accounts: dict[str, Account] = {}
         self._keys: dict[bytes, Account] = {}
@@ -161,7 +164,11 @@ class SqliteUsers:
 
     def _look(self) -> int:
         """Forget what was read when somebody has changed something. Gives the time."""
-        stamp = 0 if self._mark is None else os.fstat(self._mark).st_mtime_ns
+        stamp, moment = self._stamp, time.monotonic()
+        # A change takes longer to write than this: whoever has made one is heard with the next request.
+        if self._mark is not None and moment - self._looked > _MOMENT:
+            self._looked = moment
+            stamp = os.fstat(self._mark).st_mtime_ns
         if stamp != self._stamp or self._changes != self._seen:
             self._stamp = stamp
             self._seen = self._changes
