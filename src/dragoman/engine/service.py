@@ -173,6 +173,8 @@ class Service:
         message, alive = request.message, self._tasks.live
         self._quota.check_parts(len(message.parts))
         at_work = alive.get(message.task_id or request.new_task_id or "")
+        if at_work is not None and at_work.row.scope != self._admit(call, request.tenant):
+            at_work = None  # somebody else's: not even the limit tells that it is there
         if at_work is not None and not at_work.state.waiting:
             return await self._take(call, request)  # words for a run that goes on: nothing begins
         self._quota.expect(caller, len(alive) if at_work is None else 0)

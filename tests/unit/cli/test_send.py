@@ -255,7 +255,7 @@ def test_a_canceled_task_ends_its_watcher_with_1(url: str, run: Run, gate: Gate)
 def test_a_webhook_is_asked_for(url: str, run: Run):
     done = run("send", url, "hi", "--push", "http://127.0.0.1:9/hook")
     assert done.returncode == 4
-    assert "not supported" in done.stderr
+    assert "--push-allow 127.0.0.1" in done.stderr
 
 
 def test_time_that_is_up_ends_the_command_and_not_the_task(url: str, run: Run, gate: Gate):

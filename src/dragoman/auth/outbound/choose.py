@@ -74,13 +74,19 @@ class Told(Unchanging):
         beside = (rest[0] for rest in map(_without_tls, demanded) if len(rest) == 1)
         fitting = [scheme for scheme in (*single, *beside) if carries(scheme, self._value)]
         if fitting:
-            # That a token has a colon does not make it a user and a password.
-            return next((scheme for scheme in fitting if scheme.how.lower() != "http basic"), fitting[0])
+            return min(fitting, key=_likelihood)
         ways = ", or ".join(" and ".join(map(str, schemes)) for schemes in demanded)
         raise AuthError(
             f"one token is not what the agent demands, which is {ways}: pass the fitting object of dragoman.auth,"
             " a list of them where several are demanded together, or a function f(card, scheme)"
         )
+
+
+def _likelihood(scheme: Scheme) -> int:
+    """How little a plain string looks like this: cookies are made by a login, and a colon makes no password."""
+    if scheme.how.lower() == "http basic":
+        return 2
+    return 1 if scheme.kind == "apiKey" and scheme.details.get("location") == "cookie" else 0
 
 
 class Asked:

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from dragoman.compat.executor.push import PushAuthInfo as PushAuthInfo
     from dragoman.compat.executor.push import PushConfig as PushConfig
     from dragoman.compat.executor.push import TaskPushConfig as TaskPushConfig
+    from dragoman.compat.executor.push_sender import PushSender as PushSender
+    from dragoman.compat.executor.push_store import PushConfigStore as PushConfigStore
     from dragoman.compat.executor.task import Artifact as Artifact
     from dragoman.compat.executor.task import Task as Task
     from dragoman.compat.executor.task import TaskState as TaskState
@@ -67,6 +69,8 @@ _HOMES = {
     "MessageSendParams": "params",
     "PushAuthInfo": "push",
     "PushConfig": "push",
+    "PushConfigStore": "push_store",
+    "PushSender": "push_sender",
     "RequestContext": "agent_executor",
     "RequestHandler": "handler",
     "Role": "message",
@@ -107,6 +111,8 @@ __all__ = [
     "MessageSendParams",
     "PushAuthInfo",
     "PushConfig",
+    "PushConfigStore",
+    "PushSender",
     "RequestContext",
     "RequestHandler",
     "Role",

@@ -19,6 +19,7 @@ from dragoman.compat.executor.jsonrpc import (
     response_map,
     streaming,
 )
+from dragoman.compat.executor.push_store import PushConfigStore
 from dragoman.compat.executor.task_store import ORIGIN, TaskStore
 from dragoman.dialects.errors import rpc_error
 from dragoman.engine.call import Call
@@ -41,7 +42,9 @@ if TYPE_CHECKING:
     from dragoman.compat.executor.agent_executor import ExecutorSpec
     from dragoman.compat.executor.card import AgentCard
     from dragoman.compat.executor.jsonrpc import Request
+    from dragoman.compat.executor.push_sender import PushSender
     from dragoman.engine.ports import Outbox
+    from dragoman.push.courier import Courier
 
 logger = logging.getLogger("dragoman.compat")
 
@@ -50,7 +53,7 @@ class RequestHandler:
     """Answers requests with an executor. It starts with the first request; `close` or `async with` ends it.
 
     `agent_card` is what `app()` serves as the card; `extended_card` is what `agent/getAuthenticatedExtendedCard`
-    answers here.
+    answers here. With a `push_sender` there are webhooks: `push_configs` are those of its tasks.
 
     Raises:
         ConfigError: this is no executor.
@@ -63,6 +66,7 @@ class RequestHandler:
         task_store: TaskStore | None = None,
         agent_card: AgentCard | None = None,
         extended_card: AgentCard | None = None,
+        push_sender: PushSender | None = None,
         settings: EngineSettings | None = None,
     ) -> None:
         self.task_store = task_store if task_store is not None else TaskStore()
@@ -75,7 +79,18 @@ class RequestHandler:
         store, clock = self.task_store.engine_store, self.task_store.clock
         cards = GivenCard(self._agent, agent_card, clock.now())
         hosted = Hosted(self._agent, cards, self._make_service, Limits().body, blocking=True)
-        self._app = App([hosted], store, Addresses(None, ()), None)
+        self.push_configs = None if push_sender is None else PushConfigStore(self.task_store, push_sender)
+        self._push_sender = push_sender
+        couriers = None if push_sender is None else self._make_courier
+        keys = None if push_sender is None else push_sender.keys
+        self._app = App([hosted], store, Addresses(None, ()), None, couriers=couriers, keys=keys)
+
+    def _make_courier(self) -> Courier:
+        assert self._push_sender is not None
+        assert self.push_configs is not None
+        courier = self._push_sender.courier(self.task_store)
+        self.push_configs.attach(courier)
+        return courier
 
     def _make_service(self, outbox: Outbox | None) -> Service:
         store = self.task_store

@@ -124,7 +124,7 @@ async def test_a_running_task_can_be_followed_by_a_second_listener(calling: Any,
 
 
 @pytest.mark.parametrize("method", [method for method in METHODS if "push" in method])
-async def test_webhooks_are_not_supported_yet(calling: Any, echo: Any, method: str) -> None:
+async def test_without_a_sender_webhooks_are_not_supported(calling: Any, echo: Any, method: str) -> None:
     assert code(await calling(echo).ask(method, **PARAMS[method])) == -32003
 
 

@@ -1,0 +1,216 @@
+"""Webhooks of executors: kept beside their tasks, and brought."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman.compat.executor import (
+    PushAuthInfo,
+    PushConfig,
+    PushConfigStore,
+    PushSender,
+    RequestHandler,
+    Task,
+    TaskState,
+    TaskStatus,
+    TaskStore,
+)
+from dragoman.stores.sqlite.store import SqliteStore
+
+SECONDS = 10
+HOOK = PushConfig("https://hooks.example.com/in", token="T0K3N", authentication=PushAuthInfo(("Basic",), "S3CR3T"))
+TASK = Task("t", "c", TaskStatus(TaskState.INPUT_REQUIRED))
+
+
+class Receiver:
+    """A receiver on this machine."""
+
+    def __init__(self) -> None:
+        self.came: list[tuple[dict[str, str], Any]] = []
+        self.news = threading.Condition()
+        self.status = 200
+        receiver = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                with receiver.news:
+                    receiver.came.append(({name.lower(): value for name, value in self.headers.items()}, body))
+                    receiver.news.notify_all()
+                self.send_response(receiver.status)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, format: str, *args: Any) -> None: ...
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self.server.server_port}/"
+        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
+
+    def wait(self, condition: Callable[[], bool]) -> None:
+        with self.news:
+            assert self.news.wait_for(condition, SECONDS), self.came
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    made = Receiver()
+    yield made
+    made.server.shutdown()
+    made.server.server_close()
+
+
+async def kept(folder: Path | None = None) -> PushConfigStore:
+    """A store of webhooks with one task in it."""
+    store = TaskStore(None if folder is None else SqliteStore(folder / "t.db"))
+    await store.engine_store.open()
+    assert (await store.save(TASK))[0] == "ok"
+    return PushConfigStore(store)
+
+
+# -- the store -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.requirement("S2-56")
+@pytest.mark.requirement("S2-94")
+@pytest.mark.parametrize("in_file", [False, True])
+async def test_webhooks_are_set_read_replaced_listed_and_deleted(in_file: bool, tmp_path: Path) -> None:
+    configs = await kept(tmp_path if in_file else None)
+    assert await configs.get("t") == ("error", "not_found")
+    assert await configs.list("t") == ("ok", ())
+    status, made = await configs.set("t", HOOK)
+    assert status == "ok"
+    assert isinstance(made, PushConfig)
+    assert made.id
+    assert await configs.get("t", made.id) == ("ok", made)
+    assert (made.url, made.token, made.authentication) == (HOOK.url, HOOK.token, HOOK.authentication)
+    second = PushConfig("https://hooks.example.com/2", id="mine")
+    assert await configs.set("t", second) == ("ok", second)
+    third = PushConfig("https://hooks.example.com/3", id="mine", token="new")
+    assert await configs.set("t", third) == ("ok", third)
+    assert await configs.list("t") == ("ok", (made, third))
+    assert await configs.get("t", "other") == ("error", "not_found")
+    for _ in range(2):
+        assert await configs.delete("t", "mine") == "ok"
+    assert await configs.list("t") == ("ok", (made,))
+    await configs.task_store.engine_store.close()
+    if in_file:
+        assert b"T0K3N" not in (tmp_path / "t.db").read_bytes()
+
+
+@pytest.mark.requirement("S2-56")
+async def test_a_webhook_belongs_to_a_task_and_to_no_other() -> None:
+    configs = await kept()
+    await configs.task_store.save(Task("u", "c2", TaskStatus(TaskState.INPUT_REQUIRED)))
+    await configs.set("t", PushConfig(HOOK.url, id="p"))
+    assert await configs.get("u", "p") == ("error", "not_found")
+    assert await configs.set("nowhere", HOOK) == ("error", "not_found")
+    assert await configs.list("nowhere") == ("error", "not_found")
+    assert await configs.delete("nowhere", "p") == "ok"
+    await configs.delete("u", "p")
+    assert (await configs.get("t", "p"))[0] == "ok"
+
+
+async def test_a_webhook_that_may_not_be_called_is_refused_with_the_reason() -> None:
+    configs = await kept()
+    status, reason = await configs.set("t", PushConfig("http://169.254.169.254/"))
+    assert status == "error"
+    assert "metadata" in str(reason)
+
+
+# -- the sender ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.requirement("S2-55")
+async def test_a_task_is_posted_with_token_and_credentials(receiver: Receiver) -> None:
+    sender = PushSender(allow=["127.0.0.1"])
+    config = PushConfig(receiver.url, token="T0K3N", authentication=PushAuthInfo(("Bearer", "Basic"), "S3CR3T"))
+    assert await sender.send(TASK, config) == "ok"
+    ((headers, body),) = receiver.came
+    assert body == TASK.to_map()
+    assert headers["content-type"] == "application/json"
+    assert headers["x-a2a-notification-token"] == "T0K3N"
+    assert headers["authorization"] == "Bearer S3CR3T"
+    receiver.status = 503
+    assert await sender.send(TASK, config) == ("error", "push endpoint returned 503")
+    await sender.close()
+
+
+@pytest.mark.requirement("S2-55")
+async def test_what_cannot_be_posted_is_a_reason_and_no_exception() -> None:
+    sender = PushSender()
+    status, reason = await sender.send(TASK, PushConfig("http://127.0.0.1:9/"))
+    assert (status, "loopback" in reason) == ("error", True)
+    sender = PushSender(allow=["127.0.0.1"])
+    status, reason = await sender.send(TASK, PushConfig("http://127.0.0.1:9/"))
+    assert (status, "nobody answers" in reason) == ("error", True)
+    await sender.close()
+
+
+# -- the handler -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.requirement("S2-42")
+async def test_what_callers_register_is_in_the_store_and_what_is_in_the_store_they_read(echo: Any) -> None:
+    async with RequestHandler(echo, push_sender=PushSender()) as handler:
+        assert handler.push_configs is not None
+        await handler.task_store.save(TASK)
+
+        async def ask(method: str, **params: Any) -> Any:
+            name = f"tasks/pushNotificationConfig/{method}"
+            return (await handler.handle({"jsonrpc": "2.0", "id": 1, "method": name, "params": params}))["result"]
+
+        made = await ask("set", taskId="t", pushNotificationConfig=HOOK.to_map())
+        assert made["taskId"] == "t"
+        status, found = await handler.push_configs.get("t", made["pushNotificationConfig"]["id"])
+        assert status == "ok"
+        assert isinstance(found, PushConfig)
+        assert (found.url, found.token) == (HOOK.url, "T0K3N")
+        await handler.push_configs.set("t", PushConfig(f"{HOOK.url}/2", id="second"))
+        listed = await ask("list", id="t")
+        assert [each["pushNotificationConfig"]["url"] for each in listed] == [HOOK.url, f"{HOOK.url}/2"]
+        assert "T0K3N" not in json.dumps(listed)
+        await ask("delete", id="t", pushNotificationConfigId="second")
+        assert await handler.push_configs.get("t", "second") == ("error", "not_found")
+
+
+@pytest.mark.requirement("S2-29")
+@pytest.mark.requirement("S2-55")
+async def test_every_change_of_a_handlers_task_is_posted(echo: Any, receiver: Receiver) -> None:
+    async with RequestHandler(echo, push_sender=PushSender(allow=["127.0.0.1"])) as handler:
+        params = {
+            "message": {"messageId": "m", "role": "user", "kind": "message", "parts": [{"kind": "text", "text": "hi"}]},
+            "configuration": {"blocking": True, "pushNotificationConfig": {"url": receiver.url, "token": "T0K3N"}},
+        }
+        request = {"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": params}
+        task = (await handler.handle(request))["result"]
+
+        def done() -> bool:
+            return bool(receiver.came) and receiver.came[-1][1]["status"]["state"] == "completed"
+
+        import asyncio
+
+        await asyncio.to_thread(receiver.wait, done)
+    assert receiver.came[-1][1]["id"] == task["id"]
+    assert {headers["x-a2a-notification-token"] for headers, _ in receiver.came} == {"T0K3N"}
+    assert all(body["kind"] == "task" for _, body in receiver.came)
+
+
+async def test_a_task_that_is_saved_by_hand_is_posted_too(echo: Any, receiver: Receiver) -> None:
+    import asyncio
+
+    async with RequestHandler(echo, push_sender=PushSender(allow=["127.0.0.1"])) as handler:
+        await handler.task_store.save(TASK)
+        assert handler.push_configs is not None
+        await handler.push_configs.set("t", PushConfig(receiver.url))
+        await handler.task_store.save(Task("t", "c", TaskStatus(TaskState.COMPLETED)))
+        await asyncio.to_thread(receiver.wait, lambda: len(receiver.came) == 1)
+    assert receiver.came[0][1]["status"]["state"] == "completed"
