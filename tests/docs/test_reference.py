@@ -112,7 +112,7 @@ def public_modules() -> dict[str, list[str]]:
     """Every module a user imports from, with its exports: re-exports at the top, testing, and what is in compat."""
     top = [info.name for info in pkgutil.iter_modules(dragoman.__path__) if not info.ispkg]
     compat = [f"compat.{info.name}" for info in pkgutil.iter_modules(compat_package.__path__)]
-    modules = ["dragoman", *(f"dragoman.{name}" for name in [*top, "auth", "testing", *compat])]
+    modules = ["dragoman", *(f"dragoman.{name}" for name in [*top, "auth", "push", "testing", *compat])]
     return {name: list(importlib.import_module(name).__all__) for name in modules}
 
 

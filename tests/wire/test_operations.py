@@ -335,6 +335,7 @@ def test_a_page_has_fifty_tasks_unless_another_size_is_asked_for(speaker: Any) -
 
 # -- what this agent does not do ---------------------------------------------------------------------------------------
 
+
 @pytest.mark.parametrize("path", ["/extendedAgentCard", "/acme/extendedAgentCard"])
 def test_there_is_no_extended_card(wire: Any, path: str) -> None:
     assert error(wire.rpc("GetExtendedAgentCard")) == (-32004, "UNSUPPORTED_OPERATION")

@@ -456,6 +456,7 @@ def test_webhooks_are_there_after_a_restart(
 # -- turned off ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("S0-19")
 def test_where_webhooks_are_off_every_operation_says_so_and_so_does_the_card(new_agent: Any, wire: Any) -> None:
     with served(new_agent(), push=False) as url:
         card = wire.at(url).request("GET", "/.well-known/agent-card.json").json

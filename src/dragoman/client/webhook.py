@@ -8,7 +8,7 @@ import json
 import threading
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 from dragoman.client.event import Assembly, Event
 from dragoman.dialects.legacy import LEGACY
@@ -22,7 +22,16 @@ from dragoman.model.message import Message
 from dragoman.model.task import Task
 from dragoman.net.exchange import is_loopback, shown
 
-Headers = Mapping[str, str] | Iterable[tuple[bytes, bytes]]
+
+class _Items(Protocol):
+    """What all servers call headers: not each of them is a Mapping."""
+
+    def items(self) -> Iterable[tuple[str, str]]:
+        """Names and values."""
+        ...
+
+
+Headers = _Items | Iterable[tuple[bytes, bytes]]
 
 SIGNATURE = "x-dragoman-signature"
 TOKEN = "x-a2a-notification-token"  # noqa: S105 - a header's name
@@ -202,10 +211,8 @@ def _fetch(url: str) -> dict[str, Any]:
 
 
 def _lower(headers: Headers) -> dict[str, str]:
-    if isinstance(headers, Mapping):
-        pairs = cast("Iterable[tuple[Any, Any]]", headers.items())
-    else:
-        pairs = cast("Iterable[tuple[Any, Any]]", headers)
+    items = getattr(headers, "items", None)
+    pairs = cast("Iterable[tuple[Any, Any]]", items() if items is not None else headers)
     return {_text(name).lower(): _text(value) for name, value in pairs}
 
 

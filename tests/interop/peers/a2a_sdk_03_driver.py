@@ -23,6 +23,7 @@ from a2a.types import (
     DataPart,
     FilePart,
     FileWithBytes,
+    GetTaskPushNotificationConfigParams,
     Message,
     MessageSendConfiguration,
     Part,
@@ -39,7 +40,7 @@ from a2a.types import (
     TransportProtocol,
 )
 from a2a.utils import get_artifact_text, get_data_parts, get_file_parts, get_message_text
-from driving import HTTP_TIMEOUT, UNSUPPORTED, CaseFailed, case, drive, expect
+from driving import HTTP_TIMEOUT, UNSUPPORTED, CaseFailed, PeerAtFault, case, drive, expect, receiving
 
 TRANSPORTS = {"jsonrpc": TransportProtocol.jsonrpc, "rest": TransportProtocol.http_json}
 TERMINAL = {TaskState.completed, TaskState.failed, TaskState.canceled, TaskState.rejected}
@@ -48,7 +49,6 @@ TOLD_ONLY_TO_THE_LOG = "swordfish"
 # The code over JSON-RPC, and what may come instead of it over REST: 0.3 never said which status an error has.
 TASK_NOT_FOUND = ({-32001}, {404})
 TASK_NOT_CANCELABLE = ({-32002}, {400, 409})
-PUSH_NOT_SUPPORTED = ({-32003}, {400, 501})
 ANY_REFUSAL = ({-32600, -32602, -32004, -32007}, {400, 404, 409, 422})
 
 Event = tuple[Task, TaskStatusUpdateEvent | TaskArtifactUpdateEvent | None]
@@ -340,11 +340,34 @@ async def file_roundtrip(peer: Peer) -> str:
 
 @case
 async def push_config(peer: Peer) -> str:
-    task = await send_for_task(peer, saying("hello"))
-    hook = PushNotificationConfig(id="hook", url="https://example.com/hook")
-    with refusing(PUSH_NOT_SUPPORTED):
-        await peer.unary.set_task_callback(TaskPushNotificationConfig(task_id=task.id, push_notification_config=hook))
-    return "refused"
+    task = await send_for_task(peer, calling("ask_name"))
+    hook = PushNotificationConfig(id="hook", url="https://example.com/hook", token="secret")
+    config = TaskPushNotificationConfig(task_id=task.id, push_notification_config=hook)
+    made = await peer.unary.set_task_callback(config)
+    expect(made.push_notification_config.id == "hook", f"made {made}")
+    asked = GetTaskPushNotificationConfigParams(id=task.id, push_notification_config_id="hook")
+    found = (await peer.unary.get_task_callback(asked)).push_notification_config
+    expect((found.id, found.url, found.token or "") == ("hook", hook.url, ""), f"found {found}")
+    return "set and read"
+
+
+@case
+async def push_arrives(peer: Peer) -> str:
+    with receiving() as receiver:
+        hook = PushNotificationConfig(url=receiver.url)
+        configuration = MessageSendConfiguration(blocking=True, push_notification_config=hook)
+        sending = peer.unary.send_message(message_of(saying("hello")), configuration=configuration)
+        try:
+            answers = [answer async for answer in sending]
+        except AttributeError as error:
+            raise PeerAtFault("over REST its client cannot send a webhook with a message") from error
+        states: list[TaskState] = []
+        while not states or states[-1] is not TaskState.completed:
+            told = Task.model_validate_json(await receiver.body())
+            states.append(told.status.state)
+        expect(told.id == answers[0][0].id, f"told of {told.id}")
+        expect(told.artifacts, "the last task has no artifacts")
+    return f"{len(states)} states"
 
 
 @case

@@ -16,18 +16,21 @@ from typing import Any
 
 import httpx
 from a2a.client import A2ACardResolver, Client, ClientConfig, ClientFactory
+from a2a.compat.v0_3.types import Task as LegacyTask
 from a2a.helpers import get_artifact_text, get_data_parts, get_message_text, new_data_part, new_raw_part, new_text_part
 from a2a.types import (
     AgentCard,
     AgentInterface,
     CancelTaskRequest,
+    DeleteTaskPushNotificationConfigRequest,
     ExtendedAgentCardNotConfiguredError,
     GetExtendedAgentCardRequest,
+    GetTaskPushNotificationConfigRequest,
     GetTaskRequest,
+    ListTaskPushNotificationConfigsRequest,
     ListTasksRequest,
     Message,
     Part,
-    PushNotificationNotSupportedError,
     Role,
     SendMessageConfiguration,
     SendMessageRequest,
@@ -42,7 +45,8 @@ from a2a.types import (
 )
 from a2a.utils.constants import TransportProtocol
 from a2a.utils.errors import JSON_RPC_ERROR_CODE_MAP, InternalError, JSONParseError, MethodNotFoundError
-from driving import HTTP_TIMEOUT, NOT_IN_0_3, case, drive, expect, raising
+from driving import HTTP_TIMEOUT, NOT_IN_0_3, UNSUPPORTED, case, drive, expect, raising, receiving
+from google.protobuf import json_format
 
 TOLD_ONLY_TO_THE_LOG = "swordfish"
 
@@ -411,11 +415,57 @@ async def file_roundtrip(peer: Peer) -> str:
 
 @case
 async def push_config(peer: Peer) -> str:
-    task = await send_for_task(peer, saying("hello"))
-    config = TaskPushNotificationConfig(task_id=task.id, id="hook", url="https://example.com/hook")
-    with refusing(PushNotificationNotSupportedError):
+    task = await ask_name(peer)
+    config = TaskPushNotificationConfig(task_id=task.id, id="hook", url="https://example.com/hook", token="secret")
+    made = await peer.unary.create_task_push_notification_config(config)
+    expect((made.id, made.url) == ("hook", config.url), f"made {made}")
+    asked = GetTaskPushNotificationConfigRequest(task_id=task.id, id="hook")
+    found = await peer.unary.get_task_push_notification_config(asked)
+    expect((found.id, found.url, found.token) == ("hook", config.url, ""), f"found {found}")
+    return "created and read"
+
+
+@case
+async def push_list_delete(peer: Peer) -> str:
+    task = await ask_name(peer)
+    for name in ("one", "two"):
+        config = TaskPushNotificationConfig(task_id=task.id, id=name, url=f"https://example.com/{name}")
         await peer.unary.create_task_push_notification_config(config)
-    return "PushNotificationNotSupportedError"
+    asked = ListTaskPushNotificationConfigsRequest(task_id=task.id)
+    try:
+        listed = (await peer.unary.list_task_push_notification_configs(asked)).configs
+    except NotImplementedError:
+        return UNSUPPORTED + "over REST 0.3 its client neither lists nor deletes push configurations"
+    expect([each.id for each in listed] == ["one", "two"], f"listed {listed}")
+    for _ in range(2):
+        await peer.unary.delete_task_push_notification_config(
+            DeleteTaskPushNotificationConfigRequest(task_id=task.id, id="one")
+        )
+    left = (await peer.unary.list_task_push_notification_configs(asked)).configs
+    expect([each.id for each in left] == ["two"], f"left {left}")
+    return "listed and deleted"
+
+
+@case
+async def push_arrives(peer: Peer) -> str:
+    with receiving() as receiver:
+        request = request_of(saying("hello"))
+        request.configuration.task_push_notification_config.url = receiver.url
+        sent = (await exchange(peer, request)).task
+        states: list[TaskState] = []
+        while not states or states[-1] not in TERMINAL:
+            body = await receiver.body()
+            if peer.is_legacy:
+                told = LegacyTask.model_validate_json(body)
+                expect(told.id == sent.id, f"told of {told.id}")
+                states.append(TaskState.Value(f"TASK_STATE_{told.status.state.name.upper()}"))
+            else:
+                event = json_format.Parse(body, StreamResponse())
+                expect(ids_of(event) == (sent.id, sent.context_id), f"told of {ids_of(event)}")
+                if event.HasField("status_update"):
+                    states.append(event.status_update.status.state)
+    expect(states[-1] == TaskState.TASK_STATE_COMPLETED, f"the states are {states}")
+    return f"{len(states)} states"
 
 
 @case

@@ -11,8 +11,11 @@ A detail that begins with one of the words below says that nothing could be trie
 import argparse
 import asyncio
 import json
+import queue
+import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 CASE_TIMEOUT = 20.0
@@ -65,6 +68,40 @@ def raising(*wanted: type[Exception], called: str = "") -> Iterator[None]:
     except Exception as error:
         raise CaseFailed(f"raised {error!r}, wanted {names}") from error
     raise CaseFailed(f"nothing was raised, wanted {names}")
+
+
+class Receiver:
+    """Where webhooks arrive: `url` is where to post them, `body` waits for the next."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.came: queue.Queue[bytes] = queue.Queue()
+
+    async def body(self) -> bytes:
+        return await asyncio.to_thread(self.came.get, timeout=CASE_TIMEOUT / 2)
+
+
+@contextmanager
+def receiving() -> Iterator[Receiver]:
+    """A receiver of webhooks on this machine, for as long as the block lasts."""
+    receiver = Receiver("")
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            receiver.came.put(self.rfile.read(int(self.headers["Content-Length"])))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Say nothing: stdout is for cases."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        receiver.url = f"http://127.0.0.1:{server.server_port}/"
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        try:
+            yield receiver
+        finally:
+            server.shutdown()
 
 
 def report(name: str, *, ok: bool, detail: str) -> None:

@@ -351,9 +351,26 @@ export const CASES = {
 
   async push_config(peer) {
     const task = await sendForTask(peer, saying("hello"));
+    const config = { tenant: "", taskId: task.id, id: "hook", url: "https://example.com/hook", token: "secret" };
+    const made = await peer.claiming.createTaskPushNotificationConfig({ ...config, authentication: undefined });
+    expectEqual(made.url, config.url, "the address");
+    const found = await peer.claiming.getTaskPushNotificationConfig({ tenant: "", taskId: task.id, id: "hook" });
+    expectEqual(found.id, "hook", "the id");
+    expectEqual(found.token ?? "", "", "the token, which nobody is shown again");
+    return "created and read";
+  },
+
+  async push_list_delete(peer) {
+    const task = await sendForTask(peer, saying("hello"));
     const config = { tenant: "", taskId: task.id, id: "hook", url: "https://example.com/hook", token: "" };
-    const creating = () => peer.claiming.createTaskPushNotificationConfig({ ...config, authentication: undefined });
-    return refusing(creating, "PushNotificationNotSupportedError");
+    await peer.claiming.createTaskPushNotificationConfig({ ...config, authentication: undefined });
+    const listing = { tenant: "", taskId: task.id, pageSize: 0, pageToken: "" };
+    const listed = await peer.claiming.listTaskPushNotificationConfig(listing);
+    expectEqual(listed.configs.map((each) => each.id).join(), "hook", "the list");
+    await peer.claiming.deleteTaskPushNotificationConfig({ tenant: "", taskId: task.id, id: "hook" });
+    const left = await peer.claiming.listTaskPushNotificationConfig(listing);
+    expectEqual(left.configs.length, 0, "what is left");
+    return "listed and deleted";
   },
 
   async extended_card(peer) {

@@ -39,6 +39,7 @@ var cases = []struct {
 	{"data_roundtrip", dataRoundtrip},
 	{"file_roundtrip", fileRoundtrip},
 	{"push_config", pushConfig},
+	{"push_list_delete", pushListDelete},
 	{"extended_card", extendedCard},
 }
 
@@ -277,11 +278,26 @@ func fileRoundtrip(ctx context.Context, p *peer) string {
 
 func pushConfig(ctx context.Context, p *peer) string {
 	task := p.sendForTask(ctx, saying("hello"))
-	_, err := p.client.CreateTaskPushConfig(ctx, &a2a.PushConfig{
-		TaskID: task.ID, ID: "hook", URL: "https://example.com/hook",
-	})
-	refused(err, a2a.ErrPushNotificationNotSupported)
-	return "ErrPushNotificationNotSupported"
+	hook := &a2a.PushConfig{TaskID: task.ID, ID: "hook", URL: "https://example.com/hook", Token: "secret"}
+	made := must(p.client.CreateTaskPushConfig(ctx, hook))
+	expect(made.URL == hook.URL, "the address is %q", made.URL)
+	found := must(p.client.GetTaskPushConfig(ctx, &a2a.GetTaskPushConfigRequest{TaskID: task.ID, ID: "hook"}))
+	expect(found.ID == "hook", "the id is %q", found.ID)
+	expect(found.Token == "", "the token is shown")
+	return "created and read"
+}
+
+func pushListDelete(ctx context.Context, p *peer) string {
+	task := p.sendForTask(ctx, saying("hello"))
+	must(p.client.CreateTaskPushConfig(ctx, &a2a.PushConfig{TaskID: task.ID, ID: "hook", URL: "https://example.com/hook"}))
+	listing := &a2a.ListTaskPushConfigRequest{TaskID: task.ID}
+	listed := must(p.client.ListTaskPushConfigs(ctx, listing))
+	expect(len(listed) == 1 && listed[0].ID == "hook", "listed %v", listed)
+	err := p.client.DeleteTaskPushConfig(ctx, &a2a.DeleteTaskPushConfigRequest{TaskID: task.ID, ID: "hook"})
+	expect(err == nil, "deleting failed: %v", err)
+	left := must(p.client.ListTaskPushConfigs(ctx, listing))
+	expect(len(left) == 0, "left are %v", left)
+	return "listed and deleted"
 }
 
 func extendedCard(ctx context.Context, p *peer) string {
