@@ -69,7 +69,8 @@ def card_problems(data: bytes | object, *, url: str | None = None) -> list[Probl
         check_v1(report, card, url, alone=claims.older is None)
     if claims.older is not None:
         check_older(report, card, url, claims.older)
-    if card.get("authentication") is not None:
+    # Beside what took its place it is for readers of 0.1, who know nothing else.
+    if card.get("authentication") is not None and not card.get("securitySchemes"):
         report.warning(("authentication",), _AUTHENTICATION, "deprecated")
     return _problems(report.findings, card)
 

@@ -76,6 +76,15 @@ def schemes_from_01(authentication: Json) -> dict[str, Json]:
     }
 
 
+def schemes_to_01(schemes: Json) -> list[str]:
+    """What a 0.1 card calls these schemes: those of HTTP by their own names, others as the card does."""
+    names: list[str] = []
+    for name, scheme in schemes.items():
+        http = _object(_object(scheme).get("httpAuthSecurityScheme"))
+        names.append(str(http.get("scheme") or name))
+    return names
+
+
 def _flat(scheme: Json) -> Json:
     for kind, member in _MEMBERS.items():
         if isinstance(scheme.get(member), dict):

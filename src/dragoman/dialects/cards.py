@@ -13,6 +13,7 @@ from dragoman.dialects.card_security import (
     scheme_to_03,
     scheme_to_both,
     schemes_from_01,
+    schemes_to_01,
 )
 from dragoman.dialects.lenient import Reader
 from dragoman.model.card import AgentCard, AgentInterface
@@ -115,6 +116,9 @@ def _as_both(modern: Json, card: AgentCard) -> Json:
     ]
     if "securitySchemes" in modern:
         shown["securitySchemes"] = {name: scheme_to_both(each) for name, each in modern["securitySchemes"].items()}
+        if modern.get("securityRequirements"):
+            # Readers of 0.1 know no other word for it.
+            shown["authentication"] = {"schemes": schemes_to_01(modern["securitySchemes"])}
     return shown
 
 

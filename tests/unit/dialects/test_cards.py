@@ -143,7 +143,7 @@ def test_a_0_3_card_has_exactly_the_keys_of_0_3() -> None:
 def test_a_card_for_both_has_the_keys_of_both_and_1_0_wins() -> None:
     shown = card_json(FULL, {}, "both")
 
-    assert shown.keys() == KEYS_1_0 | KEYS_0_3
+    assert shown.keys() == KEYS_1_0 | KEYS_0_3 | {"authentication"}
     assert shown["capabilities"]["extendedAgentCard"] is True
     assert shown["skills"][0]["security"] == [{"bearer": ["s"]}]
     assert shown["skills"][0]["securityRequirements"] == [{"schemes": {"bearer": {"list": ["s"]}}}]

@@ -148,6 +148,14 @@ def test_the_card_says_by_which_schemes_callers_are_known(door: Door, version: s
         assert card["supportsAuthenticatedExtendedCard"] is True
 
 
+@pytest.mark.requirement("S0-21")
+def test_readers_of_0_1_are_told_by_their_own_word_that_the_cookie_counts(door: Door) -> None:
+    with door.opened(auth="cookie") as client:
+        assert client.get(CARD).json()["authentication"] == {"schemes": ["cookie"]}
+    with door.opened(auth="cookie", card_version="1.0") as client:
+        assert "authentication" not in client.get(CARD).json()
+
+
 def test_a_refusal_names_every_scheme_on_both_bindings(door: Door) -> None:
     told = "say who you are, by one of these schemes of the agent's card: cookie, bearer, apikey, basic"
     challenges = [
