@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager
@@ -13,28 +12,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dragoman.cli.on_store import HELP, on_store
 from dragoman.model.error import ConfigError
-from dragoman.server.settings import SETTINGS, load_settings
-from dragoman.server.store_url import parse_store
+from dragoman.server.settings import Settings
 
 if TYPE_CHECKING:
     from dragoman.engine.ports import Push, TaskRow
 
 
 def _on_store(function: Callable[..., None]) -> Callable[..., None]:
-    """Add `--store` and `--config`, and give the function the file they name."""
+    """Add `--store` and `--config`, and give the function the file they name, if it can be used."""
 
-    @click.option("--store", metavar="URL", help=SETTINGS["store"].help)
-    @click.option("--config", metavar="FILE", type=click.Path(path_type=Path), help="File, if not ./dragoman.toml.")
+    @on_store("webhooks")
     @wraps(function)
-    def command(*args: Any, store: str | None, config: Path | None, **more: Any) -> None:
-        settings = load_settings({}, environ=os.environ, config=config, cwd=Path.cwd(), flags={"store": store})
-        path = parse_store(settings.store)
-        if path is None:
-            raise ConfigError(
-                "the store is memory: its webhooks live in the server's process, and nobody else sees them. "
-                "Serve with --store sqlite:///FILE to have some that last"
-            )
+    def command(path: Path, _: Settings, *args: Any, **more: Any) -> None:
         with _usable(path):
             function(path, *args, **more)
 
@@ -57,7 +48,7 @@ def _usable(path: Path) -> Generator[None]:
         raise unusable(path, error) from None
 
 
-@click.group("push", short_help="Show webhooks that do not arrive, and retry them.")
+@click.group("push", short_help="Show webhooks that do not arrive, and retry them.", context_settings=HELP)
 def command() -> None:
     """Show webhooks that do not arrive, and retry them. Both work also while the server runs."""
 

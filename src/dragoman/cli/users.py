@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sqlite3
 import sys
@@ -16,9 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from dragoman.cli.on_store import HELP, on_store
 from dragoman.model.error import ConfigError
-from dragoman.server.settings import SETTINGS, load_settings
-from dragoman.server.store_url import parse_store
+from dragoman.server.settings import Settings
 
 if TYPE_CHECKING:
     from dragoman.keys.ring import KeyRing
@@ -53,19 +52,10 @@ def _duration(ctx: click.Context, parameter: click.Parameter, value: str | None)
 def _on_store(function: Callable[..., None]) -> Callable[..., None]:
     """Add `--store` and `--config`, and give the function what they name."""
 
-    @click.option("--store", metavar="URL", help=SETTINGS["store"].help)
-    @click.option("--config", metavar="FILE", type=click.Path(path_type=Path), help="File, if not ./dragoman.toml.")
+    @on_store("users")
     @wraps(function)
-    def command(*args: Any, store: str | None, config: Path | None, **more: Any) -> None:
-        settings = load_settings({}, environ=os.environ, config=config, cwd=Path.cwd(), flags={"store": store})
-        path = parse_store(settings.store)
-        if path is None:
-            raise ConfigError(
-                "the store is memory: its users live in the server's process, and nobody else can change them. "
-                "Serve with --store sqlite:///FILE to have some that last"
-            )
-        secret: str | None = getattr(settings, "secret", None) or os.environ.get("DRAGOMAN_SECRET")
-        function(_Place(path, secret), *args, **more)
+    def command(path: Path, settings: Settings, *args: Any, **more: Any) -> None:
+        function(_Place(path, settings.secret), *args, **more)
 
     return command
 
@@ -88,7 +78,7 @@ def _with_password(function: Callable[..., None]) -> Callable[..., None]:
     return function
 
 
-@click.group("users", short_help="Say who may call: passwords, permissions, keys, cookies.")
+@click.group("users", short_help="Say who may call: passwords, permissions, keys, cookies.", context_settings=HELP)
 def command() -> None:
     """Say who may call. Everything works also while the server runs, and counts with the next request."""
 

@@ -38,6 +38,21 @@ class Connection(Protocol):
         """Whose time passes while it is waited for."""
         ...
 
+    @property
+    def known_card(self) -> AgentCard | None:
+        """The agent's card, if it is known already."""
+        ...
+
+    @property
+    def reached(self) -> bool:
+        """True once the agent, or whoever is in its place, has answered."""
+        ...
+
+    @property
+    def subscribes_again(self) -> bool:
+        """False where a further subscription to a task may do harm."""
+        ...
+
     async def open(self) -> None:
         """Make ready."""
         ...

@@ -150,8 +150,8 @@ class Following:
         elif isinstance(problem, CannotConnect):
             # Who was never reached has more likely a wrong address than a restart. With a 504 somebody between gave up
             # waiting while the agent works on: it would be started twice.
-            reached: bool = getattr(self._connection, "reached", True)
-            if problem.reason not in _WORTH_ANOTHER or problem.status == _GAVE_UP or not reached:
+            settled = problem.reason not in _WORTH_ANOTHER or problem.status == _GAVE_UP
+            if settled or not self._connection.reached:
                 raise problem
         elif not isinstance(problem, Overloaded) and problem.status not in _NOT_NOW:
             # Without such a status, an error is the server's answer.
@@ -178,7 +178,7 @@ class Following:
 
     @property
     def _card(self) -> AgentCard | None:
-        return getattr(self._connection, "known_card", None)
+        return self._connection.known_card
 
     def _is_known_not_to_stream(self) -> bool:
         return self._card is not None and self._card.capabilities.streaming is False
@@ -236,13 +236,8 @@ class Following:
         return self._resumed(request)
 
     def _does_harm(self) -> bool:
-        """True where a further subscription may do harm.
-
-        Servers on a2a-sdk 0.3 write down every event once for each of their streams: the answer they keep has words
-        twice from then on. Those that number their events are not among them.
-        """
-        version: str = getattr(self._connection, "version", "")
-        return version == "0.3" and not self._last and self._assembly.state is not None
+        """True where a further subscription may do harm. Servers that number their events are not among those."""
+        return not self._connection.subscribes_again and not self._last and self._assembly.state is not None
 
     async def _heard(
         self, operation: Operation, request: SendMessageRequest | SubscribeToTaskRequest, after: int | None

@@ -124,18 +124,18 @@ class RemoteConnection:
 
     @property
     def known_card(self) -> AgentCard | None:
-        """The card, if it has been asked for already."""
+        """See `Connection.known_card`."""
         return self._card
 
     @property
-    def version(self) -> str:
-        """The version spoken; empty before the first exchange."""
-        return self._interfaces[0].binding.dialect.version if self._interfaces else ""
+    def reached(self) -> bool:
+        """See `Connection.reached`."""
+        return self._reached
 
     @property
-    def reached(self) -> bool:
-        """True once the agent, or whoever is in its place, has answered."""
-        return self._reached
+    def subscribes_again(self) -> bool:
+        """See `Connection.subscribes_again`."""
+        return not self._interfaces or self._interfaces[0].binding.dialect.subscribes_again
 
     @property
     def interface(self) -> str:
@@ -160,7 +160,7 @@ class RemoteConnection:
         """Begin a task without waiting for its end where the version has no word for that: by leaving its stream."""
         first = (self._interfaces or await self._choose())[0]
         streams = self._card is None or self._card.capabilities.streaming is not False
-        if first.binding.dialect.version != "0.1" or not streams:
+        if first.binding.dialect.returns_at_once or not streams:
             return None
         async with contextlib.aclosing(self.open_stream(Operation.STREAM, request, None)) as batches:
             await anext(batches, None)

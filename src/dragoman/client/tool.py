@@ -29,8 +29,7 @@ def tool_of(
     tool: str | None,
 ) -> Callable[..., Awaitable[Any]]:
     """A typed async function that sends what it is given and gives back the answer."""
-    known = getattr(connection, "known_card", None)
-    card: AgentCard | None = known if isinstance(known, AgentCard) else None
+    card = connection.known_card
     called = name or tool or (card.name if card else _called(target))
 
     if tool is None:

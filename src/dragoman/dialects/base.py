@@ -87,6 +87,25 @@ class Dialect(EventWriter, Protocol):
 class CallingDialect(Dialect, Protocol):
     """A dialect from the caller's side too: requests are spelled, answers are read."""
 
+    @property
+    def version_header(self) -> str:
+        """What a caller says in `A2A-Version`; empty when the version has no such header."""
+        ...
+
+    @property
+    def returns_at_once(self) -> bool:
+        """False when a caller cannot ask for an answer before the task has ended."""
+        ...
+
+    @property
+    def subscribes_again(self) -> bool:
+        """False when a further subscription may do harm.
+
+        Servers on a2a-sdk 0.3 write down every event once for each of their streams: the answer they keep has words
+        twice from then on.
+        """
+        ...
+
     def params(self, operation: Operation, request: Request) -> bytes:
         """Spell the parameters of an operation as JSON; what this version cannot say is left out.
 

@@ -76,6 +76,9 @@ class Legacy:
     version = "0.1"
     asks = False
     extensions_header = ""
+    version_header = ""
+    returns_at_once = False
+    subscribes_again = True
 
     def __init__(self) -> None:
         self._answers = Answers(self.version)

@@ -90,6 +90,9 @@ class V03Proto:
     version = "0.3"
     asks = True
     extensions_header = "x-a2a-extensions"
+    version_header = ""
+    returns_at_once = True
+    subscribes_again = False
 
     def __init__(self, *, blocking_by_default: bool = True) -> None:
         self._blocking = blocking_by_default

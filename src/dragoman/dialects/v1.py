@@ -69,9 +69,12 @@ class V1:
 
     asks = True
     extensions_header = "a2a-extensions"
+    returns_at_once = True
+    subscribes_again = True
 
     def __init__(self, version: Literal["1.0", "1.1"]) -> None:
         self.version = version
+        self.version_header = version
         self._answers = Answers(version)
         self._counts = version != "1.0"
         ignoring = _ONLY_0_1 if self._counts else _ONLY_0_1 | _ONLY_1_1

@@ -30,6 +30,9 @@ ADDRESS = "http://in-process"
 class ServiceConnection:
     """The client's connection to a service beside it: no bytes, the same engine. See `Connection`."""
 
+    reached = True
+    subscribes_again = True
+
     def __init__(self, agent: Runnable, service: Service, store: Store, clock: Clock) -> None:
         self.service = service
         self.clock = clock

@@ -42,6 +42,7 @@ class Cutting:
         self.clock = EagerClock()
         self._engine = engine
         self.known_card = engine.known_card
+        self.reached = self.subscribes_again = True
         self._drops = drops
         self._numbers = numbers
         self._snapshot = snapshot

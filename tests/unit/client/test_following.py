@@ -15,6 +15,7 @@ from dragoman.client.difference import Missed
 from dragoman.client.event import Event
 from dragoman.client.following import Following, last_of
 from dragoman.client.message import message_of, request_of
+from dragoman.dialects.v03 import V03_RPC
 from dragoman.errors import (
     AuthError,
     BadResponse,
@@ -94,6 +95,8 @@ class Scripted:
         self.gets = list(gets)
         self.send = send
         self.known_card = card
+        self.reached = True
+        self.subscribes_again = True
         self.clock: Any = EagerClock()
         self.calls: list[tuple[str, int | None]] = []
         self.open = 0
@@ -235,14 +238,14 @@ async def test_without_numbers_the_task_is_read_and_its_events_only_wake() -> No
 
 async def test_a_server_whose_streams_do_harm_is_looked_at_instead() -> None:
     wire = Scripted([bare(task()), bare(chunk("a ")), CUT], gets=[task("a b "), task("a b c", State.COMPLETED)])
-    wire.version = "0.3"  # pyright: ignore[reportAttributeAccessIssue]
+    wire.subscribes_again = V03_RPC.subscribes_again
     assert [event.text for event in await said(wire.following())] == ["", "a ", "b ", "c", ""]
     assert wire.names == ["STREAM", "GET", "GET"]
 
 
 async def test_an_old_server_that_numbers_its_events_is_subscribed_to() -> None:
     wire = Scripted([numbered(1, status(State.WORKING), chunk("a ")), CUT], [numbered(3, chunk("b"), DONE)])
-    wire.version = "0.1"  # pyright: ignore[reportAttributeAccessIssue]
+    wire.subscribes_again = V03_RPC.subscribes_again
     assert joined(await said(wire.following())) == "a b"
     assert wire.calls[1] == ("SUBSCRIBE", 2)
 

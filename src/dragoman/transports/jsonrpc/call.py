@@ -46,8 +46,8 @@ class JsonRpcBinding:
         self.dialect = dialect
         self._numbers = count(1)
         self._headers = {"Content-Type": "application/json"}
-        if dialect.version.startswith("1."):
-            self._headers["A2A-Version"] = dialect.version
+        if dialect.version_header:
+            self._headers["A2A-Version"] = dialect.version_header
 
     def request(self, operation: Operation, request: Request, after: int | None = None) -> HttpRequest:
         """See `Binding.request`."""

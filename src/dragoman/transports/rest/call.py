@@ -51,7 +51,7 @@ class RestBinding:
         # The specification's tables say POST, its protobuf says GET, and servers do the one or the other.
         self._subscribe = "GET" if dialect.version.startswith("0.") else "POST"
         self._turned = False
-        self._headers = {"A2A-Version": dialect.version} if dialect.version.startswith("1.") else {}
+        self._headers = {"A2A-Version": dialect.version_header} if dialect.version_header else {}
 
     def request(self, operation: Operation, request: Request, after: int | None = None) -> HttpRequest:
         """See `Binding.request`."""

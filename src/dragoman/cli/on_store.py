@@ -1,0 +1,46 @@
+"""`--store` and `--config` for the verbs that work on a store's file, also beside the server that has it open."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dragoman.model.error import ConfigError
+from dragoman.server.settings import SETTINGS, Settings, load_settings
+from dragoman.server.store_url import parse_store
+
+Command = Callable[..., None]
+# A group that is used by itself, without the one above it, asks for help in the same words.
+HELP = {"help_option_names": ["-h", "--help"]}
+
+
+def on_store(kept: str) -> Callable[[Command], Command]:
+    """Give a function the file and the settings that the options name, before its other arguments.
+
+    `kept` is what the file is wanted for, in the plural. Raises ConfigError for a store that is no file.
+    """
+
+    def decorate(function: Command) -> Command:
+        @click.option("--store", metavar="URL", help=SETTINGS["store"].help)
+        @click.option("--config", metavar="FILE", type=click.Path(path_type=Path), help="File, if not ./dragoman.toml.")
+        @wraps(function)
+        def command(*args: Any, store: str | None, config: Path | None, **more: Any) -> None:
+            settings: Settings = load_settings(
+                {}, environ=os.environ, config=config, cwd=Path.cwd(), flags={"store": store}
+            )
+            path = parse_store(settings.store)
+            if path is None:
+                raise ConfigError(
+                    f"the store is memory: its {kept} live in the server's process, and nobody else can reach them. "
+                    "Serve with --store sqlite:///FILE to have some that last"
+                )
+            function(path, settings, *args, **more)
+
+        return command
+
+    return decorate
