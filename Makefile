@@ -47,7 +47,7 @@ verify: check test interop soak bench  ## All of it.
 
 lock: $(VENV)/dev.ready  ## Choose the newest versions again.
 	$(BIN)/python -m pip install --quiet uv
-	$(BIN)/uv pip compile pyproject.toml --upgrade --universal --python-version 3.11 --no-header --no-annotate \
+	$(BIN)/uv pip compile pyproject.toml --upgrade --universal --python-version 3.11 --extra mcp --no-header --no-annotate \
 	    --no-emit-index-url --no-emit-find-links -q -o requirements/run.lock
 	$(BIN)/uv pip compile pyproject.toml --upgrade --universal --python-version 3.11 --all-extras --group test --group check \
 	    --no-header --no-annotate --no-emit-index-url --no-emit-find-links -q -o requirements/dev.lock

@@ -7,7 +7,7 @@ import inspect
 import types
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Protocol, get_args, get_origin, get_type_hints
 
 from msgspec import Struct
 
@@ -36,6 +36,33 @@ class Parameter(Struct, frozen=True):
     help: str = ""
 
 
+class Offer(Protocol):
+    """One thing an agent can do, whatever does the work."""
+
+    @property
+    def id(self) -> str:
+        """The name callers use."""
+        ...
+
+    @property
+    def permission(self) -> str | None:
+        """What a caller needs to use it, or None."""
+        ...
+
+    @property
+    def default(self) -> bool:
+        """True when it takes messages that name no skill."""
+        ...
+
+    def card(self) -> AgentSkill:
+        """The skill as the agent card shows it."""
+        ...
+
+    def sample(self) -> dict[str, Any]:
+        """A part of a message that it can do something with."""
+        ...
+
+
 class Skill(Struct, frozen=True):
     """One thing an agent can do, made from a function."""
 
@@ -58,6 +85,18 @@ class Skill(Struct, frozen=True):
     def card(self) -> AgentSkill:
         """The skill as the agent card shows it."""
         return AgentSkill(self.id, self.name, self.description or self.name, self.tags, self.examples)
+
+    def sample(self) -> dict[str, Any]:
+        """A part of a message: one of its examples, else arguments it takes."""
+        if self.examples:
+            return {"text": self.examples[0]}
+        required = {parameter.name: parameter.type for parameter in self.parameters if parameter.required}
+        samples: dict[Any, Any] = {int: 2, float: 2.5, bool: True, str: "hello"}
+        if required and str not in required.values() and all(wanted in samples for wanted in required.values()):
+            return {
+                "data": {"tool": self.id, "arguments": {name: samples[wanted] for name, wanted in required.items()}}
+            }
+        return {"text": "hello"}
 
 
 def skill_of(

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
 import msgspec
 
 from dragoman.agents.functions import Functions
-from dragoman.agents.skill import Skill, mentions_reply, skill_of
+from dragoman.agents.skill import Offer, mentions_reply, skill_of
 from dragoman.model.card import AgentCard, AgentExtension
 from dragoman.model.error import ConfigError, Failed
 
 if TYPE_CHECKING:
+    from dragoman.agents.skill import Skill
+    from dragoman.agents.toolset import Toolset
     from dragoman.client.connection import Connection
     from dragoman.engine.context import Context
     from dragoman.server.app import App
@@ -61,6 +63,7 @@ class Agent:
         self._closing: Callable[[], Awaitable[None]] | None = None
         self._canceled: Callable[[Any], Awaitable[None]] | None = None
         self._functions = Functions()
+        self._tools: Toolset | None = None
 
     @classmethod
     def from_a2a(
@@ -175,9 +178,20 @@ class Agent:
         return decorate if fn is None else decorate(fn)
 
     @property
-    def skills(self) -> tuple[Skill, ...]:
-        """The skills, in the order they were added."""
-        return tuple(self._functions.skills.values())
+    def skills(self) -> tuple[Offer, ...]:
+        """The skills: tools of other servers, as far as they are known yet, then functions in the order they came."""
+        tools = () if self._tools is None else self._tools.offers
+        return (*tools, *self._functions.skills.values())
+
+    @property
+    def tools(self) -> Toolset | None:
+        """The tools of other servers that this agent offers, if it was made from such."""
+        return self._tools
+
+    @property
+    def revision(self) -> tuple[int, int]:
+        """Another one whenever the skills have changed."""
+        return (0 if self._tools is None else self._tools.revision, len(self._functions.skills))
 
     # -- as the engine sees it -------------------------------------------------------------------------------------
 
@@ -202,7 +216,7 @@ class Agent:
     def restarts(self, ctx: Context) -> bool:
         """True when the chosen skill, or `run`, may run again after a crash."""
         if self._uses_run(ctx):
-            return self._run_restarts
+            return self._run_restarts if self._tools is None else self._tools.restarts(ctx)
         skill = self._chosen(ctx)
         return skill is not None and skill.restart
 
@@ -222,6 +236,11 @@ class Agent:
         """Pass on that a waiting task was canceled, to whoever works for this agent elsewhere."""
         if self._canceled is not None:
             await self._canceled(ref)
+
+    async def open(self) -> None:
+        """Make ready what works for this agent elsewhere. Raises DragomanError when it cannot be reached."""
+        if self._tools is not None:
+            await self._tools.open()
 
     async def close(self) -> None:
         """Let go of what the agent holds open; it opens again when it is used."""

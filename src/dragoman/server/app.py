@@ -101,7 +101,7 @@ class App:
         hosted: Sequence[Hosted],
         store: Store,
         addresses: Addresses,
-        auth: Authentication | None,
+        auth: Callable[[], Authentication | None],
         guard: Guard | None = None,
         janitor: Janitor | None = None,
         *,
@@ -114,7 +114,10 @@ class App:
         self._hosted = hosted
         self._store = store
         self._addresses = addresses
-        self._auth = auth
+        # Who may call is known once it is known what there is to call: tools come with the servers they live on.
+        self._decide_auth = auth
+        self._opens_first = any(one.agent.tools is not None for one in hosted)
+        self._auth = None if self._opens_first else auth()
         self._guard = guard or Guard(None, (), (), open_list=False)
         self._janitor = janitor
         self._couriers = couriers
@@ -163,6 +166,7 @@ class App:
                     await self._open_parts()
                 except BaseException:
                     await self._store.close()
+                    await asyncio.gather(*(hosted.agent.close() for hosted in self._hosted))
                     raise
                 self._ready, self._drained = True, False
                 if self._janitor is not None:
@@ -170,6 +174,10 @@ class App:
 
     async def _open_parts(self) -> None:
         if self._drained:
+            self._renew()
+        await asyncio.gather(*(hosted.agent.open() for hosted in self._hosted))
+        if self._opens_first and self._auth is None:
+            self._auth = self._decide_auth()
             self._renew()
         for hosted in self._hosted:
             hosted.cards.check()
@@ -281,8 +289,8 @@ class App:
 
     async def _card(self, hosted: Hosted, request: Request, send: Send, prefix: str) -> None:
         user = None
-        if self._auth is not None or hosted.cards.signing is not None:
-            # Users and keys are kept beside the tasks.
+        if self._auth is not None or self._opens_first or hosted.cards.signing is not None:
+            # Users and keys are kept beside the tasks, and tools are known once their servers are.
             try:
                 await self._start_for_request()
             except A2AError as error:

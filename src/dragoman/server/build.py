@@ -88,7 +88,7 @@ def build(
     addresses = Addresses(settings.url, settings.trust_proxy)
     guard = Guard(settings.url, settings.allow_hosts, settings.cors, open_list=settings.open_list)
     janitor = Janitor(store, clock, retention)
-    auth = _authentication(agents, settings, keys, clock)
+    auth = partial(_authentication, agents, settings, keys, clock)
     limiter = Limiter(limits, clock, addresses)
     return App(hosted, store, addresses, auth, guard, janitor, couriers=couriers, keys=keys, limiter=limiter)
 

@@ -53,13 +53,14 @@ def card_of(
     skills = tuple(
         skill.card() for skill in agent.skills if skill.permission is None or skill.permission in permissions
     )
+    told, numbered = ("", "") if agent.tools is None else agent.tools.about
     return AgentCard(
         name=agent.name,
-        description=agent.description or agent.name,
+        description=agent.description or told or agent.name,
         supported_interfaces=tuple(
             AgentInterface(base + path, binding, version) for binding, version, path in _INTERFACES
         ),
-        version=agent.version,
+        version=agent.version or numbered or "0.1.0",
         capabilities=AgentCapabilities(
             streaming=True, push_notifications=push, extensions=agent.extensions, extended_agent_card=extended
         ),
@@ -91,7 +92,7 @@ class Cards:
         self._extended = False
         self._modified_s = started_ms // 1000
         self._modified = formatdate(self._modified_s, usegmt=True).encode()
-        self._known: dict[tuple[str, str | None, int, frozenset[str] | None], Served] = {}
+        self._known: dict[tuple[str, str | None, tuple[int, int], frozenset[str] | None], Served] = {}
 
     def check(self) -> None:
         """Look whether the card can be signed as it should be, so that a mistake is told at the start.
@@ -149,8 +150,8 @@ class Cards:
         return root if self.signing is not None and self.signing.is_ours(request, root) else None
 
     def _card(self, base: str, root: str | None, user: User | None) -> Served:
-        # Skills may be added while the agent is served; their number tells an old card from a new one.
-        key = (base, root, len(self._agent.skills), user.permissions if user else None)
+        # Skills may come and go while the agent is served; the revision tells an old card from a new one.
+        key = (base, root, self._agent.revision, user.permissions if user else None)
         served = self._known.get(key)
         if served is None:
             if len(self._known) >= REMEMBERED:  # the Host header is the caller's to choose

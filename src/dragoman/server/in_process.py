@@ -44,6 +44,9 @@ class ServiceConnection:
     async def open(self) -> None:
         """Open the store and recover."""
         await self._store.open()
+        open_agent = getattr(self._agent, "open", None)
+        if open_agent is not None:
+            await open_agent()
         await self.service.start()
 
     async def close(self) -> None:

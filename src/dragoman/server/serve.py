@@ -26,7 +26,7 @@ from dragoman.server.target import is_importing
 if TYPE_CHECKING:
     import uvicorn
 
-    from dragoman.agents.skill import Skill
+    from dragoman.agents.skill import Offer
     from dragoman.server.settings import Settings
 
 Message = MutableMapping[str, Any]
@@ -70,10 +70,10 @@ def serve(servable: Servable, settings: Settings, *, announce: Callable[[str], N
     with closing(_bind(settings.host, settings.port)) as listener:
         app = servable.app_for(settings)
         host, port = cast("tuple[str, int]", listener.getsockname()[:2])
-        lines = [*_news(servable, settings, host, port), *_warnings(settings, host, port)]
 
         def tell() -> None:
-            for line in lines:
+            # Only now: what an agent can do may be known once it is open.
+            for line in (*_news(servable, settings, host, port), *_warnings(settings, host, port)):
                 announce(line)
 
         _run(app, settings, listener, tell)
@@ -283,17 +283,9 @@ def _curl(url: str, body: dict[str, Any], *options: str) -> str:
 def _part(servable: Servable) -> dict[str, Any]:
     """A part the agent can do something with: an example of its first skill, else arguments that skill takes."""
     first: Any = next(iter(getattr(servable, "agents", ())), servable)
-    skills: Sequence[Skill] = getattr(first, "skills", ())
+    skills: Sequence[Offer] = getattr(first, "skills", ())
     skill = next((skill for skill in skills if skill.default), next(iter(skills), None))
-    if skill is None:
-        return {"text": "hello"}
-    if skill.examples:
-        return {"text": skill.examples[0]}
-    required: dict[str, Any] = {parameter.name: parameter.type for parameter in skill.parameters if parameter.required}
-    samples: dict[Any, Any] = {int: 2, float: 2.5, bool: True, str: "hello"}
-    if required and str not in required.values() and all(wanted in samples for wanted in required.values()):
-        return {"data": {"tool": skill.id, "arguments": {name: samples[wanted] for name, wanted in required.items()}}}
-    return {"text": "hello"}
+    return {"text": "hello"} if skill is None else skill.sample()
 
 
 def _warnings(settings: Settings, host: str, port: int) -> list[str]:

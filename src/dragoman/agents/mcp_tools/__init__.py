@@ -1,0 +1,1 @@
+"""The tools of MCP servers as the skills of an agent. Needs the extra `mcp`."""
