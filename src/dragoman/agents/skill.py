@@ -10,6 +10,7 @@ from enum import Enum
 from typing import Annotated, Any, Protocol, get_args, get_origin, get_type_hints
 
 from msgspec import Struct
+from msgspec.json import schema_components
 
 from dragoman.agents.sync_context import SyncContext
 from dragoman.engine.context import Context
@@ -42,6 +43,11 @@ class Offer(Protocol):
     @property
     def id(self) -> str:
         """The name callers use."""
+        ...
+
+    @property
+    def description(self) -> str:
+        """What it says of itself; may be empty."""
         ...
 
     @property
@@ -85,6 +91,22 @@ class Skill(Struct, frozen=True):
     def card(self) -> AgentSkill:
         """The skill as the agent card shows it."""
         return AgentSkill(self.id, self.name, self.description or self.name, self.tags, self.examples)
+
+    def schema(self) -> dict[str, Any] | None:
+        """The JSON schema of its arguments; None where a type has none, such as a pydantic model."""
+        try:
+            shown, named = schema_components(
+                [parameter.type for parameter in self.parameters], ref_template="#/$defs/{name}"
+            )
+        except TypeError:
+            return None
+        properties = {
+            parameter.name: {**schema, "description": parameter.help} if parameter.help else schema
+            for parameter, schema in zip(self.parameters, shown, strict=True)
+        }
+        required = [parameter.name for parameter in self.parameters if parameter.required]
+        schema = {"type": "object", "properties": properties, "required": required}
+        return {**schema, "$defs": named} if named else schema
 
     def sample(self) -> dict[str, Any]:
         """A part of a message: one of its examples, else arguments it takes."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dragoman.cli.tool_options import agent_of_table, agent_of_tools, taken_tool_options, with_tool_options
 from dragoman.model.error import AuthError, ConfigError
 from dragoman.server.settings import SETTINGS, ConfigFile, Limits, Settings, find_config, load_settings
 
@@ -50,20 +51,24 @@ def _with_settings(function: Callable[..., None]) -> Callable[..., None]:
 @click.command("serve", short_help="Serve agents over A2A.")
 @click.argument("targets", nargs=-1, metavar="[TARGET]...")
 @click.option("--a2a", metavar="URL", multiple=True, help="Stand in front of the agent at URL, or of a remote by name.")
+@with_tool_options
 @click.option("--config", metavar="FILE", type=click.Path(path_type=Path), help="File, if not ./dragoman.toml.")
 @_with_settings
-def command(targets: tuple[str, ...], a2a: tuple[str, ...], config: Path | None, **flags: Any) -> None:
+def command(
+    targets: tuple[str, ...], a2a: tuple[str, ...], mcp: tuple[str, ...], config: Path | None, **flags: Any
+) -> None:
     """Serve agents over A2A.
 
     TARGET is `module:name`, `module`, `file.py` or `file.py:name`: an Agent, a Server or a function. Several are
     served together, each under /agents/NAME, the first also at the root. Without one, the [agents.NAME] tables of
     the settings file say what to serve. With --a2a, the agent at URL becomes durable, resumable and readable in every
-    version.
+    version. With --mcp, the tools of an MCP server become the skills of an agent; it listens once they are there.
     """
     from dragoman.server.serve import serve
     from dragoman.telemetry.logs import configure
 
     cwd = Path.cwd()
+    tools = taken_tool_options(flags, bool(mcp))
     given = {name: value for name, value in flags.items() if value is not None and value != ()}
 
     def settings_of(keywords: Mapping[str, Any]) -> Settings:
@@ -75,7 +80,8 @@ def command(targets: tuple[str, ...], a2a: tuple[str, ...], config: Path | None,
     file = find_config(config, environ=os.environ, cwd=cwd)
     loaded = [_load(target, target, cwd) for target in targets]
     fronts = [_in_front(place, None, file) for place in a2a]
-    servable = _together([*loaded, *fronts] or _in_file(file))
+    bridges = [agent_of_tools(mcp, tools)] if mcp else []
+    servable = _together([*loaded, *fronts, *bridges] or _in_file(file))
     settings = settings_of(getattr(servable, "keywords", {}))
     configure(settings.log, settings.log_level)
     serve(servable, settings, announce=lambda line: click.echo(line, err=True))
@@ -93,12 +99,18 @@ def _in_file(file: ConfigFile | None) -> list[Servable]:
 
 def _of_table(file: ConfigFile, name: str, table: Mapping[str, Any]) -> Servable:
     source = f"{file.label} [agents.{name}]"
-    unknown = next((key for key in table if key not in ("target", "a2a")), None)
-    if unknown is not None:
-        raise ConfigError(f"{source}: there is no setting `{unknown}`; there are `target` and `a2a`")
-    given = [key for key in ("target", "a2a") if isinstance(table.get(key), str)]
+    given = [key for key in ("target", "a2a", "mcp") if table.get(key)]
     if len(given) != 1:
-        raise ConfigError(f'{source}: say what to serve, as in target = "app.py" or a2a = "https://…", one of them')
+        raise ConfigError(
+            f'{source}: say what to serve, as in target = "app.py", a2a = "https://…" or mcp = "npx …", one of them'
+        )
+    if given == ["mcp"]:
+        return agent_of_table(source, name, table)
+    unknown = next((key for key in table if key not in given), None)
+    if unknown is not None:
+        raise ConfigError(f"{source}: there is no setting `{unknown}` beside `{given[0]}`")
+    if not isinstance(table[given[0]], str):
+        raise ConfigError(f"{source}: {given[0]} is a text")
     if given == ["a2a"]:
         return _in_front(table["a2a"], name, file)
     return _load(f"{source} target", table["target"], file.path.parent.absolute())

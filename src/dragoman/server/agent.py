@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from dragoman.server.settings import Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
+# How long a tool may be silent, unless its owner says otherwise.
+TOOL_SECONDS = 600.0
 
 
 class Agent:
@@ -113,6 +115,60 @@ class Agent:
             restart=True,
         )
         agent._closing, agent._canceled = remote.close, remote.canceled
+        return agent
+
+    @classmethod
+    def from_mcp(
+        cls,
+        *servers: object,
+        env: Mapping[str, str] | Sequence[str] | None = None,
+        include: Sequence[str] | None = None,
+        exclude: Sequence[str] | None = None,
+        permissions: Mapping[str, str | None] | None = None,
+        default_tool: str | None = None,
+        timeout: float | None = None,
+        headers: Mapping[str, str] | None = None,
+        name: str | None = None,
+        description: str = "",
+        version: str = "",
+        card: Mapping[str, Any] | None = None,
+    ) -> Agent:
+        """An agent whose skills are the tools of MCP servers.
+
+        A server is a command (split like a shell does, never run by one), a list of arguments, a URL or an MCP server
+        object. They are started or reached when the agent is opened. `env` are variables for the programs, or names
+        of those to pass on, and `headers` go to the URLs. `include` and `exclude` are names or patterns, `permissions`
+        say what a caller needs for a name or pattern (None: nothing). A plain text goes to `default_tool`. A tool that
+        is silent for `timeout` seconds is stopped; by default that is 600, and 0 is never.
+
+        Raises:
+            ConfigError: a server cannot be one, or dragoman[mcp] is not installed.
+        """
+        from dragoman.server.extras import require
+
+        require("mcp", "mcp")
+        from dragoman.agents.mcp_tools.bridge import McpTools
+        from dragoman.agents.mcp_tools.source import sources_of
+
+        sources = sources_of(servers, env, headers)
+        tools = McpTools(
+            sources,
+            include=include,
+            exclude=exclude,
+            permissions=permissions,
+            default_tool=default_tool,
+            timeout=TOOL_SECONDS if timeout is None else timeout,
+        )
+        agent = cls(
+            name or (sources[0].name if len(sources) == 1 else "tools"),
+            description=description,
+            version=version,
+            # A partial and not the method: every message gets a task.
+            run=partial(tools.run),
+            card=card,
+            parallel=True,
+        )
+        agent._tools, agent._closing, agent._canceled = tools, tools.close, tools.canceled
         return agent
 
     # -- skills ----------------------------------------------------------------------------------------------------

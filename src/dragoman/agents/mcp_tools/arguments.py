@@ -1,0 +1,109 @@
+"""Arguments against a JSON schema: what fits, what is wrong, how to ask for it, and how to read the answer."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from dragoman.agents.mcp_tools.answer import Answer
+from dragoman.agents.mcp_tools.fitting import Fitting, holds_float
+from dragoman.agents.mcp_tools.judge import Judge
+from dragoman.agents.mcp_tools.problem import Problem, problems_in
+from dragoman.agents.mcp_tools.schema_example import Example
+from dragoman.agents.mcp_tools.schema_excerpt import excerpt
+from dragoman.agents.mcp_tools.schema_outline import Outline
+
+__all__ = ["Problem", "Schema"]
+
+_LONGEST_DESCRIPTION = 200
+
+
+class Schema:
+    """The schema of a tool's arguments, or of a form. Any schema will do: what cannot be used is left to the server."""
+
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        sent = cast("Any", schema)  # it comes from a foreign server
+        self._outline = Outline(schema if isinstance(sent, Mapping) else {"not": {}} if sent is False else {})
+        self._judge = Judge(self._outline)
+
+    def fitted(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """The arguments with 3 for 3.0 wherever the schema says integer; the same object when nothing changes."""
+        if not holds_float(arguments):
+            return arguments
+        try:
+            return Fitting(self._outline, self._judge.fits).fitted(arguments, self._outline.root)
+        except RecursionError:
+            return arguments
+
+    def problems(self, arguments: dict[str, Any]) -> tuple[Problem, ...]:
+        """What is wrong with them: first what is missing, then the rest in the order of the schema."""
+        errors = self._judge.errors(arguments)
+        return problems_in(errors, self._outline) if errors else ()
+
+    def question(self, tool: str, problems: Sequence[Problem]) -> str:
+        """What to ask a person, one line for each problem."""
+        return "\n".join(self._line(tool, problem) for problem in problems)
+
+    def _line(self, tool: str, problem: Problem) -> str:
+        if not problem.missing:
+            return f"`{tool}`: `{problem.path}` {problem.text}" if problem.path else f"`{tool}` {problem.text}"
+        return f"`{tool}` needs {self._field(problem.path, self._outline.at(problem.path)[1])}"
+
+    def fields(self) -> list[str]:
+        """Its properties as lines for people: name, kind, whether it may be left out, and what it is about."""
+        optional = {name for name in self._properties if name not in self._required}
+        return [self._field(name, place, optional=name in optional) for name, place in self._properties.items()]
+
+    def _field(self, name: str, place: Any, *, optional: bool = False) -> str:
+        words, about = self._outline.words(place), self._outline.description(place)
+        notes = ", ".join(filter(None, (words, "optional" if optional else "")))
+        if len(about) > _LONGEST_DESCRIPTION:
+            about = about[: _LONGEST_DESCRIPTION - 1] + "…"
+        return f"`{name}`{f' ({notes})' if notes else ''}{': ' if about else ''}{about}"
+
+    def requested(self, problems: Sequence[Problem]) -> dict[str, Any]:
+        """The schema of what is to be given again: only the properties that are missing or wrong."""
+        return excerpt(self._outline, self._asked(problems), self._required)
+
+    def answered(self, arguments: dict[str, Any], problems: Sequence[Problem], text: str, data: Any) -> dict[str, Any]:
+        """The arguments with an answer to the question merged in. What cannot be read is put in as it is."""
+        answer = Answer(self._outline, self._judge.fits, problems, self._asked(problems))
+        return answer.merged(arguments, text, data)
+
+    def _asked(self, problems: Sequence[Problem]) -> list[str]:
+        """The properties that a question is about; all of them when it is about none in particular."""
+        tops = [str(self._outline.at(problem.path)[0][0]) for problem in problems if problem.path]
+        asked = [name for name in dict.fromkeys(tops) if name in self._properties]
+        # A name that is not known is wrong, but nobody is to give it again.
+        return asked if tops or not problems else list(self._properties)
+
+    def text_slot(self, arguments: Mapping[str, Any]) -> str | None:
+        """The string property that plain text is meant for: the only one left, or the only required one left."""
+        left = [
+            name
+            for name, place in self._properties.items()
+            if name not in arguments and self._outline.takes_plain_text(place)
+        ]
+        if len(left) > 1:
+            left = [name for name in left if name in self._required]
+        return left[0] if len(left) == 1 else None
+
+    def example(self) -> dict[str, Any]:
+        """One plausible set of arguments."""
+        found = Example(self._outline, self._judge.fits).of({"type": "object", "allOf": [self._outline.root]})
+        return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+
+    @functools.cached_property
+    def takes_text(self) -> bool:
+        """True when plain text can be all it needs: nothing is required, or one string."""
+        places = [self._properties.get(name, {}) for name in self._required]
+        return not places or (len(places) == 1 and self._outline.takes_plain_text(places[0]))
+
+    @functools.cached_property
+    def _properties(self) -> dict[str, Any]:
+        return self._outline.properties(self._outline.root)
+
+    @functools.cached_property
+    def _required(self) -> tuple[str, ...]:
+        return self._outline.required(self._outline.root)

@@ -1,0 +1,194 @@
+"""The tools of MCP servers, as the `run` of an agent."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+from dragoman.agents.mcp_tools.choice import Chosen, chosen
+from dragoman.agents.mcp_tools.presentation import shared_prefix
+from dragoman.agents.mcp_tools.supervisor import Supervisor
+from dragoman.agents.mcp_tools.task import Held, TaskRun
+from dragoman.agents.mcp_tools.tool import Tool, permission_of
+from dragoman.model.error import ConfigError, Rejected
+
+if TYPE_CHECKING:
+    from dragoman.agents.mcp_tools.source import Source
+    from dragoman.engine.context import Context
+
+logger = logging.getLogger("dragoman.mcp")
+START_SECONDS = 60.0
+HOW = 'Call a tool with a data part {"tool": "…", "arguments": {…}}.'
+_LONGEST = 300
+
+
+class McpTools:
+    """All tools of some MCP servers. See `Toolset`."""
+
+    def __init__(
+        self,
+        sources: Sequence[Source],
+        *,
+        include: Sequence[str] | None = None,
+        exclude: Sequence[str] | None = None,
+        permissions: Mapping[str, str | None] | None = None,
+        default_tool: str | None = None,
+        timeout: float = 0,
+        start_seconds: float = START_SECONDS,
+    ) -> None:
+        self._include = include
+        self._exclude = tuple(exclude or ())
+        self._permissions = dict(permissions or {})
+        self._default = default_tool
+        self._timeout = timeout
+        self._supervisors = tuple(Supervisor(each, self._changed, start_seconds=start_seconds) for each in sources)
+        self._tools: dict[str, Tool] = {}
+        self._held = Held()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._opening: asyncio.Lock | None = None
+        self.revision = 0
+
+    # -- what there is -------------------------------------------------------------------------------------------------
+
+    @property
+    def offers(self) -> Sequence[Tool]:
+        """See `Toolset.offers`."""
+        return tuple(self._tools.values())
+
+    @property
+    def about(self) -> tuple[str, str]:
+        """See `Toolset.about`."""
+        if len(self._supervisors) != 1:
+            return f"The tools of {', '.join(each.source.name for each in self._supervisors)}", ""
+        connection = self._supervisors[0].connection
+        if connection is None:
+            return "", ""
+        info = connection.client.server_info
+        words = [
+            info.description if info else None,
+            connection.client.session.instructions,
+            info.title if info else None,
+        ]
+        said = next((text.strip() for text in words if text and text.strip()), "")
+        about = _opening(said) or f"The tools of {self._supervisors[0].source.name}"
+        return f"{about} {HOW}", (info.version if info else "") or ""
+
+    def schemas(self, ids: Sequence[str]) -> Mapping[str, Any]:
+        """See `Toolset.schemas`."""
+        return {name: self._tools[name].schemas() for name in ids if name in self._tools}
+
+    def restarts(self, ctx: Context) -> bool:
+        """See `Toolset.restarts`."""
+        try:
+            found = chosen(ctx, self._tools)
+        except Rejected:
+            return True  # it is refused again
+        return not isinstance(found, Chosen) or found.tool.may_repeat
+
+    def _changed(self) -> None:
+        """Look again at what the servers have."""
+        several = len(self._supervisors) > 1
+        found: dict[str, Tool] = {}
+        for supervisor in self._supervisors:
+            connection = supervisor.connection
+            known = [tool for tool in self._tools.values() if tool.supervisor is supervisor]
+            if connection is None:  # it is away for the moment, and so are not its tools
+                found |= {tool.id: tool for tool in known}
+                continue
+            prefix = shared_prefix([tool.name for tool in connection.tools])
+            for tool in connection.tools:
+                name = f"{supervisor.source.name}.{tool.name}" if several else tool.name
+                if self._is_wanted(name, tool.name):
+                    found[name] = Tool(
+                        supervisor,
+                        tool,
+                        id=name,
+                        permission=permission_of(tool, name, self._permissions),
+                        default=self._default in (name, tool.name),
+                        prefix=prefix,
+                    )
+        self._tools = self._in_order(found)
+        self.revision += 1
+
+    def _is_wanted(self, id: str, name: str) -> bool:
+        def fits(patterns: Sequence[str]) -> bool:
+            return any(fnmatchcase(id, pattern) or fnmatchcase(name, pattern) for pattern in patterns)
+
+        return (self._include is None or fits(self._include)) and not fits(self._exclude)
+
+    def _in_order(self, found: dict[str, Tool]) -> dict[str, Tool]:
+        """As the servers list them, or as `include` names them."""
+        if self._include is None:
+            return found
+
+        def place(tool: Tool) -> int:
+            patterns = enumerate(self._include or ())
+            return next(n for n, each in patterns if fnmatchcase(tool.id, each) or fnmatchcase(tool.name, each))
+
+        return {tool.id: tool for tool in sorted(found.values(), key=place)}
+
+    # -- life ----------------------------------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """See `Toolset.open`.
+
+        Raises:
+            ConfigError: a program is not there, or a name that was given means no tool.
+            CannotConnect: a server does not answer.
+        """
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            self._loop, self._opening, self._held = loop, asyncio.Lock(), Held()
+        elif self._tools:
+            return
+        assert self._opening is not None
+        async with self._opening:
+            try:
+                await asyncio.gather(*(supervisor.open() for supervisor in self._supervisors))
+                self._changed()
+                self._check_names()
+            except BaseException:
+                await self.close()
+                raise
+
+    def _check_names(self) -> None:
+        names = {name for tool in self._tools.values() for name in (tool.id, tool.name)}
+        said = [("default_tool", self._default)] if self._default is not None else []
+        said += [("include", each) for each in self._include or () if not set("*?[") & set(each)]
+        for option, name in said:
+            if name not in names:
+                there = ", ".join(sorted(tool.id for tool in self._tools.values())) or "none"
+                raise ConfigError(f"{option}: there is no tool `{name}`; there are: {there}")
+
+    async def close(self) -> None:
+        """See `Toolset.close`."""
+        await self._held.close()
+        await asyncio.gather(*(supervisor.close() for supervisor in self._supervisors))
+        self._loop, self._tools = None, {}
+
+    # -- work ----------------------------------------------------------------------------------------------------------
+
+    async def run(self, ctx: Context) -> AsyncGenerator[Any, None]:
+        """See `Toolset.run`."""
+        if self._loop is not asyncio.get_running_loop():
+            await self.open()
+        run = TaskRun(ctx, self._tools, self._held, self._timeout)
+        pause = await run.go()
+        if pause is not None:
+            yield pause
+
+    async def canceled(self, ref: Any) -> None:
+        """See `Toolset.canceled`."""
+        await self._held.drop(ref)
+
+
+def _opening(text: str) -> str:
+    """The first paragraph that is no heading, as one line, cut where it gets long."""
+    paragraphs = [
+        " ".join(each.split()) for each in text.split("\n\n") if each.strip() and not each.lstrip().startswith("#")
+    ]
+    first = paragraphs[0] if paragraphs else ""
+    return first if len(first) <= _LONGEST else first[: _LONGEST - 1].rsplit(" ", 1)[0] + "…"

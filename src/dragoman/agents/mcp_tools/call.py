@@ -1,0 +1,146 @@
+"""One call of a tool that is under way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Any, cast
+
+import mcp_types as types
+from mcp import MCPError
+from msgspec import Struct
+
+from dragoman.agents.mcp_tools.questions import CALL
+
+if TYPE_CHECKING:
+    from mcp_types import InputResponses
+
+    from dragoman.agents.mcp_tools.connection import Connection
+
+
+class Progress(Struct, frozen=True):
+    """How far the tool is."""
+
+    done: float
+    total: float | None
+    text: str
+
+
+class Question(Struct, frozen=True):
+    """The tool waits for an answer, here and now: it is held open until then."""
+
+    params: types.ElicitRequestParams
+
+
+Outcome = types.CallToolResult | types.InputRequiredResult
+
+
+class ToolCall:
+    """A call and what it has to say. It outlives the run that began it while its question waits for an answer."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        tool: str,
+        arguments: dict[str, Any],
+        *,
+        meta: dict[str, Any] | None = None,
+        state: str | None = None,
+        responses: InputResponses | None = None,
+        asks: bool = True,
+    ) -> None:
+        self.connection = connection
+        self.tool = tool
+        self.has_turn = False
+        self.takes_turns = not connection.is_modern
+        self._arguments = arguments
+        self._meta = meta
+        self._state = state
+        self._responses = responses
+        self._asks = asks
+        self._progress: Progress | None = None
+        self._questions: deque[types.ElicitRequestParams] = deque()
+        self._answer: asyncio.Future[types.ElicitResult] | None = None
+        self._news = asyncio.Event()
+        self._work = asyncio.create_task(self._call())
+        self._work.add_done_callback(lambda _: self._news.set())
+
+    async def _call(self) -> Outcome:
+        CALL.set(self)
+        questions = self.connection.questions
+        await questions.enter(self)
+        try:
+            return await self.connection.client.session.call_tool(
+                self.tool,
+                self._arguments,
+                progress_callback=self._moved,
+                input_responses=self._responses,
+                request_state=self._state,
+                meta=cast("types.RequestParamsMeta | None", self._meta),
+                allow_input_required=True,
+            )
+        finally:
+            questions.leave(self)
+
+    async def _moved(self, progress: float, total: float | None, message: str | None) -> None:
+        if not self._work.done():
+            self._progress = Progress(progress, total, message or "")
+            self._news.set()
+
+    async def ask(self, params: types.ElicitRequestParams) -> types.ElicitResult:
+        """The server asks something for this call."""
+        if not self._asks:
+            return types.ElicitResult(action="decline")
+        self._answer = asyncio.get_running_loop().create_future()
+        self._questions.append(params)
+        self._news.set()
+        try:
+            return await self._answer
+        finally:
+            self._answer = None
+
+    # -- for who waits -------------------------------------------------------------------------------------------------
+
+    @property
+    def waits(self) -> bool:
+        """True when the server still waits for an answer."""
+        return self._answer is not None and not self._answer.done()
+
+    def answer(self, result: types.ElicitResult) -> None:
+        """Answer the question that waits, if it still does."""
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_result(result)
+
+    async def next(self) -> Progress | Question | Outcome:
+        """What happens next.
+
+        Raises:
+            MCPError: the server refused, or is gone.
+            ValueError: it answered what is not MCP.
+        """
+        while True:
+            if self._work.done():
+                return await self._work
+            if self._questions:
+                return Question(self._questions.popleft())
+            if self._progress is not None:
+                progress, self._progress = self._progress, None
+                return progress
+            self._news.clear()
+            await self._news.wait()
+
+    def give_up(self) -> None:
+        """Stop it, and wait for nothing."""
+        self._work.cancel()
+
+    async def cancel(self) -> None:
+        """Stop it: the server is told so."""
+        self.give_up()
+        await asyncio.wait((self._work,))
+        if not self._work.cancelled():
+            self._work.exception()  # heard, so that nobody complains
+
+
+def is_lost(error: MCPError) -> bool:
+    """True when an error says that the connection is over, or that the server does not know it any more."""
+    return error.code == types.CONNECTION_CLOSED or "session terminated" in error.message.lower()

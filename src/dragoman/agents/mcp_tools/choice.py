@@ -1,0 +1,152 @@
+"""Which tool a message means, and with what arguments."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+from msgspec import Struct
+
+from dragoman.engine.outputs import Ask
+from dragoman.model.error import Rejected
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dragoman.agents.mcp_tools.tool import Tool
+    from dragoman.engine.context import Context
+
+_LISTED = 20
+_SHORT = 100
+
+
+class Chosen(Struct, frozen=True):
+    """A tool, and the arguments that are known so far."""
+
+    tool: Tool
+    arguments: dict[str, Any]
+
+
+def chosen(ctx: Context, tools: Mapping[str, Tool]) -> Chosen | Ask:
+    """What the message that began the task asks for, or the question which tool is meant.
+
+    A data part `{"tool": …, "arguments": {…}}` comes first, then metadata `skillId`, then a text that is such an
+    object, then the default tool. Who cannot be asked gets the first tool they may use.
+
+    Raises:
+        Rejected: there is no such tool, or the caller may not use it.
+    """
+    said = _said(ctx)
+    usable = [tool for tool in tools.values() if may_use(ctx, tool)]
+    if said is not None:
+        name, arguments = said
+        return Chosen(_named(ctx, name, tools, usable), arguments)
+    given = _objects(ctx)
+    default = next((tool for tool in usable if tool.default), None)
+    if default is None and len(usable) == 1 and ctx.asks:
+        default = usable[0]
+    if default is not None:
+        return Chosen(default, _with_text(default, given, ctx.message.text))
+    if not ctx.asks:
+        if not usable:
+            raise Rejected("this agent has no tools")
+        # What the oldest callers expect: the first tool, with the text as it is.
+        return Chosen(usable[0], given or {"text": ctx.message.text})
+    return which(usable)
+
+
+def chosen_by_answer(ctx: Context, tools: Mapping[str, Tool]) -> Chosen | Ask:
+    """What the answer to `which` says. Raises Rejected."""
+    answer = ctx.resume
+    assert answer is not None
+    usable = [tool for tool in tools.values() if may_use(ctx, tool)]
+    said = _request(answer.data) or _request(_decoded(answer.text))
+    if said is not None:
+        return Chosen(_named(ctx, said[0], tools, usable), said[1])
+    wanted = answer.text.strip().strip("`\"'")
+    tool = next((tool for tool in usable if wanted and wanted.lower() in (tool.id.lower(), tool.title.lower())), None)
+    if tool is None:
+        return which(usable, wanted)
+    data = answer.data
+    return Chosen(tool, dict(cast("dict[str, Any]", data)) if isinstance(data, dict) else {})
+
+
+def which(usable: Sequence[Tool], unknown: str = "") -> Ask:
+    """The question which tool is meant."""
+    if not usable:
+        raise Rejected("this agent has no tools")
+    near = difflib.get_close_matches(unknown, [tool.id for tool in usable], 1) if unknown else []
+    no_such = (
+        f"there is no tool {unknown[:_SHORT]!r}{f': did you mean `{near[0]}`?' if near else '.'} " if unknown else ""
+    )
+    lines = [f"- {tool.id}: {_line(tool.description)}" for tool in usable[:_LISTED]]
+    more = [f"… and {len(usable) - _LISTED} more, see the agent card"] if len(usable) > _LISTED else []
+    how = 'Answer with its name, or with data {"tool": "…", "arguments": {…}}.'
+    question = "\n".join([f"{no_such}Which tool? {how}", *lines, *more])
+    return Ask(question[:1].upper() + question[1:], ref={"ask": "tool"}, details=({"tools": [t.id for t in usable]},))
+
+
+def may_use(ctx: Context, tool: Tool) -> bool:
+    """True when the caller may use it."""
+    return tool.permission is None or (ctx.user is not None and tool.permission in ctx.user.permissions)
+
+
+def _named(ctx: Context, name: str, tools: Mapping[str, Tool], usable: Sequence[Tool]) -> Tool:
+    tool = tools.get(name)
+    if tool is None:
+        # Only what the caller's card lists is told.
+        near = difflib.get_close_matches(name, [tool.id for tool in usable], 1)
+        raise Rejected(f"unknown tool `{name[:_SHORT]}`{f': did you mean `{near[0]}`?' if near else ''}")
+    return tool
+
+
+def _with_text(tool: Tool, arguments: dict[str, Any], text: str) -> dict[str, Any]:
+    slot = tool.schema.text_slot(arguments) if text else None
+    return arguments if slot is None else {**arguments, slot: text}
+
+
+def _said(ctx: Context) -> tuple[str, dict[str, Any]] | None:
+    message = ctx.history[0] if ctx.history else ctx.message
+    for part in message.parts:
+        said = _request(part.data) if part.kind == "data" else None
+        if said is not None:
+            return said
+    asked = ctx.opening.get("skillId") or ctx.opening.get("skill_id")
+    if isinstance(asked, str):
+        return asked, _objects(ctx)
+    return _request(_decoded(message.text))
+
+
+def _objects(ctx: Context) -> dict[str, Any]:
+    message = ctx.history[0] if ctx.history else ctx.message
+    for part in message.parts:
+        if part.kind == "data" and isinstance(part.data, dict):
+            return dict(cast("dict[str, Any]", part.data))
+    return {}
+
+
+def _request(data: object) -> tuple[str, dict[str, Any]] | None:
+    if not isinstance(data, dict):
+        return None
+    said = cast("dict[str, Any]", data)
+    name: Any = said.get("tool") or said.get("skill")
+    if not isinstance(name, str):
+        return None
+    arguments: Any = said.get("arguments")
+    return name, dict(cast("dict[str, Any]", arguments)) if isinstance(arguments, dict) else {}
+
+
+def _decoded(text: str) -> object:
+    if not text.lstrip().startswith("{"):
+        return None
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return None
+
+
+def _line(text: str) -> str:
+    first = text.strip().split("\n", 1)[0]
+    return first if len(first) <= _SHORT else f"{first[: _SHORT - 1]}…"

@@ -1,0 +1,233 @@
+"""One session with an MCP server, from its beginning to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, cast
+
+import mcp_types as types
+from mcp import Client, MCPError
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared._httpx_utils import create_mcp_http_client
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from dragoman.agents.mcp_tools.questions import Questions
+from dragoman.agents.mcp_tools.stdio import Murmur, program
+from dragoman.model.error import CannotConnect, ConfigError, DragomanError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from mcp.client._transport import TransportStreams
+
+    from dragoman.agents.mcp_tools.source import Source
+
+logger = logging.getLogger("dragoman.mcp")
+_IS_OURS: ContextVar[bool] = ContextVar("dragoman_mcp", default=False)
+_PAGES = 100
+CLIENT = types.Implementation(name="dragoman", title="Dragoman", version="0.1.0")
+
+
+class _Quiet(logging.Filter):
+    """Keeps tracebacks of the SDK about our servers out of the log: what matters of it is told here, in a line."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return not _IS_OURS.get() or record.levelno < logging.WARNING
+
+
+for _name in ("mcp.client.stdio", "mcp.client.streamable_http", "client"):
+    logging.getLogger(_name).addFilter(_Quiet())
+
+
+class Connection:
+    """A session with one server. The SDK wants it opened and closed by one and the same task: its owner.
+
+    Once it is `over` it is never used again. `changed` is called when the server has other tools than before.
+    """
+
+    def __init__(self, source: Source, changed: Callable[[], None]) -> None:
+        self.source = source
+        self.tools: tuple[types.Tool, ...] = ()
+        self.questions = Questions(source.name)
+        self.over = asyncio.Event()
+        self._changed = changed
+        self._stop = asyncio.Event()
+        self._murmur = Murmur(source.name)
+        self._client: Client | None = None
+        self._owner: asyncio.Task[None] | None = None
+
+    @property
+    def client(self) -> Client:
+        """The SDK's client."""
+        assert self._client is not None
+        return self._client
+
+    @property
+    def is_modern(self) -> bool:
+        """True when the server asks questions by returning them, so that they belong to their call."""
+        return self.client.protocol_version in MODERN_PROTOCOL_VERSIONS
+
+    @property
+    def last_words(self) -> str:
+        """What the program said last on stderr."""
+        return self._murmur.last
+
+    async def open(self, seconds: float) -> None:
+        """Start or reach the server and learn its tools.
+
+        Raises:
+            ConfigError: there is no such program.
+            CannotConnect: it does not answer, or not as an MCP server.
+        """
+        ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._owner = asyncio.create_task(self._own(ready))
+        try:
+            async with asyncio.timeout(seconds):
+                await asyncio.shield(ready)
+        except TimeoutError:
+            await self.close()
+            raise CannotConnect(self._sentence(f"it said nothing for {seconds:g} s"), reason="TIMEOUT") from None
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """End the session, and with it the program."""
+        self._stop.set()
+        if self._owner is not None:
+            await asyncio.wait((self._owner,))
+
+    async def refresh(self) -> None:
+        """Ask for the tools again. Raises MCPError."""
+        tools: list[types.Tool] = []
+        cursor: str | None = None
+        for _ in range(_PAGES):
+            page = await self.client.list_tools(cursor=cursor, cache_mode="refresh")
+            tools.extend(page.tools)
+            cursor = page.next_cursor
+            if cursor is None:
+                break
+        self.tools = tuple(tools)
+
+    # -- the owner -----------------------------------------------------------------------------------------------------
+
+    async def _own(self, ready: asyncio.Future[None]) -> None:
+        _IS_OURS.set(True)
+        problem: BaseException | None = None
+        try:
+            async with AsyncExitStack() as stack:
+                client = Client(
+                    self._target(),
+                    elicitation_callback=self.questions.asked,
+                    message_handler=self._heard,
+                    client_info=CLIENT,
+                )
+                self._client = await stack.enter_async_context(client)
+                if self.client.server_capabilities.tools is not None:
+                    await self.refresh()
+                if not ready.done():
+                    ready.set_result(None)
+                await self._until_over()
+        except asyncio.CancelledError as error:
+            problem = error
+            if not self._is_lost():
+                raise
+        except BaseException as error:  # noqa: BLE001 - whatever it is, the session is over and the server goes on
+            problem = error
+        finally:
+            self.over.set()
+            self.questions.close()
+            if not ready.done():
+                ready.set_exception(self._explained(problem))
+                ready.exception()  # who waited may be gone
+
+    def _is_lost(self) -> bool:
+        """True when a cancel comes from within: the transport broke, and took its task with it."""
+        owner = asyncio.current_task()
+        return owner is not None and owner.cancelling() == 0
+
+    async def _until_over(self) -> None:
+        listening = asyncio.create_task(self._listen())
+        waits = [asyncio.create_task(self._stop.wait()), asyncio.create_task(self.over.wait())]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in (listening, *waits):
+                each.cancel()
+            await asyncio.wait((listening, *waits))
+
+    async def _listen(self) -> None:
+        """Hear of other tools, as servers of the newest revision tell it: on a stream that is asked for."""
+        tools = self.client.server_capabilities.tools
+        if not self.is_modern or tools is None or not tools.list_changed:
+            return
+        try:
+            async with self.client.listen(tools_list_changed=True) as subscription:
+                async for _ in subscription:
+                    await self._learn()
+        except Exception as error:  # noqa: BLE001 - the tools that are known stay
+            logger.debug("%s: its changes cannot be heard of: %s", self.source.name, error)
+
+    async def _heard(self, message: object) -> None:
+        if isinstance(message, types.ToolListChangedNotification) and self._client is not None and not self.is_modern:
+            await self._learn()
+
+    async def _learn(self) -> None:
+        try:
+            await self.refresh()
+        except (MCPError, ValueError) as error:
+            logger.warning("%s: its new tools cannot be listed: %s", self.source.name, error)
+            return
+        self._changed()
+
+    def _target(self) -> Any:
+        source = self.source
+        if source.argv:
+            return program(source, self._murmur, self.over.set)
+        return _web(source) if source.url else source.server
+
+    # -- words ---------------------------------------------------------------------------------------------------------
+
+    def _sentence(self, what: str) -> str:
+        last = self.last_words
+        return f"the MCP server `{self.source.name}` cannot be used: {what}" + (f"\n{_indented(last)}" if last else "")
+
+    def _explained(self, error: BaseException | None) -> DragomanError:
+        error = _first(error)
+        if isinstance(error, FileNotFoundError):
+            return ConfigError(f"there is no program `{self.source.argv[0]}`: install it, or write its whole path")
+        if isinstance(error, PermissionError):
+            return ConfigError(f"`{self.source.argv[0]}` is no program that may be run here")
+        if isinstance(error, MCPError):
+            if error.code == types.CONNECTION_CLOSED and self.source.argv:
+                hint = (
+                    "it ended before it answered; it gets only HOME, PATH and the like: pass other variables with env"
+                )
+                return CannotConnect(self._sentence(hint), reason="CONNECTION_LOST")
+            return CannotConnect(self._sentence(error.message), reason="CONNECTION_LOST")
+        text = f"{type(error).__name__}{f': {error}' if str(error) else ''}" if error is not None else "it was given up"
+        return CannotConnect(self._sentence(text), reason="CONNECTION_LOST")
+
+
+@asynccontextmanager
+async def _web(source: Source) -> AsyncGenerator[TransportStreams, None]:
+    # Its own client, because proxies of the environment must not get what is meant for a server on this machine.
+    async with (
+        create_mcp_http_client(headers=source.headers or None) as http,
+        streamable_http_client(source.url, http_client=http) as streams,
+    ):
+        yield streams
+
+
+def _first(error: BaseException | None) -> BaseException | None:
+    if isinstance(error, BaseExceptionGroup):
+        return _first(cast("BaseExceptionGroup[BaseException]", error).exceptions[0])
+    return error
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"  {line}" for line in text.splitlines())

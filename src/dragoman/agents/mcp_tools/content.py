@@ -1,0 +1,211 @@
+"""What a tool of an MCP server returned, as the parts of an answer."""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+from urllib.parse import unquote
+
+from mcp_types import (
+    Annotations,
+    AudioContent,
+    BlobResourceContents,
+    CallToolResult,
+    EmbeddedResource,
+    ImageContent,
+    ReadResourceResult,
+    ResourceLink,
+    TextContent,
+    TextResourceContents,
+)
+from pydantic import BaseModel
+
+from dragoman.model.part import Part
+
+logger = logging.getLogger("dragoman.mcp")
+
+EMBEDDED = 4_000_000  # bytes that links may bring into one result
+_PROTOCOL = "io.modelcontextprotocol/"
+
+Reading = Callable[[str], Awaitable[ReadResourceResult]]
+
+# Where the name of a format is not the ending of its files. Python's own table differs from machine to machine.
+_ENDINGS = {
+    "image/jpeg": "jpg",
+    "image/x-icon": "ico",
+    "image/vnd.microsoft.icon": "ico",
+    "audio/mpeg": "mp3",
+    "audio/mp4": "m4a",
+    "audio/wave": "wav",
+    "audio/vnd.wave": "wav",
+}
+
+
+async def parts_of_result(result: CallToolResult, read: Reading, *, limit: int = EMBEDDED) -> tuple[Part, ...]:
+    """Make parts of a tool's result: its data first, then its content in order.
+
+    A link that only the MCP server can follow is followed with `read`, as long as all that links bring is at most
+    `limit` bytes. Nothing is raised for what is broken, too large or not known: it becomes data, as it came.
+    """
+    return await _Conversion(result, read, limit).parts()
+
+
+def error_text(result: CallToolResult) -> str:
+    """What a failed tool says, for people."""
+    text = "\n".join(block.text for block in result.content if isinstance(block, TextContent))
+    return text if text.strip() else "The tool failed and did not say why."
+
+
+def metadata_of(result: CallToolResult) -> dict[str, Any] | None:
+    """What the result says about itself, under the key `mcp`; None when it says nothing.
+
+    What the protocol itself puts there is between the server and its client.
+    """
+    own = {key: value for key, value in (result.meta or {}).items() if not key.startswith(_PROTOCOL)}
+    return {"mcp": own} if own else None
+
+
+class _Conversion:
+    """One result on its way to parts: it counts the files that it names and the bytes that links have brought."""
+
+    def __init__(self, result: CallToolResult, read: Reading, limit: int) -> None:
+        self._result = result
+        self._read = read
+        self._left = limit
+        self._numbers = Counter[str]()
+
+    async def parts(self) -> tuple[Part, ...]:
+        structured = self._result.structured_content
+        found = [] if structured is None else [Part(data=structured, media_type="application/json")]
+        for block in self._result.content:
+            if isinstance(block, TextContent):
+                if structured is None or not _is_json_of(block.text, structured):
+                    found.append(Part(text=block.text, metadata=_metadata(block.annotations)))
+            elif isinstance(block, ResourceLink):
+                found += await self._link(block)
+            else:
+                found.append(self._file(block))
+        return tuple(found)
+
+    def _file(self, block: object) -> Part:
+        if isinstance(block, (ImageContent, AudioContent)):
+            self._numbers[block.type] += 1
+            raw = _decoded(block.data)
+            if raw is not None:
+                filename = f"{block.type}-{self._numbers[block.type]}.{_ending(block.mime_type)}"
+                metadata = _metadata(block.annotations)
+                return Part(raw=raw, filename=filename, media_type=block.mime_type or None, metadata=metadata)
+        elif isinstance(block, EmbeddedResource):
+            part = _resource(block.resource, block.annotations)
+            if part is not None:
+                return part
+        return Part(data=_wire(block))
+
+    async def _link(self, link: ResourceLink) -> list[Part]:
+        if link.uri.lower().startswith(("http://", "https://")):
+            about = link.model_dump(mode="json", include={"title", "description", "size"}, exclude_none=True)
+            metadata = _metadata(link.annotations, about)
+            return [
+                Part(url=link.uri, filename=link.name or None, media_type=link.mime_type or None, metadata=metadata)
+            ]
+        # Nobody but the MCP server knows what to do with the uri, so it is never handed out as a url.
+        return await self._follow(link) or [Part(data=_wire(link))]
+
+    async def _follow(self, link: ResourceLink) -> list[Part]:
+        """What the link leads to; nothing when it cannot be read or is too large."""
+        if (link.size or 0) > self._left:
+            return []
+        try:
+            contents = (await self._read(link.uri)).contents
+        except Exception as error:  # noqa: BLE001 - a link that leads nowhere is still a result
+            logger.warning("the resource %s could not be read: %s", link.uri, error)
+            return []
+        parts = [_resource(each, link.annotations) or Part(data=_wire(each)) for each in contents]
+        size = sum(map(_size, parts))
+        if size > self._left:
+            return []
+        self._left -= size
+        return parts
+
+
+def _resource(contents: TextResourceContents | BlobResourceContents, annotations: Annotations | None) -> Part | None:
+    """The contents of a resource as a part; None when they are not what base64 can mean."""
+    filename, media_type = _basename(contents.uri), contents.mime_type or None
+    metadata = _metadata(annotations, {"uri": contents.uri})
+    if isinstance(contents, TextResourceContents):
+        # A reader takes text for plain when nothing else is said.
+        media_type = None if media_type is None or _essence(media_type) == "text/plain" else media_type
+        return Part(text=contents.text, filename=filename, media_type=media_type, metadata=metadata)
+    raw = _decoded(contents.blob)
+    if raw is None:
+        return None
+    return Part(raw=raw, filename=filename, media_type=media_type or "application/octet-stream", metadata=metadata)
+
+
+def _metadata(annotations: Annotations | None, beside: dict[str, Any] | None = None) -> dict[str, Any] | None:
+    found = dict(beside or {})
+    if annotations is not None and (told := _wire(annotations)):
+        found["annotations"] = told
+    return found or None
+
+
+def _wire(block: object) -> Any:
+    """A block as it is spelled in MCP."""
+    return block.model_dump(mode="json", by_alias=True, exclude_none=True) if isinstance(block, BaseModel) else block
+
+
+def _decoded(data: str) -> bytes | None:
+    """The bytes that a text in base64 means; None when it means none. Lines may be broken, as in mails."""
+    try:
+        return base64.b64decode("".join(data.split()), validate=True)
+    except ValueError:
+        return None
+
+
+def _size(part: Part) -> int:
+    if part.raw is not None:
+        return len(part.raw)
+    content = part.text if part.text is not None else str(part.data)
+    return len(content.encode(errors="surrogatepass"))
+
+
+def _essence(media_type: str) -> str:
+    """A media type without its parameters."""
+    return media_type.partition(";")[0].strip().lower()
+
+
+def _ending(media_type: str) -> str:
+    essence = _essence(media_type)
+    ending = _ENDINGS.get(essence) or essence.partition("/")[2].partition("+")[0].removeprefix("x-")
+    # It becomes a part of a file's name, and a server may write anything here.
+    return ending if ending.isascii() and ending.isalnum() else "bin"
+
+
+def _basename(uri: str) -> str | None:
+    """The last step of a uri's path, as a file's name; None when it has none."""
+    place = uri.partition("#")[0].partition("?")[0]
+    place = unquote(place.partition(":")[2] or place).replace("\\", "/").rstrip("/")
+    name = place.rpartition("/")[2]
+    return None if name in ("", ".", "..") else name
+
+
+def _is_json_of(text: str, value: Any) -> bool:
+    try:
+        return _is_same(json.loads(text), value)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """True for the same JSON value. In Python True is 1 as well, and in JSON 1.0 is 1."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        left, right = cast("dict[str, Any]", one), cast("dict[str, Any]", other)
+        return left.keys() == right.keys() and all(_is_same(each, right[key]) for key, each in left.items())
+    if isinstance(one, list) and isinstance(other, list):
+        first, second = cast("list[Any]", one), cast("list[Any]", other)
+        return len(first) == len(second) and all(map(_is_same, first, second))
+    return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)

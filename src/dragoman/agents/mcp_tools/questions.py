@@ -1,0 +1,105 @@
+"""Whose question is it: servers of the handshake era ask without saying for which call."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
+
+import mcp_types as types
+
+if TYPE_CHECKING:
+    from mcp.client.session import ClientRequestContext
+
+    from dragoman.agents.mcp_tools.call import ToolCall
+
+logger = logging.getLogger("dragoman.mcp")
+# The call on whose behalf something is done. Over HTTP a question comes in the answer to its call, and brings it along.
+CALL: ContextVar[ToolCall | None] = ContextVar("dragoman_mcp_call", default=None)
+DOUBT_SECONDS = 30.0
+
+
+class Questions:
+    """Gives the questions of one connection to the calls they belong to, or to nobody.
+
+    Of all calls under way when a question comes, the one that asked is stuck: when every other has ended, it is known.
+    That a wrong caller might be shown a question is not risked: what stays in doubt is answered with a cancel. So that
+    it seldom does, tools that are known to ask take turns: at any time at most one of them is at work and not waiting
+    for its answer.
+    """
+
+    def __init__(self, server: str) -> None:
+        self._server = server
+        self._calls: dict[ToolCall, bool] = {}
+        self._askers: set[str] = set()
+        self._turn = asyncio.Lock()
+        self._left = asyncio.Event()
+
+    def close(self) -> None:
+        """The connection is over: nobody asks any more."""
+        self._calls.clear()
+        self._stir()
+
+    # -- calls come and go ---------------------------------------------------------------------------------------------
+
+    async def enter(self, call: ToolCall) -> None:
+        """A call is about to begin; it may have to wait for its turn."""
+        if call.tool in self._askers:
+            await self._turn.acquire()
+            call.has_turn = True
+        self._calls[call] = False
+
+    def leave(self, call: ToolCall) -> None:
+        """A call has ended."""
+        self._calls.pop(call, None)
+        self._pass_turn(call)
+        self._stir()
+
+    def _pass_turn(self, call: ToolCall) -> None:
+        if call.has_turn:
+            call.has_turn = False
+            self._turn.release()
+
+    def _stir(self) -> None:
+        self._left.set()
+        self._left = asyncio.Event()
+
+    # -- questions -----------------------------------------------------------------------------------------------------
+
+    async def asked(
+        self, context: ClientRequestContext, params: types.ElicitRequestParams
+    ) -> types.ElicitResult | types.ErrorData:
+        """A server asks. The SDK's callback."""
+        call = CALL.get()
+        if call is None or call not in self._calls:
+            call = await self._whose()
+        if call is None:
+            logger.warning("%s asks, and it cannot be told for whom: it gets no answer", self._server)
+            return types.ElicitResult(action="cancel")
+        self._askers.add(call.tool)
+        self._calls[call] = True
+        self._pass_turn(call)
+        try:
+            answer = await call.ask(params)
+        finally:
+            if call in self._calls:
+                self._calls[call] = False
+        if call.takes_turns and not call.has_turn:
+            # It goes on, and may ask again: not while another that asks is at work.
+            await self._turn.acquire()
+            call.has_turn = call in self._calls
+            if not call.has_turn:
+                self._turn.release()
+        return answer
+
+    async def _whose(self) -> ToolCall | None:
+        suspects = {call for call, waits in self._calls.items() if not waits}
+        try:
+            async with asyncio.timeout(DOUBT_SECONDS):
+                while len(suspects) > 1:
+                    await self._left.wait()
+                    suspects = {call for call in suspects if call in self._calls and not self._calls[call]}
+        except TimeoutError:
+            return None
+        return next(iter(suspects), None)

@@ -1,0 +1,229 @@
+"""What a JSON schema says about a place in it: types, choices, properties. Reads any schema, also a broken one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+from urllib.parse import unquote
+
+import msgspec
+
+Node = Mapping[str, Any]
+
+# The keyword under which a property is reported whose schema is `false`.
+FORBIDDEN = "false"
+# How far alternatives within alternatives are followed: a schema may be recursive.
+DEEPEST = 8
+# What is shown of a value, and how many values and names are listed.
+LONGEST = 60
+_MOST = 12
+_INDEX = re.compile(r"\[(\d+)\]")
+_NAME = re.compile(r"[^.\[]+")
+
+
+def node_of(value: Any) -> Node:
+    """The value if it can be a schema with keywords, else an empty one."""
+    return cast("Node", value) if isinstance(value, Mapping) else {}
+
+
+def list_of(value: Any) -> Sequence[Any]:
+    """The value if it is a list, else an empty one."""
+    return cast("Sequence[Any]", value) if isinstance(value, (list, tuple)) else ()
+
+
+def shown(value: Any) -> str:
+    """A value as JSON, cut when it is long."""
+    value = value[: LONGEST + 1] if isinstance(value, str) else value  # a long text is not encoded to be thrown away
+    try:
+        text = msgspec.json.encode(value).decode()
+    except (TypeError, ValueError, RecursionError):
+        return "a value that is not JSON"
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+
+
+def listed(items: Sequence[str]) -> str:
+    """Names or values in a row; of many, the first ones."""
+    row = ", ".join(items[:_MOST])
+    return row if len(items) <= _MOST else f"{row}, … ({len(items)} in all)"
+
+
+def type_of(value: Any) -> str:
+    """The name JSON schema has for a value's type; an integral float is an integer."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, (int, float)):
+        return "integer" if value == value // 1 else "number"
+    if isinstance(value, str):
+        return "string"
+    return "object" if isinstance(value, Mapping) else "array"
+
+
+class Outline:
+    """One schema and its places. A place is any schema within it, as it stands there."""
+
+    def __init__(self, root: Node) -> None:
+        self.root = root
+
+    def parts(self, place: Any) -> tuple[Node, ...]:
+        """All that holds at a place at once: itself, what it refers to, and its `allOf`."""
+        found: list[Node] = []
+        waiting: list[Any] = [place]
+        while waiting:
+            one = waiting.pop(0)
+            if not isinstance(one, Mapping) or any(one is known for known in found):
+                continue
+            node = cast("Node", one)
+            found.append(node)
+            if isinstance(node.get("$ref"), str):
+                waiting.append(self.target(node["$ref"]))
+            waiting.extend(list_of(node.get("allOf")))
+        return tuple(found)
+
+    def target(self, ref: str) -> Any:
+        """What a local reference (`#`, `#/$defs/x`) points at; None for any other, and when there is nothing."""
+        if ref == "#":
+            return self.root
+        if not ref.startswith("#/"):
+            return None
+        found: Any = self.root
+        for step in unquote(ref[2:]).split("/"):
+            name = step.replace("~1", "/").replace("~0", "~")
+            if isinstance(found, Mapping):
+                found = node_of(found).get(name)
+            elif isinstance(found, list) and name.isdecimal() and int(name) < len(list_of(found)):
+                found = list_of(found)[int(name)]
+            else:
+                return None
+        return found
+
+    def alternatives(self, part: Node) -> tuple[Sequence[Any], ...]:
+        """The lists of which one member has to hold."""
+        return tuple(found for key in ("anyOf", "oneOf") if (found := list_of(part.get(key))))
+
+    def types(self, place: Any, depth: int = 0) -> frozenset[str] | None:
+        """The types a place takes; None when it does not say."""
+        found: frozenset[str] | None = None
+        for part in self.parts(place):
+            own = part.get("type")
+            said: list[frozenset[str] | None] = []
+            if own is not None:
+                said.append(frozenset(str(one) for one in ([own] if isinstance(own, str) else list_of(own))))
+            if depth < DEEPEST:
+                for branches in self.alternatives(part):
+                    each = [self.types(branch, depth + 1) for branch in branches]
+                    said.append(None if None in each else frozenset[str]().union(*(one for one in each if one)))
+            for types in said:
+                if types is not None:
+                    found = types if found is None else _both(found, types)
+        return found
+
+    def choices(self, place: Any, depth: int = 0) -> tuple[Any, ...] | None:
+        """The values a place is limited to; None when it is not."""
+        for part in self.parts(place):
+            if "const" in part:
+                return (part["const"],)
+            if isinstance(part.get("enum"), (list, tuple)):
+                return tuple(list_of(part["enum"]))
+            for branches in self.alternatives(part) if depth < DEEPEST else ():
+                each = [(None,) if self.is_null(branch) else self.choices(branch, depth + 1) for branch in branches]
+                if None not in each and any(one != (None,) for one in each):
+                    return tuple(value for one in each for value in one or ())
+        return None
+
+    def properties(self, place: Any, depth: int = 0) -> dict[str, Any]:
+        """The named properties of a place, also those that only an alternative has."""
+        found: dict[str, Any] = {}
+        for part in self.parts(place):
+            for name, schema in node_of(part.get("properties")).items():
+                found.setdefault(str(name), schema)
+        branches = [branch for part in self.parts(place) for some in self.alternatives(part) for branch in some]
+        for branch in branches if depth < DEEPEST else ():
+            for name, schema in self.properties(branch, depth + 1).items():
+                found.setdefault(name, schema)
+        return found
+
+    def required(self, place: Any) -> tuple[str, ...]:
+        """The names that have to be there."""
+        names = [name for part in self.parts(place) for name in list_of(part.get("required")) if isinstance(name, str)]
+        return tuple(dict.fromkeys(names))
+
+    def item(self, place: Any, index: int) -> Any:
+        """The schema of one item of an array, in the spelling of 2020-12 or of draft-07."""
+        for part in self.parts(place):
+            old = part.get("items")
+            first = list_of(part.get("prefixItems")) or list_of(old)
+            if index < len(first):
+                return first[index]
+            rest = part.get("additionalItems") if isinstance(old, (list, tuple)) else old
+            if rest is not None:
+                return rest
+        return None
+
+    def takes_plain_text(self, place: Any) -> bool:
+        """True for a string, or one that may be null, that is not limited to certain values."""
+        types = self.types(place)
+        return types is not None and "string" in types <= {"string", "null"} and self.choices(place) is None
+
+    def is_null(self, place: Any) -> bool:
+        """True when a place takes null and nothing else."""
+        return self.types(place) == frozenset({"null"})
+
+    def admits(self, value: Any, place: Any) -> bool:
+        """True when the type of the value is one the place takes."""
+        types = self.types(place)
+        kind = type_of(value)
+        return place is not False and (types is None or kind in types or (kind == "integer" and "number" in types))
+
+    def at(self, path: str) -> tuple[list[str | int], Any]:
+        """The steps of a path as problems spell it (`items[2].id`), and the schema of that place."""
+        steps: list[str | int] = []
+        place: Any = self.root
+        while path:
+            step, path = self._step(place, path)
+            steps.append(step)
+            if isinstance(step, int):
+                place = self.item(place, step)
+            else:
+                rest = [part["additionalProperties"] for part in self.parts(place) if "additionalProperties" in part]
+                place = self.properties(place).get(step, rest[0] if rest else {})
+            path = path.removeprefix(".")
+        return steps, place
+
+    def _step(self, place: Any, path: str) -> tuple[str | int, str]:
+        known = [name for name in self.properties(place) if name and _begins(path, name)]
+        if known:  # a name may have dots of its own
+            name = max(known, key=len)
+            return name, path[len(name) :]
+        index = _INDEX.match(path)
+        if index is not None:
+            return int(index[1]), path[index.end() :]
+        match = _NAME.match(path)
+        return (match[0], path[match.end() :]) if match else (path, "")
+
+    def words(self, place: Any) -> str:
+        """How to call what a place takes: its choices, else its types; empty when it does not say."""
+        choices = self.choices(place)
+        if choices is not None:
+            values = [shown(value) for value in choices]
+            return values[0] if len(values) == 1 else f"one of {listed(values)}"
+        return " or ".join(sorted(self.types(place) or (), key=lambda name: (name == "null", name)))
+
+    def description(self, place: Any) -> str:
+        """What the schema says about a place, in one line."""
+        said = [part["description"] for part in self.parts(place) if isinstance(part.get("description"), str)]
+        return " ".join(str(said[0]).split()) if said else ""
+
+
+def _both(one: frozenset[str], other: frozenset[str]) -> frozenset[str]:
+    """The types that both allow; an integer is a number."""
+    both = one & other
+    if "integer" in one | other and "number" in one | other and "number" not in both:
+        both |= {"integer"}
+    return both
+
+
+def _begins(path: str, name: str) -> bool:
+    return path.startswith(name) and path[len(name) : len(name) + 1] in ("", ".", "[")

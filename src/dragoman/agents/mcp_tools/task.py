@@ -1,0 +1,348 @@
+"""One run: from a message to the result of a tool, or to a question."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+import mcp_types as types
+from mcp import MCPError
+
+from dragoman.agents.mcp_tools.call import Progress, Question, ToolCall, is_lost
+from dragoman.agents.mcp_tools.choice import Chosen, chosen, chosen_by_answer, may_use
+from dragoman.agents.mcp_tools.content import error_text, metadata_of, parts_of_result
+from dragoman.agents.mcp_tools.elicitation import answered, asking, params_from, wire_of
+from dragoman.agents.mcp_tools.tool import USER
+from dragoman.auth.inbound.audit import Audit
+from dragoman.engine.outputs import Ask
+from dragoman.model.artifact import Artifact
+from dragoman.model.error import CannotConnect, Failed, Rejected
+from dragoman.model.part import Part
+
+if TYPE_CHECKING:
+    from dragoman.agents.mcp_tools.tool import Tool
+    from dragoman.engine.clock import Timer
+    from dragoman.engine.context import Context
+
+# How often progress is told, at most.
+TELL_MS = 200
+# How many times in a row a server may ask for another round without a question.
+ROUNDS = 10
+# How long a call is held open for an answer.
+HELD_SECONDS = 3600.0
+LOST = "the tool's question is gone: the server was restarted, or it has waited too long"
+
+
+class Held:
+    """Calls that wait for an answer, open: servers of the handshake era know no other way."""
+
+    def __init__(self) -> None:
+        self._calls: dict[str, tuple[ToolCall, Timer]] = {}
+
+    def keep(self, call: ToolCall, ctx: Context) -> str:
+        """Keep a call until its answer comes. Gives its key."""
+        key = secrets.token_hex(16)
+
+        def expire() -> None:
+            if self._calls.pop(key, None) is not None:
+                call.give_up()
+
+        self._calls[key] = (call, ctx.clock.call_later(HELD_SECONDS, expire))
+        return key
+
+    def take(self, key: object) -> ToolCall | None:
+        """The call of a key, if it is still there."""
+        call, timer = self._calls.pop(str(key), (None, None))
+        if timer is not None:
+            timer.cancel()
+        return call
+
+    async def drop(self, ref: Any) -> None:
+        """Nobody will answer: cancel the call."""
+        key = cast("dict[str, Any]", ref).get("key") if isinstance(ref, dict) else None
+        call = self.take(key)
+        if call is not None:
+            await call.cancel()
+
+    async def close(self) -> None:
+        """Cancel all of them."""
+        calls = [self.take(key) for key in tuple(self._calls)]
+        await asyncio.gather(*(call.cancel() for call in calls if call is not None))
+
+
+class TaskRun:
+    """Carries out one message."""
+
+    def __init__(self, ctx: Context, tools: Mapping[str, Tool], held: Held, seconds: float) -> None:
+        self._ctx = ctx
+        self._tools = tools
+        self._held = held
+        self._seconds = seconds
+        self._told_ms = 0
+
+    async def go(self) -> Ask | None:
+        """Do it. Gives the question on which it pauses, or None when the task is done.
+
+        Raises:
+            Failed: the tool failed, or its server did.
+            Rejected: there is no such tool, the caller may not use it, or the server will not have the arguments.
+        """
+        ctx = self._ctx
+        try:
+            return await self._go()
+        except (Failed, Rejected) as error:
+            if ctx.asks:
+                raise
+            # Callers who cannot be asked look for the reason where they look for the result.
+            if not ctx.artifacts:
+                await self._deliver((Part(text=str(error)),), "error")
+            raise Failed(str(error)) from error
+
+    async def _go(self) -> Ask | None:
+        ref = self._ctx.resume.ref if self._ctx.resume is not None else None
+        if not isinstance(ref, dict):
+            return await self._begin(chosen(self._ctx, self._tools))
+        match cast("dict[str, Any]", ref):
+            case {"ask": "tool"}:
+                return await self._begin(chosen_by_answer(self._ctx, self._tools))
+            case {"ask": "arguments"} as kept:
+                return await self._begin(self._completed(kept))
+            case {"ask": "again"} as kept:
+                return await self._call(Chosen(self._tool(kept["tool"]), kept["arguments"]))
+            case {"ask": "input"} as kept:
+                return await self._go_on(kept)
+            case {"ask": "held"} as kept:
+                return await self._go_on_held(kept)
+            case _:
+                raise Failed(LOST)
+
+    # -- before the call -----------------------------------------------------------------------------------------------
+
+    async def _begin(self, found: Chosen | Ask) -> Ask | None:
+        if isinstance(found, Ask):
+            return found
+        tool = self._permitted(found.tool)
+        arguments = tool.schema.fitted(found.arguments)
+        problems = tool.schema.problems(arguments)
+        if problems:
+            question = tool.schema.question(tool.id, problems)
+            if not self._ctx.asks:
+                raise Rejected(question)
+            details = {"tool": tool.id, "requestedSchema": tool.schema.requested(problems)}
+            return Ask(question, ref={"ask": "arguments", "tool": tool.id, "arguments": arguments}, details=(details,))
+        return await self._call(Chosen(tool, arguments))
+
+    def _completed(self, kept: dict[str, Any]) -> Chosen:
+        """The arguments, with what the caller answered."""
+        tool, answer = self._tool(kept["tool"]), self._ctx.resume
+        assert answer is not None
+        known: dict[str, Any] = kept["arguments"]
+        return Chosen(tool, tool.schema.answered(known, tool.schema.problems(known), answer.text, answer.data))
+
+    def _tool(self, id: str) -> Tool:
+        tool = self._tools.get(id)
+        if tool is None:
+            raise Failed(f"the tool `{id}` is not there any more")
+        return self._permitted(tool)
+
+    def _permitted(self, tool: Tool) -> Tool:
+        user = self._ctx.user
+        self._ctx.skill = tool.id
+        if not may_use(self._ctx, tool):
+            Audit().denied(scheme="permission", reason=tool.id, user=user.id if user else "")
+            raise Rejected(f"Unauthorized: {tool.title}")
+        return tool
+
+    # -- the call ------------------------------------------------------------------------------------------------------
+
+    async def _call(self, found: Chosen, state: str | None = None, responses: Any = None) -> Ask | None:
+        tool = found.tool
+        try:
+            connection = await tool.supervisor.at_hand()
+        except CannotConnect as error:
+            raise Failed(str(error)) from error
+        for _ in range(ROUNDS):
+            call = ToolCall(
+                connection,
+                tool.name,
+                found.arguments,
+                meta=self._meta(tool),
+                state=state,
+                responses=responses,
+                asks=self._ctx.asks,
+            )
+            result = await self._followed(found, call)
+            if not isinstance(result, types.InputRequiredResult):
+                return result
+            if result.input_requests:
+                return await self._asked(found, result)
+            state, responses = result.request_state, None
+        raise Failed(f"`{tool.id}` asked for another round {ROUNDS} times without a question")
+
+    def _meta(self, tool: Tool) -> dict[str, Any] | None:
+        if not tool.wants_user:
+            return None
+        user = self._ctx.user
+        who: dict[str, Any] = {"id": "", "name": "", "permissions": []}
+        if user is not None:
+            who = {"id": user.id, "name": user.name, "permissions": sorted(user.permissions)}
+        return {USER: who}
+
+    async def _followed(self, found: Chosen, call: ToolCall) -> Ask | types.InputRequiredResult | None:
+        """Follow a call to its result, or to a question."""
+        tool, ctx = found.tool, self._ctx
+        try:
+            while True:
+                news = await self._next(tool, call)
+                if isinstance(news, Progress):
+                    await self._tell(news)
+                elif isinstance(news, Question):
+                    key = self._held.keep(call, ctx)
+                    ref = {"ask": "held", "key": key, "tool": tool.id, "arguments": found.arguments}
+                    return asking(news.params, {**ref, "params": wire_of(news.params)})
+                elif isinstance(news, types.InputRequiredResult):
+                    return news
+                else:
+                    await self._finish(tool, call, news)
+                    return None
+        except MCPError as error:
+            return self._refused(found, call, error)
+        except ValueError as error:  # pydantic's too
+            ctx.log.warning("%s: %s", tool.supervisor.source.name, error)
+            raise Failed(f"the MCP server `{tool.supervisor.source.name}` answered what is not MCP") from error
+        except asyncio.CancelledError:
+            await call.cancel()
+            raise
+
+    async def _next(self, tool: Tool, call: ToolCall) -> Any:
+        if not self._seconds:
+            return await call.next()
+        worker = asyncio.current_task()
+        assert worker is not None
+        late = False
+
+        def stop() -> None:
+            nonlocal late
+            late = True
+            worker.cancel()
+
+        timer = self._ctx.clock.call_later(self._seconds, stop)
+        try:
+            return await call.next()
+        except asyncio.CancelledError:
+            if late and worker.uncancel() == 0:
+                await call.cancel()
+                raise Failed(f"`{tool.id}` was silent for {self._seconds:g} s and has been stopped") from None
+            raise
+        finally:
+            timer.cancel()
+
+    def _refused(self, found: Chosen, call: ToolCall, error: MCPError) -> Ask | None:
+        tool = found.tool
+        server = tool.supervisor.source.name
+        if is_lost(error):
+            tool.supervisor.retire(call.connection)
+            raise Failed(f"the MCP server `{server}` stopped while `{tool.id}` was at work") from error
+        if error.code == types.URL_ELICITATION_REQUIRED and self._ctx.asks:
+            wanted = _urls(error)
+            if wanted is not None:
+                return asking(wanted, {"ask": "again", "tool": tool.id, "arguments": found.arguments})
+        if error.code in (types.INVALID_PARAMS, types.METHOD_NOT_FOUND):
+            raise Rejected(error.message) from error
+        raise Failed(error.message) from error
+
+    async def _tell(self, progress: Progress) -> None:
+        now = self._ctx.clock.now()
+        if now - self._told_ms < TELL_MS:
+            return
+        self._told_ms = now
+        measure = f"{progress.done:g}" + (f"/{progress.total:g}" if progress.total else "")
+        text = f"{progress.text} ({measure})" if progress.text else measure
+        await self._ctx.progress(text, progress.done, progress.total)
+
+    # -- its end -------------------------------------------------------------------------------------------------------
+
+    async def _finish(self, tool: Tool, call: ToolCall, result: types.CallToolResult) -> None:
+        parts = await parts_of_result(result, call.connection.client.read_resource)
+        if result.is_error:
+            await self._deliver(parts, "error", metadata_of(result))
+            raise Failed(error_text(result))
+        await self._deliver(parts, "result", metadata_of(result))
+
+    async def _deliver(self, parts: tuple[Part, ...], kind: str, metadata: dict[str, Any] | None = None) -> None:
+        if parts:
+            name = f"{self._ctx.skill or 'tool'}-{kind}"
+            await self._ctx.update_artifact(Artifact(kind, parts, name, metadata=metadata))
+
+    # -- questions -----------------------------------------------------------------------------------------------------
+
+    async def _asked(self, found: Chosen, result: types.InputRequiredResult) -> Ask | None:
+        """A server of the newest era returned questions: they are kept whole, and survive a restart."""
+        requests = result.input_requests or {}
+        kept: dict[str, Any] = {
+            "ask": "input",
+            "tool": found.tool.id,
+            "arguments": found.arguments,
+            "state": result.request_state,
+            "requests": {
+                key: wire_of(request.params)
+                for key, request in requests.items()
+                if isinstance(request, types.ElicitRequest)
+            },
+            "responses": {},
+        }
+        if len(kept["requests"]) < len(requests):
+            raise Failed(f"`{found.tool.id}` asks for what only a language model could give")
+        if not self._ctx.asks:
+            declined = {key: types.ElicitResult(action="decline") for key in requests}
+            return await self._call(found, result.request_state, declined)
+        return _next_question(kept)
+
+    async def _go_on(self, kept: dict[str, Any]) -> Ask | None:
+        tool, answer = self._tool(str(kept["tool"])), self._ctx.resume
+        assert answer is not None
+        key = next(key for key in kept["requests"] if key not in kept["responses"])
+        said = answered(params_from(kept["requests"][key]), answer)
+        if isinstance(said, str):
+            return _next_question(kept, said)
+        responses = {**kept["responses"], key: said.model_dump(by_alias=True, mode="json", exclude_none=True)}
+        kept = {**kept, "responses": responses}
+        if len(responses) < len(kept["requests"]):
+            return _next_question(kept)
+        given = {key: types.ElicitResult.model_validate(each, by_name=False) for key, each in responses.items()}
+        return await self._call(Chosen(tool, kept["arguments"]), kept["state"], given)
+
+    async def _go_on_held(self, kept: dict[str, Any]) -> Ask | None:
+        call = self._held.take(kept.get("key"))
+        if call is None:
+            raise Failed(LOST)
+        answer, params = self._ctx.resume, params_from(kept["params"])
+        assert answer is not None
+        try:
+            found = Chosen(self._tool(str(kept["tool"])), kept["arguments"])
+        except (Failed, Rejected):
+            await call.cancel()
+            raise
+        said = answered(params, answer)
+        if isinstance(said, str) and call.waits:
+            return asking(params, {**kept, "key": self._held.keep(call, self._ctx)}, said)
+        if not isinstance(said, str):
+            call.answer(said)
+        result = await self._followed(found, call)
+        assert not isinstance(result, types.InputRequiredResult)
+        return result
+
+
+def _next_question(kept: dict[str, Any], problem: str = "") -> Ask:
+    key = next(key for key in kept["requests"] if key not in kept["responses"])
+    return asking(params_from(kept["requests"][key]), kept, problem)
+
+
+def _urls(error: MCPError) -> types.ElicitRequestURLParams | None:
+    try:
+        data = types.ElicitationRequiredErrorData.model_validate(error.data)
+    except ValueError:
+        return None
+    return data.elicitations[0] if data.elicitations else None

@@ -1,0 +1,98 @@
+"""How `serve` is told about MCP servers: by flags, or by a table of the settings file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import click
+
+from dragoman.model.error import ConfigError
+
+if TYPE_CHECKING:
+    from dragoman.server.agent import Agent
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+# Flag, what Agent.from_mcp calls it, and whether it may be repeated.
+_OPTIONS: tuple[tuple[str, str, str, bool, str], ...] = (
+    ("--name", "name", "NAME", False, "What the agent of --mcp is called."),
+    ("--include", "include", "TOOL", True, "Tool to offer, a name or a pattern; repeat for several."),
+    ("--exclude", "exclude", "TOOL", True, "Tool not to offer; repeat for several."),
+    ("--env", "env", "KEY[=VALUE]", True, "Variable for the MCP program; KEY alone passes this one's on."),
+    ("--permission", "permissions", "TOOL=KEY", True, "What a caller needs for a tool; nothing after = is public."),
+    ("--default-tool", "default_tool", "TOOL", False, "Tool that gets plain text."),
+    ("--tool-timeout", "timeout", "SECONDS", False, "How long a tool may be silent; 0 is for ever.  [default: 600]"),
+)
+_TABLE = {option for _, option, *_ in _OPTIONS} - {"name"} | {"mcp", "description", "version", "headers", "token_env"}
+
+
+def with_tool_options(function: F) -> F:
+    """Add the flags of MCP servers to a command."""
+    for flag, option, metavar, repeat, text in reversed(_OPTIONS):
+        kind: Any = float if option == "timeout" else str
+        add = click.option(flag, f"mcp_{option}", metavar=metavar, multiple=repeat, type=kind, default=None, help=text)
+        function = add(function)
+    text = "Serve the tools of the MCP server that COMMAND starts or that is at URL; repeat for several."
+    return click.option("--mcp", metavar="COMMAND|URL", multiple=True, help=text)(function)
+
+
+def taken_tool_options(flags: dict[str, Any], used: bool) -> dict[str, Any]:
+    """Take the flags of MCP servers out of all flags. Raises ConfigError when there is no server for them."""
+    given: dict[str, Any] = {}
+    for flag, option, *_ in _OPTIONS:
+        value = flags.pop(f"mcp_{option}")
+        if value is None or value == ():
+            continue
+        if not used:
+            raise ConfigError(f"{flag} is about MCP tools: say which server with --mcp")
+        given[option] = _permissions(value) if option == "permissions" else value
+    return given
+
+
+def agent_of_tools(servers: Sequence[object], options: Mapping[str, Any]) -> Agent:
+    """The agent whose skills are these servers' tools. Raises ConfigError."""
+    from dragoman.server.agent import Agent
+
+    return Agent.from_mcp(*servers, **options)
+
+
+def agent_of_table(source: str, name: str, table: Mapping[str, Any]) -> Agent:
+    """The agent that a table `[agents.NAME]` with `mcp` describes. Raises ConfigError."""
+    unknown = next((key for key in table if key not in _TABLE), None)
+    if unknown is not None:
+        near = get_close_matches(unknown, _TABLE, 1)
+        hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(sorted(_TABLE))}"
+        raise ConfigError(f"{source}: there is no setting `{unknown}` beside `mcp`; {hint}")
+    options = {key: value for key, value in table.items() if key not in ("mcp", "token_env")}
+    servers = table["mcp"]
+    listed = cast("list[object]", servers) if isinstance(servers, list) else [cast("object", servers)]
+    variable = table.get("token_env")
+    if variable is not None:
+        token = os.environ.get(str(variable))
+        if not token:
+            raise ConfigError(f"{source}: token_env names {variable}, which is not set: export {variable}=…")
+        options["headers"] = {**options.get("headers", {}), "Authorization": f"Bearer {token}"}
+    permissions = options.get("permissions")
+    if isinstance(permissions, Mapping):
+        given = cast("Mapping[str, Any]", permissions)
+        options["permissions"] = {tool: str(key) if key else None for tool, key in given.items()}
+    for key, kind in (("include", list), ("exclude", list), ("permissions", dict), ("headers", dict)):
+        if key in options and not isinstance(options[key], kind):
+            raise ConfigError(f"{source}: {key} is {'a list' if kind is list else 'a table'}")
+    try:
+        return agent_of_tools(listed, {"name": name, **options})
+    except ConfigError as error:
+        raise ConfigError(f"{source}: {error}") from error
+
+
+def _permissions(pairs: Sequence[str]) -> dict[str, str | None]:
+    found: dict[str, str | None] = {}
+    for pair in pairs:
+        tool, equals, key = pair.partition("=")
+        if not equals or not tool:
+            raise ConfigError(f"--permission {pair}: write TOOL=KEY, as in --permission 'delete_*=admin'")
+        found[tool] = key or None
+    return found
