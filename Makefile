@@ -4,22 +4,25 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
-PEERS  := $(patsubst %,.peers/%/ready,a2a-sdk a2a-sdk-03 fasta2a js go)
+# MCP servers that `make test` needs too, and those that only `make interop` does.
+TOOLS  := $(patsubst %,.peers/%/ready,mcp-server-time mcp-js)
+MCP    := $(patsubst %,.peers/%/ready,mcp-server-git mcp-shell-server excel-mcp-server office-word-mcp-server)
+PEERS  := $(patsubst %,.peers/%/ready,a2a-sdk a2a-sdk-03 fasta2a js go) $(TOOLS) $(MCP)
 
 .PHONY: help run demo-crash setup test check format lock interop soak bench verify clean
 
 help:           ## Show what there is.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
-run: $(VENV)/run.ready  ## Start the demo agent on 127.0.0.1:8080.
-	@$(BIN)/dragoman serve dragoman.examples.trip || [ $$? -eq 130 ]  # Ctrl-C is how one stops it
+run: $(VENV)/run.ready  ## Start the demo agent, MCP tools, on 127.0.0.1:8080.
+	@$(BIN)/dragoman serve dragoman.examples.toolbox || [ $$? -eq 130 ]  # Ctrl-C is how one stops it
 
 demo-crash: $(VENV)/run.ready  ## A stream, kill -9 in the middle, a restart, and the same stream goes on.
 	@$(BIN)/python -m dragoman.examples.crash
 
 setup: $(VENV)/dev.ready  ## Put everything into .venv: all extras and the test tools.
 
-test: $(VENV)/dev.ready  ## Run the suite.
+test: $(VENV)/dev.ready $(TOOLS)  ## Run the suite.
 	$(PYTEST) -n 2 -m "not interop and not soak"
 
 check: $(VENV)/dev.ready  ## Lint, format, types, import layers, spelling.
@@ -28,13 +31,13 @@ check: $(VENV)/dev.ready  ## Lint, format, types, import layers, spelling.
 	$(BIN)/basedpyright
 	$(BIN)/mypy tests/typing
 	$(BIN)/lint-imports --no-cache
-	$(BIN)/codespell
+	$(BIN)/codespell --skip '*/package-lock.json'
 
 format: $(VENV)/dev.ready  ## Put the code into shape.
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-interop: $(VENV)/dev.ready $(PEERS)  ## Foreign SDKs as servers and as clients, under .peers/; writes docs/interop.md.
+interop: $(VENV)/dev.ready $(PEERS)  ## Foreign SDKs and MCP servers, under .peers/; writes docs/interop.md.
 	$(PYTEST) -n 2 -m interop tests/interop --write-table
 
 soak: $(VENV)/dev.ready  ## Long faults, large stores, load.
@@ -75,9 +78,9 @@ $(VENV)/dev.ready: $(VENV)/bin/python pyproject.toml requirements/dev.lock
 	@touch $@
 
 # Without npm or go the peer is left out, and its tests say so.
-.peers/js/ready: tests/interop/peers/js/package.json tests/interop/peers/js/package-lock.json
-	@if ! command -v npm >/dev/null; then echo "no npm: @a2a-js/sdk is left out"; else \
-	    mkdir -p .peers/js && cp $^ .peers/js && cd .peers/js && npm ci --silent --no-audit --no-fund && touch ready; fi
+.peers/js/ready .peers/mcp-js/ready: .peers/%/ready: tests/interop/peers/%/package.json tests/interop/peers/%/package-lock.json
+	@if ! command -v npm >/dev/null; then echo "no npm: the packages of $< are left out"; else \
+	    mkdir -p .peers/$* && cp $^ .peers/$* && cd .peers/$* && npm ci --silent --no-audit --no-fund && touch ready; fi
 
 .peers/go/ready: $(wildcard tests/interop/peers/go/go.* tests/interop/peers/go/*/*.go)
 	@if ! command -v go >/dev/null; then echo "no go: a2a-go is left out"; else \

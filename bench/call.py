@@ -68,6 +68,10 @@ def caller_of(module: str, url: str) -> Caller:
 async def measure(order: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Measure every case with one client; the outcome of each, as `Outcome` has it."""
     caller = caller_of(order["module"], order["url"])
+    # Some clients must be opened and closed by one and the same task.
+    opening = getattr(caller, "open", None)
+    if opening is not None:
+        await opening()
     try:
         return {name: await _case(caller, order, **case) for name, case in order["cases"].items()}
     finally:

@@ -19,6 +19,7 @@ SECTIONS: dict[str, tuple[str, Callable[[Scenario], list[str]]]] = {
     "fanout": ("Many readers of one task", sections.fanout),
     "parked": ("Tasks that wait", sections.parked),
     "client": ("The client", sections.client),
+    "mcp": ("MCP tools behind A2A", sections.mcp),
     "startup": ("Starting", sections.startup),
 }
 _IMAGES = {"blocking": "bench-requests", "growth": "bench-events", "reading": "bench-reading"}

@@ -8,6 +8,7 @@ from bench.job import Outcome
 from bench.results import Row, Scenario
 from bench.scenarios import auth as auth_scenario
 from bench.scenarios import client as client_scenario
+from bench.scenarios import mcp as mcp_scenario
 from bench.scenarios import startup as startup_scenario
 from bench.scenarios.blocking import UUID_IDS
 from bench.scenarios.reading import CASES
@@ -235,6 +236,32 @@ def client(scenario: Scenario) -> list[str]:
         starts = [[start.name, ranged(spread(start.milliseconds))] for start in scenario.starts if start.milliseconds]
         parts.append(table(["client", "ms"], starts))
     return parts
+
+
+def mcp(scenario: Scenario) -> list[str]:
+    """An MCP tool directly and through the bridge."""
+    head = ["how it is called", "", "ms/call", "calls/s", "p50 / p95 / p99 ms", "errors"]
+    rows: list[list[str]] = []
+    costs: list[list[str]] = []
+    for case in mcp_scenario.CASES:
+        base = scenario.find(mcp_scenario.DIRECT, case)
+        for row in scenario.rows:
+            if row.case != case or not row.outcomes:
+                continue
+            rate = ranged(row.of(lambda outcome: outcome.rate))
+            rows.append([row.server, case, ranged(row.of(_call_ms)), rate, _latency(row), _errors(row)])
+            if base is not None and row is not base:
+                cost = ratios([_call_ms(one) for one in row.outcomes], [_call_ms(one) for one in base.outcomes])
+                costs.append([f"{row.server}, {case}", ranged(cost, "×")])  # noqa: RUF001
+    text = (
+        "An echo tool on a stdio MCP server, called by the official MCP client, and through A2A by Dragoman's client: "
+        "the bridge with its journal in between. Time per call is the time of the burst divided by its calls."
+    )
+    return [text, table(head, rows), table(["through the bridge / directly", "time per call"], costs)]
+
+
+def _call_ms(outcome: Outcome) -> float:
+    return outcome.seconds / outcome.requests * 1000 if outcome.requests else 0.0
 
 
 def _client_table(scenario: Scenario, cases: tuple[str, ...], unit: str) -> str:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -68,27 +69,34 @@ def _clients(plan: Plan) -> list[Client]:
 
 
 def _burst(plan: Plan, client: Client, loop: str) -> dict[str, Outcome]:
-    seconds, warmup = plan.settings.seconds / 2, plan.settings.warmup
-    plan.need(len(CASES) * (seconds + warmup) + OVERHEAD_SECONDS)
     with running(plan.field.dragoman_memory, plan.folder) as server:
-        order = {
-            "module": client.module,
-            "url": f"http://127.0.0.1:{server.port}",
-            "pid": server.pid,
-            "loop": loop,
-            "seconds": seconds,
-            "warmup": warmup,
-            "cases": CASES,
-        }
-        done = subprocess.run(
-            [client.python, "-m", "bench.call"],
-            input=msgspec.json.encode(order),
-            capture_output=True,
-            cwd=ROOT,
-            env=variables(),
-            timeout=len(CASES) * (seconds + warmup) + PATIENCE,
-            check=False,
-        )
+        return call_with(plan, client, f"http://127.0.0.1:{server.port}", server.pid, loop, CASES)
+
+
+def call_with(
+    plan: Plan, client: Client, url: str, pid: int, loop: str, cases: Mapping[str, Mapping[str, int]]
+) -> dict[str, Outcome]:
+    """Have a client call whoever is at the address, in a process of its own. Raises RuntimeError when it breaks."""
+    seconds, warmup = plan.settings.seconds / 2, plan.settings.warmup
+    plan.need(len(cases) * (seconds + warmup) + OVERHEAD_SECONDS)
+    order = {
+        "module": client.module,
+        "url": url,
+        "pid": pid,
+        "loop": loop,
+        "seconds": seconds,
+        "warmup": warmup,
+        "cases": cases,
+    }
+    done = subprocess.run(
+        [client.python, "-m", "bench.call"],
+        input=msgspec.json.encode(order),
+        capture_output=True,
+        cwd=ROOT,
+        env=variables(),
+        timeout=len(cases) * (seconds + warmup) + PATIENCE,
+        check=False,
+    )
     if done.returncode:
         raise RuntimeError(f"the client {client.name} broke:\n{done.stderr.decode(errors='replace')[-2000:]}")
     return msgspec.json.decode(done.stdout, type=dict[str, Outcome])

@@ -48,7 +48,18 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 # What the engine and its bridges need of a class, and no user is promised.
 NOT_PROMISED = {
-    Agent: {"app_for", "canceled", "in_process", "may_reply", "restarts", "run", "streams"},
+    Agent: {
+        "app_for",
+        "canceled",
+        "in_process",
+        "may_reply",
+        "open",
+        "restarts",
+        "revision",
+        "run",
+        "streams",
+        "tools",
+    },
     Server: {"agents", "app_for", "in_process", "keywords", "name"},
     Context: {
         "answered",

@@ -5,6 +5,7 @@ Tests say how a cell went through `record_property`, so that it reaches the proc
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import sys
 from collections.abc import Callable, Iterator
@@ -18,12 +19,14 @@ import pytest
 HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs" / "interop.md"
 PROPERTY = "interop cell"
+MCP_PROPERTY = "interop MCP server"
 
 
 def load(name: str, path: str) -> ModuleType:
     # By path: in importlib mode neither tests/ nor its parent is on sys.path, and the plain name `agents` belongs to
     # the package openai-agents. The tests import them by these names.
-    spec = importlib.util.spec_from_file_location(name, HERE / path)
+    places = [str((HERE / path).parent)] if path.endswith("__init__.py") else None
+    spec = importlib.util.spec_from_file_location(name, HERE / path, submodule_search_locations=places)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -37,6 +40,9 @@ table = load("interop_table", "table.py")
 load("interop_agents", "agents.py")
 load("interop_script", "peers/script.py")
 load("interop_deviations", "deviations.py")
+load("interop_mcp", "mcp_servers/__init__.py")
+load("interop_mcp_results", "mcp_results.py")
+load("interop_mcp_sides", "mcp_sides.py")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -55,12 +61,16 @@ class Table:
 
     def __init__(self) -> None:
         self.cells: list[Any] = []
+        self.mcp_servers: list[Any] = []
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         for name, value in report.user_properties:
             if name == PROPERTY and report.when == "call":
                 assert isinstance(value, dict)
                 self.cells.append(table.Cell(**value))
+            elif name == MCP_PROPERTY and report.when == "call":
+                assert isinstance(value, dict)
+                self.mcp_servers.append(table.Compared(**value))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         rows = [
@@ -69,14 +79,24 @@ class Table:
             for peer in field.PEERS
             for wire in (peer.server_wires if direction == table.OURS else peer.client_wires)
         ]
-        missing = table.unfilled(rows, self.cells)
+        servers = [compared(server) for server in mcp_field().SERVERS]
+        missing = table.unfilled(rows, self.cells) + table.not_compared(servers, self.mcp_servers)
         if missing:
             terminalreporter.write_line(f"docs/interop.md stays as it is: {len(missing)} cells were not tried")
             for line in missing:
                 terminalreporter.write_line(f"  {line}")
             return
-        PAGE.write_text(table.page(rows, self.cells, [(peer.name, peer.version) for peer in field.PEERS]))
+        versions = [(peer.name, peer.version) for peer in field.PEERS]
+        PAGE.write_text(table.page(rows, self.cells, versions, table.in_order(servers, self.mcp_servers)))
         terminalreporter.write_line("docs/interop.md is written")
+
+
+def mcp_field() -> ModuleType:
+    return importlib.import_module("interop_mcp.field")
+
+
+def compared(server: Any, tools: int = 0, calls: int = 0) -> Any:
+    return table.Compared(server.name, server.version, server.transport, tools, calls)
 
 
 def title_of(wire: Any) -> str:
@@ -87,6 +107,12 @@ def title_of(wire: Any) -> str:
 def record(record_property: Callable[[str, object], None]) -> Callable[[Any], None]:
     """Put a cell into the table."""
     return lambda cell: record_property(PROPERTY, cell.plain())
+
+
+@pytest.fixture
+def record_mcp(record_property: Callable[[str, object], None]) -> Callable[[Any, int, int], None]:
+    """Put an MCP server into the table: how many of its tools were compared, in how many calls."""
+    return lambda server, tools, calls: record_property(MCP_PROPERTY, compared(server, tools, calls).plain())
 
 
 @pytest.fixture(scope="session")

@@ -80,6 +80,38 @@ class Row:
     title: str
 
 
+@dataclass(frozen=True)
+class Compared:
+    """An MCP server whose tools were called directly and through A2A, with the same result."""
+
+    name: str
+    version: str
+    transport: str
+    tools: int
+    calls: int
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Which server it is, whatever was found."""
+        return self.name, self.transport
+
+    def plain(self) -> dict[str, Any]:
+        """For another process to read."""
+        return asdict(self)
+
+
+def not_compared(wanted: Iterable[Compared], found: Iterable[Compared]) -> list[str]:
+    """The MCP servers that no test has compared."""
+    there = {each.key for each in found}
+    return [f"{each.name} over {each.transport}" for each in wanted if each.key not in there]
+
+
+def in_order(wanted: Iterable[Compared], found: Iterable[Compared]) -> list[Compared]:
+    """What was found, in the order of what was wanted."""
+    by_key = {each.key: each for each in found}
+    return [by_key[each.key] for each in wanted]
+
+
 def merged(cells: Iterable[Cell]) -> dict[tuple[str, str, str, str], Cell]:
     """One cell for each operation: the worst."""
     found: dict[tuple[str, str, str, str], Cell] = {}
@@ -105,7 +137,9 @@ def unfilled(rows: Iterable[Row], cells: Iterable[Cell]) -> list[str]:
     ]
 
 
-def page(rows: list[Row], cells: Iterable[Cell], versions: list[tuple[str, str]]) -> str:
+def page(
+    rows: list[Row], cells: Iterable[Cell], versions: list[tuple[str, str]], mcp_servers: Iterable[Compared]
+) -> str:
     """The whole page."""
     found = merged(cells)
     notes: list[str] = []
@@ -127,6 +161,17 @@ def page(rows: list[Row], cells: Iterable[Cell], versions: list[tuple[str, str]]
                 keys = [(row.direction, row.peer, row.wire, operation) for operation in OPERATIONS]
                 lines.append(f"| {row.title} | {' | '.join(_sign(found.get(key), notes) for key in keys)} |")
         lines.append("")
+    lines += [
+        "## MCP servers behind A2A",
+        "",
+        "Every tool of these servers, called by the official MCP client and through an agent made by `Agent.from_mcp`.",
+        "The answers are the same part by part, errors and questions included.",
+        "",
+        "| server | version | transport | tools | calls compared |",
+        "|---|---|---|---|---|",
+        *(f"| {each.name} | {each.version} | {each.transport} | {each.tools} | {each.calls} |" for each in mcp_servers),
+        "",
+    ]
     lines += ["## Signs", "", "| | |", "|---|---|"]
     lines += [
         "| ✓ | works |",

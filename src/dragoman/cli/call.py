@@ -21,22 +21,27 @@ _ARGUMENT = re.compile(r"([^=:]+)(:?=)(.*)", re.DOTALL)
 def command(url: str, skill: str, arguments: tuple[str, ...], **shared: Any) -> None:
     """Call a skill and print its value: text as it is, data as JSON.
 
-    `name=value` passes text, `name:=value` passes JSON: `a:=3`, `tags:='["x"]'`.
+    `name=value` passes text, `name:=value` passes JSON: `a:=3`, `tags:='["x"]'`. Where the agent tells the types of
+    its skills, as one with MCP tools does, `a=3` passes a number too.
     """
     from dragoman.cli.conversation import Reader, converse, finish
+    from dragoman.client.schemas import schemas_of, value_of
 
     options = options_of(url, shared)
-    values = dict(map(_argument, arguments))
+    given = [_argument(each) for each in arguments]
     with Session(options) as session:
+        schemas = session.run(schemas_of(session.client)) if any(is_text for _, _, is_text in given) else {}
+        values = {name: value_of(value, schemas, skill, name) if is_text else value for name, value, is_text in given}
         reader = Reader(session, quiet=True)
         finish(session, reader, converse(session, reader, session.client.stream(tool=skill, arguments=values)))
 
 
-def _argument(text: str) -> tuple[str, Any]:
+def _argument(text: str) -> tuple[str, Any, bool]:
+    """Name and value of an argument, and whether the value is text."""
     from dragoman.cli.send import parsed_json
 
     found = _ARGUMENT.fullmatch(text)
     if found is None:
         raise ConfigError(f"`{text}` is no argument: write name=text, or name:=JSON as in count:=3")
     name, sign, value = found.groups()
-    return name, parsed_json(value, f"{name}:") if sign == ":=" else value
+    return (name, parsed_json(value, f"{name}:"), False) if sign == ":=" else (name, value, True)

@@ -99,18 +99,16 @@ def _in_file(file: ConfigFile | None) -> list[Servable]:
 
 def _of_table(file: ConfigFile, name: str, table: Mapping[str, Any]) -> Servable:
     source = f"{file.label} [agents.{name}]"
-    given = [key for key in ("target", "a2a", "mcp") if table.get(key)]
-    if len(given) != 1:
+    given = [key for key in ("target", "a2a", "mcp") if key in table]
+    if given == ["mcp"] and table["mcp"] and isinstance(table["mcp"], (str, list)):
+        return agent_of_table(source, name, table)
+    unknown = next((key for key in table if key not in ("target", "a2a", "mcp")), None)
+    if unknown is not None:
+        raise ConfigError(f"{source}: there is no setting `{unknown}`; there are `target`, `a2a` and `mcp`")
+    if len(given) != 1 or not isinstance(table[given[0]], str) or not table[given[0]]:
         raise ConfigError(
             f'{source}: say what to serve, as in target = "app.py", a2a = "https://…" or mcp = "npx …", one of them'
         )
-    if given == ["mcp"]:
-        return agent_of_table(source, name, table)
-    unknown = next((key for key in table if key not in given), None)
-    if unknown is not None:
-        raise ConfigError(f"{source}: there is no setting `{unknown}` beside `{given[0]}`")
-    if not isinstance(table[given[0]], str):
-        raise ConfigError(f"{source}: {given[0]} is a text")
     if given == ["a2a"]:
         return _in_front(table["a2a"], name, file)
     return _load(f"{source} target", table["target"], file.path.parent.absolute())

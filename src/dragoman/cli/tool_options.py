@@ -27,6 +27,14 @@ _OPTIONS: tuple[tuple[str, str, str, bool, str], ...] = (
     ("--tool-timeout", "timeout", "SECONDS", False, "How long a tool may be silent; 0 is for ever.  [default: 600]"),
 )
 _TABLE = {option for _, option, *_ in _OPTIONS} - {"name"} | {"mcp", "description", "version", "headers", "token_env"}
+# What the values of a table are, and how that is said.
+_KINDS: dict[str, tuple[type | tuple[type, ...], str]] = {
+    **dict.fromkeys(("include", "exclude"), (list, "a list")),
+    **dict.fromkeys(("permissions", "headers"), (dict, "a table")),
+    **dict.fromkeys(("default_tool", "description", "version", "token_env"), (str, "a text")),
+    "env": ((list, dict), "a list of names or a table"),
+    "timeout": ((int, float), "a number of seconds"),
+}
 
 
 def with_tool_options(function: F) -> F:
@@ -66,12 +74,15 @@ def agent_of_table(source: str, name: str, table: Mapping[str, Any]) -> Agent:
         near = get_close_matches(unknown, _TABLE, 1)
         hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(sorted(_TABLE))}"
         raise ConfigError(f"{source}: there is no setting `{unknown}` beside `mcp`; {hint}")
+    for key, (kind, words) in _KINDS.items():
+        if key in table and (not isinstance(table[key], kind) or isinstance(table[key], bool)):
+            raise ConfigError(f"{source}: {key} is {words}")
     options = {key: value for key, value in table.items() if key not in ("mcp", "token_env")}
     servers = table["mcp"]
     listed = cast("list[object]", servers) if isinstance(servers, list) else [cast("object", servers)]
     variable = table.get("token_env")
     if variable is not None:
-        token = os.environ.get(str(variable))
+        token = os.environ.get(variable)
         if not token:
             raise ConfigError(f"{source}: token_env names {variable}, which is not set: export {variable}=…")
         options["headers"] = {**options.get("headers", {}), "Authorization": f"Bearer {token}"}
@@ -79,9 +90,6 @@ def agent_of_table(source: str, name: str, table: Mapping[str, Any]) -> Agent:
     if isinstance(permissions, Mapping):
         given = cast("Mapping[str, Any]", permissions)
         options["permissions"] = {tool: str(key) if key else None for tool, key in given.items()}
-    for key, kind in (("include", list), ("exclude", list), ("permissions", dict), ("headers", dict)):
-        if key in options and not isinstance(options[key], kind):
-            raise ConfigError(f"{source}: {key} is {'a list' if kind is list else 'a table'}")
     try:
         return agent_of_tools(listed, {"name": name, **options})
     except ConfigError as error:

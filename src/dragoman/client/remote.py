@@ -27,7 +27,7 @@ from dragoman.model.error import (
 )
 from dragoman.model.operation import Operation
 from dragoman.model.request import GetTaskRequest, SendMessageRequest
-from dragoman.net.exchange import MAX_ANSWER, shown
+from dragoman.net.exchange import MAX_ANSWER, HttpRequest, origin_of, shown
 from dragoman.transports.calling import not_json
 from dragoman.transports.sse_reader import SseReader
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from dragoman.model.message import Message
     from dragoman.model.request import Request, SubscribeToTaskRequest
     from dragoman.model.task import Task
-    from dragoman.net.exchange import HttpRequest, HttpResponse
+    from dragoman.net.exchange import HttpResponse
 
 R = TypeVar("R", bound="Request")
 
@@ -141,6 +141,23 @@ class RemoteConnection:
     def interface(self) -> str:
         """The interface in use, for people; empty before the first exchange."""
         return repr(self._interfaces[0]) if self._interfaces else ""
+
+    async def read_beside(self, url: str, limit: int) -> bytes:
+        """What is at an address that the card names, of the same origin alone; nothing is tried again.
+
+        Raises:
+            BadResponse: it is of another origin, is not there, or has more than `limit` bytes.
+            CannotConnect: nobody answers.
+            AuthError: the credentials cannot be had.
+        """
+        if self._sender.origin not in (None, origin_of(url)):
+            raise BadResponse(f"{shown(url)} is elsewhere: nothing is read from there")
+        request = HttpRequest("GET", url, {"Accept": "application/json"}, connect=self._connect, silence=self._quick)
+        response = await self._sender.send(request, self._card)
+        if response.status != 200:
+            await response.close()
+            raise BadResponse(f"HTTP {response.status} at {shown(url)}", status=response.status)
+        return await response.read(limit)
 
     async def perform(self, operation: Operation, request: Request) -> Result:
         """See `Connection.perform`."""

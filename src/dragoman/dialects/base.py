@@ -44,6 +44,16 @@ class Dialect(EventWriter, Protocol):
         ...
 
     @property
+    def origin(self) -> str:
+        """The tag of tasks that begin in it: its version, and after a slash what more is to be remembered."""
+        ...
+
+    @property
+    def projects(self) -> bool:
+        """True when it shows tasks as they stand in the table other programs read."""
+        ...
+
+    @property
     def asks(self) -> bool:
         """False when callers of this version expect an answer or a failure, never a question about arguments."""
         ...

@@ -74,6 +74,8 @@ class Legacy:
     """A2A 0.1. It answers every request with a task."""
 
     version = "0.1"
+    origin = "0.1"
+    projects = False
     asks = False
     extensions_header = ""
     version_header = ""

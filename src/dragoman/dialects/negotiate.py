@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dragoman.dialects.invalid import quoted
 from dragoman.dialects.legacy import LEGACY
+from dragoman.dialects.tool_tasks import TOOL_TASKS
 from dragoman.dialects.v03 import V03
 from dragoman.dialects.v03_proto import V03Proto
 from dragoman.dialects.v1 import V1_0, V1_1
@@ -117,9 +118,13 @@ def asked_version(header: str | None, query: str | None) -> str | None:
 
 
 class Dialects:
-    """The dialects of one server. `blocking_by_default` is what a 0.3 request without `blocking` means."""
+    """The dialects of one server. `blocking_by_default` is what a 0.3 request without `blocking` means.
 
-    def __init__(self, *, blocking_by_default: bool = True) -> None:
+    With `tools`, what is behind it are the tools of other servers: their callers of 0.1 see tasks in a form of its own.
+    """
+
+    def __init__(self, *, blocking_by_default: bool = True, tools: bool = False) -> None:
+        self.legacy = TOOL_TASKS if tools else LEGACY
         self.v03 = V03(blocking_by_default=blocking_by_default)
         self.v03_proto = V03Proto(blocking_by_default=blocking_by_default)
 
@@ -136,7 +141,7 @@ class Dialects:
         if family is Family.V1:
             return Choice(operation, V1_1 if asked == "1.1" else V1_0)
         if family is Family.V01 or (family is Family.ORIGIN and asked == "0.1"):
-            return Choice(operation, LEGACY)
+            return Choice(operation, self.legacy)
         return Choice(operation, self.v03, family is Family.ORIGIN and asked is None)
 
     def for_rest(self, path_is_v1: bool, asked: str | None) -> CallingDialect:
@@ -146,8 +151,15 @@ class Dialects:
         return V1_1 if asked == "1.1" else V1_0
 
     def answering(self, choice: Choice, origin: str) -> CallingDialect:
-        """Who answers, once the task is known to have been created in version `origin`."""
-        return LEGACY if choice.by_origin and origin == LEGACY.version else choice.dialect
+        """Who answers, once the tag of the task is known."""
+        if not choice.by_origin or origin not in (LEGACY.origin, TOOL_TASKS.origin):
+            return choice.dialect
+        return self.legacy if origin == self.legacy.origin else LEGACY
+
+    def is_oldest(self, method: str, asked: str | None) -> bool:
+        """True for a method of 0.1 that is called in no other version."""
+        found = METHODS.get(method)
+        return found is not None and found.family in (Family.V01, Family.ORIGIN) and asked in (None, LEGACY.version)
 
 
 def _hint(method: str) -> str:

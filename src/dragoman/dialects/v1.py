@@ -67,6 +67,7 @@ class PushConfigs(Struct, frozen=True, rename="camel"):
 class V1:
     """A2A 1.0, or 1.1, which is 1.0 with generations."""
 
+    projects = False
     asks = True
     extensions_header = "a2a-extensions"
     returns_at_once = True
@@ -74,6 +75,7 @@ class V1:
 
     def __init__(self, version: Literal["1.0", "1.1"]) -> None:
         self.version = version
+        self.origin: str = version
         self.version_header = version
         self._answers = Answers(version)
         self._counts = version != "1.0"

@@ -28,8 +28,9 @@ from dragoman.model.error import (
 from dragoman.model.fold import Folding
 from dragoman.model.ids import new_id
 from dragoman.model.json import encode
+from dragoman.model.message import Message
 from dragoman.model.part import Part
-from dragoman.model.state import State
+from dragoman.model.state import Role, State
 from dragoman.model.task import Task, TaskStatus
 from dragoman.model.time import timestamp
 
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from dragoman.engine.pushes import Pushes
     from dragoman.engine.runner import Runner
     from dragoman.engine.tasks import Tasks
-    from dragoman.model.message import Message
     from dragoman.model.request import SendMessageRequest
 
 logger = logging.getLogger("dragoman.engine")
@@ -91,7 +91,8 @@ class Inbox:
         repeat = self._repeats.mark(scope, request.message)
         if repeat is None:
             return await self._take(scope, call, request, None)
-        begins = request.message.task_id is None and request.new_task_id is None
+        numbered = self._tasks.projector(call.origin) is not None
+        begins = request.message.task_id is None and request.new_task_id is None and not numbered
         if begins and not self._repeats.may_know(repeat):
             # It is marked before anything can come in between, so nobody has to be kept out.
             return self._create(scope, call, request, repeat)
@@ -116,6 +117,9 @@ class Inbox:
 
     async def _take(self, scope: Scope, call: Call, request: SendMessageRequest, repeat: Repeat | None) -> Accepted:
         task_id = request.message.task_id or request.new_task_id
+        if task_id is None and self._tasks.projector(call.origin) is not None:
+            request = structs.replace(request, new_task_id=await self._tasks.fresh_number())
+            return self._create(scope, call, request, repeat)
         if task_id is None:
             return self._create(scope, call, request, repeat)
         async with self._locks.hold(task_id):
@@ -170,13 +174,14 @@ class Inbox:
             raise InvalidParams("ifGenerationMatch needs a message.taskId", field="configuration.ifGenerationMatch")
         now = tasks.clock.now()
         task_id = request.new_task_id or new_id()
-        context_id = message.context_id or new_id()
+        projector = tasks.projector(call.origin)
+        context_id = message.context_id or (new_id() if projector is None else task_id)
         message = structs.replace(message, task_id=task_id, context_id=context_id)
         status = TaskStatus(State.SUBMITTED, None, timestamp(now))
         folding = Folding(Task(task_id, context_id, status, history=(message,)))
         number = tasks.store.next_number()
         row = TaskRow(number, task_id, scope, context_id, call.origin, State.SUBMITTED, now, 1, now)
-        live = LiveTask(tasks.store, tasks.bus, tasks.clock, row, folding, committed=0)
+        live = LiveTask(tasks.store, tasks.bus, tasks.clock, row, folding, committed=0, projector=projector)
         live.repeat = repeat
         live.joins = request.message.context_id is not None
         self._hook(live, call, request)
@@ -196,7 +201,7 @@ class Inbox:
         if config is None or self._pushes is None:
             return
         # The task itself is what the message is answered with: what comes after it is news.
-        push = self._pushes.prepare(config, live.row, call.origin, 1)
+        push = self._pushes.prepare(config, live.row, call.version, 1)
         live.pushes = (push,)
         live.created = partial(self._pushes.follow, live.row, push)
 
@@ -240,9 +245,16 @@ class Inbox:
         if repeat is not None:
             self._repeats.remember(repeat, task_id)
 
-    async def resume(self, scope: Scope, message: Message) -> Accepted:
+    async def resume(self, task_id: str, data: Any) -> Accepted:
         """Answer a waiting task from inside the server. Raises TaskNotFound or UnsupportedOperation."""
-        task_id = message.task_id or ""
+        stored = await self._tasks.store.task(task_id)
+        if stored is None or stored.row.scope.agent != self._agent.name:
+            raise TaskNotFound(taskId=task_id)
+        scope = stored.row.scope
+        row, _, _ = await self._tasks.find(scope, task_id)
+        if not row.state.waiting:
+            raise UnsupportedOperation(f"task {task_id} is {row.state}: it does not wait", taskId=task_id)
+        message = Message(new_id(), Role.USER, (Part(data=data),), row.context_id, task_id)
         async with self._locks.hold(task_id):
             _, live, stored = await self._tasks.find(scope, task_id)
             if live is not None:
@@ -284,6 +296,10 @@ class Inbox:
 
     def _begin(self, live: LiveTask, ctx: Context, *, new_context: bool = False) -> None:
         async def load_state() -> dict[str, Any]:
+            if live.projector is not None and not live.draft and live.state is State.SUBMITTED:
+                # Whoever reads the table sees that it has begun before anything is done.
+                live.status(State.WORKING)
+                await live.durable()
             if new_context:
                 return {}
             kept = await self._tasks.store.context_state(live.row.scope, live.folding.context_id)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from dragoman.engine.ports import Note, NoteKind, Push, Repeat, TaskRow, Write
+from dragoman.engine.projection import Projection, Projector, projected
 from dragoman.model.error import ServerError
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
 from dragoman.model.fold import Folding
@@ -55,6 +56,7 @@ class LiveTask:
         *,
         committed: int,
         standing: tuple[Artifact, ...] = (),
+        projector: Projector | None = None,
     ) -> None:
         self._store = store
         self._bus = bus
@@ -63,6 +65,7 @@ class LiveTask:
         self.folding = folding
         self.committed = committed
         self.standing = standing
+        self.projector = projector
         self._artifact_ids = {artifact.artifact_id for artifact in standing}
         self.draft = False
         self.reply: Message | None = None
@@ -123,7 +126,19 @@ class LiveTask:
         self.draft = False
         record = Record.of(1, self.folding.task())
         notes = () if self.request is None else (Note(1, "request", self.request),)
-        self._queue(record, create=True, notes=notes, repeat=self.repeat, pushes=self.pushes)
+        self._queue(
+            record,
+            Write(
+                self.row,
+                partial(self._done, record.generation, len(record.body)),
+                create=True,
+                joins=self.joins,
+                record=record,
+                notes=notes,
+                repeat=self.repeat,
+                pushes=self.pushes,
+            ),
+        )
 
     def emit(
         self,
@@ -150,6 +165,7 @@ class LiveTask:
             self.folding.say(says)
         snapshot = None
         before: State | None = None
+        projection: Projection | None = None
         if isinstance(event, StatusUpdate):
             before, state = self.row.state, event.status.state
             self.row = structs.replace(
@@ -162,16 +178,24 @@ class LiveTask:
                 self.arrived.set()
             else:
                 self._settle_at = None
+            if self.projector is not None and state is not before:
+                projection = projected(self.projector, self.row, self.task())
         else:
             self.row = structs.replace(self.row, generation=generation)
             self._artifact_ids.add(event.artifact.artifact_id)
         self._queue(
             record,
-            notes=tuple(Note(generation, kind, body) for kind, body in notes),
-            before=before,
-            snapshot=snapshot,
-            context_state=context_state,
-            repeat=repeat,
+            Write(
+                self.row,
+                partial(self._done, record.generation, len(record.body)),
+                before=before,
+                record=record,
+                notes=tuple(Note(generation, kind, body) for kind, body in notes),
+                snapshot=snapshot,
+                context_state=context_state,
+                repeat=repeat,
+                projection=projection,
+            ),
         )
 
     def status(
@@ -187,6 +211,8 @@ class LiveTask:
     ) -> None:
         """Write a new status, stamped now."""
         now = self._clock.now()
+        if self.projector is not None:  # the time tells the changes of a row apart
+            now = max(now, self.row.status_ms + 1)
         self.emit(
             StatusUpdate(self.id, self.folding.context_id, TaskStatus(state, message, timestamp(now)), metadata),
             at_ms=now,
@@ -216,39 +242,13 @@ class LiveTask:
         if working:
             self.status(State.WORKING)
 
-    def _queue(
-        self,
-        record: Record,
-        *,
-        create: bool = False,
-        before: State | None = None,
-        notes: tuple[Note, ...] = (),
-        snapshot: bytes | None = None,
-        context_state: bytes | None = None,
-        repeat: Repeat | None = None,
-        pushes: tuple[Push, ...] = (),
-    ) -> None:
+    def _queue(self, record: Record, write: Write) -> None:
         size = len(record.body)
         self._window.append(record)
         self._window_bytes += size
         self._ahead_bytes += size
         self._trim()
-        done = partial(self._done, record.generation, size)
-        self._store.write(
-            Write(
-                self.row,
-                done,
-                create=create,
-                joins=create and self.joins,
-                before=before,
-                record=record,
-                notes=notes,
-                snapshot=snapshot,
-                context_state=context_state,
-                repeat=repeat,
-                pushes=pushes,
-            )
-        )
+        self._store.write(write)
 
     def _trim(self) -> None:
         window = self._window

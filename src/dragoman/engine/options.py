@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from dragoman.engine.projection import Projectors
+
 
 class EngineSettings(Struct, frozen=True):
-    """The engine's own settings, in seconds."""
+    """The engine's own settings, in seconds. `projectors` say which tasks are also rows that other programs read."""
 
     dedupe: float = 600
     heartbeat: float = 15
@@ -18,3 +20,4 @@ class EngineSettings(Struct, frozen=True):
     max_parts: int = 1000
     caller_tasks: int = 2000
     caller_streams: int = 2000
+    projectors: Projectors | None = None

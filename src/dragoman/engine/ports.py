@@ -16,6 +16,7 @@ from dragoman.model.state import State
 
 if TYPE_CHECKING:
     from dragoman.engine.context import Context
+    from dragoman.engine.projection import Projection
 
 
 class Scope(NamedTuple):
@@ -106,7 +107,7 @@ class Write(Struct):
     either begins a conversation or `joins` one that may have tasks already. With `delete`, the task and all that
     belongs to it are gone. `pushes` are webhooks that are new or replaced, `unpushed` the ids of those that go;
     `progress` are webhooks that have come further: it changes nothing for those that are gone or have been replaced.
-    A write of webhooks alone may carry an older row.
+    A write of webhooks alone may carry an older row. `projection` is the task's row in the table other programs read.
     `done` is called on the event loop once the change is durable, or with the error that kept
     it from being so.
     """
@@ -124,6 +125,7 @@ class Write(Struct):
     pushes: tuple[Push, ...] = ()
     unpushed: tuple[str, ...] = ()
     progress: tuple[Push, ...] = ()
+    projection: Projection | None = None
     delete: bool = False
 
     def size(self) -> int:
@@ -227,6 +229,22 @@ class Store(Protocol):
 
     async def owed(self, *, woken: bool = False) -> list[tuple[Push, TaskRow]]:
         """The webhooks that are not done, dead ones too, with their tasks, oldest first; or only those `WOKEN`."""
+        ...
+
+    async def projection(self, number: int) -> Projection | None:
+        """The row of a task in the table other programs read. It goes with its task."""
+        ...
+
+    async def project(self, changed: Projection, expected: int) -> bool:
+        """Change state and time of such a row, if its time is still the one expected. False when it is not.
+
+        Raises:
+            ServerError: it cannot be written now.
+        """
+        ...
+
+    async def last_projection(self) -> int:
+        """The largest number such a row has; 0 when there is none."""
         ...
 
     async def sweep(self, rules: Sweep) -> int:

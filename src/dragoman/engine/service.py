@@ -14,6 +14,7 @@ from dragoman.engine.live import STOPPING
 from dragoman.engine.locks import KeyedLocks
 from dragoman.engine.options import EngineSettings
 from dragoman.engine.ports import Cursor, Scope, TaskQuery
+from dragoman.engine.projection import as_projected, cancel_projection
 from dragoman.engine.pushes import Pushes
 from dragoman.engine.quota import Quota
 from dragoman.engine.runner import Runner
@@ -25,16 +26,13 @@ from dragoman.model.error import (
     PushNotificationNotSupported,
     ServerError,
     TaskNotCancelable,
-    TaskNotFound,
     Unauthorized,
     UnsupportedOperation,
 )
-from dragoman.model.ids import new_id
 from dragoman.model.message import Message
-from dragoman.model.part import Part
 from dragoman.model.record import Record
 from dragoman.model.request import DEFAULT_PAGE_SIZE, ListTasksResponse
-from dragoman.model.state import Role, State
+from dragoman.model.state import State
 from dragoman.model.task import Task
 
 if TYPE_CHECKING:
@@ -83,7 +81,7 @@ class Service:
         self._agent = agent
         self._bus = bus
         self._settings = settings
-        self._tasks = Tasks(store, bus, clock)
+        self._tasks = Tasks(store, bus, clock, settings.projectors)
         self._runner = Runner(clock, self._put_away, parallel=agent.parallel)
         self._locks = KeyedLocks()
         self._quota = Quota(settings)
@@ -103,6 +101,8 @@ class Service:
 
     async def start(self) -> None:
         """Decide what becomes of the tasks a crash interrupted."""
+        if self._settings.projectors is not None:
+            await self._settings.projectors.load(self._store, self._tasks.clock.now())
         await self._inbox.recover()
         self._quota.recover(self._tasks.live.values())
 
@@ -127,9 +127,8 @@ class Service:
         live = accepted.live
         if live is None:
             stored = await self._store.task(accepted.row.id)
-            return Answer(
-                shortened(await self._tasks.durable_task(None, stored), length), accepted.row.origin, accepted.repeat
-            )
+            task = await self._tasks.durable_task(None, stored)
+            return Answer(shortened(task, length), accepted.row.origin, accepted.repeat)
         if request.configuration.return_immediately:
             await live.opened()
         else:
@@ -197,9 +196,9 @@ class Service:
         if request.configuration.task_push_notification_config is None:
             return await self._inbox.accept(scope, call, request)
         pushes = self._must_push()
-        request = await pushes.admit(scope, request, call.origin)
+        request = await pushes.admit(scope, request, call.version)
         accepted = await self._inbox.accept(scope, call, request)
-        await pushes.add(accepted, request, call.origin)
+        await pushes.add(accepted, request, call.version)
         return accepted
 
     async def resume(self, task_id: str, data: Any = None) -> Task:
@@ -211,15 +210,7 @@ class Service:
         """
         if self._closing:
             raise ServerError(STOPPING)
-        stored = await self._store.task(task_id)
-        if stored is None or stored.row.scope.agent != self._agent.name:
-            raise TaskNotFound(taskId=task_id)
-        scope = stored.row.scope
-        row, _, _ = await self._tasks.find(scope, task_id)
-        if not row.state.waiting:
-            raise UnsupportedOperation(f"task {task_id} is {row.state}: it does not wait", taskId=task_id)
-        message = Message(new_id(), Role.USER, (Part(data=data),), row.context_id, task_id)
-        accepted = await self._inbox.resume(scope, message)
+        accepted = await self._inbox.resume(task_id, data)
         return await self._tasks.durable_task(accepted.live, None)
 
     # -- tasks -----------------------------------------------------------------------------------------------------
@@ -275,13 +266,18 @@ class Service:
 
         Raises:
             TaskNotFound: there is none, or it is not the caller's.
-            TaskNotCancelable: it has ended.
+            TaskNotCancelable: it has ended, and is no task that is canceled even so where it is also a row.
+            TaskGenerationMismatch: that row is being changed by others.
         """
         scope = self._admit(call, request.tenant)
         async with self._locks.hold(request.id):
             row, live, stored = await self._tasks.find(scope, request.id)
             if (live.state if live else row.state).final:
-                raise TaskNotCancelable(taskId=request.id)
+                if not call.own_words or self._tasks.projector(row.origin) is None:
+                    raise TaskNotCancelable(taskId=request.id)
+                task = await self._tasks.durable_task(live, stored)
+                await cancel_projection(self._store, self._tasks.clock, row.id)
+                return Answer(await self.projected(task), row.origin)
             parked = live is None and row.state.waiting
             if live is None and stored is not None:
                 live = await self._tasks.revive(stored)
@@ -294,6 +290,10 @@ class Service:
         if parked:
             await self._tell_canceled(row)
         return Answer(live.task(), row.origin)
+
+    async def projected(self, task: Task) -> Task:
+        """A task as its row has it, which may be canceled after its end. Raises ServerError."""
+        return await as_projected(self._store, task)
 
     async def _tell_canceled(self, row: TaskRow) -> None:
         """Tell the agent that nobody will answer: a parked task has no run that could hear of it."""
@@ -340,7 +340,7 @@ class Service:
             InvalidParams: its address may not be called.
         """
         scope = self._admit(call, config.tenant)
-        return await self._must_push().create(scope, config, call.origin)
+        return await self._must_push().create(scope, config, call.version)
 
     async def get_push(self, call: Call, request: GetPushConfigRequest) -> TaskPushNotificationConfig:
         """Show a webhook, without its secrets. Raises TaskNotFound or PushNotificationNotSupported."""

@@ -21,6 +21,7 @@ from dragoman.model.task import Task
 if TYPE_CHECKING:
     from dragoman.engine.clock import Clock
     from dragoman.engine.ports import Bus, Note, Scope, Store, StoredTask, TaskRow
+    from dragoman.engine.projection import Projector, Projectors
     from dragoman.model.message import Message
 
 
@@ -59,12 +60,26 @@ class Memory(NamedTuple):
 class Tasks:
     """The tasks of one agent."""
 
-    def __init__(self, store: Store, bus: Bus, clock: Clock) -> None:
+    def __init__(self, store: Store, bus: Bus, clock: Clock, projectors: Projectors | None = None) -> None:
         self.store = store
         self.bus = bus
         self.clock = clock
         self.live: dict[str, LiveTask] = {}
+        self._projectors = projectors
         self._mending = Mending(self)
+
+    def projector(self, origin: str) -> Projector | None:
+        """Who projects tasks of that origin, if anybody does: these tasks have numbers as ids."""
+        return None if self._projectors is None else self._projectors.of(origin)
+
+    async def fresh_number(self) -> str:
+        """An id that is a number and no other task's. Use it before anything is awaited."""
+        assert self._projectors is not None
+        while True:
+            task_id = self._projectors.next_id(self.clock.now())
+            # A caller may have chosen it for a task of its own.
+            if await self.store.task(task_id) is None and task_id not in self.live:
+                return task_id
 
     def put_away(self, live: LiveTask) -> None:
         """Forget a task that nobody works on any more; it is at rest in the store."""
@@ -146,7 +161,16 @@ class Tasks:
         if again:  # a snapshot is made when a task pauses or ends, and this one has not ended
             standing = decode_task(stored.snapshot).artifacts if stored.snapshot is not None else ()
         folding = Folding(task, row.generation)
-        return LiveTask(self.store, self.bus, self.clock, row, folding, committed=row.generation, standing=standing)
+        return LiveTask(
+            self.store,
+            self.bus,
+            self.clock,
+            row,
+            folding,
+            committed=row.generation,
+            standing=standing,
+            projector=self.projector(row.origin),
+        )
 
     async def memory(self, row: TaskRow) -> Memory:
         """What earlier runs of a task left behind: its circumstances, answered questions, results kept by `once`."""

@@ -53,8 +53,8 @@ if TYPE_CHECKING:
     from dragoman.transports.http import AsgiScope, Header, Receive, Send
 
 logger = logging.getLogger("dragoman.server")
-_CARDS = ("/.well-known/agent-card.json", "/.well-known/agent.json")
-_RPC = ("/", "/a2a")
+_OLDEST = "/a2a"
+_RPC = ("/", _OLDEST)
 
 
 class Hosted:
@@ -87,6 +87,7 @@ class Hosted:
             blocking=self._blocking,
             nesting=self._nesting,
             denials=denials,
+            tools=self.agent.tools is not None,
         )
         endpoint.extended = extended
         self.rpc = JsonRpc(endpoint)
@@ -261,13 +262,13 @@ class App:
             await respond(send, 421, msgspec.json.encode({"error": str(error)}))
             return
         if request.method == "OPTIONS":
-            await self._preflight(request, send)
+            await self._preflight(hosted or self._first, request, send)
         elif hosted is None:
             await not_found(send, scope["path"])
-        elif path in _CARDS or (path in OWN and not prefix):
+        elif path in hosted.cards.paths or (path in OWN and not prefix):
             if not looks:
                 await not_allowed(send, "GET, HEAD")
-            elif path in _CARDS:
+            elif path in hosted.cards.paths:
                 await self._card(hosted, request, send, prefix)
             else:
                 await self._own_page(path, send)
@@ -323,8 +324,8 @@ class App:
             return
         await sign_in_or_out(auth.login, request, self._addresses.base(request), send)
 
-    async def _preflight(self, request: Request, send: Send) -> None:
-        headers = self._guard.preflight_headers(request, anybody=request.path in _CARDS)
+    async def _preflight(self, hosted: Hosted, request: Request, send: Send) -> None:
+        headers = self._guard.preflight_headers(request, anybody=request.path in hosted.cards.paths)
         if headers is None:
             body = msgspec.json.encode({"error": "pages of this origin may not use this agent: add it to cors"})
             await respond(send, 403, body)
@@ -353,8 +354,14 @@ class App:
             return
         except Disconnected:
             return
-        transport = hosted.rpc if is_rpc else hosted.rest
-        await transport.serve(request, send, user)
+        if user is None and self._auth is not None and request.path == _OLDEST and hosted.agent.tools is not None:
+            # What tools are asked by the oldest methods there is kept for somebody; the rest is open to strangers.
+            names = ", ".join(self._auth.security()[0])
+            stranger = Unauthenticated(f"say who you are, by one of these schemes of the agent's card: {names}")
+            challenged = _with_headers(send, self._auth.challenge(stranger), status=401)
+            await hosted.rpc.serve(request, challenged, user, stranger)
+            return
+        await (hosted.rpc if is_rpc else hosted.rest).serve(request, send, user)
 
     def _counted(self, request: Request, error: A2AError) -> A2AError:
         """Count a stranger who is refused: guessing is limited like anything else."""
@@ -382,9 +389,9 @@ class App:
             await transport.refuse(request, send, error, "0.3" if request.segments[:1] == ["v1"] else "1.0")
 
 
-def _with_headers(send: Send, more: list[Header]) -> Send:
+def _with_headers(send: Send, more: list[Header], status: int | None = None) -> Send:
     async def sending(message: MutableMapping[str, Any]) -> None:
-        if message["type"] == "http.response.start":
+        if message["type"] == "http.response.start" and status in (None, message["status"]):
             message["headers"] = [*message["headers"], *more]
         await send(message)
 

@@ -6,9 +6,13 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from dragoman.bus.local import LocalBus
+from dragoman.dialects.tool_tasks import TOOL_TASKS
 from dragoman.engine.clock import SystemClock
 from dragoman.engine.janitor import Janitor, Retention
+from dragoman.engine.projection import Projectors
 from dragoman.engine.service import EngineSettings, Service
 from dragoman.model.error import ConfigError
 from dragoman.net.guard import Guard as AddressGuard
@@ -69,6 +73,8 @@ def build(
         caller_tasks=settings.limits.caller_tasks,
         caller_streams=settings.limits.caller_streams,
     )
+    # One for all agents: the ids it gives are distinct among all tasks of the store.
+    with_tools = replace(engine, projectors=Projectors({TOOL_TASKS.origin: TOOL_TASKS}))
     keys = LazyKeys(settings.secret, parse_store(settings.store))
     signing = _signing(settings, keys) if settings.sign else None
     couriers = partial(_courier, settings, store, bus, clock, keys) if settings.push else None
@@ -76,7 +82,7 @@ def build(
         Hosted(
             agent,
             Cards(agent, settings.card_version, clock.now(), push=settings.push, signing=signing),
-            partial(Service, agent, store, bus, clock, engine),
+            partial(Service, agent, store, bus, clock, engine if agent.tools is None else with_tools),
             settings.limits.body,
             blocking=settings.blocking,
             nesting=settings.limits.nesting,

@@ -83,6 +83,10 @@ def as_servable(obj: Any) -> Servable:
     framework = _framework_of(obj)
     if framework is not None:
         kind, extra = framework
+        if extra == "mcp":
+            from dragoman.server.agent import Agent
+
+            return Agent.from_mcp(obj)
         raise ConfigError(
             f"serving {kind} needs dragoman[{extra}], which this version does not have yet: "
             "it serves Python functions, see @agent.skill"

@@ -7,7 +7,10 @@ import heapq
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from dragoman.engine.ports import WOKEN, Page, PushState, StoredTask
+from dragoman.engine.projection import number_of
 from dragoman.model.error import TaskGenerationMismatch
 from dragoman.model.record import Record
 from dragoman.model.state import State
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dragoman.engine.ports import Note, Push, Repeat, Scope, Sweep, TaskQuery, TaskRow, Write
+    from dragoman.engine.projection import Projection
 
 _UNFINISHED = frozenset({State.SUBMITTED, State.WORKING})
 
@@ -54,6 +58,7 @@ class MemoryStore:
         self._compactable: dict[int, _Kept] = {}
         self._pushed: dict[int, _Kept] = {}
         self._repeats: dict[bytes, tuple[int, str]] = {}
+        self._projections: dict[int, Projection] = {}
         self._unreported: list[tuple[Callable[[BaseException | None], None], BaseException | None]] = []
 
     async def open(self) -> None:
@@ -118,13 +123,19 @@ class MemoryStore:
         kept.notes.extend(write.notes)
         if write.snapshot is not None:
             kept.snapshot, kept.snapshot_generation = write.snapshot, generation
+        self._keep_beside(kept, write)
+        return None
+
+    def _keep_beside(self, kept: _Kept, write: Write) -> None:
+        row = write.row
         if write.context_state is not None:
             self._states[row.scope, row.context_id] = write.context_state
         if write.repeat is not None:
             self._mark(kept, write.repeat)
         if write.pushes or write.unpushed or write.progress:
             self._push(kept, write)
-        return None
+        if write.projection is not None:
+            self._projections[write.projection.id] = write.projection
 
     def _conflict(self, write: Write, kept: _Kept, generation: int) -> BaseException | None:
         row, record = write.row, write.record
@@ -190,6 +201,9 @@ class MemoryStore:
         self._compactable.pop(kept.row.number, None)
         self._pushed.pop(kept.row.number, None)
         del self._by_scope[kept.row.scope][kept.row.number]
+        projected = number_of(row.id)
+        if projected is not None:
+            self._projections.pop(projected, None)
         conversation = (kept.row.scope, kept.row.context_id)
         self._conversations[conversation] -= 1
         if not self._conversations[conversation]:  # it is over: nobody can go on with it
@@ -198,6 +212,14 @@ class MemoryStore:
         for key in kept.marks:
             if self._repeats.get(key, (0, ""))[1] == row.id:
                 del self._repeats[key]
+
+    async def project(self, changed: Projection, expected: int) -> bool:
+        """Change state and time of a projection, if its time is still the one expected."""
+        kept = self._projections.get(changed.id)
+        if kept is None or kept.updated_at != expected:
+            return False
+        self._projections[kept.id] = structs.replace(kept, state=changed.state, updated_at=changed.updated_at)
+        return True
 
     def _mark(self, kept: _Kept, repeat: Repeat) -> None:
         while self._repeats:
@@ -243,6 +265,14 @@ class MemoryStore:
             for push in kept.pushes.values()
             if push.state is not PushState.DONE and (not woken or push.due_ms == WOKEN)
         ]
+
+    async def projection(self, number: int) -> Projection | None:
+        """A task's row in the table other programs read, if they could."""
+        return self._projections.get(number)
+
+    async def last_projection(self) -> int:
+        """The largest number such a row has; 0 when there is none."""
+        return max(self._projections, default=0)
 
     async def page(self, query: TaskQuery) -> Page:
         """One page of tasks, newest status first."""

@@ -48,25 +48,29 @@ class Endpoint:
         blocking: bool,
         nesting: int = NESTING,
         denials: Denials | None = None,
+        tools: bool = False,
     ) -> None:
         self.service = service
         self.body_limit = body_limit
         self.nesting = nesting
         self._denials = denials
-        self.dialects = Dialects(blocking_by_default=blocking)
+        self.dialects = Dialects(blocking_by_default=blocking, tools=tools)
         self._extensions = {extension.uri for extension in extensions}
         # Makes the card a known caller may see; None where nobody is known.
         self.extended: ExtendedCard | None = None
 
-    def call(self, request: Request, dialect: Dialect, user: User | None, tenant: str = "") -> Call:
-        """The circumstances of a request."""
+    def call(
+        self, request: Request, dialect: Dialect, user: User | None, tenant: str = "", *, by_origin: bool = False
+    ) -> Call:
+        """The circumstances of a request. With `by_origin`, its answer is in the words in which the task began."""
         return Call(
             user=user,
             tenant=tenant,
             extensions=self._activated(request),
-            origin=dialect.version,
+            origin=dialect.origin,
             asks=dialect.asks,
             lists=request.may_list,
+            own_words=by_origin or dialect.projects,
         )
 
     def _activated(self, request: Request) -> frozenset[str]:

@@ -312,7 +312,7 @@ def test_the_file_says_what_to_serve_relative_to_itself(echo: Path):
         ("[agents.e]\ntarget = 1", 'dragoman.toml [agents.e]: say what to serve, as in target = "app.py"'),
         (
             "[agents.e]\nfile = 'x'",
-            "dragoman.toml [agents.e]: there is no setting `file`; there are `target` and `a2a`",
+            "dragoman.toml [agents.e]: there is no setting `file`; there are `target`, `a2a` and `mcp`",
         ),
         ("[agents.e]\ntarget = 'app:ECHO'", "dragoman.toml [agents.e] target: an object of type `str` cannot be"),
     ],

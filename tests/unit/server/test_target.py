@@ -245,8 +245,6 @@ def test_anything_else_is_told_what_can_be_served(obj: object, says: str):
         ("langgraph__graph", "serving a LangGraph graph needs dragoman[langgraph], which this version"),
         ("pydantic_ai", "serving a Pydantic AI agent needs dragoman[pydantic-ai], which this version"),
         ("agents", "serving an OpenAI Agents agent needs dragoman[openai], which this version"),
-        ("fastmcp__server", "serving an MCP server needs dragoman[mcp], which this version"),
-        ("mcp__server", "serving an MCP server needs dragoman[mcp], which this version"),
     ],
 )
 def test_an_agent_of_a_framework_is_recognised_and_told_honestly(tmp_path: Path, package: str, says: str):
@@ -260,6 +258,15 @@ def test_an_agent_of_a_framework_is_recognised_and_told_honestly(tmp_path: Path,
     with pytest.raises(ConfigError) as caught:
         as_servable(load_target("mine21.py", cwd=tmp_path))
     assert str(caught.value).startswith(says)
+
+
+def test_an_mcp_server_is_served_as_an_agent_with_its_tools(tmp_path: Path):
+    text = 'from mcp.server import MCPServer\nserver = MCPServer("kitchen")\n@server.tool()\ndef boil() -> str: ...\n'
+    write(tmp_path, {"mine24.py": text})
+    agent = as_servable(load_target("mine24.py", cwd=tmp_path))
+    assert isinstance(agent, Agent)
+    assert agent.name == "kitchen"
+    assert agent.tools is not None
 
 
 def test_a_package_of_the_users_that_is_called_agents_is_not_mistaken_for_a_framework(tmp_path: Path):

@@ -73,10 +73,12 @@ class Schema:
 
     def _asked(self, problems: Sequence[Problem]) -> list[str]:
         """The properties that a question is about; all of them when it is about none in particular."""
-        tops = [str(self._outline.at(problem.path)[0][0]) for problem in problems if problem.path]
-        asked = [name for name in dict.fromkeys(tops) if name in self._properties]
+        if problems and not any(problem.path for problem in problems):
+            return list(self._properties)
         # A name that is not known is wrong, but nobody is to give it again.
-        return asked if tops or not problems else list(self._properties)
+        paths = [problem.path for problem in problems if problem.path and not problem.unknown]
+        tops = dict.fromkeys(str(self._outline.at(path)[0][0]) for path in paths)
+        return [name for name in tops if name in self._properties]
 
     def text_slot(self, arguments: Mapping[str, Any]) -> str | None:
         """The string property that plain text is meant for: the only one left, or the only required one left."""

@@ -39,8 +39,8 @@ class McpTools:
         timeout: float = 0,
         start_seconds: float = START_SECONDS,
     ) -> None:
-        self._include = include
-        self._exclude = tuple(exclude or ())
+        self._include = None if include is None else _names(include)
+        self._exclude = _names(exclude or ())
         self._permissions = dict(permissions or {})
         self._default = default_tool
         self._timeout = timeout
@@ -48,7 +48,8 @@ class McpTools:
         self._tools: dict[str, Tool] = {}
         self._held = Held()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._opening: asyncio.Lock | None = None
+        self._opening = asyncio.Lock()
+        self._is_open = False
         self.revision = 0
 
     # -- what there is -------------------------------------------------------------------------------------------------
@@ -74,7 +75,9 @@ class McpTools:
         ]
         said = next((text.strip() for text in words if text and text.strip()), "")
         about = _opening(said) or f"The tools of {self._supervisors[0].source.name}"
-        return f"{about} {HOW}", (info.version if info else "") or ""
+        return f"{about}{'' if about.endswith(('.', '!', '?', '…')) else '.'} {HOW}", (
+            info.version if info else ""
+        ) or ""
 
     def schemas(self, ids: Sequence[str]) -> Mapping[str, Any]:
         """See `Toolset.schemas`."""
@@ -141,18 +144,27 @@ class McpTools:
         """
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
-            self._loop, self._opening, self._held = loop, asyncio.Lock(), Held()
-        elif self._tools:
-            return
-        assert self._opening is not None
+            self._loop, self._opening, self._held, self._is_open = loop, asyncio.Lock(), Held(), False
         async with self._opening:
+            if self._is_open:
+                return
             try:
-                await asyncio.gather(*(supervisor.open() for supervisor in self._supervisors))
+                await self._open_all()
                 self._changed()
                 self._check_names()
             except BaseException:
                 await self.close()
                 raise
+            self._is_open = True
+
+    async def _open_all(self) -> None:
+        openings = [asyncio.create_task(supervisor.open()) for supervisor in self._supervisors]
+        try:
+            await asyncio.gather(*openings)
+        finally:  # where one cannot be opened, the others are not left behind half open
+            for each in openings:
+                each.cancel()
+            await asyncio.wait(openings)
 
     def _check_names(self) -> None:
         names = {name for tool in self._tools.values() for name in (tool.id, tool.name)}
@@ -167,7 +179,7 @@ class McpTools:
         """See `Toolset.close`."""
         await self._held.close()
         await asyncio.gather(*(supervisor.close() for supervisor in self._supervisors))
-        self._loop, self._tools = None, {}
+        self._loop, self._tools, self._is_open = None, {}, False
 
     # -- work ----------------------------------------------------------------------------------------------------------
 
@@ -183,6 +195,11 @@ class McpTools:
     async def canceled(self, ref: Any) -> None:
         """See `Toolset.canceled`."""
         await self._held.drop(ref)
+
+
+def _names(given: Sequence[str]) -> tuple[str, ...]:
+    """Names as a user gives them: one alone is a list of one, not of its letters."""
+    return (given,) if isinstance(given, str) else tuple(given)
 
 
 def _opening(text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, cast
 
 import mcp_types as types
@@ -16,6 +17,11 @@ if TYPE_CHECKING:
     from mcp_types import InputResponses
 
     from dragoman.agents.mcp_tools.connection import Connection
+
+
+# How deeply what is sent may be nested. The SDK cannot write more than about 250 levels, and ends the connection when
+# it tries, with every call that others have there.
+NESTING = 100
 
 
 class Progress(Struct, frozen=True):
@@ -52,7 +58,6 @@ class ToolCall:
         self.connection = connection
         self.tool = tool
         self.has_turn = False
-        self.takes_turns = not connection.is_modern
         self._arguments = arguments
         self._meta = meta
         self._state = state
@@ -61,9 +66,10 @@ class ToolCall:
         self._progress: Progress | None = None
         self._questions: deque[types.ElicitRequestParams] = deque()
         self._answer: asyncio.Future[types.ElicitResult] | None = None
+        self._asking = asyncio.Lock()
         self._news = asyncio.Event()
         self._work = asyncio.create_task(self._call())
-        self._work.add_done_callback(lambda _: self._news.set())
+        self._work.add_done_callback(self._ended)
 
     async def _call(self) -> Outcome:
         CALL.set(self)
@@ -81,6 +87,13 @@ class ToolCall:
             )
         finally:
             questions.leave(self)
+            # Nobody will answer any more, and the server may still wait for it.
+            self.answer(types.ElicitResult(action="cancel"))
+
+    def _ended(self, work: asyncio.Task[Outcome]) -> None:
+        if not work.cancelled():
+            work.exception()  # heard, so that nobody complains when nobody waits for it any more
+        self._news.set()
 
     async def _moved(self, progress: float, total: float | None, message: str | None) -> None:
         if not self._work.done():
@@ -91,13 +104,16 @@ class ToolCall:
         """The server asks something for this call."""
         if not self._asks:
             return types.ElicitResult(action="decline")
-        self._answer = asyncio.get_running_loop().create_future()
-        self._questions.append(params)
-        self._news.set()
-        try:
-            return await self._answer
-        finally:
-            self._answer = None
+        async with self._asking:  # several at once are asked one after the other
+            if self._work.done():
+                return types.ElicitResult(action="cancel")
+            self._answer = asyncio.get_running_loop().create_future()
+            self._questions.append(params)
+            self._news.set()
+            try:
+                return await self._answer
+            finally:
+                self._answer = None
 
     # -- for who waits -------------------------------------------------------------------------------------------------
 
@@ -137,10 +153,40 @@ class ToolCall:
         """Stop it: the server is told so."""
         self.give_up()
         await asyncio.wait((self._work,))
-        if not self._work.cancelled():
-            self._work.exception()  # heard, so that nobody complains
+
+
+def is_too_deep(value: object) -> bool:
+    """True when a JSON value is nested deeper than what can be sent."""
+    level: list[object] = [value]
+    for _ in range(NESTING):
+        level = [inner for each in level for inner in _inside(each)]
+        if not level:
+            return False
+    return True
+
+
+def _inside(value: object) -> Iterable[object]:
+    if isinstance(value, dict):
+        return cast("dict[str, object]", value).values()
+    return cast("list[object]", value) if isinstance(value, list) else ()
 
 
 def is_lost(error: MCPError) -> bool:
-    """True when an error says that the connection is over, or that the server does not know it any more."""
-    return error.code == types.CONNECTION_CLOSED or "session terminated" in error.message.lower()
+    """True when an error says that the connection is over. Servers use the same code for errors of their own."""
+    return error.code == types.CONNECTION_CLOSED and error.message == "Connection closed"
+
+
+def is_cut(error: MCPError) -> bool:
+    """True when an error says that the answer to this call broke off. What others wait for may still come."""
+    return error.code == types.CONNECTION_CLOSED and error.message.startswith("SSE stream")
+
+
+def is_outdated(error: MCPError) -> bool:
+    """True when an error says that the server will not go on from what it had us keep for it."""
+    data: object = error.data
+    return isinstance(data, dict) and cast("dict[str, Any]", data).get("reason") == "invalid_request_state"
+
+
+def is_forgotten(error: MCPError) -> bool:
+    """True when an error says that the server does not know the session any more: it has done nothing for this call."""
+    return error.message in ("Session terminated", "Session not found")

@@ -143,7 +143,7 @@ def _decoded(text: str) -> object:
         return None
     try:
         return msgspec.json.decode(text)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None
 
 

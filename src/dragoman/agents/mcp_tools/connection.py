@@ -9,15 +9,16 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, cast
 
+import httpx2
 import mcp_types as types
 from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
-from mcp.shared._httpx_utils import create_mcp_http_client
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from dragoman.agents.mcp_tools.questions import Questions
 from dragoman.agents.mcp_tools.stdio import Murmur, program
 from dragoman.model.error import CannotConnect, ConfigError, DragomanError
+from dragoman.net.exchange import is_loopback
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("dragoman.mcp")
 _IS_OURS: ContextVar[bool] = ContextVar("dragoman_mcp", default=False)
 _PAGES = 100
+_HTTP_SECONDS = 30.0
 CLIENT = types.Implementation(name="dragoman", title="Dragoman", version="0.1.0")
 
 
@@ -58,6 +60,7 @@ class Connection:
         self._stop = asyncio.Event()
         self._murmur = Murmur(source.name)
         self._client: Client | None = None
+        self._is_open = False
         self._owner: asyncio.Task[None] | None = None
 
     @property
@@ -88,6 +91,7 @@ class Connection:
         try:
             async with asyncio.timeout(seconds):
                 await asyncio.shield(ready)
+            self._is_open = True
         except TimeoutError:
             await self.close()
             raise CannotConnect(self._sentence(f"it said nothing for {seconds:g} s"), reason="TIMEOUT") from None
@@ -99,6 +103,8 @@ class Connection:
         """End the session, and with it the program."""
         self._stop.set()
         if self._owner is not None:
+            if not self._is_open:
+                self._owner.cancel()  # it waits for a server that may never answer
             await asyncio.wait((self._owner,))
 
     async def refresh(self) -> None:
@@ -215,9 +221,11 @@ class Connection:
 
 @asynccontextmanager
 async def _web(source: Source) -> AsyncGenerator[TransportStreams, None]:
-    # Its own client, because proxies of the environment must not get what is meant for a server on this machine.
+    # Its own client: the environment's proxy is for the world outside, and how long a tool may be silent is told by
+    # who calls it. A question may wait for an hour.
+    timeout = httpx2.Timeout(_HTTP_SECONDS, read=None)
     async with (
-        create_mcp_http_client(headers=source.headers or None) as http,
+        httpx2.AsyncClient(headers=source.headers, timeout=timeout, trust_env=not is_loopback(source.url)) as http,
         streamable_http_client(source.url, http_client=http) as streams,
     ):
         yield streams

@@ -80,6 +80,9 @@ class _Conversion:
 
     async def parts(self) -> tuple[Part, ...]:
         structured = self._result.structured_content
+        wrapped = self._wrapped(structured)
+        if wrapped is not None:
+            return (wrapped,)
         found = [] if structured is None else [Part(data=structured, media_type="application/json")]
         for block in self._result.content:
             if isinstance(block, TextContent):
@@ -90,6 +93,21 @@ class _Conversion:
             else:
                 found.append(self._file(block))
         return tuple(found)
+
+    def _wrapped(self, structured: object) -> Part | None:
+        """A plain value that its server wrapped, `{"result": 3}` beside the text "3", as what it is: that text."""
+        content = self._result.content
+        if not isinstance(structured, dict) or len(content) != 1 or not isinstance(content[0], TextContent):
+            return None
+        wrapping = cast("dict[str, Any]", structured)
+        value: Any = wrapping.get("result")
+        block, is_text = content[0], isinstance(value, str)
+        if len(wrapping) != 1 or not isinstance(value, (str, int, float)):
+            return None
+        if block.text != value if is_text else not _is_json_of(block.text, value):
+            return None
+        metadata = _metadata(block.annotations, {"structuredContent": wrapping})
+        return Part(text=block.text, media_type=None if is_text else "application/json", metadata=metadata)
 
     def _file(self, block: object) -> Part:
         if isinstance(block, (ImageContent, AudioContent)):

@@ -8,6 +8,7 @@ import mcp_types as types
 from pydantic import TypeAdapter
 
 from dragoman.agents.mcp_tools.arguments import Problem, Schema
+from dragoman.agents.mcp_tools.call import NESTING, is_too_deep
 from dragoman.engine.outputs import Ask
 from dragoman.model.part import Part
 
@@ -42,6 +43,8 @@ def answered(params: types.ElicitRequestParams, answer: Answered) -> types.Elici
     """
     data: Any = answer.data
     said = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
+    if not isinstance(params, types.ElicitRequestURLParams) and "action" in _properties(params):
+        said = {}  # then it is the form's own word
     action = _ACTIONS.get(str(said.get("action", answer.text)).strip().lower())
     if action is not None:
         return types.ElicitResult(action=action)
@@ -50,7 +53,10 @@ def answered(params: types.ElicitRequestParams, answer: Answered) -> types.Elici
     if isinstance(said.get("content"), dict) and said.get("action") == "accept":
         data = said["content"]
     schema = Schema(dict(params.requested_schema))
-    content = schema.fitted(schema.answered({}, _asked(schema, params), answer.text, data))
+    content = schema.answered({}, _asked(schema, params), answer.text, data)
+    if is_too_deep(content):
+        return f"the answer is nested deeper than {NESTING}"
+    content = schema.fitted(content)
     problems = schema.problems(content)
     if problems:
         return schema.question("the answer", problems)
@@ -60,8 +66,11 @@ def answered(params: types.ElicitRequestParams, answer: Answered) -> types.Elici
 def _asked(schema: Schema, params: types.ElicitRequestFormParams) -> tuple[Problem, ...]:
     """What a plain text would answer: what is required, else the only thing that is asked for."""
     missing = schema.problems({})
-    properties = cast("dict[str, Any]", params.requested_schema.get("properties") or {})
-    return missing or tuple(Problem(name, True, "is missing") for name in properties)
+    return missing or tuple(Problem(name, True, "is missing") for name in _properties(params))
+
+
+def _properties(params: types.ElicitRequestFormParams) -> dict[str, Any]:
+    return cast("dict[str, Any]", params.requested_schema.get("properties") or {})
 
 
 def wire_of(params: types.ElicitRequestParams) -> dict[str, Any]:

@@ -25,14 +25,15 @@ class Questions:
 
     Of all calls under way when a question comes, the one that asked is stuck: when every other has ended, it is known.
     That a wrong caller might be shown a question is not risked: what stays in doubt is answered with a cancel. So that
-    it seldom does, tools that are known to ask take turns: at any time at most one of them is at work and not waiting
-    for its answer.
+    it seldom does, tools that are known to ask so take turns: at any time at most one of them is at work and not
+    waiting for its answer.
     """
 
     def __init__(self, server: str) -> None:
         self._server = server
         self._calls: dict[ToolCall, bool] = {}
         self._askers: set[str] = set()
+        self._doubts = 0
         self._turn = asyncio.Lock()
         self._left = asyncio.Event()
 
@@ -74,10 +75,10 @@ class Questions:
         call = CALL.get()
         if call is None or call not in self._calls:
             call = await self._whose()
-        if call is None:
-            logger.warning("%s asks, and it cannot be told for whom: it gets no answer", self._server)
-            return types.ElicitResult(action="cancel")
-        self._askers.add(call.tool)
+            if call is None:
+                logger.warning("%s asks, and it cannot be told for whom: it gets no answer", self._server)
+                return types.ElicitResult(action="cancel")
+            self._askers.add(call.tool)
         self._calls[call] = True
         self._pass_turn(call)
         try:
@@ -85,7 +86,7 @@ class Questions:
         finally:
             if call in self._calls:
                 self._calls[call] = False
-        if call.takes_turns and not call.has_turn:
+        if call.tool in self._askers and not call.has_turn:
             # It goes on, and may ask again: not while another that asks is at work.
             await self._turn.acquire()
             call.has_turn = call in self._calls
@@ -94,12 +95,25 @@ class Questions:
         return answer
 
     async def _whose(self) -> ToolCall | None:
-        suspects = {call for call, waits in self._calls.items() if not waits}
+        suspects = self._at_work()
+        if not suspects and len(self._calls) == 1:
+            return next(iter(self._calls))  # it asks several things at once
+        self._doubts += 1
+        self._stir()
         try:
             async with asyncio.timeout(DOUBT_SECONDS):
                 while len(suspects) > 1:
+                    if self._doubts >= len(self._at_work()):
+                        # Each of them asks, and none would ever end. One goes without an answer, which tells the rest.
+                        self._askers |= {call.tool for call in suspects}
+                        return None
                     await self._left.wait()
-                    suspects = {call for call in suspects if call in self._calls and not self._calls[call]}
+                    suspects &= self._at_work()
         except TimeoutError:
             return None
+        finally:
+            self._doubts -= 1
         return next(iter(suspects), None)
+
+    def _at_work(self) -> set[ToolCall]:
+        return {call for call, waits in self._calls.items() if not waits}

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
 from dragoman.agents.mcp_tools.schema_outline import Node, Outline, list_of, node_of
 
 # How deep an example goes: a schema may be recursive.
 _DEEPEST = 5
+# How many places it fills before it takes the shortest way out: a schema may also branch at every level.
+_MOST_STEPS = 1000
 _LONGEST = 10_000
+_TYPES = ("object", "array", "string", "integer", "number", "boolean", "null")
 _FORMATS = {
     "date": "2026-01-31",
     "date-time": "2026-01-31T12:00:00Z",
@@ -34,10 +37,12 @@ class Example:
     def __init__(self, outline: Outline, fits: Callable[[Any, Any], bool]) -> None:
         self._outline = outline
         self._fits = fits
+        self._steps = 0
 
     def of(self, place: Any, depth: int = 0) -> Any:
         """The first candidate that the schema takes; the first of all when it takes none; None when there is none."""
         first: list[Any] = []
+        self._steps += 1
         for candidate in self._candidates(place, depth):
             if self._fits(candidate, place):
                 return candidate
@@ -52,18 +57,24 @@ class Example:
             yield from list_of(part.get("enum"))
         merged: dict[str, Any] = {key: value for part in reversed(parts) for key, value in part.items()}
         for part in parts:
-            for branches in self._outline.alternatives(part) if depth < _DEEPEST else ():
+            for branches in self._outline.alternatives(part) if self._may_go_on(depth) else ():
                 # Null last: it is the dullest of examples.
                 for branch in sorted(branches, key=self._outline.is_null):
                     yield from self._joined(place, branch, depth + 1)
+        for name in self._names(place, merged):
+            yield from self._typed(name, place, merged, depth)
+
+    def _may_go_on(self, depth: int) -> bool:
+        return depth < _DEEPEST and self._steps < _MOST_STEPS
+
+    def _names(self, place: Any, merged: Node) -> Sequence[str]:
+        """The types to try, the most telling first."""
         types = self._outline.types(place)
-        if types is None:
-            types = (
-                {"object"} if merged.keys() & {"properties", "required"} else {"string", "object", "array", "integer"}
-            )
-        for name in ("object", "array", "string", "integer", "number", "boolean", "null"):
-            if name in types:
-                yield from self._typed(name, place, merged, depth)
+        if types is not None:
+            return [name for name in _TYPES if name in types]
+        if merged.keys() & {"properties", "required", "minProperties"}:
+            return ("object",)
+        return ("array",) if merged.keys() & {"items", "prefixItems", "minItems"} else ("string", "integer", "object")
 
     def _joined(self, place: Any, branch: Any, depth: int) -> Iterator[Any]:
         """A branch, and what holds beside it."""
@@ -90,7 +101,7 @@ class Example:
     def _objects(self, place: Any, depth: int) -> Iterator[Any]:
         required = self._outline.required(place)
         properties = self._outline.properties(place)
-        if depth >= _DEEPEST:
+        if not self._may_go_on(depth):
             yield {}
             return
         bare = {name: self.of(properties.get(name, {}), depth + 1) for name in required}
@@ -107,7 +118,7 @@ class Example:
 
     def _arrays(self, place: Any, merged: Node, depth: int) -> Iterator[Any]:
         least = _bound(merged.get("minItems"), 0)
-        if depth >= _DEEPEST:
+        if not self._may_go_on(depth):
             yield []
             return
         for count in (max(least, 1), least):

@@ -14,7 +14,7 @@ Node = Mapping[str, Any]
 # The keyword under which a property is reported whose schema is `false`.
 FORBIDDEN = "false"
 # How far alternatives within alternatives are followed: a schema may be recursive.
-DEEPEST = 8
+DEEPEST = 4
 # What is shown of a value, and how many values and names are listed.
 LONGEST = 60
 _MOST = 12
@@ -160,7 +160,7 @@ class Outline:
             rest = part.get("additionalItems") if isinstance(old, (list, tuple)) else old
             if rest is not None:
                 return rest
-        return None
+        return True
 
     def takes_plain_text(self, place: Any) -> bool:
         """True for a string, or one that may be null, that is not limited to certain values."""

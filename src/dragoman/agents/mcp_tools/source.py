@@ -19,6 +19,12 @@ from dragoman.model.error import ConfigError
 _LAUNCHERS = {"npx", "bunx", "pnpx", "uvx", "uv", "pipx", "npm", "node", "bun", "deno", "docker", "podman", "env"}
 _PYTHON = re.compile(r"(python|pypy)[0-9.]*")
 _WORDS = {"run", "exec", "tool", "x", "dlx"}
+# Options of these that are followed by a value, as `--from PACKAGE`.
+_WITH_VALUE = {
+    *("--from", "--with", "--python", "-p", "--package", "--directory", "--project", "--index", "--extra", "--group"),
+    *("-e", "--env", "--env-file", "-v", "--volume", "--mount", "--network", "--name", "--user", "-w", "--workdir"),
+    *("-r", "--require", "--import", "--loader", "-C", "--prefix", "--cwd", "-X", "-W", "--platform", "--entrypoint"),
+}
 # Names that every package has: the folder above says more.
 _NAMELESS = {"index", "main", "server", "cli", "app", "__main__", "dist", "build", "src", "lib", "bin"}
 
@@ -69,7 +75,7 @@ def environment_of(env: Mapping[str, str] | Sequence[str] | None) -> dict[str, s
     if isinstance(env, Mapping):
         return {key: str(value) for key, value in env.items()}
     found: dict[str, str] = {}
-    for each in env:
+    for each in (env,) if isinstance(env, str) else env:
         key, given, value = each.partition("=")
         if not given and key not in os.environ:
             raise ConfigError(f"env {key}: the variable is not set here: export it, or write {key}=VALUE")
@@ -116,13 +122,16 @@ def _command(argv: list[str], env: dict[str, str]) -> Source:
 def _name_of_command(argv: Sequence[str]) -> str:
     """The program that is meant: not npx, but what it runs."""
     program = _basename(argv[0])
-    if program in _LAUNCHERS or _PYTHON.fullmatch(program):
-        rest = iter(argv[1:])
-        for word in rest:
-            if word == "-m":
-                return _clean(next(rest, program))
-            if not word.startswith("-") and word not in _WORDS and "=" not in word:
-                return _clean(_basename(word))
+    rest = iter(argv[1:] if program in _LAUNCHERS or _PYTHON.fullmatch(program) else ())
+    for word in rest:
+        if word == "-m":
+            return _clean(next(rest, program))
+        if word == "-c":
+            break  # a program in a word has no name
+        if word in _WITH_VALUE:
+            next(rest, "")
+        elif not word.startswith("-") and word not in _WORDS and "=" not in word:
+            return _name_of_command([word, *rest])  # which may be another that only starts one
     return _clean(program)
 
 

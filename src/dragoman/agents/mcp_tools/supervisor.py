@@ -37,7 +37,6 @@ class Supervisor:
         self._connection: Connection | None = None
         self._keeper: asyncio.Task[None] | None = None
         self._there = asyncio.Event()
-        self._problem: DragomanError | None = None
 
     @property
     def connection(self) -> Connection | None:

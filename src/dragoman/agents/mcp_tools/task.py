@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Any, cast
 import mcp_types as types
 from mcp import MCPError
 
-from dragoman.agents.mcp_tools.call import Progress, Question, ToolCall, is_lost
+from dragoman.agents.mcp_tools.call import (
+    NESTING,
+    Progress,
+    Question,
+    ToolCall,
+    is_cut,
+    is_forgotten,
+    is_lost,
+    is_outdated,
+    is_too_deep,
+)
 from dragoman.agents.mcp_tools.choice import Chosen, chosen, chosen_by_answer, may_use
 from dragoman.agents.mcp_tools.content import error_text, metadata_of, parts_of_result
 from dragoman.agents.mcp_tools.elicitation import answered, asking, params_from, wire_of
@@ -33,6 +43,10 @@ ROUNDS = 10
 # How long a call is held open for an answer.
 HELD_SECONDS = 3600.0
 LOST = "the tool's question is gone: the server was restarted, or it has waited too long"
+
+
+class _Forgotten(Failed):
+    """The server was restarted since the last call, and has not begun with this one."""
 
 
 class Held:
@@ -124,6 +138,8 @@ class TaskRun:
         if isinstance(found, Ask):
             return found
         tool = self._permitted(found.tool)
+        if is_too_deep(found.arguments):
+            raise Rejected(f"the arguments of `{tool.id}` are nested deeper than {NESTING}")
         arguments = tool.schema.fitted(found.arguments)
         problems = tool.schema.problems(arguments)
         if problems:
@@ -158,6 +174,12 @@ class TaskRun:
     # -- the call ------------------------------------------------------------------------------------------------------
 
     async def _call(self, found: Chosen, state: str | None = None, responses: Any = None) -> Ask | None:
+        try:
+            return await self._call_once(found, state, responses)
+        except _Forgotten:
+            return await self._call_once(found, state, responses)
+
+    async def _call_once(self, found: Chosen, state: str | None, responses: Any) -> Ask | None:
         tool = found.tool
         try:
             connection = await tool.supervisor.at_hand()
@@ -212,6 +234,9 @@ class TaskRun:
         except ValueError as error:  # pydantic's too
             ctx.log.warning("%s: %s", tool.supervisor.source.name, error)
             raise Failed(f"the MCP server `{tool.supervisor.source.name}` answered what is not MCP") from error
+        except RuntimeError as error:  # what the SDK raises for results that do not fit
+            ctx.log.warning("%s: %s", tool.supervisor.source.name, error)
+            raise Failed(f"`{tool.id}` returned what its own output schema does not allow") from error
         except asyncio.CancelledError:
             await call.cancel()
             raise
@@ -242,13 +267,20 @@ class TaskRun:
     def _refused(self, found: Chosen, call: ToolCall, error: MCPError) -> Ask | None:
         tool = found.tool
         server = tool.supervisor.source.name
-        if is_lost(error):
+        stopped = f"the MCP server `{server}` stopped while `{tool.id}` was at work"
+        if is_forgotten(error):
             tool.supervisor.retire(call.connection)
-            raise Failed(f"the MCP server `{server}` stopped while `{tool.id}` was at work") from error
+            raise _Forgotten(stopped) from error
+        if is_lost(error) or is_cut(error):
+            if is_lost(error):
+                tool.supervisor.retire(call.connection)
+            raise Failed(stopped) from error
         if error.code == types.URL_ELICITATION_REQUIRED and self._ctx.asks:
             wanted = _urls(error)
             if wanted is not None:
                 return asking(wanted, {"ask": "again", "tool": tool.id, "arguments": found.arguments})
+        if is_outdated(error):
+            raise Failed(LOST) from error
         if error.code in (types.INVALID_PARAMS, types.METHOD_NOT_FOUND):
             raise Rejected(error.message) from error
         raise Failed(error.message) from error

@@ -83,7 +83,7 @@ class RequestHandler:
         self._push_sender = push_sender
         couriers = None if push_sender is None else self._make_courier
         keys = None if push_sender is None else push_sender.keys
-        self._app = App([hosted], store, Addresses(None, ()), None, couriers=couriers, keys=keys)
+        self._app = App([hosted], store, Addresses(None, ()), lambda: None, couriers=couriers, keys=keys)
 
     def _make_courier(self) -> Courier:
         assert self._push_sender is not None

@@ -44,6 +44,8 @@ def back_up(
             refuse_full(_needed(store), source, target.absolute().parent)
             return _write(store, part, target, force=force, progress=progress)
     except sqlite3.Error as error:
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_CORRUPT:
+            raise DragomanError(f"the store {source} is damaged: {error}: run `dragoman doctor --full`") from error
         raise DragomanError(f"the backup failed, {target} is not written: {error}") from error
     except OSError as error:
         raise DragomanError(f"the backup failed, {target} is not written: {error.strerror}") from error

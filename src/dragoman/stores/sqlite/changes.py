@@ -6,12 +6,14 @@ import sqlite3
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from dragoman.stores.sqlite.projecting import write_projections
 from dragoman.stores.sqlite.pushing import write_pushes
 from dragoman.stores.sqlite.schema import NUMBERS
 from dragoman.stores.sqlite.sweeping import delete_task
 
 if TYPE_CHECKING:
     from dragoman.engine.ports import TaskRow, Write
+    from dragoman.engine.projection import Projection
     from dragoman.model.state import State
 
 
@@ -35,6 +37,7 @@ class Changes:
         self._counts: dict[tuple[int, int], int] = {}
         self._joined: Counter[tuple[int, str]] = Counter()
         self._pushes: list[Write] = []
+        self._projections: dict[int, tuple[Projection, str]] = {}
 
     def add(self, write: Write, scope: int) -> None:
         """Take the next change; `scope` is the number of its row's scope."""
@@ -54,6 +57,9 @@ class Changes:
             self._repeats.append((write.repeat.key, row.id, write.repeat.until_ms))
         if write.pushes or write.unpushed or write.progress:
             self._pushes.append(write)
+        if write.projection is not None:
+            self.size += len(write.projection.history) + len(write.projection.artifacts)
+            self._projections[write.projection.id] = (write.projection, row.scope.owner)
 
     def _add_record(self, write: Write, scope: int) -> None:
         row, record = write.row, write.record
@@ -100,6 +106,8 @@ class Changes:
         self._write_counts(connection)
         for write in self._pushes:
             write_pushes(connection, write)
+        if self._projections:
+            write_projections(connection, self._projections.values())
         for row, scope in self._deleted:
             self._delete(connection, row, scope)
 

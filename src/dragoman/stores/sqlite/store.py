@@ -14,7 +14,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from dragoman.model.error import ConfigError, ServerError
-from dragoman.stores.sqlite import pushing, reader, sweeping
+from dragoman.stores.sqlite import projecting, pushing, reader, sweeping
 from dragoman.stores.sqlite.lock import FileLock
 from dragoman.stores.sqlite.schema import check_end, unusable
 from dragoman.stores.sqlite.writer import Writer
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dragoman.engine.ports import Note, Page, Push, Scope, StoredTask, Sweep, TaskQuery, TaskRow, Write
+    from dragoman.engine.projection import Projection
     from dragoman.model.record import Record
 
 logger = logging.getLogger("dragoman.store")
@@ -133,6 +134,21 @@ class SqliteStore:
     async def unfinished(self, agent: str) -> list[StoredTask]:
         """The tasks of an agent that are submitted or working, oldest first."""
         return await self._read(reader.unfinished, agent)
+
+    async def projection(self, number: int) -> Projection | None:
+        """A task's row in the table other programs read."""
+        return await self._read(projecting.projection, number)
+
+    async def last_projection(self) -> int:
+        """The largest number such a row has; 0 when there is none."""
+        return await self._read(projecting.last)
+
+    async def project(self, changed: Projection, expected: int) -> bool:
+        """Change state and time of such a row, if its time is still the one expected. Raises ServerError."""
+        try:
+            return await self._writer.run(lambda connection: projecting.change(connection, changed, expected))
+        except sqlite3.Error as error:
+            raise ServerError(f"the store does not work now: {error}") from None
 
     async def sweep(self, rules: Sweep) -> int:
         """Delete and compact some of what the rules name. Gives how many tasks were touched."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from typing import TYPE_CHECKING, Any
 
+from dragoman.engine.projection import number_of
 from dragoman.stores.sqlite.schema import ENDED
 
 if TYPE_CHECKING:
@@ -64,6 +65,9 @@ def delete_task(
     forget_events(connection, number)
     connection.execute("DELETE FROM snapshots WHERE task = ?", (number,))
     connection.execute("DELETE FROM pushes WHERE task = ?", (number,))
+    projected = number_of(task_id)
+    if projected is not None:
+        connection.execute("DELETE FROM a2a_tasks WHERE id = ?", (projected,))
     connection.execute("UPDATE state_counts SET tasks = tasks - 1 WHERE scope = ? AND state = ?", (scope, state))
     connection.execute(
         "UPDATE context_counts SET tasks = tasks - 1 WHERE scope = ? AND context_id = ?", (scope, context_id)

@@ -12,6 +12,7 @@ from dragoman.dialects.errors import rpc_error
 from dragoman.dialects.negotiate import asked_version
 from dragoman.engine.stream import Stream
 from dragoman.model.error import A2AError, InternalError, InvalidParams, InvalidRequest, ParseError
+from dragoman.model.task import Task
 from dragoman.transports.http import Disconnected, refusal_headers, respond, status_of
 from dragoman.transports.sse import EventWriter, last_event_id
 
@@ -82,8 +83,11 @@ class JsonRpc:
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
 
-    async def serve(self, request: Request, send: Send, user: User | None) -> None:
-        """Answer one request; every error becomes a JSON-RPC error."""
+    async def serve(self, request: Request, send: Send, user: User | None, stranger: A2AError | None = None) -> None:
+        """Answer one request; every error becomes a JSON-RPC error.
+
+        `stranger` is what a caller who did not say a name is told where the oldest methods need one.
+        """
         request_id: Any = None
         version = "1.0"
         try:
@@ -92,7 +96,7 @@ class JsonRpc:
             request_id = envelope.id
             version = _spoken_by(envelope.method)
             params = _check(envelope, self._endpoint.nesting)
-            await self._answer(request, send, user, envelope, params)
+            await self._answer(request, send, user, envelope, params, stranger)
         except A2AError as error:
             self._endpoint.denied(request, error)
             await self.refuse(send, error, request_id, version)
@@ -108,18 +112,31 @@ class JsonRpc:
         body = {"jsonrpc": "2.0", "id": request_id, "error": rpc_error(error, version)}
         await respond(send, status_of(error), msgspec.json.encode(body), headers=refusal_headers(error))
 
-    async def _answer(self, request: Request, send: Send, user: User | None, envelope: Envelope, raw: bytes) -> None:
+    async def _answer(
+        self,
+        request: Request,
+        send: Send,
+        user: User | None,
+        envelope: Envelope,
+        raw: bytes,
+        stranger: A2AError | None,
+    ) -> None:
         endpoint = self._endpoint
         asked = asked_version(request.headers.get("a2a-version"), request.query.get("A2A-Version"))
         choice = endpoint.dialects.for_method(envelope.method, asked)
+        if stranger is not None and endpoint.dialects.is_oldest(envelope.method, asked):
+            raise stranger
         params = choice.dialect.request(choice.operation, raw)
-        call = endpoint.call(request, choice.dialect, user, params.tenant or "")
+        call = endpoint.call(request, choice.dialect, user, params.tenant or "", by_origin=choice.by_origin)
         outcome = await endpoint.perform(choice.operation, call, params, last_event_id(request.headers), request)
         dialect = endpoint.dialects.answering(choice, outcome.origin)
         headers = endpoint.headers(call, dialect, outcome)
         prefix = b'{"jsonrpc":"2.0","id":%b,"result":' % msgspec.json.encode(envelope.id)
         if not isinstance(outcome.result, Stream):
-            body = dialect.result(choice.operation, outcome.result)
+            result = outcome.result
+            if dialect.projects and isinstance(result, Task):
+                result = await endpoint.service.projected(result)
+            body = dialect.result(choice.operation, result)
             await respond(send, 200, b"%b%b}" % (prefix, body), headers=headers)
             return
 

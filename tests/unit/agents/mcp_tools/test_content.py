@@ -8,7 +8,7 @@ import json
 from typing import Any, cast
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from mcp import Client
 from mcp.server import MCPServer
@@ -118,9 +118,34 @@ def test_text_that_is_only_the_data_again_is_dropped(value: Any, indent: int | N
 
 @given(json_values.filter(lambda value: value is not None), json_values)
 def test_text_that_is_other_json_stays(value: Any, other: Any) -> None:
+    assume(not (isinstance(value, dict) and list(cast("dict[str, Any]", value)) == ["result"]))
     same = encode_canonically(value) == encode_canonically(other)
     parts = converted(TextContent(text=json.dumps(other)), structured=value)
     assert len(parts) == (1 if same else 2)
+
+
+@pytest.mark.parametrize(
+    ("value", "text", "media_type"),
+    [
+        ("240 g", "240 g", None),
+        (10, "10", "application/json"),
+        (2.5, "2.5", "application/json"),
+        (True, "true", "application/json"),
+    ],
+)
+def test_a_plain_value_that_was_wrapped_is_what_it_is(value: Any, text: str, media_type: str | None) -> None:
+    (part,) = converted(TextContent(text=text), structured={"result": value})
+    assert (part.text, part.media_type) == (text, media_type)
+    assert part.metadata == {"structuredContent": {"result": value}}
+
+
+@pytest.mark.parametrize(
+    ("structured", "text"),
+    [({"result": 10}, "ten"), ({"result": "10"}, '"10"'), ({"result": [1]}, "1"), ({"result": 1, "unit": "g"}, "1")],
+)
+def test_what_only_looks_wrapped_stays_beside_its_text(structured: dict[str, Any], text: str) -> None:
+    data, words = converted(TextContent(text=text), structured=structured)
+    assert (data.data, words.text) == (structured, text)
 
 
 def encode_canonically(value: Any) -> str:

@@ -1,0 +1,18 @@
+"""The tools of an MCP server, behind Dragoman with its default settings."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from dragoman import Agent
+from dragoman.server.serve import calm_collector
+
+agent = Agent.from_mcp([sys.executable, "-m", "bench.agents.mcp_echo"])
+
+
+def app(store: str) -> Any:
+    """The ASGI app; `store` is "memory" or a file."""
+    calm_collector()  # as `dragoman serve`, which this stands for, does
+    return agent.app(store="memory:" if store == "memory" else f"sqlite:///{Path(store).resolve()}")

@@ -1,0 +1,71 @@
+"""A2A 0.1 as servers of tools speak it: every answer about a task has one short form."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dragoman.dialects.legacy import Legacy
+from dragoman.dialects.legacy_codec import artifact_to_01, message_to_01
+from dragoman.dialects.legacy_types import Artifact01, Message01, Status01, Task01
+from dragoman.dialects.spelling import LEGACY_WORDS
+from dragoman.model.json import encode
+from dragoman.model.state import State
+from dragoman.model.task import Task
+
+if TYPE_CHECKING:
+    from dragoman.dialects.base import Result
+    from dragoman.model.operation import Operation
+
+
+class ToolTasks(Legacy):
+    """0.1 with tasks of `id`, `status`, `history` and `artifacts`, and in each of these no more than is needed.
+
+    Streams and webhooks are plain 0.1. It also spells the columns of the table in which such tasks stand.
+    """
+
+    origin = f"{Legacy.version}/tools"
+    projects = True
+
+    def result(self, operation: Operation, result: Result) -> bytes:
+        """See `Dialect.result`."""
+        return encode(_task(result)) if isinstance(result, Task) else super().result(operation, result)
+
+    def history(self, task: Task) -> bytes:
+        """The messages of a task as a JSON array."""
+        return encode(_messages(task))
+
+    def artifacts(self, task: Task) -> bytes:
+        """The artifacts of a task as a JSON array."""
+        return encode(_artifacts(task))
+
+
+def _task(task: Task) -> Task01:
+    # A task that was given no session is one of its own.
+    session = task.context_id if task.context_id != task.id else None
+    return Task01(
+        id=task.id,
+        session_id=session or None,
+        status=_status(task),
+        history=_messages(task),
+        artifacts=_artifacts(task),
+    )
+
+
+def _status(task: Task) -> Status01:
+    status = task.status
+    # Why a task failed is an artifact as a rule; where there is none, it can stand nowhere else.
+    told = status.message if status.state in (State.FAILED, State.REJECTED) and not task.artifacts else None
+    return Status01(LEGACY_WORDS[status.state], None if told is None else message_to_01(told), status.timestamp)
+
+
+def _messages(task: Task) -> tuple[Message01, ...]:
+    spelled = [message_to_01(message) for message in task.history]
+    return tuple([Message01(role=each.role, parts=each.parts) for each in spelled])
+
+
+def _artifacts(task: Task) -> tuple[Artifact01, ...]:
+    spelled = [artifact_to_01(artifact, 0) for artifact in task.artifacts]
+    return tuple([Artifact01(name=each.name, parts=each.parts) for each in spelled])
+
+
+TOOL_TASKS = ToolTasks()

@@ -1,0 +1,17 @@
+"""All servers."""
+
+from __future__ import annotations
+
+from . import everything, excel, filesystem, git_server, memory, shell_server, time_server, word
+
+SERVERS = (
+    everything.SERVER,
+    everything.OVER_HTTP,
+    filesystem.SERVER,
+    memory.SERVER,
+    time_server.SERVER,
+    git_server.SERVER,
+    shell_server.SERVER,
+    excel.SERVER,
+    word.SERVER,
+)

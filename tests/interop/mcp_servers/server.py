@@ -1,0 +1,135 @@
+"""A foreign MCP server: where it lives, how it is started, and every tool it has."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import threading
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from .step import Step
+
+PROGRAMS = Path(__file__).parent.parent / "peers"
+INSTALLED = Path(__file__).parents[3] / ".peers"
+START_SECONDS = 30
+STOP_SECONDS = 5
+ADDRESS = re.compile(r"listening at (http://\S+)")
+
+
+def nothing(here: Path) -> None:
+    """Most servers need no more than a folder."""
+
+
+def no_variables(here: Path) -> dict[str, str]:
+    return {}
+
+
+@dataclass(frozen=True)
+class McpServer:
+    """A server. `here` is a folder of its own, made anew for each side and the same for both: paths do not differ."""
+
+    name: str
+    folder: str
+    """Its environment under .peers/, which is there when it has a file `ready`."""
+    program: Callable[[Path], Sequence[str | Path]]
+    steps: Callable[[Path], Sequence[Step]]
+    prepare: Callable[[Path], None] = nothing
+    env: Callable[[Path], dict[str, str]] = no_variables
+    transport: str = "stdio"
+
+    def __str__(self) -> str:
+        return self.name if self.transport == "stdio" else f"{self.name}-{self.transport}"
+
+    @property
+    def version(self) -> str:
+        """The version that is pinned."""
+        file = PROGRAMS / f"{self.folder}.txt"
+        if file.exists():
+            found = re.search(rf"^{re.escape(self.name)}==(.+)$", file.read_text(), re.MULTILINE)
+        else:
+            wanted = rf'"{re.escape(self.name)}": "(.+)"'
+            found = re.search(wanted, (PROGRAMS / self.folder / "package.json").read_text())
+        assert found, f"no version of {self.name} is pinned"
+        return found[1]
+
+    @property
+    def missing(self) -> str:
+        """Why it cannot be tried; empty when it can."""
+        if (INSTALLED / self.folder / "ready").exists():
+            return ""
+        needs = ", which needs npm" if (PROGRAMS / self.folder / "package.json").exists() else ""
+        return f"no .peers/{self.folder}: run `make .peers/{self.folder}/ready`{needs}"
+
+    def command(self, here: Path) -> list[str]:
+        """The program and its arguments."""
+        return [str(word) for word in self.program(here)]
+
+    def make(self, here: Path) -> None:
+        """Put the folder into the state in which every side begins."""
+        shutil.rmtree(here, ignore_errors=True)
+        here.mkdir(parents=True)
+        self.prepare(here)
+
+
+def script(folder: str, name: str) -> Path:
+    """A program of a Python package."""
+    return INSTALLED / folder / "bin" / name
+
+
+def node(package: str) -> tuple[str | Path, ...]:
+    """A program of a package of .peers/mcp-js."""
+    found = INSTALLED / "mcp-js" / "node_modules" / "@modelcontextprotocol" / package / "dist" / "index.js"
+    return "node", found
+
+
+@contextmanager
+def listening(command: Sequence[str]) -> Generator[str, None, None]:
+    """A server of peers/mcp-js on a free port of 127.0.0.1, and its URL.
+
+    Raises:
+        RuntimeError: it does not start.
+    """
+    program, *arguments = command
+    process = subprocess.Popen(
+        [program, "--require", PROGRAMS / "mcp-js" / "loopback.cjs", *arguments],
+        # It has a tool that tells its variables to whoever calls: it gets none that matter.
+        env={"PATH": os.environ["PATH"], "PORT": "0"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert process.stdout is not None
+    said: list[str] = []
+    guard = threading.Timer(START_SECONDS, process.kill)
+    guard.start()
+    rest: threading.Thread | None = None
+    try:
+        for line in process.stdout:
+            said.append(line)
+            if found := ADDRESS.search(line):
+                break
+        else:
+            raise RuntimeError(f"the server did not start:\n{''.join(said)}")
+        guard.cancel()
+        # What nobody reads would stop a talkative server.
+        rest = threading.Thread(target=lambda: said.extend(process.stdout or ()), daemon=True)
+        rest.start()
+        yield f"{found[1]}/mcp"
+    finally:
+        guard.cancel()
+        guard.join()
+        process.terminate()
+        try:
+            process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        if rest is not None:
+            rest.join()
+        process.stdout.close()

@@ -1,0 +1,301 @@
+"""What tools ask, in both eras of MCP, and the answers on their way back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Annotated, Any
+
+import pytest
+from mcp.server import MCPServer
+from mcp.server.mcpserver import Elicit, Resolve
+from pydantic import BaseModel
+
+from dragoman import Agent, Part, State
+from dragoman.agents.mcp_tools import questions
+from dragoman.agents.mcp_tools.task import HELD_SECONDS, LOST
+from dragoman.stores.sqlite.store import SqliteStore
+from dragoman.testing import Clock, served
+
+Start = Callable[..., Awaitable[Any]]
+Command = Callable[..., list[str]]
+Until = Callable[[Callable[[], object]], Awaitable[None]]
+
+
+class Move(BaseModel):
+    action: str
+
+
+def ask_move() -> Elicit[Move]:
+    return Elicit("What now?", Move)
+
+
+@pytest.fixture(params=["handshake", "modern", "handshake http", "modern http"])
+def asking(
+    request: pytest.FixtureRequest, sdk_server: ModuleType, kit: MCPServer, handshake: Command
+) -> Iterator[tuple[Any, str]]:
+    """A server whose tool asks for a name, and that tool: of both eras, over all transports."""
+    era, _, transport = request.param.partition(" ")
+    if transport:
+        with served(sdk_server.web_app(kit, era)) as url:
+            yield f"{url}/mcp", "introduce"
+    else:
+        yield (kit, "introduce") if era == "modern" else (handshake(), "ask_name")
+
+
+# -- a form ------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_form_is_a_question_with_its_schema(asking: tuple[Any, str], start: Start, tool_part: Any) -> None:
+    server, tool = asking
+    engine = await start(Agent.from_mcp(server))
+    task = await engine.send(None, parts=(tool_part(tool, label="x"),))
+    assert (task.state, task.question) == (State.INPUT_REQUIRED, "Who is x?\n- `name` (string)")
+    asked = task.status.message.data
+    assert asked["message"] == "Who is x?"
+    assert asked["requestedSchema"]["required"] == ["name"]
+
+    wrong = await engine.send(None, parts=(Part(data={"name": 5}),), task=task)
+    assert wrong.state is State.INPUT_REQUIRED
+    assert wrong.question.startswith("`the answer`: `name` must be")
+    assert wrong.question.endswith("Who is x?\n- `name` (string)")
+    task = await engine.send(None, parts=(Part(data={"name": "Ada"}),), task=task)
+    assert task.state is State.COMPLETED
+    assert "Ada" in task.text
+
+
+async def test_one_field_is_answered_by_text_and_a_form_by_its_result(
+    asking: tuple[Any, str], start: Start, tool_part: Any
+) -> None:
+    server, tool = asking
+    engine = await start(Agent.from_mcp(server))
+    for text, data in (("Ada", ()), (None, (Part(data={"action": "accept", "content": {"name": "Ada"}}),))):
+        task = await engine.send(None, parts=(tool_part(tool),))
+        task = await engine.send(text, parts=data, task=task)
+        assert task.state is State.COMPLETED
+        assert "Ada" in task.text
+
+
+@pytest.mark.parametrize("word", ["decline", "cancel"])
+async def test_a_question_can_be_declined_and_canceled(
+    start: Start, handshake: Command, kit: MCPServer, tool_part: Any, word: str
+) -> None:
+    old, new = await start(Agent.from_mcp(handshake())), await start(Agent.from_mcp(kit))
+    for text, data in ((word.upper(), ()), (None, (Part(data={"action": word}),))):
+        task = await old.send(None, parts=(tool_part("ask_name"),))
+        task = await old.send(text, parts=data, task=task)
+        assert task.text == f": {word} None"
+        task = await new.send(None, parts=(tool_part("introduce"),))
+        task = await new.send(text, parts=data, task=task)
+        assert task.state is State.FAILED
+        task = await new.send(None, parts=(tool_part("sign_in"),))
+        assert (await new.send(text, parts=data, task=task)).text == word
+
+
+async def test_several_questions_come_one_after_the_other(
+    start: Start, handshake: Command, kit: MCPServer, tool_part: Any
+) -> None:
+    engine = await start(Agent.from_mcp(handshake()))
+    task = await engine.send("Ada", task=await engine.send(None, parts=(tool_part("ask_twice"),)))
+    assert task.question.startswith("Who is the 2.?")
+    assert (await engine.send("Bob", task=task)).text == "Ada and Bob"
+    engine = await start(Agent.from_mcp(kit))
+    task = await engine.send("Ada", task=await engine.send(None, parts=(tool_part("measure"),)))
+    assert task.question.startswith("How tall is Ada?")
+    again = await engine.send("tall", task=task)
+    assert again.question.startswith('`the answer`: `size` must be an integer, not "tall"')
+    assert (await engine.send("180", task=again)).text == "Ada: 180"
+
+
+async def test_two_questions_of_one_call_at_once_are_asked_in_turn(
+    start: Start, handshake: Command, tool_part: Any
+) -> None:
+    engine = await start(Agent.from_mcp(handshake()))
+    task = await engine.send(None, parts=(tool_part("ask_at_once"),))
+    names = {}
+    for name in ("Ada", "Bob"):
+        names[task.question.splitlines()[0]] = name
+        task = await engine.send(name, task=task)
+    assert json.loads(task.text) == [names["Who is the 1.?"], names["Who is the 2.?"]]
+
+
+async def test_a_field_of_the_form_may_be_called_action(start: Start, tool_part: Any) -> None:
+    server = MCPServer("moves", log_level="CRITICAL")
+
+    @server.tool(structured_output=False)
+    def move(choice: Annotated[Move, Resolve(ask_move)]) -> str:
+        return choice.action
+
+    engine = await start(Agent.from_mcp(server))
+    task = await engine.send(None, parts=(tool_part("move"),))
+    assert (await engine.send(None, parts=(Part(data={"action": "cancel"}),), task=task)).text == "cancel"
+
+
+# -- a page to visit ---------------------------------------------------------------------------------------------------
+
+
+async def test_a_page_to_visit_is_auth_required_with_its_address(
+    start: Start, handshake: Command, kit: MCPServer, tool_part: Any
+) -> None:
+    for server, text in ((handshake(), "Please sign in."), (kit, "Sign in first.")):
+        engine = await start(Agent.from_mcp(server))
+        task = await engine.send(None, parts=(tool_part("sign_in"),))
+        assert (task.state, task.question) == (State.AUTH_REQUIRED, text)
+        assert task.status.message.parts[1].url == "https://login.example.com/"
+        assert (await engine.send("done", task=task)).text == "accept"
+
+
+async def test_a_call_that_needs_such_a_visit_first_is_made_again(
+    start: Start, handshake: Command, tool_part: Any
+) -> None:
+    engine = await start(Agent.from_mcp(handshake()))
+    task = await engine.send(None, parts=(tool_part("needs_sign_in"),))
+    assert (task.state, task.question) == (State.AUTH_REQUIRED, "Sign in first.")
+    assert task.status.message.parts[1].url == "https://login.example.com/"
+    assert (await engine.send("done", task=task)).text == "you are in"
+
+
+# -- crashes, cancels and time -----------------------------------------------------------------------------------------
+
+
+async def test_a_question_of_the_newest_era_survives_a_restart(
+    start: Start, sdk_command: list[str], tmp_path: Path, tool_part: Any
+) -> None:
+    first = await start(Agent.from_mcp(sdk_command), store=SqliteStore(tmp_path / "t.db"))
+    task = await first.send(None, parts=(tool_part("measure"),))
+    task = await first.send("Ada", task=task)
+    await first.connection.close()
+    second = await start(Agent.from_mcp(sdk_command), store=SqliteStore(tmp_path / "t.db"))
+    task = await second.send("180", task=task.id)
+    assert (task.state, task.text) == (State.COMPLETED, "Ada: 180")
+
+
+async def test_a_question_whose_server_has_forgotten_it_is_gone(
+    start: Start, sdk_server: ModuleType, tmp_path: Path, tool_part: Any
+) -> None:
+    first = await start(Agent.from_mcp(sdk_server.build(tmp_path)), store=SqliteStore(tmp_path / "t.db"))
+    task = await first.send(None, parts=(tool_part("introduce"),))
+    await first.connection.close()
+    other = sdk_server.build(tmp_path, b"o" * 32)
+    second = await start(Agent.from_mcp(other), store=SqliteStore(tmp_path / "t.db"))
+    task = await second.send("Ada", task=task.id)
+    assert (task.state, task.error) == (State.FAILED, LOST)
+
+
+async def test_a_question_of_the_handshake_era_is_gone_after_a_restart(
+    start: Start, handshake: Command, tmp_path: Path, tool_part: Any
+) -> None:
+    first = await start(Agent.from_mcp(handshake()), store=SqliteStore(tmp_path / "t.db"))
+    task = await first.send(None, parts=(tool_part("ask_name"),))
+    await first.connection.close()
+    second = await start(Agent.from_mcp(handshake()), store=SqliteStore(tmp_path / "t.db"))
+    task = await second.send("Ada", task=task.id)
+    assert (task.state, task.error) == (State.FAILED, LOST)
+
+
+async def test_canceling_a_task_that_waits_cancels_the_tool_that_asked(
+    start: Start, handshake: Command, tmp_path: Path, tool_part: Any, until: Until
+) -> None:
+    engine = await start(Agent.from_mcp(handshake()))
+    task = await engine.send(None, parts=(tool_part("ask_name"),))
+    await engine.idle()
+    assert (await engine.cancel(task)).state is State.CANCELED
+    await until((tmp_path / "answers").exists)
+    # This server does not look at cancels: that its question is over is told it, too.
+    assert json.loads((tmp_path / "answers").read_text()) == {"action": "cancel"}
+
+
+async def test_a_question_is_held_open_for_an_hour(
+    start: Start, handshake: Command, tool_part: Any, clock: Clock
+) -> None:
+    engine = await start(Agent.from_mcp(handshake(), timeout=5))
+    task = await engine.send(None, parts=(tool_part("ask_name"),))
+    await clock.advance(HELD_SECONDS - 1)
+    other = await engine.send(None, parts=(tool_part("ask_name"),))
+    await clock.advance(2)
+    assert (await engine.send("Ada", task=task)).error == LOST
+    assert (await engine.send("Ada", task=other)).text == ": accept Ada"
+
+
+async def test_a_server_that_dies_while_its_question_waits(start: Start, handshake: Command, tool_part: Any) -> None:
+    engine = await start(Agent.from_mcp(handshake()))
+    task = await engine.send(None, parts=(tool_part("ask_name"),))
+    died = await engine.send(None, parts=(tool_part("die"),))
+    assert died.error == "the MCP server `handshake_server` stopped while `die` was at work"
+    task = await engine.send("Ada", task=task)
+    assert (task.state, task.error) == (
+        State.FAILED,
+        "the MCP server `handshake_server` stopped while `ask_name` was at work",
+    )
+
+
+# -- whose question ----------------------------------------------------------------------------------------------------
+
+
+async def test_calls_that_ask_at_the_same_time_get_their_own_questions(
+    asking: tuple[Any, str], start: Start, tool_part: Any
+) -> None:
+    server, tool = asking
+    engine = await start(Agent.from_mcp(server))
+    # Where a question does not say whose it is, one call shows that the tool asks; from then on they take turns.
+    await engine.send("first", task=await engine.send(None, parts=(tool_part(tool, label="first"),)))
+    labels = [f"n{number}" for number in range(5)]
+    tasks = await asyncio.gather(*(engine.send(None, parts=(tool_part(tool, label=label),)) for label in labels))
+    for label, task in zip(labels, tasks, strict=True):
+        assert task.question.startswith(f"Who is {label}?")
+    backwards = list(zip(labels, tasks, strict=True))[::-1]
+    ends = await asyncio.gather(*(engine.send(f"name of {label}", task=task) for label, task in backwards))
+    for (label, _), task in zip(backwards, ends, strict=True):
+        assert task.text.startswith(f"{label}: ")
+        assert task.text.endswith(f"name of {label}")
+
+
+async def test_a_question_that_could_be_of_two_calls_is_shown_to_neither_until_one_is_left(
+    start: Start, handshake: Command, tool_part: Any
+) -> None:
+    engine = await start(Agent.from_mcp(handshake()))
+    both = await asyncio.gather(*(engine.send(None, parts=(tool_part("ask_name", label=label),)) for label in "ab"))
+    # Nobody knows yet that the tool asks, and both do: one gets no answer, and so the other question is known.
+    by_state = {task.state: (label, task) for label, task in zip("ab", both, strict=True)}
+    label, task = by_state[State.COMPLETED]
+    assert task.text == f"{label}: cancel None"
+    label, task = by_state[State.INPUT_REQUIRED]
+    assert task.question.startswith(f"Who is {label}?")
+    assert (await engine.send("Ada", task=task)).text == f"{label}: accept Ada"
+    again = await asyncio.gather(*(engine.send(None, parts=(tool_part("ask_name", label=label),)) for label in "ab"))
+    assert [task.question.splitlines()[0] for task in again] == ["Who is a?", "Who is b?"]
+
+
+async def test_a_question_beside_another_call_waits_until_that_has_ended(
+    start: Start, handshake: Command, tmp_path: Path, tool_part: Any, until: Until
+) -> None:
+    engine = await start(Agent.from_mcp(handshake()))
+    other = engine.sending(None, parts=(tool_part("held"),))
+    await until((tmp_path / "begun").exists)
+    asked = engine.sending(None, parts=(tool_part("ask_name", label="x"),))
+    await engine.send(None, parts=(tool_part("same"),))
+    assert not asked.done()
+    await engine.send(None, parts=(tool_part("let_go"),))
+    assert (await other).text == "held"
+    assert (await asked).question.startswith("Who is x?")
+
+
+async def test_a_question_that_stays_in_doubt_is_canceled(
+    start: Start,
+    handshake: Command,
+    tmp_path: Path,
+    tool_part: Any,
+    until: Until,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(questions, "DOUBT_SECONDS", 0.05)
+    engine = await start(Agent.from_mcp(handshake()))
+    other = await engine.send(None, parts=(tool_part("wait"),), wait=False)
+    await until((tmp_path / "begun").exists)
+    assert (await engine.send(None, parts=(tool_part("ask_name", label="x"),))).text == "x: cancel None"
+    assert "handshake_server asks, and it cannot be told for whom: it gets no answer" in caplog.text
+    await engine.cancel(other)

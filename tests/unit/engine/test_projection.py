@@ -1,0 +1,330 @@
+"""Tasks that are also rows of a table."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import structs
+
+from dragoman import Agent, Context, User
+from dragoman.dialects.tool_tasks import TOOL_TASKS
+from dragoman.engine.call import Call
+from dragoman.engine.options import EngineSettings
+from dragoman.engine.projection import Projection, Projectors, number_of, user_number
+from dragoman.errors import Failed, Rejected
+from dragoman.model.error import TaskGenerationMismatch, TaskNotCancelable
+from dragoman.model.state import State
+from dragoman.model.time import milliseconds, timestamp
+from dragoman.stores.memory import MemoryStore
+from dragoman.stores.sqlite.store import SqliteStore
+
+NOW = 1_800_000_000_000
+OLD = Call(origin=TOOL_TASKS.origin, asks=False, own_words=True)
+
+
+def projecting() -> EngineSettings:
+    return EngineSettings(drain=0, projectors=Projectors({TOOL_TASKS.origin: TOOL_TASKS}))
+
+
+async def echo(ctx: Context) -> AsyncIterator[Any]:
+    match ctx.message.text:
+        case "fail":
+            raise Failed("no")
+        case "refuse":
+            raise Rejected("no")
+        case "hang":
+            await ctx.progress("half of it")
+            await asyncio.Event().wait()
+        case text:
+            yield text
+
+
+# -- ids ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.requirement("S0-49", "S0-57")
+async def test_ids_are_times_and_distinct_within_one_millisecond(start: Any) -> None:
+    engine = await start(echo, settings=projecting())
+    tasks = await asyncio.gather(*(engine.send("hi", call=OLD) for _ in range(5)))
+    assert [task.id for task in tasks] == [str(NOW + number) for number in range(5)]
+    assert [task.context_id for task in tasks] == [task.id for task in tasks]
+
+
+@pytest.mark.requirement("S0-49")
+@pytest.mark.parametrize("days", [0, 2])
+async def test_ids_are_distinct_after_a_restart_with_an_earlier_clock(start: Any, clock: Any, days: int) -> None:
+    store = MemoryStore()
+    clock.move(days * 86_400)
+    before = await start(echo, store=store, settings=projecting())
+    first = [await before.send("hi", call=OLD) for _ in range(3)]
+    clock._now -= days * 86_400_000_000 + 1_000_000 * (days == 0)
+    after = await start(echo, store=store, settings=projecting())
+    again = [await after.send("hi", call=OLD) for _ in range(3)]
+    assert len({task.id for task in (*first, *again)}) == 6
+    assert all(len(task.id) == 13 for task in again)
+
+
+async def test_an_id_that_is_taken_is_passed_over(start: Any) -> None:
+    engine = await start(echo, settings=projecting())
+    for taken in (NOW, NOW + 2):
+        await engine.send("hi", call=OLD, new_task_id=str(taken))
+    hanging = await engine.send("hang", call=OLD, new_task_id=str(NOW + 3), wait=False)
+    assert [(await engine.send("hi", call=OLD)).id for _ in range(2)] == [str(NOW + 1), str(NOW + 4)]
+    await engine.cancel(hanging)
+
+
+async def test_an_id_of_the_far_future_is_no_reason_to_go_on_from_there(start: Any) -> None:
+    store = MemoryStore()
+    before = await start(echo, store=store, settings=projecting())
+    await before.send("hi", call=OLD, new_task_id="9999999999999")
+    after = await start(echo, store=store, settings=projecting())
+    assert (await after.send("hi", call=OLD)).id == str(NOW)
+
+
+async def test_agents_that_share_a_store_share_the_ids(start: Any) -> None:
+    store, settings = MemoryStore(), projecting()
+    engines = [await start(Agent(name, run=echo), store=store, settings=settings) for name in ("a", "b")]
+    tasks = await asyncio.gather(*(engine.send("hi", call=OLD) for engine in engines * 5))
+    assert len({task.id for task in tasks}) == 10
+    assert {task.state for task in tasks} == {State.COMPLETED}
+
+
+async def test_a_repeated_message_makes_no_second_task(start: Any) -> None:
+    engine = await start(echo, settings=projecting())
+    answers = [await engine.answer("hi", call=OLD, message_id="8b5e2c0e-1111-4222-8333-944445555666") for _ in range(2)]
+    assert [answer.result.id for answer in answers] == [str(NOW)] * 2
+    assert [answer.repeat for answer in answers] == [False, True]
+
+
+async def test_tasks_of_another_origin_are_as_ever(start: Any) -> None:
+    engine = await start(echo, settings=projecting())
+    task = await engine.send("hi")
+    assert number_of(task.id) is None
+    assert task.context_id != task.id
+    assert await engine.store.last_projection() == 0
+
+
+@given(st.text())
+def test_a_number_is_read_from_its_plain_spelling_alone(text: str) -> None:
+    number = number_of(text)
+    assert number is None or (str(number) == text and 0 <= number < 2**63)
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("0", 0), ("42", 42), (str(NOW), NOW), ("042", None), ("-1", None), ("٣", None), ("", None), ("9" * 19, None)],
+)
+def test_the_number_of_an_id(text: str, number: int | None) -> None:
+    assert number_of(text) == number
+
+
+@pytest.mark.requirement("S0-51")
+@given(st.text(st.characters(codec=None)))
+def test_every_owner_has_a_number_that_stays(owner: str) -> None:
+    number = user_number(owner)
+    assert 0 <= number < 2**63
+    assert number == user_number(owner)
+    assert (number == 0) is (owner == "" or (owner.isascii() and owner.isdigit() and int(owner) == 0))
+
+
+def test_an_owner_who_is_no_number_has_one_of_52_bits() -> None:
+    assert [user_number(owner) for owner in ("", "7", "ada")] == [0, 7, int(sha256(b"ada").hexdigest()[:13], 16)]
+    assert all(0 < user_number(f"user {number}") < 2**52 for number in range(1000))
+    assert 0 < user_number("9" * 30) < 2**52
+
+
+# -- rows --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.requirement("S0-28", "S0-35", "S0-58")
+@pytest.mark.parametrize(
+    ("text", "state", "word"),
+    [
+        ("hi", State.COMPLETED, "completed"),
+        ("fail", State.FAILED, "failed"),
+        ("refuse", State.REJECTED, "failed"),
+    ],
+)
+async def test_a_row_follows_its_task(start: Any, text: str, state: State, word: str) -> None:
+    seen: list[Projection] = []
+
+    class Watching(MemoryStore):
+        def write(self, write: Any) -> None:
+            seen.extend([write.projection] if write.projection is not None else [])
+            super().write(write)
+
+    engine = await start(echo, store=Watching(), settings=projecting())
+    task = await engine.send(text, call=structs.replace(OLD, user=User("7")))
+    assert [row.state for row in seen] == ["working", word]
+    assert [(row.id, row.user_id) for row in seen] == [(int(task.id), 7)] * 2
+    assert [row.history for row in seen] == [TOOL_TASKS.history(task)] * 2
+    assert [row.artifacts for row in seen] == [b"[]", TOOL_TASKS.artifacts(task)]
+    # All of this was one millisecond, and yet each change has a time of its own.
+    assert [row.updated_at for row in seen] == [NOW + 1, NOW + 2]
+    assert (task.state, task.status.timestamp) == (state, timestamp(NOW + 2))
+
+
+async def test_no_tool_runs_before_the_row_is_durable(start: Any, held_store: Any, turns: Any) -> None:
+    ran: list[str] = []
+
+    async def run(ctx: Context) -> AsyncIterator[str]:
+        ran.append(ctx.task_id)
+        yield "done"
+
+    engine = await start(run, store=held_store, settings=projecting())
+    held_store.holding = True
+    sending = engine.sending("hi", call=OLD)
+    await turns()
+    assert ran == []
+    assert [write.projection is not None for write in held_store.held] == [False, True]
+    held_store.release()
+    assert (await sending).state is State.COMPLETED
+    assert ran == [str(NOW)]
+
+
+async def test_a_task_that_is_canceled_while_its_row_is_written_never_runs(
+    start: Any, held_store: Any, turns: Any
+) -> None:
+    async def run(ctx: Context) -> AsyncIterator[str]:
+        raise AssertionError("it ran")
+        yield ""
+
+    engine = await start(run, store=held_store, settings=projecting())
+    held_store.holding = True
+    sending = engine.sending("hi", call=OLD)
+    await turns()
+    canceling = asyncio.create_task(engine.cancel(str(NOW), call=OLD))
+    await turns()
+    held_store.release()
+    assert (await sending).state is (await canceling).state is State.CANCELED
+    assert (await engine.store.projection(NOW)).state == "canceled"
+
+
+async def test_a_store_that_refuses_the_row_ends_the_task_later(start: Any, failing_store: Any, clock: Any) -> None:
+    failing_store.refuses = lambda write: write.projection is not None and write.projection.state == "working"
+    engine = await start(echo, store=failing_store, settings=projecting())
+    with pytest.raises(Exception, match="the store cannot take writes now"):
+        await engine.send("hi", call=OLD)
+    await clock.advance(2)
+    task = await engine.until_state(str(NOW), State.FAILED)
+    row = await engine.store.projection(NOW)
+    assert (row.state, row.updated_at) == ("failed", milliseconds(task.status.timestamp))
+
+
+async def test_progress_changes_no_row(start: Any, turns: Any) -> None:
+    engine = await start(echo, settings=projecting())
+    task = await engine.send("hang", call=OLD, wait=False)
+    await turns()
+    task = await engine.get(task)
+    assert task.status.message.text == "half of it"
+    row = await engine.store.projection(NOW)
+    assert (row.state, row.updated_at) == ("working", NOW + 1)
+    assert milliseconds(task.status.timestamp) > row.updated_at
+    # What is shown with the row is the row's.
+    shown = await engine.service.projected(task)
+    assert (shown.state, shown.status.timestamp) == (State.WORKING, timestamp(row.updated_at))
+    await engine.cancel(task)
+    # It has come further meanwhile: what was read then is not called canceled now.
+    assert await engine.service.projected(task) == task
+
+
+@pytest.mark.requirement("S0-3")
+async def test_a_task_that_a_crash_interrupted_has_failed_in_its_row_too(start: Any, turns: Any) -> None:
+    before = await start(echo, settings=projecting())
+    task = await before.send("hang", call=OLD, wait=False)
+    await turns()
+    assert (await before.store.projection(NOW)).state == "working"
+    await before.connection.close()
+    after = await start(echo, store=before.store, settings=projecting())
+    found = await after.get(task)
+    row = await after.store.projection(NOW)
+    assert (found.state, row.state) == (State.FAILED, "failed")
+    assert row.updated_at == milliseconds(found.status.timestamp)
+
+
+async def test_a_task_that_had_not_begun_before_a_crash_gets_its_row_when_it_begins(
+    start: Any, held_store: Any, turns: Any
+) -> None:
+    before = await start(echo, store=held_store, settings=projecting())
+    held_store.holding = True
+    sending = before.sending("hi", call=OLD)
+    await turns()
+    held_store.release(1)  # the task is there, and nothing else ever will be
+    held_store.held.clear()
+    await before.connection.close()
+    with pytest.raises(Exception, match=r"stopping|cannot take writes"):
+        await sending
+    assert await held_store.projection(NOW) is None
+    after = await start(echo, store=held_store, settings=projecting())
+    await after.until_state(str(NOW), State.COMPLETED)
+    assert (await held_store.projection(NOW)).state == "completed"
+
+
+# -- canceling what has ended ------------------------------------------------------------------------------------------
+
+
+async def test_only_callers_who_are_answered_in_the_task_s_own_words_cancel_it_after_its_end(start: Any) -> None:
+    engine = await start(echo, settings=projecting())
+    task = await engine.send("hi", call=OLD)
+    with pytest.raises(TaskNotCancelable):
+        await engine.cancel(task)
+    canceled = await engine.cancel(task, call=OLD)
+    assert (canceled.state, canceled.artifacts) == (State.CANCELED, task.artifacts)
+    assert (await engine.get(task)).state is State.COMPLETED
+    assert await engine.service.projected(task) == canceled
+    with pytest.raises(TaskNotCancelable):
+        await engine.cancel(await engine.send("hi"), call=OLD)
+
+
+class Contested(SqliteStore):
+    """A store in which others change a row each time after it was read, so many times."""
+
+    def __init__(self, path: Path, times: int) -> None:
+        super().__init__(path)
+        self.times = times
+
+    async def projection(self, number: int) -> Projection | None:
+        found = await super().projection(number)
+        if found is not None and self.times:
+            self.times -= 1
+            await super().project(structs.replace(found, updated_at=found.updated_at + 100), found.updated_at)
+        return found
+
+
+@pytest.mark.requirement("S0-45")
+async def test_a_lost_race_is_run_again_and_no_change_is_lost(start: Any, tmp_path: Path) -> None:
+    engine = await start(echo, store=Contested(tmp_path / "t.db", 0), settings=projecting())
+    task = await engine.send("hi", call=OLD)
+    before = await engine.store.projection(NOW)
+    engine.store.times = 2
+    await engine.cancel(task, call=OLD)
+    row = await engine.store.projection(NOW)
+    # Both changes of the others came first, and this one follows them.
+    assert row == structs.replace(before, state="canceled", updated_at=before.updated_at + 201)
+
+
+@pytest.mark.requirement("S0-45")
+async def test_a_race_that_is_always_lost_is_told_as_a_conflict(start: Any, tmp_path: Path) -> None:
+    engine = await start(echo, store=Contested(tmp_path / "t.db", 0), settings=projecting())
+    task = await engine.send("hi", call=OLD)
+    engine.store.times = 1000
+    with pytest.raises(TaskGenerationMismatch, match="changed by somebody else: try again"):
+        await engine.cancel(task, call=OLD)
+    engine.store.times = 0
+    assert (await engine.store.projection(NOW)).state == "completed"
+
+
+async def test_of_many_cancels_at_once_all_are_answered_and_times_grow(start: Any) -> None:
+    engine = await start(echo, settings=projecting())
+    task = await engine.send("hi", call=OLD)
+    answers = await asyncio.gather(*(engine.cancel(task, call=OLD) for _ in range(10)))
+    assert {answer.state for answer in answers} == {State.CANCELED}
+    times = [milliseconds(answer.status.timestamp) for answer in answers]
+    assert times == sorted(set(times))

@@ -1,0 +1,533 @@
+"""An agent made from tools, as callers of 0.1 see it: one short form of a task, and a table with a row for each."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+import threading
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from dragoman import Agent, Context, Rejected, Server, User
+from dragoman.auth.inbound.cookie import seal_cookie
+from dragoman.auth.inbound.users import key_digest, new_key
+from dragoman.engine.clock import SystemClock
+from dragoman.errors import Failed
+from dragoman.keys.ring import KeyRing
+from dragoman.model.card import AgentSkill
+from dragoman.model.part import Part
+from dragoman.model.time import milliseconds
+from dragoman.stores.sqlite.users import SqliteUsers
+from dragoman.testing import served
+
+SECRET = "a secret that seals cookies"
+WORDS = {"submitted", "working", "completed", "failed", "canceled"}
+INVALID, NOT_FOUND, NOT_CANCELABLE, UNKNOWN_CALLER = -32602, -32001, -32002, -31401
+
+
+class Tool(NamedTuple):
+    """One tool, as the card shows it."""
+
+    id: str
+    permission: str | None = None
+    default: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.id
+
+    @property
+    def description(self) -> str:
+        return f"Does {self.id}"
+
+    def card(self) -> AgentSkill:
+        return AgentSkill(self.id, self.id, self.description, ("test",))
+
+    def sample(self) -> dict[str, Any]:
+        return {"data": {"tool": self.id}}
+
+
+class Tools:
+    """Plain functions where other servers would be."""
+
+    revision = 1
+    about = ("Some tools", "1.0.0")
+
+    def __init__(self, path: Path, *more: Tool) -> None:
+        self._path = path
+        names = ("echo", "add_numbers", "two", "look", "wait", "give_up", "fall", "refuse")
+        self.offers: Sequence[Tool] = (*(Tool(name, default=name == "echo") for name in names), *more)
+        self.calls: list[str] = []
+
+    def schemas(self, ids: Sequence[str]) -> Mapping[str, Any]:
+        return {}
+
+    def restarts(self, ctx: Context) -> bool:
+        return False
+
+    async def canceled(self, ref: Any) -> None:
+        """Nothing waits here."""
+
+    async def open(self) -> None:
+        """They are there."""
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+    async def run(self, ctx: Context) -> AsyncIterator[Any]:
+        said = next((part.data for part in ctx.message.parts if part.kind == "data"), {})
+        ctx.skill = said.get("tool", "echo")
+        given = said.get("arguments", {})
+        self.calls.append(ctx.skill)
+        match ctx.skill:
+            case "add_numbers":
+                yield Part(text=str(given["a"] + given["b"]))
+            case "two":
+                yield (Part(text="one"), Part(data={"two": 2}))
+            case "look":
+                yield Part(text=json.dumps(table(self._path)))
+            case "wait":
+                await asyncio.Event().wait()
+            case "give_up":
+                yield Part(text="the disk is full")
+                raise Failed("the disk is full")
+            case "fall":
+                raise Failed("there is no such thing")
+            case "refuse":
+                raise Rejected("not today")
+            case _:
+                yield Part(text=ctx.message.text)
+
+
+def tool_agent(path: Path, *more: Tool, name: str = "tools") -> Agent:
+    agent = Agent(name, description="Made from tools")
+    tools = Tools(path, *more)
+    agent._tools = tools
+    agent._run = tools.run
+    return agent
+
+
+def table(path: Path) -> list[dict[str, Any]]:
+    """The rows, read by another connection than the server's."""
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as reader:
+        reader.row_factory = sqlite3.Row
+        return [dict(row) for row in reader.execute("SELECT * FROM a2a_tasks ORDER BY id")]
+
+
+def row_of(path: Path, task: Any) -> dict[str, Any]:
+    return next(row for row in table(path) if str(row["id"]) == task["id"])
+
+
+class Desk:
+    """A server of tools with its file, and the oldest calls to it."""
+
+    def __init__(self, wire: Any, path: Path) -> None:
+        self.wire = wire
+        self.path = path
+
+    def ask(self, method: str, params: Any = None, *, at: str = "/a2a", **headers: str) -> Any:
+        return self.wire.rpc(method, params, path=at, **headers)
+
+    def send(self, tool: str = "", text: str = "hi", *, at: str = "/a2a", more: Any = None, **arguments: Any) -> Any:
+        parts: list[Any] = [{"type": "text", "text": text}]
+        if tool:
+            parts.append({"type": "data", "data": {"tool": tool, "arguments": arguments}})
+        return self.ask("tasks/send", {"message": {"role": "user", "parts": parts}, **(more or {})}, at=at).result
+
+    def get(self, task: Any, **headers: str) -> Any:
+        return self.ask("tasks/get", {"id": task["id"]}, **headers).result
+
+    def cancel(self, task: Any) -> Any:
+        return self.ask("tasks/cancel", {"id": task["id"]}).result
+
+    def row(self, task: Any) -> dict[str, Any]:
+        return row_of(self.path, task)
+
+    @contextmanager
+    def running(self) -> Iterator[Any]:
+        """A task whose tool does not end, as the first event of its stream shows it."""
+        message = {"role": "user", "parts": [{"type": "data", "data": {"tool": "wait"}}]}
+        body = {"jsonrpc": "2.0", "id": 1, "method": "tasks/sendSubscribe", "params": {"message": message}}
+        with self.wire.reading("POST", "/a2a", json=body) as reading:
+            events = iter(reading)
+            first = next(events).json["result"]
+            while first["status"]["state"] == "submitted":
+                first = next(events).json["result"]
+            yield first
+
+
+@contextmanager
+def desk_of(wire: Any, path: Path, *agents: Agent, **settings: Any) -> Iterator[Desk]:
+    given = {"store": f"sqlite:///{path}", "drain": 0, **settings}
+    with served(Server(*(agents or (tool_agent(path),))), **given) as url:
+        yield Desk(wire.at(url), path)
+
+
+@pytest.fixture(scope="module")
+def desk(wire: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+    with desk_of(wire, tmp_path_factory.mktemp("tools") / "t.db") as desk:
+        yield desk
+
+
+# -- the form of a task ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.requirement("S0-6", "S0-57", "S0-59", "S0-60")
+@pytest.mark.parametrize("path", ["/a2a", "/"])
+def test_a_sent_task_is_answered_in_the_short_form(desk: Desk, like: Any, path: str) -> None:
+    task = desk.send("add_numbers", "Please add", at=path, a=3, b=7)
+    assert task == {
+        "id": task["id"],
+        "status": {"state": "completed", "timestamp": like.time},
+        "history": [
+            {
+                "role": "user",
+                "parts": [
+                    {"type": "text", "text": "Please add"},
+                    {"type": "data", "data": {"tool": "add_numbers", "arguments": {"a": 3, "b": 7}}},
+                ],
+            }
+        ],
+        "artifacts": [{"name": "add_numbers-result", "parts": [{"type": "text", "text": "10"}]}],
+    }
+    assert task["id"].isdigit()
+    assert len(task["id"]) == 13
+
+
+def shape(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: shape(each) for key, each in value.items()}
+    return [shape(each) for each in value] if isinstance(value, list) else None
+
+
+@pytest.mark.requirement("S0-7", "S0-8", "S0-41", "S0-56")
+@pytest.mark.parametrize("tool", ["echo", "two", "give_up"])
+def test_send_get_and_cancel_answer_in_the_same_form(desk: Desk, tool: str) -> None:
+    sent = desk.send(tool)
+    got = desk.get(sent)
+    assert got == sent
+    canceled = desk.cancel(sent)
+    assert shape(canceled) == shape(sent)
+    assert set(sent) == {"id", "status", "history", "artifacts"}
+    assert set(sent["status"]) == {"state", "timestamp"}
+    assert {**canceled, "status": sent["status"]} == sent
+
+
+def test_a_session_is_shown_to_those_who_gave_one(desk: Desk) -> None:
+    task = desk.send("echo", more={"sessionId": "s-1"})
+    assert task["sessionId"] == desk.get(task)["sessionId"] == desk.cancel(task)["sessionId"] == "s-1"
+    assert "sessionId" not in desk.send("echo")
+
+
+def test_words_of_the_caller_that_have_no_place_are_left_out(desk: Desk) -> None:
+    message = {"role": "user", "parts": [{"type": "text", "text": "hi"}], "metadata": {"a": 1}}
+    task = desk.ask("tasks/send", {"message": message, "metadata": {"b": 2}}).result
+    assert set(task) == {"id", "status", "history", "artifacts"}
+    assert task["history"] == [{"role": "user", "parts": [{"type": "text", "text": "hi"}]}]
+
+
+def test_why_a_task_failed_stands_in_its_artifact_or_else_in_its_status(desk: Desk) -> None:
+    told, silent, refused = desk.send("give_up"), desk.send("fall"), desk.send("refuse")
+    assert told["status"].keys() == {"state", "timestamp"}
+    assert told["artifacts"] == [{"name": "give_up-result", "parts": [{"type": "text", "text": "the disk is full"}]}]
+    for task, text in ((silent, "there is no such thing"), (refused, "not today")):
+        assert task["artifacts"] == []
+        assert task["status"]["message"] == {"role": "agent", "parts": [{"type": "text", "text": text}]}
+    assert {task["status"]["state"] for task in (told, silent, refused)} == {"failed"}
+
+
+def test_other_versions_show_such_a_task_in_their_own_form(desk: Desk) -> None:
+    task = desk.send("echo", "hello")
+    modern = desk.ask("GetTask", {"id": task["id"]}).result
+    assert (modern["contextId"], modern["status"]["state"]) == (task["id"], "TASK_STATE_COMPLETED")
+    older = desk.get(task, **{"A2A-Version": "0.3"})
+    assert (older["kind"], older["artifacts"][0]["parts"]) == ("task", [{"kind": "text", "text": "hello"}])
+    assert desk.get(task, **{"A2A-Version": "0.1"}) == task
+
+
+# -- the table ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.requirement("S0-35", "S0-50", "S0-54", "S0-55", "S0-57", "S0-58")
+@pytest.mark.parametrize("tool", ["echo", "two", "give_up", "fall"])
+def test_the_row_of_a_task_says_what_its_answer_says(desk: Desk, tool: str) -> None:
+    task = desk.send(tool)
+    row = desk.row(task)
+    assert set(row) == {"id", "updated_at", "user_id", "state", "history", "artifacts"}
+    assert (str(row["id"]), row["state"], row["user_id"]) == (task["id"], task["status"]["state"], 0)
+    assert row["updated_at"] == milliseconds(task["status"]["timestamp"])
+    assert (json.loads(row["history"]), json.loads(row["artifacts"])) == (task["history"], task["artifacts"])
+
+
+@pytest.mark.requirement("S0-33")
+def test_a_tool_that_begins_finds_its_task_in_the_table(desk: Desk) -> None:
+    task = desk.send("look", "what is there?")
+    seen = json.loads(task["artifacts"][0]["parts"][0]["text"])
+    row = next(row for row in seen if str(row["id"]) == task["id"])
+    assert (row["state"], row["artifacts"]) == ("working", "[]")
+    assert json.loads(row["history"]) == task["history"]
+    assert row["updated_at"] < desk.row(task)["updated_at"]
+
+
+@pytest.mark.requirement("S0-28", "S0-53")
+def test_a_row_holds_one_of_five_words(desk: Desk) -> None:
+    ends = {tool: desk.send(tool)["status"]["state"] for tool in ("echo", "give_up", "fall", "refuse")}
+    assert ends == {"echo": "completed", "give_up": "failed", "fall": "failed", "refuse": "failed"}
+    with desk.running() as task:
+        assert (desk.row(task)["state"], desk.get(task)["status"]["state"]) == ("working", "working")
+        desk.cancel(task)
+    assert {row["state"] for row in table(desk.path)} <= WORDS
+
+
+@pytest.mark.requirement("S0-49")
+def test_tasks_of_one_moment_have_ids_of_their_own(desk: Desk) -> None:
+    before = SystemClock().now()
+    with ThreadPoolExecutor(8) as pool:
+        ids = [int(task["id"]) for task in pool.map(lambda _: desk.send("echo"), range(40))]
+    assert len(set(ids)) == 40
+    assert all(before <= number <= SystemClock().now() + 40 for number in ids)
+
+
+def test_an_id_the_caller_chose_is_a_row_when_it_is_a_number(desk: Desk) -> None:
+    for given in ("4711", "my-task", "007", "٣"):
+        task = desk.send("echo", more={"id": given})
+        assert (task["id"], desk.get(task)) == (given, task)
+        assert any(str(row["id"]) == given for row in table(desk.path)) is (given == "4711")
+    named = {"id": "my-task"}
+    assert desk.ask("tasks/cancel", named).code == NOT_CANCELABLE  # it has ended, and has no row
+    assert {7, 3}.isdisjoint(row["id"] for row in table(desk.path))
+
+
+def test_an_id_that_a_caller_took_in_advance_is_passed_over(desk: Desk) -> None:
+    soon = SystemClock().now() + 60_000
+    desk.send("echo", more={"id": str(soon)})
+    assert int(desk.send("echo")["id"]) < soon
+
+
+def test_tasks_of_other_versions_and_other_agents_have_no_row(wire: Any, new_agent: Any, tmp_path: Path) -> None:
+    path = tmp_path / "t.db"
+    with desk_of(wire, path, tool_agent(path), new_agent("plain")) as desk:
+        message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hi"}]}
+        assert desk.ask("SendMessage", {"message": message}).result["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
+        old = {"message": {**message, "role": "user", "parts": [{"kind": "text", "text": "hi"}]}}
+        assert desk.ask("message/send", old).result["status"]["state"] == "completed"
+        plain = desk.send("echo", at="/agents/plain/a2a")
+        assert len(plain["id"]) == 36
+        assert "sessionId" in plain
+        assert desk.ask("tasks/cancel", {"id": plain["id"]}, at="/agents/plain/").code == NOT_CANCELABLE
+        assert table(path) == []
+
+
+# -- whose it is -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.requirement("S0-51")
+def test_a_row_belongs_to_its_caller(wire: Any, tmp_path: Path) -> None:
+    async def who(request: Any) -> User | None:
+        return User(request.headers["x-user"]) if "x-user" in request.headers else None
+
+    path = tmp_path / "t.db"
+    with desk_of(wire, path, auth=who) as desk:
+        found: list[int] = []
+        for name in ("42", "ada", "bob", "ada"):
+            task = desk.ask("tasks/send", {"message": "hi"}, **{"x-user": name}).result
+            found.append(desk.row(task)["user_id"])
+            for method in ("tasks/get", "tasks/cancel"):
+                other = desk.ask(method, {"id": task["id"]}, **{"x-user": "eve"})
+                assert (other.code, other.status) == (NOT_FOUND, 200)
+        assert found[0] == 42
+        assert found[1] == found[3] != found[2]
+        assert all(0 < number < 2**52 for number in found)
+
+
+@pytest.mark.requirement("S0-51")
+def test_a_user_of_the_store_is_known_by_the_key_of_the_users_table(wire: Any, tmp_path: Path) -> None:
+    path = tmp_path / "t.db"
+    users, keys = SqliteUsers(path), {name: new_key() for name in ("ada", "bob")}
+    users.prepare()
+    for name, key in keys.items():
+        users.add(name)
+        users.add_key(name, key_digest(key), key[-4:])
+    with desk_of(wire, path, auth="bearer", secret=SECRET) as desk:
+        for name, key in keys.items():
+            headers = {"Authorization": f"Bearer {key}"}
+            task = desk.ask("tasks/send", {"message": "hi"}, **headers).result
+            with closing(sqlite3.connect(path)) as reader:
+                owner = "SELECT name FROM users JOIN a2a_tasks ON user = user_id WHERE id = ?"
+                assert reader.execute(owner, (int(task["id"]),)).fetchone() == (name,)
+
+
+OLDEST = ("tasks/send", "tasks/sendSubscribe", "tasks/get", "tasks/cancel", "tasks/resubscribe")
+PUSHES = ("tasks/pushNotification/set", "tasks/pushNotification/get")
+
+
+@pytest.mark.requirement("S0-5")
+def test_where_the_cookie_counts_strangers_ask_no_tool_in_the_oldest_words(wire: Any, tmp_path: Path) -> None:
+    path = tmp_path / "t.db"
+    users = SqliteUsers(path)
+    users.prepare()
+    users.add("ada")
+    account = users.account("ada")
+    assert account is not None
+    cookie = seal_cookie(KeyRing.from_text(SECRET), account, SystemClock())
+    agent = tool_agent(path, Tool("vault", permission="vault-key"))
+    with desk_of(wire, path, agent, secret=SECRET) as desk:
+        params = {"id": "1", "message": "hi", "pushNotificationConfig": {"url": "https://example.com"}}
+        for asked in ({}, {"A2A-Version": "0.1"}):
+            for method in (*OLDEST, *PUSHES):
+                refused = desk.ask(method, params, **asked)
+                assert (refused.status, refused.code, refused.reason) == (401, UNKNOWN_CALLER, "UNAUTHENTICATED")
+                assert refused.headers["www-authenticate"] == 'Cookie realm="dragoman", cookie-name="user"'
+                assert refused.json["error"]["message"].endswith("of the agent's card: cookie")
+                assert refused.json["id"] == 1
+        for wrong in ("garbage", cookie[:-2] + "xx", ""):
+            assert desk.ask("tasks/send", {"message": "hi"}, Cookie=f"user={wrong}").status == 401
+        assert table(path) == []
+        assert agent._tools.calls == []
+        known = desk.ask("tasks/send", {"message": "hi"}, Cookie=f"user={cookie}").result
+        assert row_of(path, known)["state"] == "completed"
+        # What is said in other words, or elsewhere, is open to strangers.
+        assert desk.ask("tasks/send", {"message": "hi"}, at="/").result["status"]["state"] == "completed"
+        assert desk.ask("tasks/get", {"id": known["id"]}, **{"A2A-Version": "0.3"}).code == NOT_FOUND
+        message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hi"}]}
+        modern = desk.ask("SendMessage", {"message": message})
+        assert modern.result["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
+        assert "www-authenticate" not in modern.headers
+        assert desk.ask("tasks/nothing", {}).code == -32601
+
+
+# -- reading and canceling ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.requirement("S0-42", "S0-43", "S0-46", "S0-47")
+@pytest.mark.parametrize("method", ["tasks/get", "tasks/cancel"])
+def test_a_task_must_be_named_and_must_exist(desk: Desk, method: str) -> None:
+    for params in ({}, None, {"id": ""}):
+        assert desk.ask(method, params).code == INVALID
+    for unknown in ("1709395200000", "nobody"):
+        assert desk.ask(method, {"id": unknown}).code == NOT_FOUND
+
+
+@pytest.mark.requirement("S0-44")
+def test_a_running_task_is_canceled_for_everybody(desk: Desk) -> None:
+    with desk.running() as begun:
+        task = desk.cancel(begun)
+    assert task["status"]["state"] == "canceled"
+    assert desk.get(task) == task
+    row = desk.row(task)
+    assert (row["state"], row["updated_at"]) == ("canceled", milliseconds(task["status"]["timestamp"]))
+    assert desk.ask("GetTask", {"id": task["id"]}).result["status"]["state"] == "TASK_STATE_CANCELED"
+
+
+@pytest.mark.requirement("S0-44", "S0-45")
+def test_an_ended_task_is_canceled_in_the_table_alone(desk: Desk) -> None:
+    sent = desk.send("echo")
+    before = desk.row(sent)
+    task = desk.cancel(sent)
+    assert task["status"]["state"] == "canceled"
+    assert task["artifacts"] == sent["artifacts"]
+    assert desk.get(task) == task
+    row = desk.row(task)
+    assert row["updated_at"] > before["updated_at"]
+    assert row == {**before, "state": "canceled", "updated_at": milliseconds(task["status"]["timestamp"])}
+    # The others go on seeing how it ended, and may not cancel it.
+    assert desk.ask("GetTask", {"id": task["id"]}).result["status"]["state"] == "TASK_STATE_COMPLETED"
+    assert desk.ask("CancelTask", {"id": task["id"]}).code == NOT_CANCELABLE
+    old = {"A2A-Version": "0.3"}
+    assert desk.get(task, **old)["status"]["state"] == "completed"
+    assert desk.ask("tasks/cancel", {"id": task["id"]}, **old).code == NOT_CANCELABLE
+    again = desk.cancel(task)
+    assert (again["status"]["state"], desk.get(task)) == ("canceled", again)
+
+
+@pytest.mark.requirement("S0-3")
+def test_what_was_answered_is_answered_after_a_restart(wire: Any, tmp_path: Path) -> None:
+    path = tmp_path / "t.db"
+    with desk_of(wire, path) as desk:
+        done, failed = desk.send("echo"), desk.send("give_up")
+        canceled = desk.cancel(desk.send("echo"))
+        with desk.running() as running:
+            pass
+        rows = table(path)
+    with desk_of(wire, path) as desk:
+        for task in (done, failed, canceled):
+            assert desk.get(task) == task
+        interrupted = desk.get(running)
+        assert interrupted["status"]["state"] == desk.row(running)["state"] == "failed"
+        assert interrupted["status"]["message"]["parts"] == [{"type": "text", "text": "interrupted by a restart"}]
+        assert desk.row(running)["updated_at"] == milliseconds(interrupted["status"]["timestamp"])
+        assert [row for row in table(path) if str(row["id"]) != running["id"]] == rows[:-1]
+        assert int(desk.send("echo")["id"]) > rows[-1]["id"]
+        assert desk.ask("CancelTask", {"id": canceled["id"]}).code == NOT_CANCELABLE
+
+
+# -- streams and webhooks ----------------------------------------------------------------------------------------------
+
+
+def test_a_stream_of_such_a_task_is_plain_0_1(desk: Desk, like: Any) -> None:
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tasks/sendSubscribe", "params": {"message": "hello"}}
+    with desk.wire.reading("POST", "/a2a", json=body) as reading:
+        events = [event.json["result"] for event in reading]
+    assert [event["status"]["state"] for event in events if "status" in event] == ["submitted", "working", "completed"]
+    artifact = next(event["artifact"] for event in events if "artifact" in event)
+    assert artifact == {"name": "echo-result", "parts": [{"type": "text", "text": "hello"}], "lastChunk": True}
+    assert events[-1] == {
+        "id": events[0]["id"],
+        "status": {"state": "completed", "timestamp": like.time},
+        "final": True,
+    }
+    task = desk.get(events[0])
+    assert task["status"]["timestamp"] == events[-1]["status"]["timestamp"]
+    resumed = {**body, "method": "tasks/resubscribe", "params": {"id": task["id"]}}
+    with desk.wire.reading("POST", "/a2a", json=resumed, headers={"Last-Event-ID": "2"}) as reading:
+        assert [event.json["result"] for event in reading] == events[2:]
+
+
+@pytest.fixture
+def receiver() -> Iterator[tuple[str, list[Any], threading.Event]]:
+    """The address of a real receiver, what came there, and what is set when a task has ended."""
+    came: list[Any] = []
+    ended = threading.Event()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            came.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(200)
+            self.end_headers()
+            if came[-1]["status"]["state"] == "completed":
+                ended.set()
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/hook", came, ended
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def test_a_webhook_of_such_a_task_is_told_in_plain_0_1(wire: Any, tmp_path: Path, receiver: Any) -> None:
+    url, came, ended = receiver
+    path = tmp_path / "t.db"
+    with desk_of(wire, path, push_allow=[url.removeprefix("http://").removesuffix("/hook")]) as desk:
+        params = {"message": "hello", "pushNotification": {"url": url}}
+        task = desk.ask("tasks/send", params).result
+        assert ended.wait(10)
+        assert [told["status"]["state"] for told in came] == ["working", "completed"]
+        assert came[-1]["artifacts"] == task["artifacts"]
+        # One of 0.1 has one webhook: another takes its place.
+        desk.ask("tasks/pushNotification/set", {"id": task["id"], "pushNotificationConfig": {"url": f"{url}/2"}})
+        shown = desk.ask("tasks/pushNotification/get", {"id": task["id"]}).result
+        assert shown["pushNotificationConfig"]["url"] == f"{url}/2"
+        with closing(sqlite3.connect(path)) as reader:
+            assert reader.execute("SELECT dialect, url FROM pushes").fetchall() == [("0.1", f"{url}/2")]
