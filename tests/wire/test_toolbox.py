@@ -161,8 +161,22 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 
 @pytest.mark.requirement(
-    *("S0-4", "S0-10", "S0-14", "S0-15", "S0-16", "S0-17", "S0-18", "S0-19", "S0-20", "S0-21", "S0-22", "S0-23"),
-    *("S0-24", "S0-25", "S0-26", "S0-27"),
+    "S0-4",
+    "S0-10",
+    "S0-14",
+    "S0-15",
+    "S0-16",
+    "S0-17",
+    "S0-18",
+    "S0-19",
+    "S0-20",
+    "S0-21",
+    "S0-22",
+    "S0-23",
+    "S0-24",
+    "S0-25",
+    "S0-26",
+    "S0-27",
 )
 def test_the_public_card_is_the_document_s_to_the_byte(site: Site) -> None:
     answer = site.http.get(OLD_CARD)
@@ -184,7 +198,7 @@ def test_a_cookie_shows_the_tools_it_opens_in_the_same_form(site: Site) -> None:
 
 
 @pytest.mark.requirement(
-    *("S0-6", "S0-29", "S0-30", "S0-35", "S0-37", "S0-38", "S0-56", "S0-57", "S0-58", "S0-59", "S0-60", "S0-61"),
+    "S0-6", "S0-29", "S0-30", "S0-35", "S0-37", "S0-38", "S0-56", "S0-57", "S0-58", "S0-59", "S0-60", "S0-61"
 )
 def test_a_sent_message_becomes_the_document_s_task_to_the_byte(site: Site) -> None:
     answer = site.post("tasks/send", f'{{"message":{MESSAGE}}}')
