@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from dragoman.cli.card_signature import Signed
     from dragoman.dialects.card_rules import Problem
     from dragoman.model.card import AgentCard, AgentInterface
-    from dragoman.net.exchange import CallNext, HttpRequest, HttpResponse
 
 
 @click.command("card", short_help="Show an agent's card, or check it.")
@@ -29,6 +28,7 @@ def command(ctx: click.Context, url: str, validate: bool, jwks: str | None, **sh
     signature is checked with the keys of the card's own origin, or with those of --jwks.
     """
     from dragoman.cli.printing import print_json
+    from dragoman.client.heard import Heard
     from dragoman.model.error import ConfigError
 
     if jwks is not None and not validate:
@@ -39,7 +39,7 @@ def command(ctx: click.Context, url: str, validate: bool, jwks: str | None, **sh
         if validate:
             from dragoman.cli.card_signature import examine_signature
 
-            place, body = session.run(heard.card(session))
+            place, body = session.run(heard.card(session.client))
             signed, wrong = session.run(examine_signature(body, place, options, jwks))
             ctx.exit(_tell_problems(place, body, signed, wrong, as_json=options.as_json))
         card = session.run(session.client.card())
@@ -50,52 +50,6 @@ def command(ctx: click.Context, url: str, validate: bool, jwks: str | None, **sh
         return
     for line in _summary(card, options):
         click.echo(line)
-
-
-class Heard:
-    """An interceptor that keeps the cards that pass, also those that cannot be read."""
-
-    def __init__(self) -> None:
-        self.bodies: dict[str, bytes] = {}
-
-    async def __call__(self, request: HttpRequest, call_next: CallNext) -> HttpResponse:
-        """Let an exchange pass."""
-        response = await call_next(request)
-        return _Kept(response, request.url, self.bodies) if request.operation == "GetAgentCard" else response
-
-    async def card(self, session: Session) -> tuple[str, bytes]:
-        """Where an agent's card is, and its text; of several answers that are no card, the first.
-
-        Raises:
-            DragomanError: there is none at all.
-        """
-        from dragoman.model.error import BadCard
-
-        try:
-            await session.client.card()
-        except BadCard:
-            if not self.bodies:
-                raise
-            return next(iter(self.bodies.items()))
-        return list(self.bodies.items())[-1]
-
-
-class _Kept:
-    """An answer whose body is kept when it is read; see `HttpResponse`."""
-
-    def __init__(self, response: HttpResponse, url: str, bodies: dict[str, bytes]) -> None:
-        self._response = response
-        self._url = url
-        self._bodies = bodies
-        self.status = response.status
-        self.headers = response.headers
-        self.chunks = response.chunks
-        self.close = response.close
-
-    async def read(self, limit: int = 0) -> bytes:
-        """See `HttpResponse.read`."""
-        body = self._bodies[self._url] = await self._response.read(limit)
-        return body
 
 
 # -- checking --------------------------------------------------------------------------------------------------------

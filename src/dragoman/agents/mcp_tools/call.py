@@ -75,6 +75,7 @@ class ToolCall:
         CALL.set(self)
         questions = self.connection.questions
         await questions.enter(self)
+        given_up = False
         try:
             return await self.connection.client.session.call_tool(
                 self.tool,
@@ -85,8 +86,11 @@ class ToolCall:
                 meta=cast("types.RequestParamsMeta | None", self._meta),
                 allow_input_required=True,
             )
+        except asyncio.CancelledError:
+            given_up = True
+            raise
         finally:
-            questions.leave(self)
+            questions.leave(self, given_up=given_up)
             # Nobody will answer any more, and the server may still wait for it.
             self.answer(types.ElicitResult(action="cancel"))
 

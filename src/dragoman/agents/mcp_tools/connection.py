@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("dragoman.mcp")
 _IS_OURS: ContextVar[bool] = ContextVar("dragoman_mcp", default=False)
 _PAGES = 100
+# Before a stream that was cut is asked for again.
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 _HTTP_SECONDS = 30.0
 CLIENT = types.Implementation(name="dragoman", title="Dragoman", version="0.1.0")
 
@@ -171,12 +173,21 @@ class Connection:
         tools = self.client.server_capabilities.tools
         if not self.is_modern or tools is None or not tools.list_changed:
             return
-        try:
-            async with self.client.listen(tools_list_changed=True) as subscription:
-                async for _ in subscription:
-                    await self._learn()
-        except Exception as error:  # noqa: BLE001 - the tools that are known stay
-            logger.debug("%s: its changes cannot be heard of: %s", self.source.name, error)
+        pause = FIRST_PAUSE
+        while True:
+            try:
+                async with self.client.listen(tools_list_changed=True) as subscription:
+                    pause = FIRST_PAUSE
+                    async for _ in subscription:
+                        await self._learn()
+            except Exception as error:  # noqa: BLE001 - the tools that are known stay
+                logger.debug("%s: its changes cannot be heard of: %s", self.source.name, error)
+                if isinstance(error, MCPError) and error.code == types.METHOD_NOT_FOUND:
+                    return
+            # Such a stream may be cut like any other: what was missed is asked for.
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, LONGEST_PAUSE)
+            await self._learn()
 
     async def _heard(self, message: object) -> None:
         if isinstance(message, types.ToolListChangedNotification) and self._client is not None and not self.is_modern:

@@ -26,13 +26,16 @@ class Questions:
     Of all calls under way when a question comes, the one that asked is stuck: when every other has ended, it is known.
     That a wrong caller might be shown a question is not risked: what stays in doubt is answered with a cancel. So that
     it seldom does, tools that are known to ask so take turns: at any time at most one of them is at work and not
-    waiting for its answer.
+    waiting for its answer. Not every server stops when a call is given up, so for a while the next question may be
+    that call's, and is nobody's.
     """
 
     def __init__(self, server: str) -> None:
         self._server = server
         self._calls: dict[ToolCall, bool] = {}
         self._askers: set[str] = set()
+        self._harmless: set[str] = set()
+        self._given_up: set[ToolCall] = set()
         self._doubts = 0
         self._turn = asyncio.Lock()
         self._left = asyncio.Event()
@@ -51,9 +54,14 @@ class Questions:
             call.has_turn = True
         self._calls[call] = False
 
-    def leave(self, call: ToolCall) -> None:
-        """A call has ended."""
-        self._calls.pop(call, None)
+    def leave(self, call: ToolCall, *, given_up: bool = False) -> None:
+        """A call has ended, or nobody waits for it any more."""
+        waits = self._calls.pop(call, True)
+        if not given_up:
+            self._harmless.add(call.tool)
+        elif not waits and (self._doubts or call.tool in self._askers or call.tool not in self._harmless):
+            self._given_up.add(call)
+            asyncio.get_running_loop().call_later(DOUBT_SECONDS, self._given_up.discard, call)
         self._pass_turn(call)
         self._stir()
 
@@ -83,18 +91,20 @@ class Questions:
         self._pass_turn(call)
         try:
             answer = await call.ask(params)
+            if call.tool in self._askers and not call.has_turn:
+                # It goes on, and may ask again: not while another that asks is at work.
+                await self._turn.acquire()
+                call.has_turn = call in self._calls
+                if not call.has_turn:
+                    self._turn.release()
+            return answer
         finally:
             if call in self._calls:
                 self._calls[call] = False
-        if call.tool in self._askers and not call.has_turn:
-            # It goes on, and may ask again: not while another that asks is at work.
-            await self._turn.acquire()
-            call.has_turn = call in self._calls
-            if not call.has_turn:
-                self._turn.release()
-        return answer
 
     async def _whose(self) -> ToolCall | None:
+        if self._given_up:
+            return None
         suspects = self._at_work()
         if not suspects and len(self._calls) == 1:
             return next(iter(self._calls))  # it asks several things at once
@@ -108,6 +118,8 @@ class Questions:
                         self._askers |= {call.tool for call in suspects}
                         return None
                     await self._left.wait()
+                    if suspects & self._given_up:
+                        return None
                     suspects &= self._at_work()
         except TimeoutError:
             return None

@@ -110,6 +110,10 @@ class Calling:
         content: dict[str, Any] = said.get("content") or {}
         return text(f"{label}: {said['action']} {content.get('name')}")
 
+    def ask_late(self) -> Any:
+        self.held()
+        return self.ask_name()
+
     def ask_twice(self) -> Any:
         names = [self.ask(f"Who is the {n}.?", requestedSchema=FORM)["content"]["name"] for n in (1, 2)]
         return text(" and ".join(names))
@@ -176,7 +180,7 @@ class Calling:
 TOOLS: dict[str, dict[str, Any]] = dict.fromkeys(
     (
         *("pid", "same", "environment", "fail", "nonsense", "broken_promise", "wait", "held", "let_go", "ask_name"),
-        *("ask_twice", "ask_at_once", "sign_in", "needs_sign_in", "step", "stray", "murmur", "die", "more"),
+        *("ask_late", "ask_twice", "ask_at_once", "sign_in", "needs_sign_in", "step", "stray", "murmur", "die", "more"),
     ),
     ANYTHING,
 ) | {"refuse": NUMBERS}
@@ -197,6 +201,8 @@ def call(id: Any, params: dict[str, Any]) -> None:
         told = {"code": error.code, "message": "the server will not", "data": error.data}
         say({"id": id, "error": {key: value for key, value in told.items() if value is not None}})
         return
+    except Exception as error:  # noqa: BLE001 - as an SDK would
+        result = text(f"{type(error).__name__}: {error}", isError=True)
     if result is not None:
         say({"id": id, "result": result})
 

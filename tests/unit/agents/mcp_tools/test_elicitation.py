@@ -33,6 +33,10 @@ def ask_move() -> Elicit[Move]:
     return Elicit("What now?", Move)
 
 
+def lines(path: Path) -> list[str]:
+    return path.read_text().splitlines() if path.exists() else []
+
+
 @pytest.fixture(params=["handshake", "modern", "handshake http", "modern http"])
 def asking(
     request: pytest.FixtureRequest, sdk_server: ModuleType, kit: MCPServer, handshake: Command
@@ -203,9 +207,9 @@ async def test_canceling_a_task_that_waits_cancels_the_tool_that_asked(
     task = await engine.send(None, parts=(tool_part("ask_name"),))
     await engine.idle()
     assert (await engine.cancel(task)).state is State.CANCELED
-    await until((tmp_path / "answers").exists)
+    await until(lambda: lines(tmp_path / "answers"))
     # This server does not look at cancels: that its question is over is told it, too.
-    assert json.loads((tmp_path / "answers").read_text()) == {"action": "cancel"}
+    assert [json.loads(line) for line in lines(tmp_path / "answers")] == [{"action": "cancel"}]
 
 
 async def test_a_question_is_held_open_for_an_hour(
@@ -267,6 +271,55 @@ async def test_a_question_that_could_be_of_two_calls_is_shown_to_neither_until_o
     assert (await engine.send("Ada", task=task)).text == f"{label}: accept Ada"
     again = await asyncio.gather(*(engine.send(None, parts=(tool_part("ask_name", label=label),)) for label in "ab"))
     assert [task.question.splitlines()[0] for task in again] == ["Who is a?", "Who is b?"]
+
+
+async def test_calls_that_ask_again_and_again_do_not_wait_for_each_other_s_callers(
+    start: Start, handshake: Command, tool_part: Any
+) -> None:
+    engine = await start(Agent.from_mcp(handshake()))
+
+    async def answered(name: str) -> str:
+        task = await engine.send(None, parts=(tool_part("ask_twice"),))
+        while task.state is State.INPUT_REQUIRED:
+            task = await engine.send(f"{name}{task.question[11]}", task=task)
+        return task.text
+
+    await answered("first")
+    stuck = await engine.send(None, parts=(tool_part("ask_twice"),))
+    names = [f"n{number}-" for number in range(10)]
+    assert await asyncio.gather(*map(answered, names)) == [f"{name}1 and {name}2" for name in names]
+    assert (await engine.get(stuck)).state is State.INPUT_REQUIRED
+
+
+async def test_the_question_of_a_call_that_was_given_up_is_shown_to_nobody_else(
+    start: Start, handshake: Command, tmp_path: Path, tool_part: Any, until: Until
+) -> None:
+    engine = await start(Agent.from_mcp(handshake()))
+    given_up = await engine.send(None, parts=(tool_part("ask_late", label="secret"),), wait=False)
+    await until((tmp_path / "begun").exists)
+    other = await engine.send(None, parts=(tool_part("wait"),), wait=False)
+    await until(lambda: len(lines(tmp_path / "begun")) == 2)
+    await engine.cancel(given_up)
+    await engine.send(None, parts=(tool_part("let_go"),))
+    await until(lambda: lines(tmp_path / "answers"))
+    assert [json.loads(line) for line in lines(tmp_path / "answers")] == [{"action": "cancel"}]
+    assert (await engine.get(other)).state is State.WORKING
+    await engine.cancel(other)
+
+
+async def test_a_question_in_doubt_is_shown_to_nobody_when_one_who_may_have_asked_it_is_given_up(
+    start: Start, handshake: Command, tmp_path: Path, tool_part: Any, until: Until
+) -> None:
+    engine = await start(Agent.from_mcp(handshake()))
+    other = await engine.send(None, parts=(tool_part("wait"),), wait=False)
+    await until((tmp_path / "begun").exists)
+    asking = await engine.send(None, parts=(tool_part("ask_name", label="secret"),), wait=False)
+    await engine.send(None, parts=(tool_part("same"),))
+    await engine.cancel(asking)
+    await until(lambda: lines(tmp_path / "answers"))
+    assert [json.loads(line) for line in lines(tmp_path / "answers")] == [{"action": "cancel"}]
+    assert (await engine.get(other)).state is State.WORKING
+    await engine.cancel(other)
 
 
 async def test_a_question_beside_another_call_waits_until_that_has_ended(

@@ -18,6 +18,7 @@ import pytest
 from mcp.server import MCPServer
 
 from dragoman import Agent, Client, State
+from dragoman.agents.mcp_tools import connection
 from dragoman.agents.mcp_tools import supervisor as supervising
 from dragoman.agents.mcp_tools.bridge import McpTools
 from dragoman.agents.mcp_tools.source import sources_of
@@ -265,7 +266,7 @@ async def test_a_server_that_comes_back_with_other_tools_is_looked_at_again(
     await engine.send(None, parts=(tool_part("pid"),))
     await until(lambda: "late" not in [skill.id for skill in agent.skills])
     task = await engine.send(None, parts=(tool_part("late"),))
-    assert (task.state, task.error) == (State.REJECTED, "unknown tool `late`")
+    assert (task.state, task.error) == (State.REJECTED, "unknown tool `late`: did you mean `ask_late`?")
 
 
 # -- over HTTP ---------------------------------------------------------------------------------------------------------
@@ -289,6 +290,43 @@ async def test_a_server_on_this_machine_gets_our_headers_and_no_proxy_does(
         async with Client(Agent.from_mcp(f"{url}/mcp", headers={"Authorization": "Bearer s3cret"})) as client:
             assert (await client.send(tool="add", arguments={"a": 1, "b": 2})).state is State.COMPLETED
     assert seen == {"", "Bearer s3cret"}  # the first is the server's own beginning
+
+
+class CutOnce:
+    """A server whose first stream of changes breaks off."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+        self.listened = 0
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if (b"mcp-method", b"subscriptions/listen") not in scope.get("headers", ()):
+            await self._app(scope, receive, send)
+            return
+        is_first = self.listened == 0
+
+        async def cut(message: Any) -> None:
+            await send({**message, "more_body": False} if is_first and "body" in message else message)
+            self.listened += "body" in message
+            if is_first and "body" in message:
+                raise ConnectionResetError
+
+        with suppress(ConnectionResetError, ExceptionGroup):
+            await self._app(scope, receive, cut)
+
+
+async def test_a_stream_of_changes_that_was_cut_is_listened_to_again(
+    kit: MCPServer, until: Until, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "FIRST_PAUSE", 0.01)
+    app = CutOnce(kit.streamable_http_app())
+    with served(app) as url:
+        agent = Agent.from_mcp(f"{url}/mcp")
+        async with Client(agent) as client:
+            await client.send(tool="who")
+            await until(lambda: app.listened >= 2)
+            await client.send(tool="more")
+            await until(lambda: "late" in [skill.id for skill in agent.skills])
 
 
 @asynccontextmanager

@@ -1,0 +1,183 @@
+"""The registry: agents, tasks and webhooks of this MCP server, in memory, and in a file where that is wanted."""
+
+from __future__ import annotations
+
+import uuid
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any, Protocol
+
+from dragoman.mcp.problem import ToolProblem
+from dragoman.mcp.record import AgentRecord, TaskRecord, Webhook
+from dragoman.model.time import timestamp
+
+if TYPE_CHECKING:
+    from dragoman.engine.clock import Clock
+    from dragoman.model.task import Task
+
+# Ended tasks beyond these are forgotten, the oldest first.
+MOST_TASKS = 10_000
+
+
+class Keeper(Protocol):
+    """Keeps records beyond the life of the process."""
+
+    def load(self) -> tuple[list[AgentRecord], list[TaskRecord], list[Webhook]]:
+        """All that was kept, tasks in the order in which they changed."""
+        ...
+
+    def keep(self, record: AgentRecord | TaskRecord | Webhook) -> None:
+        """Keep a record, in place of an older one."""
+        ...
+
+    def forget(self, record: TaskRecord) -> None:
+        """Forget a task."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the file."""
+        ...
+
+
+class Registry:
+    """What is known. Task ids are those of the remotes; a local id stays a name of its task when that becomes known."""
+
+    def __init__(self, clock: Clock, keeper: Keeper | None = None) -> None:
+        self._clock = clock
+        self._keeper = keeper
+        self.agents: dict[str, AgentRecord] = {}
+        self.webhooks: dict[str, Webhook] = {}
+        # In the order in which they changed, newest last.
+        self._tasks: OrderedDict[str, TaskRecord] = OrderedDict()
+        self._names: dict[str, str] = {}
+        if keeper is not None:
+            agents, tasks, webhooks = keeper.load()
+            self.agents = {each.agent_id: each for each in agents}
+            self.webhooks = {each.config_id: each for each in webhooks}
+            for each in tasks:
+                self._tasks[each.id] = each
+                if each.remote_id is not None:
+                    self._names[each.remote_id] = each.id
+
+    def now(self) -> str:
+        """The time, as records have it."""
+        return timestamp(self._clock.now())
+
+    def close(self) -> None:
+        """Let go of the file, if there is one."""
+        if self._keeper is not None:
+            self._keeper.close()
+
+    # -- agents --------------------------------------------------------------------------------------------------------
+
+    def agent(self, agent_id: str) -> AgentRecord | None:
+        """An agent by its id, its name or its address."""
+        found = self.agents.get(agent_id)
+        if found is not None:
+            return found
+        named = [each for each in self.agents.values() if agent_id in (each.name, each.base_url)]
+        return named[0] if len(named) == 1 else None
+
+    def seen(self, base_url: str, name: str, card: dict[str, Any], auth_mode: str | None = None) -> AgentRecord:
+        """Note an agent; one that is known keeps its id."""
+        now = self.now()
+        known = next((each for each in self.agents.values() if each.base_url == base_url), None)
+        record = AgentRecord(
+            agent_id=f"agent_{uuid.uuid4().hex}" if known is None else known.agent_id,
+            name=name,
+            base_url=base_url,
+            status="connected",
+            card=card,
+            auth_mode=auth_mode,
+            last_seen_at=now,
+            created_at=now if known is None else known.created_at,
+        )
+        self.agents[record.agent_id] = record
+        self._keep(record)
+        return record
+
+    # -- tasks ---------------------------------------------------------------------------------------------------------
+
+    def begin(self, agent_id: str) -> TaskRecord:
+        """A task whose own id is not known yet."""
+        record = TaskRecord(id=f"local-{uuid.uuid4().hex}", agent_id=agent_id)
+        self._put(record)
+        return record
+
+    def learn(self, record: TaskRecord, task: Task) -> TaskRecord:
+        """Take in how a task is now. The remote's id becomes a name of it."""
+        record.task, record.problem = task, ""
+        if record.remote_id is None and task.id:
+            record.remote_id = task.id
+            earlier = self.task(task.id)
+            if earlier is not None and earlier is not record and earlier.agent_id == record.agent_id:
+                # It was known already: this is another message to it.
+                self._tasks.pop(record.id, None)
+                self._names[record.id] = earlier.id
+                earlier.task = task
+                record = earlier
+            else:
+                self._names[task.id] = record.id
+        self._put(record)
+        return record
+
+    def lost(self, record: TaskRecord, problem: str) -> None:
+        """Note that a task cannot be followed any more."""
+        record.problem = problem
+        self._put(record)
+
+    def task(self, task_id: str) -> TaskRecord | None:
+        """A task by the remote's id or by ours."""
+        return self._tasks.get(self._names.get(task_id, task_id))
+
+    def must_task(self, task_id: str) -> TaskRecord:
+        """A task by the remote's id or by ours. Raises ToolProblem when there is none."""
+        found = self.task(task_id)
+        if found is None:
+            raise ToolProblem(f"Task not found: {task_id}")
+        return found
+
+    def tasks(self) -> list[TaskRecord]:
+        """All tasks, the one that changed last first."""
+        return list(reversed(self._tasks.values()))
+
+    def shown_id(self, record: TaskRecord) -> str:
+        """The id to tell: the remote's as soon as it is known."""
+        return record.remote_id or record.id
+
+    def _put(self, record: TaskRecord) -> None:
+        record.changed_ms = self._clock.now()
+        self._tasks[record.id] = record
+        self._tasks.move_to_end(record.id)
+        self._keep(record)
+        while len(self._tasks) > MOST_TASKS:
+            oldest = next((each for each in self._tasks.values() if each.task is None or each.task.state.final), None)
+            if oldest is None:
+                return
+            del self._tasks[oldest.id]
+            self._names = {name: place for name, place in self._names.items() if place != oldest.id}
+            if self._keeper is not None:
+                self._keeper.forget(oldest)
+
+    # -- webhooks ------------------------------------------------------------------------------------------------------
+
+    def hook(self, agent_id: str, webhook_url: str, events: list[str]) -> Webhook:
+        """Note a webhook; the same address for the same agent is the same webhook."""
+        known = next((h for h in self.webhooks.values() if (h.agent_id, h.webhook_url) == (agent_id, webhook_url)), None)
+        record = Webhook(
+            config_id=f"push_{uuid.uuid4().hex}" if known is None else known.config_id,
+            agent_id=agent_id,
+            webhook_url=webhook_url,
+            events=events,
+            created_at=self.now() if known is None else known.created_at,
+        )
+        self.webhooks[record.config_id] = record
+        self._keep(record)
+        return record
+
+    def hooks_of(self, agent_id: str) -> list[Webhook]:
+        """The webhooks for an agent's tasks."""
+        return [each for each in self.webhooks.values() if each.agent_id == agent_id and each.active]
+
+    def _keep(self, record: AgentRecord | TaskRecord | Webhook) -> None:
+        if self._keeper is not None:
+            self._keeper.keep(record)
