@@ -278,7 +278,7 @@ class Service:
                 task = await self._tasks.durable_task(live, stored)
                 await cancel_projection(self._store, self._tasks.clock, row.id)
                 return Answer(await self.projected(task), row.origin)
-            parked = live is None and row.state.waiting
+            parked = (live.state if live else row.state).waiting  # the run may just be put away
             if live is None and stored is not None:
                 live = await self._tasks.revive(stored)
             if live is None:

@@ -61,9 +61,7 @@ class MessageTools:
             }
         )
 
-    async def _waited(
-        self, call: Call, record: AgentRecord, errand: Errand
-    ) -> Answer | types.InputRequiredResult:
+    async def _waited(self, call: Call, record: AgentRecord, errand: Errand) -> Answer | types.InputRequiredResult:
         seconds = float(call.get("wait_seconds", self._desk.options.wait_seconds))
         deadline = asyncio.get_running_loop().time() + seconds
         while True:

@@ -14,7 +14,9 @@ def request_failed(error: DragomanError) -> ToolProblem:
     if isinstance(error, CannotConnect):
         return ToolProblem(f"Request failed: {reason_of(error)}")
     if isinstance(error, AuthError):
-        return ToolProblem("Request failed: the agent wants other credentials: the user configures them under [remotes]")
+        return ToolProblem(
+            "Request failed: the agent wants other credentials: the user configures them under [remotes]"
+        )
     if isinstance(error, A2AError):
         return ToolProblem(f"Request failed: {error.message} ({type(error).__name__}, {error.code})")
     return ToolProblem(f"Request failed: {error}")

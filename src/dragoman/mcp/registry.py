@@ -162,7 +162,9 @@ class Registry:
 
     def hook(self, agent_id: str, webhook_url: str, events: list[str]) -> Webhook:
         """Note a webhook; the same address for the same agent is the same webhook."""
-        known = next((h for h in self.webhooks.values() if (h.agent_id, h.webhook_url) == (agent_id, webhook_url)), None)
+        known = next(
+            (h for h in self.webhooks.values() if (h.agent_id, h.webhook_url) == (agent_id, webhook_url)), None
+        )
         record = Webhook(
             config_id=f"push_{uuid.uuid4().hex}" if known is None else known.config_id,
             agent_id=agent_id,

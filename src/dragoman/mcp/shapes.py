@@ -85,7 +85,11 @@ def _without_kind(value: Json) -> Json:
 
 def _bounded(value: Json) -> Json:
     parts = value.get("parts")
-    return value if not isinstance(parts, list) else {**value, "parts": [_small(each) for each in cast("list[Json]", parts)]}
+    return (
+        value
+        if not isinstance(parts, list)
+        else {**value, "parts": [_small(each) for each in cast("list[Json]", parts)]}
+    )
 
 
 def _small(part: Json) -> Json:

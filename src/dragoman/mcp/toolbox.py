@@ -27,9 +27,13 @@ def said(kind: Json, text: str) -> Json:
 
 
 _BASE = said(TEXT, "Address of the agent, such as http://127.0.0.1:8080, or its configured name.")
-_AGENT = said(TEXT, "The agent_id from resolve_agent_card or list_remote_agents; a configured name or an address will do.")
+_AGENT = said(
+    TEXT, "The agent_id from resolve_agent_card or list_remote_agents; a configured name or an address will do."
+)
 _TASK = said(TEXT, "The task's id, as another tool gave it.")
-_WAIT = said({"type": "number", "minimum": 0}, "How long to wait for the result, in seconds. Then the task goes on by itself.")
+_WAIT = said(
+    {"type": "number", "minimum": 0}, "How long to wait for the result, in seconds. Then the task goes on by itself."
+)
 _RECORD: Json = {
     "agent_id": TEXT,
     "name": TEXT,
@@ -61,7 +65,10 @@ _MESSAGE: Json = {
     "skill_id": said(TEXT, "The skill of the agent that is meant."),
     "data": said(OBJECT, "Structured input beside the text."),
     "files": said(
-        {"type": "array", "items": {"type": "object", "properties": {"name": TEXT, "mime_type": TEXT, "uri": TEXT, "bytes": TEXT}}},
+        {
+            "type": "array",
+            "items": {"type": "object", "properties": {"name": TEXT, "mime_type": TEXT, "uri": TEXT, "bytes": TEXT}},
+        },
         "Files beside the text: each with a uri, or with its bytes as base64.",
     ),
 }

@@ -16,7 +16,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from dragoman.agents.mcp_tools.questions import Questions
-from dragoman.agents.mcp_tools.stdio import Murmur, program
+from dragoman.agents.mcp_tools.stdio import Program
 from dragoman.model.error import CannotConnect, ConfigError, DragomanError
 from dragoman.net.exchange import is_loopback
 
@@ -43,7 +43,7 @@ class _Quiet(logging.Filter):
         return not _IS_OURS.get() or record.levelno < logging.WARNING
 
 
-for _name in ("mcp.client.stdio", "mcp.client.streamable_http", "client"):
+for _name in ("mcp.client.streamable_http", "client"):
     logging.getLogger(_name).addFilter(_Quiet())
 
 
@@ -60,7 +60,7 @@ class Connection:
         self.over = asyncio.Event()
         self._changed = changed
         self._stop = asyncio.Event()
-        self._murmur = Murmur(source.name)
+        self._program = Program(source, self.over.set) if source.argv else None
         self._client: Client | None = None
         self._is_open = False
         self._owner: asyncio.Task[None] | None = None
@@ -79,7 +79,7 @@ class Connection:
     @property
     def last_words(self) -> str:
         """What the program said last on stderr."""
-        return self._murmur.last
+        return "" if self._program is None else self._program.last_words
 
     async def open(self, seconds: float) -> None:
         """Start or reach the server and learn its tools.
@@ -203,8 +203,8 @@ class Connection:
 
     def _target(self) -> Any:
         source = self.source
-        if source.argv:
-            return program(source, self._murmur, self.over.set)
+        if self._program is not None:
+            return self._program
         return _web(source) if source.url else source.server
 
     # -- words ---------------------------------------------------------------------------------------------------------
