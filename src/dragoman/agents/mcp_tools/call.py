@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, cast
 
 import mcp_types as types
@@ -42,7 +42,11 @@ Outcome = types.CallToolResult | types.InputRequiredResult
 
 
 class ToolCall:
-    """A call and what it has to say. It outlives the run that began it while its question waits for an answer."""
+    """A call and what it has to say.
+
+    Where a server asks within its call, the call has a task of its own: it outlives the run that began it while its
+    question waits for an answer. Servers that return their questions are simply called.
+    """
 
     def __init__(
         self,
@@ -54,6 +58,7 @@ class ToolCall:
         state: str | None = None,
         responses: InputResponses | None = None,
         asks: bool = True,
+        told: Callable[[Progress], Awaitable[None]] | None = None,
     ) -> None:
         self.connection = connection
         self.tool = tool
@@ -63,29 +68,35 @@ class ToolCall:
         self._state = state
         self._responses = responses
         self._asks = asks
+        self._told = told
         self._progress: Progress | None = None
         self._questions: deque[types.ElicitRequestParams] = deque()
         self._answer: asyncio.Future[types.ElicitResult] | None = None
         self._asking = asyncio.Lock()
         self._news = asyncio.Event()
-        self._work = asyncio.create_task(self._call())
-        self._work.add_done_callback(self._ended)
+        self._work: asyncio.Task[Outcome] | None = None
+        if not connection.is_modern:
+            self._work = asyncio.create_task(self._held())
+            self._work.add_done_callback(self._ended)
 
     async def _call(self) -> Outcome:
+        return await self.connection.client.session.call_tool(
+            self.tool,
+            self._arguments,
+            progress_callback=self._moved,
+            input_responses=self._responses,
+            request_state=self._state,
+            meta=cast("types.RequestParamsMeta | None", self._meta),
+            allow_input_required=True,
+        )
+
+    async def _held(self) -> Outcome:
         CALL.set(self)
         questions = self.connection.questions
         await questions.enter(self)
         given_up = False
         try:
-            return await self.connection.client.session.call_tool(
-                self.tool,
-                self._arguments,
-                progress_callback=self._moved,
-                input_responses=self._responses,
-                request_state=self._state,
-                meta=cast("types.RequestParamsMeta | None", self._meta),
-                allow_input_required=True,
-            )
+            return await self._call()
         except asyncio.CancelledError:
             given_up = True
             raise
@@ -100,8 +111,12 @@ class ToolCall:
         self._news.set()
 
     async def _moved(self, progress: float, total: float | None, message: str | None) -> None:
-        if not self._work.done():
-            self._progress = Progress(progress, total, message or "")
+        moved = Progress(progress, total, message or "")
+        if self._work is None:
+            if self._told is not None:
+                await self._told(moved)
+        elif not self._work.done():
+            self._progress = moved
             self._news.set()
 
     async def ask(self, params: types.ElicitRequestParams) -> types.ElicitResult:
@@ -109,7 +124,7 @@ class ToolCall:
         if not self._asks:
             return types.ElicitResult(action="decline")
         async with self._asking:  # several at once are asked one after the other
-            if self._work.done():
+            if self._work is None or self._work.done():
                 return types.ElicitResult(action="cancel")
             self._answer = asyncio.get_running_loop().create_future()
             self._questions.append(params)
@@ -138,6 +153,8 @@ class ToolCall:
             MCPError: the server refused, or is gone.
             ValueError: it answered what is not MCP.
         """
+        if self._work is None:
+            return await self._call()
         while True:
             if self._work.done():
                 return await self._work
@@ -151,12 +168,14 @@ class ToolCall:
 
     def give_up(self) -> None:
         """Stop it, and wait for nothing."""
-        self._work.cancel()
+        if self._work is not None:
+            self._work.cancel()
 
     async def cancel(self) -> None:
-        """Stop it: the server is told so."""
+        """Stop it: the server is told so. One without a task of its own was stopped with the run that made it."""
         self.give_up()
-        await asyncio.wait((self._work,))
+        if self._work is not None:
+            await asyncio.wait((self._work,))
 
 
 def is_too_deep(value: object) -> bool:

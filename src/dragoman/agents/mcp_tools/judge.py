@@ -13,6 +13,7 @@ from jsonschema.exceptions import ValidationError
 from jsonschema.validators import validator_for
 from referencing import Registry
 
+from dragoman.agents.mcp_tools.flat import Flat, flat_of
 from dragoman.agents.mcp_tools.pattern import is_safe
 from dragoman.agents.mcp_tools.schema_outline import FORBIDDEN, Node, Outline, list_of, node_of
 
@@ -31,6 +32,8 @@ class Judge:
 
     def errors(self, value: Any) -> list[ValidationError]:
         """All that is wrong; nothing when the schema cannot be used for this value."""
+        if self._flat is not None and self._flat.takes(value):
+            return []
         if self._validator is None:
             return []
         try:
@@ -48,6 +51,10 @@ class Judge:
         except Exception as error:  # noqa: BLE001 - as above
             self._complain(error)
             return self._outline.admits(value, place)
+
+    @functools.cached_property
+    def _flat(self) -> Flat | None:
+        return flat_of(self._outline.root)
 
     @functools.cached_property
     def _validator(self) -> Validator | None:

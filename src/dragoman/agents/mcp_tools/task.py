@@ -94,7 +94,7 @@ class TaskRun:
         self._tools = tools
         self._held = held
         self._seconds = seconds
-        self._told_ms = 0
+        self._told_ms = self._heard_ms = 0
 
     async def go(self) -> Ask | None:
         """Do it. Gives the question on which it pauses, or None when the task is done.
@@ -194,6 +194,7 @@ class TaskRun:
                 state=state,
                 responses=responses,
                 asks=self._ctx.asks,
+                told=self._tell,
             )
             result = await self._followed(found, call)
             if not isinstance(result, types.InputRequiredResult):
@@ -246,14 +247,19 @@ class TaskRun:
             return await call.next()
         worker = asyncio.current_task()
         assert worker is not None
-        late = False
+        clock, late = self._ctx.clock, False
+        self._heard_ms = clock.now()
 
         def stop() -> None:
-            nonlocal late
-            late = True
-            worker.cancel()
+            nonlocal late, timer
+            left = self._seconds - (clock.now() - self._heard_ms) / 1000
+            if left > 0:  # it has shown progress in the meantime
+                timer = clock.call_later(left, stop)
+            else:
+                late = True
+                worker.cancel()
 
-        timer = self._ctx.clock.call_later(self._seconds, stop)
+        timer = clock.call_later(self._seconds, stop)
         try:
             return await call.next()
         except asyncio.CancelledError:
@@ -286,7 +292,7 @@ class TaskRun:
         raise Failed(error.message) from error
 
     async def _tell(self, progress: Progress) -> None:
-        now = self._ctx.clock.now()
+        self._heard_ms = now = self._ctx.clock.now()
         if now - self._told_ms < TELL_MS:
             return
         self._told_ms = now

@@ -167,11 +167,11 @@ async def test_progress_is_told_with_its_measure_but_not_too_often(
     task = await engine.send(None, parts=(tool_part("step", steps=[1, 2, 3, 4]),))
     assert task.text == "done"
     told = [event for event in await engine.journal(task) if getattr(event, "metadata", None)]
-    # The clock stands still: of all that is said at one moment, one is told, and what has not been told yet is dropped.
-    (event,) = told
-    step = event.metadata["done"]
-    assert step in (1.0, 2.0, 3.0, 4.0)
-    assert (event.metadata, event.status.message.text) == ({"done": step, "total": 10.0}, f"working ({step:g}/10)")
+    # The clock stands still: of all that is said at one moment one is told at most, and none once the result is there.
+    assert len(told) <= 1
+    for event in told:
+        step = event.metadata["done"]
+        assert (event.metadata, event.status.message.text) == ({"done": step, "total": 10.0}, f"working ({step:g}/10)")
 
 
 async def test_after_a_fifth_of_a_second_progress_is_told_again_and_never_after_the_end(
