@@ -9,7 +9,6 @@ from dragoman.mcp.problem import ToolProblem
 from dragoman.mcp.shapes import card_shape
 from dragoman.mcp.tool import Answer
 from dragoman.model.error import DragomanError
-from dragoman.model.json import decode_any, encode
 
 if TYPE_CHECKING:
     from dragoman.mcp.call import Call
@@ -55,7 +54,7 @@ class CardTools:
             "signature": "signed, not checked" if fetched.raw.get("signatures") else "none",
         }
         if problems:
-            found["problems"] = [decode_any(encode(each)) for each in problems[:_MOST_PROBLEMS]]
+            found["problems"] = [each._asdict() for each in problems[:_MOST_PROBLEMS]]
         return Answer(found)
 
     async def list(self, call: Call) -> Answer:

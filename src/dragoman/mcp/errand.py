@@ -82,7 +82,7 @@ class Errand:
             self._learn(await client.get_task(answer.id))
 
     async def _streamed(self, stream: EventStream, seconds: float | None) -> None:
-        async with aclosing(aiter(stream)) as events:  # type: ignore[type-var]
+        async with aclosing(stream.__aiter__()) as events:
             while True:
                 try:
                     async with asyncio.timeout(seconds):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+import mcp_types as types
+
 from dragoman.mcp.asking import Asking
 from dragoman.mcp.attachments import files_of
 from dragoman.mcp.problem import ToolProblem
@@ -12,8 +14,6 @@ from dragoman.mcp.tool import Answer
 from dragoman.model.error import DragomanError
 
 if TYPE_CHECKING:
-    import mcp_types as types
-
     from dragoman.mcp.call import Call
     from dragoman.mcp.desk import Desk
     from dragoman.mcp.errand import Errand
@@ -76,9 +76,9 @@ class MessageTools:
                 raise
             if asked is None:
                 return self._desk.answer(record, errand)
-            if not hasattr(asked, "record"):
-                return asked  # type: ignore[return-value]
-            errand = asked  # type: ignore[assignment]
+            if isinstance(asked, types.InputRequiredResult):
+                return asked
+            errand = asked
 
     async def _tell(self, call: Call, errand: Errand) -> None:
         task = errand.record.task

@@ -11,6 +11,8 @@ from dragoman.mcp.reach import Reach, origin_of
 from dragoman.mcp.shapes import card_shape
 from dragoman.model.error import DragomanError
 from dragoman.model.json import decode_any
+from dragoman.model.operation import Operation
+from dragoman.model.request import ListTasksRequest, ListTasksResponse
 
 if TYPE_CHECKING:
     from dragoman.mcp.options import McpOptions
@@ -95,6 +97,14 @@ class Peers:
         if client is None:
             client = self._clients[record.agent_id] = self._new_client(self._address(record.base_url))
         return client
+
+    async def page(self, record: AgentRecord, limit: int | None, token: str | None) -> ListTasksResponse:
+        """A page of the tasks that an agent itself lists for us. Raises DragomanError."""
+        connection = await self.client(record)._open()  # pyright: ignore[reportPrivateUsage]
+        request = ListTasksRequest(page_size=min(limit, 100) if limit else None, page_token=token)
+        result = await connection.perform(Operation.LIST, request)
+        assert isinstance(result, ListTasksResponse)
+        return result
 
     def configured(self) -> dict[str, str]:
         """The agents of the configuration: name and address."""

@@ -31,7 +31,7 @@ class AgentRecord(Struct, kw_only=True):
 
 
 class TaskRecord(Struct, kw_only=True):
-    """A task that was begun here. `id` is how it is called here: the remote's id, or one of ours until that is known."""
+    """A task that was begun here. `id` is how it is kept here; `remote_id` is how its agent calls it, once known."""
 
     id: str
     agent_id: str

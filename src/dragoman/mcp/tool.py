@@ -35,14 +35,14 @@ class Answer:
         self.structured = structured
         self.failed = failed
         self._listed = listed
-        self._content = content or []
+        self.content = content or []
 
     def result(self) -> types.CallToolResult:
         """The answer as MCP has it."""
         shown = self.structured if self._listed is None else self._listed
         text = types.TextContent(type="text", text=json.dumps(shown, indent=2, ensure_ascii=False))
         return types.CallToolResult(
-            content=[text, *self._content], structured_content=self.structured, is_error=self.failed
+            content=[text, *self.content], structured_content=self.structured, is_error=self.failed
         )
 
 

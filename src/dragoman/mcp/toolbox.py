@@ -124,7 +124,7 @@ def tools_of(cards: CardTools, messages: MessageTools, tasks: TaskTools, push: P
         Tool(
             "send_message",
             "Send message",
-            "Send a message to an agent and wait for the result. A task that takes longer goes on by itself: ask for it "
+            "Send a message to an agent and wait for the result. A task that takes longer goes on: ask for it "
             "with get_task. With task_id, answer a task that asks.",
             messages.send,
             takes={
@@ -160,7 +160,7 @@ def tools_of(cards: CardTools, messages: MessageTools, tasks: TaskTools, push: P
         Tool(
             "list_tasks",
             "List tasks",
-            "List the tasks that were begun here, the newest first; with agent_id, those the agent itself lists for us.",
+            "List the tasks that were begun here, the newest first; with agent_id, those the agent lists for us.",
             tasks.list,
             takes={
                 "limit": said({"type": "integer", "minimum": 1}, "How many at most."),

@@ -1,0 +1,123 @@
+"""What an agent asks, put to the host's user: as an elicitation, in both eras of MCP."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import mcp_types as types
+import msgspec
+
+from dragoman.mcp.problem import ToolProblem
+from dragoman.model.state import State
+
+if TYPE_CHECKING:
+    from dragoman.mcp.call import Call
+    from dragoman.mcp.desk import Desk
+    from dragoman.mcp.errand import Errand
+    from dragoman.mcp.record import AgentRecord, TaskRecord
+    from dragoman.model.task import Task
+
+ANSWER = "answer"
+_PLAIN = ("string", "integer", "number", "boolean")
+_FORM: dict[str, Any] = {
+    "type": "object",
+    "properties": {ANSWER: {"type": "string", "title": "Answer"}},
+    "required": [ANSWER],
+}
+
+
+class Asking:
+    """Turns a waiting task into a question for the user, and the answer into a message to the task."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def ask(self, call: Call, agent: AgentRecord, errand: Errand) -> Errand | types.InputRequiredResult | None:
+        """Ask, if there is something to ask and somebody to be asked.
+
+        Gives the errand that goes on with the answer, the question for a host that wants it returned, or None when
+        the task is to be shown as it is.
+        """
+        task = errand.record.task
+        if task is None or not task.state.waiting or not errand.over:
+            return None
+        params = _params(task)
+        is_url = isinstance(params, types.ElicitRequestURLParams)
+        if params is None or not call.can_ask(url=is_url):
+            return None
+        if call.is_modern:
+            request = types.ElicitRequest(params=params)
+            state = {"agent": agent.agent_id, "task": task.id, "waited": task.status.timestamp or ""}
+            return types.InputRequiredResult(
+                input_requests={ANSWER: request}, request_state=self._desk.seal.sealed(msgspec.json.encode(state))
+            )
+        return self._go_on(agent, errand.record, await call.ask(params))
+
+    async def resumed(self, call: Call) -> tuple[AgentRecord, Errand] | None:
+        """What a host's second call goes on with, which brings the answer. Raises ToolProblem."""
+        if call.state is None:
+            return None
+        opened = self._desk.seal.opened(call.state)
+        if opened is None:
+            raise ToolProblem("This question is too old to be answered so: call get_task, then send_message.")
+        state = cast("dict[str, str]", msgspec.json.decode(opened))
+        agent = await self._desk.peers.known(state["agent"])
+        record = self._desk.registry.must_task(state["task"])
+        answer = call.responses.get(ANSWER)
+        if not isinstance(answer, types.ElicitResult):
+            raise ToolProblem("Invalid params: the answer is missing")
+        going_on = self._go_on(agent, record, answer)
+        return agent, going_on if going_on is not None else self._desk.errands.new(record)
+
+    def _go_on(self, agent: AgentRecord, record: TaskRecord, answer: types.ElicitResult) -> Errand | None:
+        if answer.action != "accept" or record.task is None:
+            return None
+        errand = self._desk.errands.new(record)
+        client = self._desk.peers.client(agent)
+        if answer.content is None:  # the user has been elsewhere: the task goes on when the agent hears of it
+            return errand.stream(client.subscribe(record.task.id))
+        content = dict(answer.content)
+        if set(content) == {ANSWER} and not _asks_for(record.task):
+            return errand.send(client, text=str(content[ANSWER]), task=record.task)
+        return errand.send(client, data=content, task=record.task)
+
+
+def _params(task: Task) -> types.ElicitRequestParams | None:
+    """The question in MCP's form; None when there is none that a form could put."""
+    question = task.question or "The agent waits for an answer."
+    if task.state is State.AUTH_REQUIRED:
+        # Never a form: credentials do not belong there.
+        url = next((part.url for part in task.status.message.parts if part.url), None) if task.status.message else None
+        return None if url is None else types.ElicitRequestURLParams(message=question, url=url, elicitation_id=task.id)
+    asked = _asks_for(task)
+    if asked is not None:
+        return types.ElicitRequestFormParams(
+            message=asked.get("message") or question, requested_schema=asked["requestedSchema"]
+        )
+    return types.ElicitRequestFormParams(message=question, requested_schema=_FORM)
+
+
+def _asks_for(task: Task) -> dict[str, Any] | None:
+    """The data part with a schema that forms can show, if the question has one."""
+    message = task.status.message
+    for part in message.parts if message is not None else ():
+        if part.kind == "data" and isinstance(part.data, dict):
+            data = cast("dict[str, Any]", part.data)
+            schema: Any = data.get("requestedSchema")
+            if isinstance(schema, dict) and _is_flat(cast("dict[str, Any]", schema)):
+                return {"message": data.get("message"), "requestedSchema": schema}
+    return None
+
+
+def _is_flat(schema: dict[str, Any]) -> bool:
+    properties: Any = schema.get("properties")
+    if schema.get("type") != "object" or not isinstance(properties, dict) or not properties:
+        return False
+    places = cast("dict[str, Any]", properties).values()
+    return all(isinstance(each, dict) and (each.get("type") in _PLAIN or _is_choice(each)) for each in places)  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+
+
+def _is_choice(place: dict[str, Any]) -> bool:
+    """True for a list of texts to choose from, which forms can show as well."""
+    items: Any = place.get("items")
+    return place.get("type") == "array" and isinstance(items, dict) and ("enum" in items or "anyOf" in items)

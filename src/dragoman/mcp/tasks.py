@@ -1,0 +1,164 @@
+"""The tools about tasks."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from dragoman.mcp.problem import ToolProblem, request_failed
+from dragoman.mcp.shapes import state_word, task_shape
+from dragoman.mcp.tool import Answer
+from dragoman.model.error import DragomanError, TaskNotCancelable, TaskNotFound
+
+if TYPE_CHECKING:
+    from dragoman.mcp.call import Call
+    from dragoman.mcp.desk import Desk
+    from dragoman.mcp.errand import Errand
+    from dragoman.mcp.record import AgentRecord, TaskRecord
+
+SUBSCRIBED = "Subscribed to task events."
+_AT_ONCE = 8
+
+
+class TaskTools:
+    """get_task, list_tasks, cancel_task, subscribe_to_task."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def get(self, call: Call) -> Answer:
+        """Ask the agent how a task is; where it cannot say, what is known here."""
+        record, agent = await self._found(call)
+        if record.remote_id is not None:
+            await self._refresh(agent, record)
+        if record.task is None:
+            if record.problem:
+                raise ToolProblem(record.problem)
+            return Answer({"id": record.id, "status": {"state": "working"}, "agent_id": record.agent_id})
+        return self._desk.task(agent, record, call.get("history_length"))
+
+    async def list(self, call: Call) -> Answer:
+        """What was begun here, the newest first, as the agents say it is now; or an agent's own list."""
+        limit = call.get("limit")
+        if call.get("agent_id") is not None:
+            return await self._remote(call, limit)
+        records = self._desk.registry.tasks()[:limit]
+        await self._refresh_all([each for each in records if each.task is not None and not each.task.state.final])
+        shown = [self._summary(each) for each in records]
+        return Answer({"tasks": shown}, listed=shown)
+
+    async def cancel(self, call: Call) -> Answer:
+        """Cancel a task where it is worked on."""
+        record, agent = await self._found(call)
+        if record.remote_id is None:
+            raise ToolProblem("The agent has not answered yet: its task is not known. Try again in a moment.")
+        try:
+            task = await self._desk.peers.client(agent).cancel_task(record.remote_id)
+        except TaskNotCancelable:
+            await self._refresh(agent, record)
+            state = "unknown" if record.task is None else state_word(record.task.state)
+            raise ToolProblem(f"Task cannot be canceled: it is {state}") from None
+        except DragomanError as error:
+            raise request_failed(error) from error
+        record = self._desk.registry.learn(record, task)
+        return Answer({"task_id": task.id or record.id, "status": state_word(task.state)})
+
+    async def subscribe(self, call: Call) -> Answer:
+        """Follow a task for a while, and give what has arrived."""
+        record, agent = await self._found(call)
+        errand = self._desk.errands.of(record)
+        ended = record.task is not None and (record.task.state.final or record.task.state.waiting)
+        if errand is None and record.remote_id is not None and not ended:
+            client = self._desk.peers.client(agent)
+            errand = self._desk.errands.new(record).stream(client.subscribe(record.remote_id))
+        if errand is not None:
+            seconds = float(call.get("wait_seconds", self._desk.options.wait_seconds))
+            await errand.settled(seconds, lambda errand: self._tell(call, errand))
+            record = errand.record
+            if errand.problem:
+                await self._refresh(agent, record)
+        if record.task is None:
+            raise ToolProblem(record.problem or f"Task not found: {call.text('task_id')}")
+        return self._subscribed(agent, record, errand)
+
+    # -- parts ---------------------------------------------------------------------------------------------------------
+
+    async def _found(self, call: Call) -> tuple[TaskRecord, AgentRecord]:
+        record = self._desk.registry.must_task(call.text("task_id"))
+        return record, await self._desk.peers.known(record.agent_id)
+
+    async def _refresh(self, agent: AgentRecord, record: TaskRecord) -> None:
+        if record.remote_id is None:
+            return
+        try:
+            async with asyncio.timeout(self._desk.options.answer_seconds):
+                task = await self._desk.peers.client(agent).get_task(record.remote_id)
+        except TaskNotFound:
+            if record.task is None:
+                raise ToolProblem(f"Task not found: {record.remote_id}") from None
+        except TimeoutError:
+            record.problem = "Request failed: timeout"
+        except DragomanError as error:
+            record.problem = str(request_failed(error))
+        else:
+            self._desk.registry.learn(record, task)
+
+    async def _refresh_all(self, records: list[TaskRecord]) -> None:
+        room = asyncio.Semaphore(_AT_ONCE)
+
+        async def one(record: TaskRecord) -> None:
+            async with room:
+                agent = self._desk.registry.agents.get(record.agent_id)
+                if agent is not None and self._desk.errands.of(record) is None:
+                    await self._refresh(agent, record)
+
+        await asyncio.gather(*(one(record) for record in records))
+
+    async def _remote(self, call: Call, limit: int | None) -> Answer:
+        agent = await self._desk.peers.known(call.text("agent_id"))
+        try:
+            page = await self._desk.peers.page(agent, limit, call.get("page_token"))
+        except DragomanError as error:
+            raise request_failed(error) from error
+        shown = [{**_brief(task_shape(task)), "agent_id": agent.agent_id} for task in page.tasks]
+        structured: dict[str, Any] = {"tasks": shown}
+        if page.next_page_token:
+            structured["next_page_token"] = page.next_page_token
+        return Answer(structured, listed=shown)
+
+    def _summary(self, record: TaskRecord) -> dict[str, Any]:
+        shown: dict[str, Any] = {"id": self._desk.registry.shown_id(record), "status": {"state": "working"}}
+        if record.task is not None:
+            shown = _brief(task_shape(record.task))
+        elif record.problem:
+            shown["status"] = {"state": "failed"}
+        if record.problem:
+            shown["problem"] = record.problem
+        return {**shown, "agent_id": record.agent_id}
+
+    async def _tell(self, call: Call, errand: Errand) -> None:
+        task = errand.record.task
+        if task is not None:
+            note = task.status.message.text if task.status.message is not None else ""
+            await call.progress(f"{state_word(task.state)}: {note or errand.text[-200:]}")
+
+    def _subscribed(self, agent: AgentRecord, record: TaskRecord, errand: Errand | None) -> Answer:
+        task = record.task
+        assert task is not None
+        whole = self._desk.task(agent, record)
+        shown: dict[str, Any] = {
+            "task_id": self._desk.registry.shown_id(record),
+            "subscription": "ended" if task.state.final else "active",
+            "current_state": state_word(task.state),
+            "message": SUBSCRIBED,
+            "events": 0 if errand is None else errand.events,
+        }
+        for key in ("text", "question", "next_step", "source", "artifacts"):
+            if key in whole.structured:
+                shown[key] = whole.structured[key]
+        return Answer(shown, content=whole.content)
+
+
+def _brief(task: dict[str, Any]) -> dict[str, Any]:
+    """A task in a list: who wants the rest asks for it."""
+    return {key: value for key, value in task.items() if key != "history"}
