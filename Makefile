@@ -7,7 +7,7 @@ PYTEST := $(BIN)/python -m pytest
 # MCP servers that `make test` needs too, and those that only `make interop` does.
 TOOLS  := $(patsubst %,.peers/%/ready,mcp-server-time mcp-js)
 MCP    := $(patsubst %,.peers/%/ready,mcp-server-git mcp-shell-server excel-mcp-server office-word-mcp-server)
-PEERS  := $(patsubst %,.peers/%/ready,a2a-sdk a2a-sdk-03 fasta2a js go) $(TOOLS) $(MCP)
+PEERS  := $(patsubst %,.peers/%/ready,a2a-sdk a2a-sdk-03 fasta2a js mcp-tools go) $(TOOLS) $(MCP)
 
 .PHONY: help run demo-crash setup test check format lock interop soak bench verify clean
 
@@ -78,7 +78,7 @@ $(VENV)/dev.ready: $(VENV)/bin/python pyproject.toml requirements/dev.lock
 	@touch $@
 
 # Without npm or go the peer is left out, and its tests say so.
-.peers/js/ready .peers/mcp-js/ready: .peers/%/ready: tests/interop/peers/%/package.json tests/interop/peers/%/package-lock.json
+.peers/js/ready .peers/mcp-js/ready .peers/mcp-tools/ready: .peers/%/ready: tests/interop/peers/%/package.json tests/interop/peers/%/package-lock.json
 	@if ! command -v npm >/dev/null; then echo "no npm: the packages of $< are left out"; else \
 	    mkdir -p .peers/$* && cp $^ .peers/$* && cd .peers/$* && npm ci --silent --no-audit --no-fund && touch ready; fi
 

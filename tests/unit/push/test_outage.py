@@ -70,7 +70,9 @@ async def test_a_crash_in_that_hour_loses_nothing_either(make: Any, tmp_path: Pa
     after.receiver.down = False
     await after.pass_time(HOUR // 4, step=300)
     check(after, tasks)
-    assert await after.store.owed() == []
+    # Time is virtual, the thread that writes down what has arrived is not: each look waits for a real read.
+    while await after.store.owed():
+        assert after.courier.open + after.courier.at_work <= TASKS
 
 
 async def test_a_crash_in_the_middle_of_bringing_repeats_at_most_what_was_on_its_way(make: Any, tmp_path: Path) -> None:
