@@ -98,7 +98,7 @@ class McpTools:
         for supervisor in self._supervisors:
             connection = supervisor.connection
             known = [tool for tool in self._tools.values() if tool.supervisor is supervisor]
-            if connection is None:  # it is away for the moment, and so are not its tools
+            if connection is None:  # it is away for the moment; its tools are still offered
                 found |= {tool.id: tool for tool in known}
                 continue
             prefix = shared_prefix([tool.name for tool in connection.tools])
