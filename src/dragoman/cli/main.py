@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 # Each verb is the `command` of the module of that name in this folder.
 VERBS = {
     "serve": "Serve agents over A2A.",
+    "mcp": "Bring A2A agents to an MCP host.",
     "send": "Send a message and print the answer.",
     "call": "Call a skill and print its value.",
     "chat": "Talk with an agent.",

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import mcp_types as types
 import msgspec
+from mcp import MCPError
 
+from dragoman.mcp.errand import question_of
 from dragoman.mcp.problem import ToolProblem
 from dragoman.model.state import State
 
@@ -39,7 +41,7 @@ class Asking:
         the task is to be shown as it is.
         """
         task = errand.record.task
-        if task is None or not task.state.waiting or not errand.over:
+        if task is None or not task.state.waiting or not errand.over or errand.problem or errand.turned_down:
             return None
         params = _params(task)
         is_url = isinstance(params, types.ElicitRequestURLParams)
@@ -47,11 +49,15 @@ class Asking:
             return None
         if call.is_modern:
             request = types.ElicitRequest(params=params)
-            state = {"agent": agent.agent_id, "task": task.id, "waited": task.status.timestamp or ""}
+            state = {"agent": agent.agent_id, "task": errand.record.id, "question": question_of(task)}
             return types.InputRequiredResult(
                 input_requests={ANSWER: request}, request_state=self._desk.seal.sealed(msgspec.json.encode(state))
             )
-        return self._go_on(agent, errand.record, await call.ask(params))
+        try:
+            answer = await call.ask(params)
+        except MCPError:  # a host that cannot after all: its model is told what to do
+            return None
+        return self._go_on(agent, errand.record, answer)
 
     async def resumed(self, call: Call) -> tuple[AgentRecord, Errand] | None:
         """What a host's second call goes on with, which brings the answer. Raises ToolProblem."""
@@ -63,23 +69,28 @@ class Asking:
         state = cast("dict[str, str]", msgspec.json.decode(opened))
         agent = await self._desk.peers.known(state["agent"])
         record = self._desk.registry.must_task(state["task"])
+        if record.task is None or question_of(record.task) != state["question"]:
+            raise ToolProblem("This question is not open any more: call get_task to see how the task is.")
         answer = call.responses.get(ANSWER)
         if not isinstance(answer, types.ElicitResult):
             raise ToolProblem("Invalid params: the answer is missing")
-        going_on = self._go_on(agent, record, answer)
-        return agent, going_on if going_on is not None else self._desk.errands.new(record)
+        return agent, self._go_on(agent, record, answer)
 
-    def _go_on(self, agent: AgentRecord, record: TaskRecord, answer: types.ElicitResult) -> Errand | None:
-        if answer.action != "accept" or record.task is None:
-            return None
+    def _go_on(self, agent: AgentRecord, record: TaskRecord, answer: types.ElicitResult) -> Errand:
         errand = self._desk.errands.new(record)
+        task = record.task
+        assert task is not None
         client = self._desk.peers.client(agent)
-        if answer.content is None:  # the user has been elsewhere: the task goes on when the agent hears of it
-            return errand.stream(client.subscribe(record.task.id))
-        content = dict(answer.content)
-        if set(content) == {ANSWER} and not _asks_for(record.task):
-            return errand.send(client, text=str(content[ANSWER]), task=record.task)
-        return errand.send(client, data=content, task=record.task)
+        if answer.action == "accept" and task.state is State.AUTH_REQUIRED:
+            # The user has been elsewhere: the task goes on when the agent hears of it.
+            return errand.follow(client, past=task)
+        content, asked = dict(answer.content or {}), _asks_for(task)
+        if answer.action != "accept" or (asked is None and ANSWER not in content):
+            errand.turned_down = answer.action if answer.action != "accept" else "cancel"
+            return errand
+        if asked is None:
+            return errand.send(client, text=str(content[ANSWER]), task=task)
+        return errand.send(client, data=content, task=task)
 
 
 def _params(task: Task) -> types.ElicitRequestParams | None:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from dragoman.mcp.registry import Registry
 
 _MOST_PROBLEMS = 20
+# Everybody takes text where a card does not say; the problem is listed all the same.
+_FILLED_IN = ("defaultInputModes", "defaultOutputModes")
 
 
 class CardTools:
@@ -35,12 +37,14 @@ class CardTools:
         try:
             fetched = await self._peers.fetch(base_url)
         except ToolProblem as problem:
-            raise ToolProblem(str(problem).replace("Failed to resolve agent card:", "Validation failed:")) from problem
+            text = str(problem).replace("Failed to resolve agent card:", "Validation failed:")
+            raise ToolProblem(f"{text}: {problem.because}" if problem.because else text) from problem
         shape = card_shape(fetched.card, fetched.raw)
         problems = card_problems(fetched.body, url=fetched.url)
         version, skills = str(shape["protocolVersion"]), shape["skills"]
         version_valid = version.startswith(("0.", "1."))
-        is_good = version_valid and bool(skills) and not any(each.level == "error" for each in problems)
+        wrong = [each for each in problems if each.level == "error" and each.field not in _FILLED_IN]
+        is_good = version_valid and bool(skills) and not wrong
         found: dict[str, Any] = {
             "name": shape["name"],
             "url": shape["url"],

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
+from dragoman.client.difference import Missed
+from dragoman.client.event import Assembly
 from dragoman.mcp.problem import request_failed
-from dragoman.model.error import DragomanError
+from dragoman.mcp.webhooks import REFUSALS
+from dragoman.model.error import A2AError, BadResponse, DragomanError, PushNotificationNotSupported
 from dragoman.model.message import Message
 from dragoman.model.task import Task
 
@@ -21,22 +25,35 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("dragoman.mcp")
 TIMEOUT = "Request failed: timeout"
+# For so long the end is put off for what a host left behind.
+FAREWELL_SECONDS = 2.0
 Heard = Callable[["TaskRecord", "Event"], Awaitable[None]]
+Refused = Callable[[str], None]
 
 
 class Errand:
     """One task that is followed until it ends or asks. It goes on when nobody waits for it."""
 
-    def __init__(self, registry: Registry, record: TaskRecord, heard: Heard, answer_seconds: float) -> None:
+    def __init__(
+        self, registry: Registry, record: TaskRecord, heard: Heard, answer_seconds: float, refused: Refused
+    ) -> None:
         self._registry = registry
         self._heard = heard
+        self._refused = refused
         self._seconds = answer_seconds
         self.record = record
         # The answer, where it is a bare message and no task.
         self.reply: Message | None = None
         self.problem: str = ""
+        # True once the agent has taken the message in: what goes wrong later is only that nobody hears of it.
+        self.taken = False
+        # How the user turned the question down, if so: nobody is asked again.
+        self.turned_down: str = ""
         self.events = 0
         self._text = ""
+        # True while the message is on its way again without the webhook: if it is taken, that was refused.
+        self._doubts_webhook = False
+        self._changes = 0
         self._news = asyncio.Event()
         self._work: asyncio.Task[None] | None = None
 
@@ -47,9 +64,16 @@ class Errand:
         self._work = asyncio.create_task(self._run(self._sent(client, message)))
         return self
 
-    def stream(self, stream: EventStream) -> Errand:
-        """Follow a stream."""
-        self._work = asyncio.create_task(self._run(self._streamed(stream, self._seconds)))
+    def stream(self, stream: EventStream, again: Callable[[], EventStream] | None = None) -> Errand:
+        """Follow a stream. If it is a message with a webhook, `again` sends that without, should it be refused."""
+        self._work = asyncio.create_task(self._run(self._begun(stream, again)))
+        return self
+
+    def follow(self, client: Client, *, past: Task | None = None) -> Errand:
+        """Follow a task that is known already, however long it says nothing; `past` a question as it is there."""
+        self.taken = True
+        task_id = self.record.remote_id or self.record.id
+        self._work = asyncio.create_task(self._run(self._followed(client, task_id, past)))
         return self
 
     async def _run(self, work: Awaitable[None]) -> None:
@@ -71,17 +95,51 @@ class Errand:
 
     async def _sent(self, client: Client, message: dict[str, Any]) -> None:
         async with asyncio.timeout(self._seconds):
-            answer = await client.send(**message, wait=False)
+            answer = await self._answer(client, message)
         if isinstance(answer, Message):
-            self.reply = answer
+            self._replied(answer)
             return
-        self._learn(answer)
-        if not (answer.state.final or answer.state.waiting):
-            await self._streamed(client.subscribe(answer), None)
-            # What streams do not tell, such as history, the task itself does.
-            self._learn(await client.get_task(answer.id))
+        await self._tell(answer)
+        if not _rests(answer):
+            await self._followed(client, answer.id)
 
-    async def _streamed(self, stream: EventStream, seconds: float | None) -> None:
+    async def _followed(self, client: Client, task_id: str, past: Task | None = None) -> None:
+        problem: A2AError | None = None
+        try:
+            await self._streamed(client.subscribe(task_id), None, past)
+        except A2AError as error:
+            problem = error  # also when it has just ended
+        # What streams do not tell, such as history, the task itself does. Who cannot say has told enough.
+        with contextlib.suppress(DragomanError, TimeoutError):
+            async with asyncio.timeout(self._seconds):
+                await self._tell(await client.get_task(task_id))
+        if problem is not None and not _rests(self.record.task):
+            raise problem
+
+    async def _answer(self, client: Client, message: dict[str, Any]) -> Task | Message:
+        try:
+            return await client.send(**message, wait=False)
+        except REFUSALS:
+            if message.get("push") is None:
+                raise
+        # If it is taken without the webhook, the webhook was what the agent refused.
+        plain = {key: value for key, value in message.items() if key != "push"}
+        answer = await client.send(**plain, wait=False)
+        self._refused(self.record.agent_id)
+        return answer
+
+    async def _begun(self, stream: EventStream, again: Callable[[], EventStream] | None) -> None:
+        try:
+            await self._streamed(stream, self._seconds)
+        except REFUSALS as error:
+            if isinstance(error, PushNotificationNotSupported):
+                self._refused(self.record.agent_id)
+            if again is None or self.events:
+                raise
+            self._doubts_webhook = True
+            await self._streamed(again(), self._seconds)
+
+    async def _streamed(self, stream: EventStream, seconds: float | None, past: Task | None = None) -> None:
         async with aclosing(stream.__aiter__()) as events:
             while True:
                 try:
@@ -90,20 +148,44 @@ class Errand:
                 except StopAsyncIteration:
                     break
                 seconds = None  # it has answered
+                if self._doubts_webhook:
+                    self._doubts_webhook = False
+                    self._refused(self.record.agent_id)
                 self.events += 1
                 self._text = event.text if event.replaces else self._text + event.text
-                if isinstance(event.raw, Message) and event.task is None:
-                    self.reply = event.raw
-                elif event.task is not None:
-                    self._learn(event.task)
+                task = event.task
+                if isinstance(event.raw, Message) and task is None:
+                    self._replied(event.raw)
+                elif task is not None:
+                    self._learn(task)
                 await self._heard(self.record, event)
-                self._news.set()
-                if event.state.final or event.state.waiting:
+                self._stir()
+                if event.state.final or (event.state.waiting and not _same_question(task, past)):
                     break
 
+    async def _tell(self, task: Task) -> None:
+        """A task that was not streamed is news as well."""
+        self._learn(task)
+        await self._heard(self.record, Assembly().take(Missed(0, task)))
+
     def _learn(self, task: Task) -> None:
+        if not task.id and self.record.remote_id is not None:
+            raise BadResponse("the agent does not say how its task is")
+        if self.record.remote_id not in (None, task.id):
+            # The agent has made another task of the message.
+            self.record = self._registry.begin(self.record.agent_id)
+        self.taken = True
         self.record = self._registry.learn(self.record, task)
+        self._stir()
+
+    def _stir(self) -> None:
+        """Wake who waits."""
+        self._changes += 1
         self._news.set()
+
+    def _replied(self, message: Message) -> None:
+        self.taken, self.reply = True, message
+        self._registry.reply(self.record, message)
 
     # -- for who waits -------------------------------------------------------------------------------------------------
 
@@ -123,12 +205,12 @@ class Errand:
 
     async def settled(self, seconds: float, told: Callable[[Errand], Awaitable[None]] | None = None) -> bool:
         """Wait until it is over; `told` is called whenever there is news. False when time is up."""
-        seen = -1
+        seen = 0
 
         async def news() -> None:
             nonlocal seen
-            if told is not None and self.events != seen:
-                seen = self.events
+            if told is not None and self._changes != seen:
+                seen = self._changes
                 await told(self)
 
         return await self._until(lambda: self.over, seconds, news)
@@ -141,14 +223,17 @@ class Errand:
             left = deadline - asyncio.get_running_loop().time()
             if left <= 0:
                 return False
+            # Before the news are told: what happens meanwhile is not missed.
             self._news.clear()
+            if news is not None:
+                await news()
             try:
                 async with asyncio.timeout(left):
                     await self._news.wait()
             except TimeoutError:
                 return done()
-            if news is not None:
-                await news()
+        if news is not None:
+            await news()
         return True
 
     async def close(self) -> None:
@@ -156,6 +241,21 @@ class Errand:
         if self._work is not None:
             self._work.cancel()
             await asyncio.wait((self._work,))
+
+
+def _rests(task: Task | None) -> bool:
+    """True when nothing more comes of a task by itself."""
+    return task is not None and (task.state.final or task.state.waiting)
+
+
+def _same_question(task: Task | None, past: Task | None) -> bool:
+    return task is not None and past is not None and question_of(task) == question_of(past)
+
+
+def question_of(task: Task) -> str:
+    """What tells one question of a task from the next."""
+    message = task.status.message
+    return "" if not task.state.waiting else f"{task.state.name} {message.message_id if message is not None else ''}"
 
 
 class Errands:
@@ -166,11 +266,14 @@ class Errands:
         self._heard = heard
         self._seconds = answer_seconds
         self._under_way: set[Errand] = set()
+        self._farewells: set[asyncio.Task[None]] = set()
+        # Called with the id of an agent that does not take the webhook it was given.
+        self.refused: Refused = lambda _: None
 
     def new(self, record: TaskRecord) -> Errand:
         """An errand for a task, to be begun."""
         self._under_way = {each for each in self._under_way if not each.over}
-        errand = Errand(self._registry, record, self._heard, self._seconds)
+        errand = Errand(self._registry, record, self._heard, self._seconds, self.refused)
         self._under_way.add(errand)
         return errand
 
@@ -180,4 +283,15 @@ class Errands:
 
     async def close(self) -> None:
         """Follow nothing any more."""
-        await asyncio.gather(*(each.close() for each in self._under_way))
+        if self._farewells:
+            await asyncio.wait([*self._farewells], timeout=FAREWELL_SECONDS)
+        for each in self._farewells:
+            each.cancel()
+        await asyncio.gather(*(each.close() for each in [*self._under_way]), return_exceptions=True)
+        await asyncio.gather(*self._farewells, return_exceptions=True)
+
+    def farewell(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something for a host that is gone already."""
+        task = asyncio.create_task(work)
+        self._farewells.add(task)
+        task.add_done_callback(self._farewells.discard)

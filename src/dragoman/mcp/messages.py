@@ -9,7 +9,7 @@ import mcp_types as types
 
 from dragoman.mcp.asking import Asking
 from dragoman.mcp.attachments import files_of
-from dragoman.mcp.problem import ToolProblem
+from dragoman.mcp.problem import NOT_YET, ToolProblem
 from dragoman.mcp.tool import Answer
 from dragoman.model.error import DragomanError
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from dragoman.mcp.desk import Desk
     from dragoman.mcp.errand import Errand
     from dragoman.mcp.record import AgentRecord, TaskRecord
+    from dragoman.model.task import Task
 
 STARTED = "Task started. Use subscribe_to_task for streaming updates."
 
@@ -28,28 +29,31 @@ class MessageTools:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
         self._asking = Asking(desk)
-        self._farewells: set[asyncio.Task[None]] = set()
 
     async def send(self, call: Call) -> Answer | types.InputRequiredResult:
         """Send a message and wait for what comes of it, for a while."""
+        return await self._waited(call, *await self.begin(call))
+
+    async def begin(self, call: Call) -> tuple[AgentRecord, Errand]:
+        """Send a message, or go on with one: to whom, and what is under way. Raises ToolProblem."""
         answered = await self._asking.resumed(call)
         if answered is not None:
-            return await self._waited(call, *answered)
+            return answered
         record = await self._desk.peers.known(call.text("agent_id"))
         task = self._task(call, record)
         message = self._message(call, record)
-        errand = self._desk.errands.new(task).send(self._desk.peers.client(record), **message)
-        return await self._waited(call, record, errand)
+        return record, self._desk.errands.new(task).send(self._desk.peers.client(record), **message)
 
     async def stream(self, call: Call) -> Answer:
         """Send a message and give the task's id at once."""
         desk = self._desk
         record = await desk.peers.known(call.text("agent_id"))
         task = self._task(call, record)
-        stream = desk.peers.client(record).stream(**self._message(call, record))
-        errand = desk.errands.new(task).stream(stream)
+        client, message = desk.peers.client(record), self._message(call, record)
+        plain: dict[str, Any] = {**message, "push": None}
+        errand = desk.errands.new(task).stream(client.stream(**message), again=lambda: client.stream(**plain))
         await errand.known(desk.options.id_seconds)
-        if errand.problem:
+        if errand.problem and not errand.taken:
             raise ToolProblem(errand.problem)
         return Answer(
             {
@@ -68,9 +72,10 @@ class MessageTools:
             try:
                 left = max(0.0, deadline - asyncio.get_running_loop().time())
                 await errand.settled(left, lambda errand: self._tell(call, errand))
-                if errand.problem:
+                if errand.problem and not errand.taken:
                     raise ToolProblem(errand.problem)
                 asked = await self._asking.ask(call, record, errand)
+                deadline = asyncio.get_running_loop().time() + seconds  # however long the user took
             except asyncio.CancelledError:
                 self._aborted(call, record, errand)
                 raise
@@ -89,9 +94,7 @@ class MessageTools:
     def _aborted(self, call: Call, record: AgentRecord, errand: Errand) -> None:
         """The host has given up. A time limit of a host must not end the work, unless that was asked for."""
         if call.get("cancel_on_abort", False):
-            farewell = asyncio.create_task(self._cancel(record, errand))
-            self._farewells.add(farewell)
-            farewell.add_done_callback(self._farewells.discard)
+            self._desk.errands.farewell(self._cancel(record, errand))
 
     async def _cancel(self, record: AgentRecord, errand: Errand) -> None:
         await errand.known(10)
@@ -104,23 +107,38 @@ class MessageTools:
             self._desk.registry.learn(errand.record, task)
 
     def _task(self, call: Call, record: AgentRecord) -> TaskRecord:
-        """What is remembered of the task this message belongs to."""
+        """What is remembered of the task this message belongs to; of a mere message there was none to go on with."""
+        known = self._known(call, record)
+        if known is not None and known.remote_id is not None:
+            return known
+        return self._desk.registry.begin(record.agent_id)
+
+    def _known(self, call: Call, record: AgentRecord) -> TaskRecord | None:
+        """The task that a message is to go on with, if it is known here. Raises ToolProblem."""
         task_id = call.get("task_id")
         known = self._desk.registry.task(task_id) if task_id else None
-        return known if known is not None else self._desk.registry.begin(record.agent_id)
+        if known is None:
+            return None
+        if known.agent_id != record.agent_id:
+            raise ToolProblem(f"Task {task_id} is not one of this agent's: its agent_id is {known.agent_id}")
+        if known.remote_id is None and known.task is None:
+            raise ToolProblem(known.problem or NOT_YET)
+        return known
 
     def _message(self, call: Call, record: AgentRecord) -> dict[str, Any]:
-        task_id = call.get("task_id")
-        known = self._desk.registry.task(task_id) if task_id else None
-        if known is not None:
-            task_id = known.remote_id or task_id
+        task_id, context = call.get("task_id"), call.get("context_id")
+        known = self._known(call, record)
+        task: Task | str | None = task_id
+        if known is not None and known.task is not None:
+            # What was answered by a mere message goes on as a conversation.
+            task, context = (known.task, None) if known.remote_id else (None, known.task.context_id or None)
         skill = call.get("skill_id")
         return {
             "text": call.text("text"),
             "data": call.get("data"),
             "files": files_of(call.get("files", [])),
-            "task": known.task if known is not None and known.task is not None else task_id,
-            "context": call.get("context_id") if not task_id else None,
+            "task": task,
+            "context": context if task is None else None,
             "metadata": {"skillId": skill} if skill else None,
             "push": self._desk.push_for(record),
         }

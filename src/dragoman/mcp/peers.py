@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dragoman.client.client import Client
+from dragoman.client.discovery import WELL_KNOWN, is_card_url
 from dragoman.client.heard import Heard
+from dragoman.mcp.guard import Guard
+from dragoman.mcp.loose import Loose
 from dragoman.mcp.problem import ToolProblem, card_failed
 from dragoman.mcp.reach import Reach, origin_of
 from dragoman.mcp.shapes import card_shape
-from dragoman.model.error import DragomanError
+from dragoman.model.error import BadCard, ConfigError, DragomanError
 from dragoman.model.json import decode_any
 from dragoman.model.operation import Operation
 from dragoman.model.request import ListTasksRequest, ListTasksResponse
@@ -38,12 +41,17 @@ class Peers:
         self._options = options
         self._registry = registry
         self._clients: dict[str, Client] = {}
+        # Clients of cards that have changed: somebody may still follow a task with them.
+        self._former: list[Client] = []
+        # Where the card is, of agents whose newer path has something else.
+        self._cards: dict[str, str] = {}
         self.reach = Reach((remote.url for remote in options.remotes.values()), options.allow)
 
     async def close(self) -> None:
         """Let go of all. Their tasks go on."""
-        clients, self._clients = self._clients, {}
-        for client in clients.values():
+        clients = [*self._clients.values(), *self._former]
+        self._clients, self._former = {}, []
+        for client in clients:
             await client.close()
 
     async def resolve(self, base_url: str) -> AgentRecord:
@@ -51,27 +59,42 @@ class Peers:
         address = self._address(base_url)
         fetched = await self.fetch(address)
         remote = self._remote(address)
+        before = self._registry.agent(address)
         record = self._registry.seen(
             address,
             fetched.card.name,
             card_shape(fetched.card, fetched.raw),
             "bearer" if remote is not None and remote.name in self._options.tokens else None,
         )
-        # What is known about how to call it may be out of date.
-        former = self._clients.pop(record.agent_id, None)
-        if former is not None:
-            await former.close()
+        if before is None or before.card != record.card:
+            # What is known about how to call it is out of date.
+            former = self._clients.pop(record.agent_id, None)
+            if former is not None:
+                self._former.append(former)
         return record
 
     async def fetch(self, base_url: str) -> Fetched:
         """An agent's card, fresh. Raises ToolProblem."""
         address = self._address(base_url)
-        heard = Heard()
-        async with self._new_client(address, heard) as client:
+        self._cards.pop(address, None)
+        try:
             try:
-                card = await client.card()
-            except DragomanError as error:
-                raise card_failed(error, base_url) from error
+                return await self._fetched(address, address)
+            except BadCard:
+                older = address + WELL_KNOWN[1]
+                if is_card_url(address):
+                    raise
+                # The newer path may have something that is no card, while the older has one.
+                found = await self._fetched(address, older)
+                self._cards[address] = older
+                return found
+        except DragomanError as error:
+            raise card_failed(error, base_url) from error
+
+    async def _fetched(self, address: str, place: str) -> Fetched:
+        heard = Heard()
+        async with self._new_client(address, place, heard) as client:
+            card = await client.card()
         url, body = list(heard.bodies.items())[-1]
         raw: Any = decode_any(body)
         return Fetched(card, raw, body, url)
@@ -82,20 +105,24 @@ class Peers:
         Raises:
             ToolProblem: there is none; or it has to be resolved first, and cannot be.
         """
-        found = self._registry.agent(agent_id)
+        found = self._registry.agents.get(agent_id)
         if found is not None:
             return found
-        remote = self._options.remotes.get(agent_id)
-        if remote is not None or agent_id.startswith(("http://", "https://")):
-            address = remote.url if remote is not None else agent_id
-            return self._registry.agent(self._address(address)) or await self.resolve(address)
-        raise ToolProblem(f"Agent not found: {agent_id}")
+        # Before the names on cards: nobody takes the place of a configured agent by calling itself so.
+        if agent_id in self._options.remotes or agent_id.startswith(("http://", "https://")):
+            return self._registry.agent(self._address(agent_id)) or await self.resolve(agent_id)
+        found = self._registry.agent(agent_id)
+        if found is None:
+            raise ToolProblem(f"Agent not found: {agent_id}")
+        return found
 
     def client(self, record: AgentRecord) -> Client:
         """How to call an agent."""
         client = self._clients.get(record.agent_id)
         if client is None:
-            client = self._clients[record.agent_id] = self._new_client(self._address(record.base_url))
+            address = self._address(record.base_url)
+            client = self._new_client(address, self._cards.get(address, address))
+            self._clients[record.agent_id] = client
         return client
 
     async def page(self, record: AgentRecord, limit: int | None, token: str | None) -> ListTasksResponse:
@@ -112,22 +139,26 @@ class Peers:
 
     def _address(self, base_url: str) -> str:
         remote = self._options.remotes.get(base_url)
-        return remote.url.rstrip("/") if remote is not None else self.reach.check(base_url)
+        return (remote.url if remote is not None else self.reach.check(base_url)).rstrip("/")
 
     def _remote(self, address: str) -> Remote | None:
         return next((each for each in self._options.remotes.values() if each.url.rstrip("/") == address), None)
 
-    def _new_client(self, address: str, *interceptors: Any) -> Client:
+    def _new_client(self, address: str, place: str, *interceptors: Any) -> Client:
+        """A client for the agent at this address, whose card is at that place."""
         remote = self._remote(address)
         if remote is None:
             # Another path of a configured agent's origin is that agent still: its credentials are for the origin.
             remote = next((r for r in self._options.remotes.values() if origin_of(r.url) == origin_of(address)), None)
         token = None if remote is None else self._options.tokens.get(remote.name)
-        return Client(
-            address,
-            auth=token,
-            protocol=None if remote is None else remote.protocol,
-            retries=2,
-            verify=self._options.verify,
-            interceptors=interceptors,
-        )
+        try:
+            return Client(
+                place,
+                auth=token,
+                protocol=None if remote is None else remote.protocol,
+                retries=2,
+                verify=self._options.verify,
+                interceptors=(Guard(address, self.reach), Loose(), *interceptors),
+            )
+        except ConfigError as error:
+            raise ToolProblem(str(error)) from None

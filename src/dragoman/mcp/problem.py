@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from dragoman.model.error import A2AError, AuthError, BadCard, CannotConnect, DragomanError
 
+NOT_YET = "The agent has not answered yet: its task is not known. Try again in a moment."
+# More of what an agent says about an error is not worth reading.
+_LONGEST = 500
+
 
 class ToolProblem(Exception):
-    """A tool fails, and its text says why and what to do instead."""
+    """A tool fails, and its text says why and what to do instead. `because` is for those who want to know more."""
+
+    def __init__(self, text: str, because: str = "") -> None:
+        super().__init__(text)
+        self.because = because
 
 
 def request_failed(error: DragomanError) -> ToolProblem:
@@ -18,8 +26,10 @@ def request_failed(error: DragomanError) -> ToolProblem:
             "Request failed: the agent wants other credentials: the user configures them under [remotes]"
         )
     if isinstance(error, A2AError):
-        return ToolProblem(f"Request failed: {error.message} ({type(error).__name__}, {error.code})")
-    return ToolProblem(f"Request failed: {error}")
+        # In quotes: these are the agent's words, and not ours.
+        said = f'the agent says "{error.message[:_LONGEST]}"'
+        return ToolProblem(f"Request failed: {said} ({type(error).__name__}, {error.code})")
+    return ToolProblem(f"Request failed: {str(error)[:_LONGEST]}")
 
 
 def card_failed(error: DragomanError, base_url: str) -> ToolProblem:
@@ -27,8 +37,8 @@ def card_failed(error: DragomanError, base_url: str) -> ToolProblem:
     if isinstance(error, CannotConnect):
         return ToolProblem(f"Failed to resolve agent card: {reason_of(error)}")
     if isinstance(error, BadCard):
-        return ToolProblem(f"Failed to resolve agent card: No agent card found at {base_url} ({error})")
-    return ToolProblem(f"Failed to resolve agent card: {error}")
+        return ToolProblem(f"No agent card found at {base_url}", because=str(error))
+    return ToolProblem(f"Failed to resolve agent card: {str(error)[:_LONGEST]}")
 
 
 def reason_of(error: CannotConnect) -> str:
@@ -36,6 +46,6 @@ def reason_of(error: CannotConnect) -> str:
     text = str(error).lower()
     if "refused" in text:
         return "connection refused"
-    if error.reason == "TIMEOUT" or "timed out" in text or "timeout" in text:
+    if error.reason == "TIMED_OUT" or "timed out" in text:
         return "timeout"
     return str(error)

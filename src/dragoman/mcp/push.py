@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dragoman.mcp.tool import Answer
+from dragoman.mcp.webhooks import ARTIFACT, STATUS
 
 if TYPE_CHECKING:
     from dragoman.mcp.call import Call
     from dragoman.mcp.desk import Desk
 
-ALL = ["status_update", "artifact_update"]
+ALL = [STATUS, ARTIFACT]
 
 
 class PushTools:
@@ -18,12 +19,17 @@ class PushTools:
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
+        desk.errands.refused = desk.webhooks.refused
 
     async def configure(self, call: Call) -> Answer:
         """Create or change a webhook."""
+        webhooks = self._desk.webhooks
         agent = await self._desk.peers.known(call.text("agent_id"))
         address = self._desk.peers.reach.check(call.text("webhook_url"))
-        events = list(dict.fromkeys(call.get("events") or ALL))
-        hook = self._desk.registry.hook(agent.agent_id, address, events)
-        served = "agent" if self._desk.push_for(agent) is not None else "this server"
-        return Answer({**hook.shape(), "served_by": served})
+        events: list[str] = list(dict.fromkeys(call.get("events", ALL)))
+        hook, problem = await webhooks.configure(agent, address, events)
+        shown: dict[str, Any] = hook.shape()
+        shown["served_by"] = "agent" if webhooks.is_served_by(agent, hook) else "this server"
+        if problem:
+            shown["note"] = problem
+        return Answer(shown)

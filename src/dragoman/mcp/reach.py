@@ -24,23 +24,36 @@ class Reach:
         self._allow = {each.lower().rstrip(".") for each in allow}
 
     def check(self, url: str) -> str:
-        """The address without what does not belong to it. Raises ToolProblem when it may not be called."""
-        parts = urlsplit(url.strip())
-        host = (parts.hostname or "").lower().rstrip(".")
-        if parts.scheme not in ("http", "https") or not host:
-            raise ToolProblem(f"{url[:200]!r} is no address of an agent: give one like https://agents.example.com")
-        if parts.username or parts.password:
+        """The address without the space around it. Raises ToolProblem when it may not be called."""
+        url = url.strip()
+        try:
+            parts = urlsplit(url)
+            scheme, host, port = origin_of(url)
+        except ValueError:  # a port that is none, a bracket that is not closed
+            raise _no_address(url) from None
+        if "@" in parts.netloc:
             raise ToolProblem("credentials do not belong into an address: configure the agent under [remotes]")
-        if not (self.allows(host, parts.port) or origin_of(url) in self._origins):
+        if scheme not in ("http", "https") or not host or not _is_plain(url):
+            raise _no_address(url)
+        if not (self.allows(host, port) or (scheme, host, port) in self._origins):
             raise ToolProblem(
                 f"{host} may not be called: only configured agents, this machine and allowed hosts may. "
                 f"Ask the user to start the server with --allow {host}, or to add it under [remotes]"
             )
-        return url.strip().rstrip("/")
+        return url
 
     def allows(self, host: str, port: int | None) -> bool:
         """True for this machine, and for hosts of the allow-list, with or without their port."""
         return is_loopback(host) or host in self._allow or f"{host}:{port}" in self._allow
+
+
+def _is_plain(url: str) -> bool:
+    return url.isprintable() and not any(each in url for each in ' \\"<>')
+
+
+def _no_address(url: str) -> ToolProblem:
+    shown = url.rpartition("@")[2][:200]
+    return ToolProblem(f"{shown!r} is no address of an agent: give one like https://agents.example.com")
 
 
 def is_loopback(host: str) -> bool:
@@ -56,7 +69,7 @@ def is_loopback(host: str) -> bool:
 
 
 def origin_of(url: str) -> tuple[str, str, int]:
-    """Scheme, host and port of an address."""
+    """Scheme, host and port of an address. Raises ValueError when it is none at all."""
     parts = urlsplit(url.strip())
     port = parts.port or (443 if parts.scheme == "https" else 80)
     return parts.scheme.lower(), (parts.hostname or "").lower().rstrip("."), port

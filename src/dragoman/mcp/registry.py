@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from dragoman.mcp.problem import ToolProblem
 from dragoman.mcp.record import AgentRecord, TaskRecord, Webhook
+from dragoman.model.artifact import Artifact
+from dragoman.model.state import State
+from dragoman.model.task import Task, TaskStatus
 from dragoman.model.time import timestamp
 
 if TYPE_CHECKING:
     from dragoman.engine.clock import Clock
-    from dragoman.model.task import Task
+    from dragoman.model.message import Message
 
 # Ended tasks beyond these are forgotten, the oldest first.
 MOST_TASKS = 10_000
@@ -49,6 +52,8 @@ class Registry:
         # In the order in which they changed, newest last.
         self._tasks: OrderedDict[str, TaskRecord] = OrderedDict()
         self._names: dict[str, str] = {}
+        # By agent and its own id: two agents may give the same.
+        self._remotes: dict[tuple[str, str], str] = {}
         if keeper is not None:
             agents, tasks, webhooks = keeper.load()
             self.agents = {each.agent_id: each for each in agents}
@@ -56,7 +61,8 @@ class Registry:
             for each in tasks:
                 self._tasks[each.id] = each
                 if each.remote_id is not None:
-                    self._names[each.remote_id] = each.id
+                    self._names.setdefault(each.remote_id, each.id)
+                    self._remotes[each.agent_id, each.remote_id] = each.id
 
     def now(self) -> str:
         """The time, as records have it."""
@@ -103,27 +109,50 @@ class Registry:
         self._put(record)
         return record
 
-    def learn(self, record: TaskRecord, task: Task) -> TaskRecord:
-        """Take in how a task is now. The remote's id becomes a name of it."""
-        record.task, record.problem = task, ""
+    def learn(self, record: TaskRecord, task: Task, *, looked: bool = False) -> TaskRecord:
+        """Take in how a task is now. The remote's id becomes a name of it.
+
+        Who has only `looked` may have seen it as it was before what is known by now.
+        """
+        if record.remote_id is not None and task.id != record.remote_id:
+            return record  # it is about nothing, or about another
+        if looked and record.task is not None and record.task.state.final and not task.state.final:
+            return record
         if record.remote_id is None and task.id:
-            record.remote_id = task.id
-            earlier = self.task(task.id)
-            if earlier is not None and earlier is not record and earlier.agent_id == record.agent_id:
-                # It was known already: this is another message to it.
-                self._tasks.pop(record.id, None)
-                self._names[record.id] = earlier.id
-                earlier.task = task
-                record = earlier
-            else:
-                self._names[task.id] = record.id
-        self._put(record)
+            record = self._named(record, task.id)
+        moved = record.task is None or record.task.state is not task.state
+        record.task, record.problem = task, ""
+        self._put(record, moved=moved)
         return record
+
+    def _named(self, record: TaskRecord, remote_id: str) -> TaskRecord:
+        record.remote_id = remote_id
+        earlier = self._tasks.get(self._remotes.get((record.agent_id, remote_id), ""))
+        if earlier is not None:
+            # It was known already: this is another message to it.
+            if self._tasks.pop(record.id, None) is not None and self._keeper is not None:
+                self._keeper.forget(record)
+            self._names[record.id] = earlier.id
+            return earlier
+        self._remotes[record.agent_id, remote_id] = record.id
+        if self.task(remote_id) is None:
+            # Else it is the name of another agent's task, which nobody may take away.
+            self._names[remote_id] = record.id
+        return record
+
+    def reply(self, record: TaskRecord, message: Message) -> None:
+        """Take in an answer that is a mere message: without a task of the agent's, it completes one of our own."""
+        if record.remote_id is None:
+            status = TaskStatus(State.COMPLETED, timestamp=self.now())
+            artifact = Artifact(message.message_id, message.parts)
+            record.task = Task(record.id, message.context_id or "", status, (artifact,))
+        record.problem = ""
+        self._put(record)
 
     def lost(self, record: TaskRecord, problem: str) -> None:
         """Note that a task cannot be followed any more."""
         record.problem = problem
-        self._put(record)
+        self._put(record, moved=False)
 
     def task(self, task_id: str) -> TaskRecord | None:
         """A task by the remote's id or by ours."""
@@ -141,13 +170,15 @@ class Registry:
         return list(reversed(self._tasks.values()))
 
     def shown_id(self, record: TaskRecord) -> str:
-        """The id to tell: the remote's as soon as it is known."""
-        return record.remote_id or record.id
+        """The id to tell: the remote's as soon as it is known, unless another agent's task has the same."""
+        remote_id = record.remote_id
+        return remote_id if remote_id and self._names.get(remote_id) == record.id else record.id
 
-    def _put(self, record: TaskRecord) -> None:
-        record.changed_ms = self._clock.now()
+    def _put(self, record: TaskRecord, *, moved: bool = True) -> None:
         self._tasks[record.id] = record
-        self._tasks.move_to_end(record.id)
+        if moved:
+            record.changed_ms = self._clock.now()
+            self._tasks.move_to_end(record.id)
         self._keep(record)
         while len(self._tasks) > MOST_TASKS:
             oldest = next((each for each in self._tasks.values() if each.task is None or each.task.state.final), None)
@@ -155,6 +186,8 @@ class Registry:
                 return
             del self._tasks[oldest.id]
             self._names = {name: place for name, place in self._names.items() if place != oldest.id}
+            if oldest.remote_id is not None:
+                self._remotes.pop((oldest.agent_id, oldest.remote_id), None)
             if self._keeper is not None:
                 self._keeper.forget(oldest)
 

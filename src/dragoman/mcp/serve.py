@@ -2,21 +2,209 @@
 
 from __future__ import annotations
 
-import logging
-from typing import TYPE_CHECKING
+import asyncio
+import errno
+import signal
+import socket
+import threading
+from collections.abc import Callable, Generator
+from contextlib import closing, contextmanager, suppress
+from typing import TYPE_CHECKING, Any, cast
 
+from dragoman.mcp.reach import is_loopback
 from dragoman.mcp.server import A2AServer
+from dragoman.mcp.stdio import HostStreams, Incoming, Outgoing, Owed, host_streams
+from dragoman.model.error import ConfigError
 
 if TYPE_CHECKING:
+    from types import FrameType
+
+    import uvicorn
+    from mcp.server.transport_security import TransportSecuritySettings
+
     from dragoman.mcp.options import McpOptions
     from dragoman.mcp.registry import Keeper
 
-logger = logging.getLogger("dragoman.mcp")
+PATH = "/mcp"
+# How long calls that are under way may take when the server stops, in seconds.
+GRACE = 5
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-async def serve_stdio(options: McpOptions, keeper: Keeper | None = None) -> None:
-    """Serve the host that started this program, until it closes our input."""
+# -- standard input and output ---------------------------------------------------------------------------------------
+
+
+async def serve_stdio(options: McpOptions, keeper: Keeper | None = None, streams: HostStreams | None = None) -> None:
+    """Serve the host that started this program, until it closes our input or SIGTERM comes.
+
+    `streams` are those of the host, if they have been taken already.
+
+    Raises:
+        ConfigError: standard input or output is closed.
+    """
+    if streams is None:
+        with host_streams() as taken:
+            return await serve_stdio(options, keeper, taken)
+    loop = asyncio.get_running_loop()
+    work = loop.create_task(_on_streams(options, keeper, streams))
+    stopped = False
+
+    def stop() -> None:
+        nonlocal stopped
+        stopped = True
+        work.cancel()
+
+    # Where there are no such signals, the host ends us in other ways.
+    with suppress(NotImplementedError, RuntimeError, ValueError):
+        loop.add_signal_handler(signal.SIGTERM, stop)
+    try:
+        await work
+    except asyncio.CancelledError:
+        if not stopped:
+            raise
+    finally:
+        with suppress(NotImplementedError, RuntimeError, ValueError):
+            loop.remove_signal_handler(signal.SIGTERM)
+
+
+async def _on_streams(options: McpOptions, keeper: Keeper | None, streams: HostStreams) -> None:
     from mcp.server.stdio import stdio_server
 
-    async with A2AServer(options, keeper=keeper) as mine, stdio_server() as (read, write):
-        await mine.server.run(read, write, mine.server.create_initialization_options())
+    me = asyncio.current_task()
+    assert me is not None
+    left = False
+
+    def gone() -> None:
+        nonlocal left
+        if not left:
+            left = True
+            me.cancel()
+
+    async with A2AServer(options, keeper=keeper) as mine:
+        # The SDK's own files wait in threads that nothing can interrupt: SIGTERM would not be heard.
+        owed = Owed()
+        incoming, outgoing = Incoming(streams.incoming, owed), Outgoing(streams.outgoing, owed, gone)
+        try:
+            async with stdio_server(cast("Any", incoming), cast("Any", outgoing)) as (read, write):
+                await mine.server.run(read, write, mine.server.create_initialization_options())
+        except asyncio.CancelledError:
+            if not left:
+                raise
+            me.uncancel()
+
+
+# -- HTTP ------------------------------------------------------------------------------------------------------------
+
+
+async def serve_http(
+    options: McpOptions, host: str, port: int, *, announce: Callable[[str], None], keeper: Keeper | None = None
+) -> bool:
+    """Serve hosts over HTTP until a signal comes. Gives True when that was Ctrl-C.
+
+    `announce` is given lines for the user, once requests are answered. Port 0 picks a free one.
+
+    Raises:
+        ConfigError: the address cannot be listened on.
+    """
+    import uvicorn
+
+    with closing(_bind(host, port)) as listener:
+        address, bound = cast("tuple[str, int]", listener.getsockname()[:2])
+
+        def tell() -> None:
+            for line in news(address, bound):
+                announce(line)
+
+        async with A2AServer(options, keeper=keeper) as mine:
+            protection = _protection(host, bound) if is_loopback(address) else None
+            app = mine.server.streamable_http_app(
+                streamable_http_path=PATH, transport_security=protection, host=address
+            )
+            config = uvicorn.Config(
+                app,
+                http="httptools",
+                ws="none",
+                interface="asgi3",
+                lifespan="on",
+                log_config=None,
+                access_log=False,
+                proxy_headers=False,
+                server_header=False,
+                timeout_graceful_shutdown=GRACE,
+            )
+            received: list[int] = []
+            await _server(config, tell, received).serve(sockets=[listener])
+            return signal.SIGINT in received
+
+
+def news(address: str, port: int) -> list[str]:
+    """What a user wants to know first."""
+    place = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+    lines = [f"serving MCP at http://{place}{PATH}"]
+    if not is_loopback(address):
+        lines.append(
+            f"warning: anyone who can reach {place} can use these agents with your credentials, and call what listens "
+            "on this machine: bind 127.0.0.1, or let in only those whom you trust"
+        )
+    return lines
+
+
+def _server(config: uvicorn.Config, tell: Callable[[], None], received: list[int]) -> uvicorn.Server:
+    """A server that tells when it is ready and notes the signals that stop it."""
+    import uvicorn
+
+    class Server(uvicorn.Server):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            tell()
+
+        def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+            received.append(sig)
+            super().handle_exit(sig, frame)
+
+        @contextmanager
+        def capture_signals(self) -> Generator[None]:
+            # uvicorn would raise them once more when it is done.
+            if threading.current_thread() is not threading.main_thread():
+                yield
+                return
+            before = {number: signal.signal(number, self.handle_exit) for number in _SIGNALS}
+            try:
+                yield
+            finally:
+                for number, handler in before.items():
+                    signal.signal(number, handler)
+
+    return Server(config)
+
+
+def _protection(host: str, port: int) -> TransportSecuritySettings:
+    """Answer to names of this machine only: a web page may have its own name lead here."""
+    from mcp.server.transport_security import TransportSecuritySettings
+
+    given = f"[{host}]" if ":" in host else host
+    names = list(dict.fromkeys(("127.0.0.1", "localhost", "[::1]", given)))
+    return TransportSecuritySettings(
+        enable_dns_rebinding_protection=True,
+        # On port 80 nobody writes the port.
+        allowed_hosts=[f"{name}:*" for name in names] + (names if port == 80 else []),
+        allowed_origins=[f"http://{name}:*" for name in names] + [f"http://{name}" for name in names],
+    )
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (socket.gaierror, UnicodeError):
+        raise ConfigError(f"host `{host}` is not known here: use --http 127.0.0.1:{port}") from None
+    family, _, _, _, address = found[0]
+    try:
+        return socket.create_server(cast("Any", address), family=family)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            text = f"port {port} is in use: use another, or --http {host}:0 for any free one"
+        elif error.errno == errno.EACCES:
+            text = f"port {port} is not allowed for this user: use one from 1024 on"
+        else:
+            text = f"cannot listen on {host}:{port}: {error.strerror}"
+        raise ConfigError(text) from error

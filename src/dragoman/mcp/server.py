@@ -16,7 +16,10 @@ from dragoman.mcp.desk import Desk
 from dragoman.mcp.messages import MessageTools
 from dragoman.mcp.problem import ToolProblem
 from dragoman.mcp.push import PushTools
+from dragoman.mcp.resources import Resources
+from dragoman.mcp.simple import simple_tools_of
 from dragoman.mcp.tasks import TaskTools
+from dragoman.mcp.tasks_extension import McpTasks
 from dragoman.mcp.toolbox import tools_of
 
 if TYPE_CHECKING:
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from dragoman.engine.clock import Clock
     from dragoman.mcp.options import McpOptions
     from dragoman.mcp.registry import Keeper
+    from dragoman.mcp.tasks_extension import CreatedTask
     from dragoman.mcp.tool import Tool
 
 logger = logging.getLogger("dragoman.mcp")
@@ -43,7 +47,12 @@ class A2AServer:
     """The server and all it remembers. Use it with `async with`."""
 
     def __init__(self, options: McpOptions, *, clock: Clock | None = None, keeper: Keeper | None = None) -> None:
-        self.desk = Desk(options, clock or SystemClock(), keeper)
+        clock = clock or SystemClock()
+        self.desk = Desk(options, clock, keeper)
+        self._messages = MessageTools(self.desk)
+        self._task_tools = TaskTools(self.desk)
+        self._mcp_tasks = McpTasks(self.desk, self._messages, self._task_tools, clock)
+        resources = Resources(self.desk)
         self._tools = {tool.name: tool for tool in self._all(options)}
         self.server: Server[Any] = Server(
             "dragoman",
@@ -51,13 +60,19 @@ class A2AServer:
             title="Dragoman: A2A agents for MCP hosts (mcp-a2a 1.2.0)",
             instructions=INSTRUCTIONS,
             on_list_tools=self._list,
-            on_call_tool=self._call,
+            on_list_resources=resources.list,
+            on_list_resource_templates=resources.templates,
+            on_read_resource=resources.read,
         )
+        # Not as `on_call_tool`, whose type does not know what extensions give.
+        self.server.add_request_handler("tools/call", types.CallToolRequestParams, self._call)
+        self._mcp_tasks.add_to(self.server)
 
     def _all(self, options: McpOptions) -> list[Tool]:
         desk = self.desk
         cards = CardTools(desk.peers, desk.registry)
-        return tools_of(cards, MessageTools(desk), TaskTools(desk), PushTools(desk))
+        tools = tools_of(cards, self._messages, self._task_tools, PushTools(desk))
+        return [*tools, *(simple_tools_of(desk) if options.simple_tools else ())]
 
     async def __aenter__(self) -> A2AServer:
         return self
@@ -74,7 +89,7 @@ class A2AServer:
 
     async def _call(
         self, ctx: ServerRequestContext[Any, Any], params: types.CallToolRequestParams
-    ) -> types.CallToolResult | types.InputRequiredResult:
+    ) -> types.CallToolResult | types.InputRequiredResult | CreatedTask:
         tool = self._tools.get(params.name)
         if tool is None:
             raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {params.name}")
@@ -84,6 +99,8 @@ class A2AServer:
             said = "; ".join(f"{each.path or 'the arguments'} {each.text}" for each in problems)
             return _failure(f"Invalid params: {said}")
         try:
+            if tool.name == "send_message" and self._mcp_tasks.wanted(ctx):
+                return await self._mcp_tasks.send(call)
             answer = await tool.handler(call)
         except ToolProblem as problem:
             return _failure(str(problem))

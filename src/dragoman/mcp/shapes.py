@@ -98,5 +98,5 @@ def _small(part: Json) -> Json:
     if not isinstance(file, dict) or "bytes" not in file:
         return part
     held = cast("Json", file)
-    size = len(str(held["bytes"])) * 3 // 4
+    size = len(str(held["bytes"]).rstrip("=")) * 3 // 4
     return {**part, "file": {**{key: each for key, each in held.items() if key != "bytes"}, "size": size}}

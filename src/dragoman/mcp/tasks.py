@@ -5,10 +5,15 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from dragoman.mcp.problem import ToolProblem, request_failed
+from msgspec.structs import replace
+
+from dragoman.mcp.errand import TIMEOUT
+from dragoman.mcp.problem import NOT_YET, ToolProblem, request_failed
 from dragoman.mcp.shapes import state_word, task_shape
 from dragoman.mcp.tool import Answer
-from dragoman.model.error import DragomanError, TaskNotCancelable, TaskNotFound
+from dragoman.model.error import DragomanError, TaskNotCancelable
+from dragoman.model.state import State
+from dragoman.model.task import Task, TaskStatus
 
 if TYPE_CHECKING:
     from dragoman.mcp.call import Call
@@ -18,6 +23,7 @@ if TYPE_CHECKING:
 
 SUBSCRIBED = "Subscribed to task events."
 _AT_ONCE = 8
+_LIST_SECONDS = 10.0
 
 
 class TaskTools:
@@ -50,35 +56,44 @@ class TaskTools:
     async def cancel(self, call: Call) -> Answer:
         """Cancel a task where it is worked on."""
         record, agent = await self._found(call)
+        if record.remote_id is None and record.task is None:
+            raise ToolProblem(record.problem or NOT_YET)
         if record.remote_id is None:
-            raise ToolProblem("The agent has not answered yet: its task is not known. Try again in a moment.")
+            raise self._not_cancelable(record)
         try:
-            task = await self._desk.peers.client(agent).cancel_task(record.remote_id)
+            async with asyncio.timeout(self._seconds):
+                task = await self._desk.peers.client(agent).cancel_task(record.remote_id)
         except TaskNotCancelable:
             await self._refresh(agent, record)
-            state = "unknown" if record.task is None else state_word(record.task.state)
-            raise ToolProblem(f"Task cannot be canceled: it is {state}") from None
+            raise self._not_cancelable(record) from None
+        except TimeoutError:
+            raise ToolProblem(TIMEOUT) from None
         except DragomanError as error:
             raise request_failed(error) from error
-        record = self._desk.registry.learn(record, task)
-        return Answer({"task_id": task.id or record.id, "status": state_word(task.state)})
+        if task.state is State.UNSPECIFIED:
+            # It was taken without an error, and without a word about how the task is.
+            known = record.task.context_id if record.task is not None else ""
+            task = Task(record.remote_id, known, TaskStatus(State.CANCELED))
+        record = self._desk.learn(record, self._with_what_is_known(record, task))
+        return Answer({"task_id": self._desk.registry.shown_id(record), "status": state_word(task.state)})
 
     async def subscribe(self, call: Call) -> Answer:
         """Follow a task for a while, and give what has arrived."""
         record, agent = await self._found(call)
         errand = self._desk.errands.of(record)
-        ended = record.task is not None and (record.task.state.final or record.task.state.waiting)
-        if errand is None and record.remote_id is not None and not ended:
-            client = self._desk.peers.client(agent)
-            errand = self._desk.errands.new(record).stream(client.subscribe(record.remote_id))
+        if errand is None and record.task is not None and record.task.state.waiting:
+            await self._refresh(agent, record)  # somebody else may have answered
+        rests = record.task is not None and (record.task.state.final or record.task.state.waiting)
+        if errand is None and record.remote_id is not None and not rests:
+            errand = self._desk.errands.new(record).follow(self._desk.peers.client(agent))
         if errand is not None:
             seconds = float(call.get("wait_seconds", self._desk.options.wait_seconds))
             await errand.settled(seconds, lambda errand: self._tell(call, errand))
             record = errand.record
             if errand.problem:
                 await self._refresh(agent, record)
-        if record.task is None:
-            raise ToolProblem(record.problem or f"Task not found: {call.text('task_id')}")
+        if record.task is None and record.problem:
+            raise ToolProblem(record.problem)
         return self._subscribed(agent, record, errand)
 
     # -- parts ---------------------------------------------------------------------------------------------------------
@@ -91,17 +106,36 @@ class TaskTools:
         if record.remote_id is None:
             return
         try:
-            async with asyncio.timeout(self._desk.options.answer_seconds):
+            async with asyncio.timeout(self._seconds):
                 task = await self._desk.peers.client(agent).get_task(record.remote_id)
-        except TaskNotFound:
-            if record.task is None:
-                raise ToolProblem(f"Task not found: {record.remote_id}") from None
         except TimeoutError:
-            record.problem = "Request failed: timeout"
+            record.problem = TIMEOUT
+        except ToolProblem as problem:
+            record.problem = str(problem)
         except DragomanError as error:
             record.problem = str(request_failed(error))
         else:
-            self._desk.registry.learn(record, task)
+            if not task.id:
+                record.problem = "Request failed: the agent does not say how its task is"
+            self._desk.learn(record, task, looked=True)
+
+    @property
+    def _seconds(self) -> float:
+        """How long an agent may take to say something about a task: hosts do not wait longer."""
+        return min(self._desk.options.answer_seconds, self._desk.options.wait_seconds)
+
+    @staticmethod
+    def _not_cancelable(record: TaskRecord) -> ToolProblem:
+        state = "unknown" if record.task is None else state_word(record.task.state)
+        return ToolProblem(f"Task cannot be canceled: it is {state}")
+
+    @staticmethod
+    def _with_what_is_known(record: TaskRecord, task: Task) -> Task:
+        """Some agents answer a cancel with the state alone."""
+        known = record.task
+        if known is None or task.artifacts or task.history:
+            return task
+        return replace(task, artifacts=known.artifacts, history=known.history)
 
     async def _refresh_all(self, records: list[TaskRecord]) -> None:
         room = asyncio.Semaphore(_AT_ONCE)
@@ -112,7 +146,13 @@ class TaskTools:
                 if agent is not None and self._desk.errands.of(record) is None:
                     await self._refresh(agent, record)
 
-        await asyncio.gather(*(one(record) for record in records))
+        # A list is wanted soon: who takes longer is shown as it was.
+        looks = [asyncio.create_task(one(record)) for record in records]
+        if looks:
+            _, late = await asyncio.wait(looks, timeout=min(self._seconds, _LIST_SECONDS))
+            for each in late:
+                each.cancel()
+            await asyncio.gather(*looks, return_exceptions=True)
 
     async def _remote(self, call: Call, limit: int | None) -> Answer:
         agent = await self._desk.peers.known(call.text("agent_id"))
@@ -129,7 +169,7 @@ class TaskTools:
     def _summary(self, record: TaskRecord) -> dict[str, Any]:
         shown: dict[str, Any] = {"id": self._desk.registry.shown_id(record), "status": {"state": "working"}}
         if record.task is not None:
-            shown = _brief(task_shape(record.task))
+            shown |= {**_brief(task_shape(record.task)), "id": shown["id"]}
         elif record.problem:
             shown["status"] = {"state": "failed"}
         if record.problem:
@@ -144,15 +184,16 @@ class TaskTools:
 
     def _subscribed(self, agent: AgentRecord, record: TaskRecord, errand: Errand | None) -> Answer:
         task = record.task
-        assert task is not None
-        whole = self._desk.task(agent, record)
         shown: dict[str, Any] = {
             "task_id": self._desk.registry.shown_id(record),
-            "subscription": "ended" if task.state.final else "active",
-            "current_state": state_word(task.state),
+            "subscription": "active",
+            "current_state": "working" if task is None else state_word(task.state),
             "message": SUBSCRIBED,
             "events": 0 if errand is None else errand.events,
         }
+        if task is None:
+            return Answer(shown)
+        whole = self._desk.task(agent, record)
         for key in ("text", "question", "next_step", "source", "artifacts"):
             if key in whole.structured:
                 shown[key] = whole.structured[key]

@@ -226,6 +226,7 @@ def tools_of(cards: CardTools, messages: MessageTools, tasks: TaskTools, push: P
                 "events": TEXTS,
                 "active": YES_NO,
                 "served_by": said(TEXT, "agent, or this server for agents that post nothing themselves"),
+                "note": TEXT,
             },
             always=("config_id", "agent_id", "webhook_url", "events", "active"),
             idempotent=True,

@@ -1,0 +1,337 @@
+"""`dragoman mcp`: A2A agents for an MCP host."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
+from urllib.parse import urlsplit
+
+import click
+
+from dragoman.cli.on_store import HELP
+from dragoman.cli.remote import complete_alias
+from dragoman.mcp import install as installing
+from dragoman.mcp.options import WAIT_SECONDS, McpOptions
+from dragoman.model.error import ConfigError
+
+if TYPE_CHECKING:
+    from dragoman.mcp.registry import Keeper
+    from dragoman.server.remotes import Remote
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Given(NamedTuple):
+    """What both commands are told."""
+
+    urls: tuple[str, ...]
+    config: Path | None
+    allow: tuple[str, ...]
+    store: str | None
+    wait_seconds: float
+    simple_tools: bool
+
+
+_SHARED = (
+    click.argument("urls", nargs=-1, metavar="[URL]...", shell_complete=complete_alias),
+    click.option("--config", metavar="FILE", type=click.Path(path_type=Path), help="File, if not ./dragoman.toml."),
+    click.option("--allow", metavar="HOST", multiple=True, help="Host that tools may reach too; repeat for several."),
+    click.option("--store", metavar="URL", help="Remember agents and tasks, as in sqlite:///FILE."),
+    click.option(
+        "--wait-seconds",
+        metavar="SECONDS",
+        type=click.FloatRange(0, 3600),
+        default=WAIT_SECONDS,
+        help=f"How long a tool waits for a result.  [default: {WAIT_SECONDS:g}]",
+    ),
+    click.option(
+        "--simple-tools", is_flag=True, help="Offer two simple tools too: look at an agent, and have it do something."
+    ),
+)
+
+
+def _shared(function: F) -> F:
+    for option in reversed(_SHARED):
+        function = option(function)
+    return function
+
+
+class _McpGroup(click.Group):
+    """Serves when it is given no command: what it is given then are URLs, and options before and behind them."""
+
+    allow_interspersed_args = True
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Leave everything behind the name of a command to that command."""
+        if not (args and args[0] in self.commands):
+            # Past the group's own: it would take what is left for the name of a command.
+            return click.Command.parse_args(self, ctx, args)
+        click.Command.parse_args(self, ctx, [])
+        ctx.args = list(args)
+        return ctx.args
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Carry out the command, or serve."""
+        if not ctx.args:
+            return click.Command.invoke(self, ctx)
+        name, *rest = ctx.args
+        # Not below this one, whose URLs would stand in the usage of the command.
+        with self.commands[name].make_context(f"{ctx.info_name} {name}", rest, parent=ctx.parent) as below:
+            return below.command.invoke(below)
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        """The options and the URLs."""
+        return click.Command.collect_usage_pieces(self, ctx)
+
+
+@click.group(
+    "mcp",
+    cls=_McpGroup,
+    invoke_without_command=True,
+    short_help="Bring A2A agents to an MCP host.",
+    context_settings=HELP,
+)
+@click.option("--http", metavar="HOST:PORT", help="Serve over HTTP there, at /mcp; port 0 picks a free one.")
+@_shared
+def command(http: str | None, **shared: Any) -> None:
+    """Bring A2A agents to an MCP host.
+
+    The host starts this and talks with it over standard input and output; `dragoman mcp install` tells it to. URLs are
+    agents, and so are the [remotes] of the settings file. Tools reach these, this machine, and what --allow names.
+    """
+    given = Given(**shared)
+    if "install" in given.urls:
+        raise ConfigError("`install` comes first: dragoman mcp install …")
+    if http is None:
+        _serve_stdio(given)
+    else:
+        _serve_http(given, *_place(http))
+
+
+@command.command("install", short_help="Tell an MCP host to start this.", context_settings=HELP)
+@click.option("--host", "name", type=click.Choice(list(installing.HOSTS)), required=True, help="The program to tell.")
+@click.option("--print", "only_print", is_flag=True, help="Print what would be written, and write nothing.")
+@_shared
+def install(name: str, only_print: bool, **shared: Any) -> None:
+    """Tell an MCP host to start `dragoman mcp`, with the URLs and options given here.
+
+    The host's file keeps all else that is in it, and a copy of it as it was is put beside it. Tokens are not written:
+    the entry names their variables.
+    """
+    given = Given(**shared)
+    remotes = _remotes(given)
+    _store_path(given.store)
+    begin = installing.launch(*_passed_on(given), environ=os.environ)
+    if begin[1:2] != ["--from"]:
+        _require()
+    variables = list(dict.fromkeys(each.token_env for each in remotes.values() if each.token_env))
+    made = installing.entry(name, begin, variables)
+    path = installing.file_of(name, environ=os.environ, cwd=Path.cwd())
+    if only_print:
+        click.echo(installing.snippet(name, made))
+        _say(f"this belongs into {path}")
+        if name == "claude-code":
+            _say(f"or type: {installing.claude_line(made)}")
+    else:
+        title = installing.HOSTS[name].title
+        written = installing.write_entry(path, name, made)
+        _say(f"{path} says so already" if written is None else f"{path} is written: restart {title} to use it")
+        made = written or {}
+    for variable in installing.by_hand(name, made):
+        _say(f"{installing.HOSTS[name].title} does not pass {variable} on: write its value into that file")
+
+
+# -- serving ---------------------------------------------------------------------------------------------------------
+
+
+def _serve_stdio(given: Given) -> None:
+    from dragoman.mcp.stdio import host_streams
+
+    if sys.stdin is not None and sys.stdin.isatty():
+        _say(
+            "waiting for an MCP host on standard input. `dragoman mcp install --host …` has a host start this by itself"
+        )
+    # First of all: whatever is printed while things are imported must not reach the host.
+    with host_streams() as streams:
+        with _starting():
+            import asyncio
+
+            options, keeper = _prepare(given)
+            from dragoman.mcp.serve import serve_stdio
+            from dragoman.server.serve import calm_collector
+
+            calm_collector()
+        asyncio.run(serve_stdio(options, keeper, streams))
+
+
+def _serve_http(given: Given, host: str, port: int) -> None:
+    with _starting():
+        import asyncio
+
+        options, keeper = _prepare(given)
+        from dragoman.mcp.serve import serve_http
+        from dragoman.server.serve import calm_collector
+
+        calm_collector()
+    if asyncio.run(serve_http(options, host, port, announce=_say, keeper=keeper)):
+        raise KeyboardInterrupt
+
+
+@contextmanager
+def _starting() -> Generator[None]:
+    """Import quickly, and let a signal end this without a word: raised in the midst it becomes all sorts of errors."""
+    import gc
+
+    def end(number: int, _: object) -> NoReturn:
+        os._exit(130 if number == signal.SIGINT else 0)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
+    # A host waits, and what is imported is no garbage.
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _prepare(given: Given) -> tuple[McpOptions, Keeper | None]:
+    """Everything that may be wrong, before anything is served. Raises ConfigError."""
+    from dragoman.server.settings import load_settings
+    from dragoman.telemetry.logs import configure
+
+    settings = load_settings({}, environ=os.environ, config=given.config, cwd=Path.cwd(), flags={})
+    configure(settings.log, settings.log_level)
+    # The SDK tells every step of its start and stop at INFO.
+    logging.getLogger("mcp").setLevel(logging.NOTSET if settings.log_level == "debug" else logging.WARNING)
+    remotes = _remotes(given)
+    path = _store_path(given.store)
+    _require()
+    options = McpOptions(
+        remotes=remotes,
+        tokens=_tokens(remotes),
+        allow=given.allow,
+        wait_seconds=given.wait_seconds,
+        store=given.store,
+        simple_tools=given.simple_tools,
+    )
+    if path is None:
+        return options, None
+    from dragoman.mcp.registry_file import RegistryFile
+
+    return options, RegistryFile(path)
+
+
+def _require() -> None:
+    from dragoman.server.extras import require
+
+    try:
+        require("mcp", "mcp")
+    except ConfigError as error:
+        raise ConfigError(f"{error}, or run it as uvx --from 'dragoman[mcp]' dragoman mcp") from error
+
+
+def _place(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if port.isascii() and port.isdigit() and int(port) < 65536 and (host or ":" not in text):
+        return host.removeprefix("[").removesuffix("]") or "127.0.0.1", int(port)
+    raise ConfigError(f"--http {text}: write HOST:PORT, as in --http 127.0.0.1:8000")
+
+
+# -- the agents ------------------------------------------------------------------------------------------------------
+
+
+def _remotes(given: Given) -> dict[str, Remote]:
+    """The agents under [remotes], and those that were typed. Raises ConfigError for what is no agent's address."""
+    from dragoman.server.remotes import Remote, load_remotes
+
+    environ = os.environ if given.config is None else {**os.environ, "DRAGOMAN_CONFIG": str(given.config)}
+    found = load_remotes(environ=environ, cwd=Path.cwd())
+    # One that is configured has its credentials there.
+    known = {each.url.rstrip("/") for each in found.values()}
+    for typed in given.urls:
+        if typed in found or typed.rstrip("/") in known:
+            continue
+        if "://" not in typed:
+            there = f", where there are {', '.join(found)}" if found else ""
+            hint = f": write http://{typed}" if any(mark in typed for mark in ".:/") else ""
+            raise ConfigError(f"`{typed}` is neither an agent's URL nor a name under [remotes]{there}{hint}")
+        found[typed] = Remote(name=typed, url=typed)
+    for remote in found.values():
+        _check(remote.url)
+    return found
+
+
+def _check(url: str) -> None:
+    try:
+        parts = urlsplit(url)
+        is_right = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        if "@" in parts.netloc:
+            raise ConfigError(
+                f"`{parts.scheme}://…@{parts.hostname}` has credentials in it: name the agent under [remotes], "
+                "with token_env"
+            )
+    except ValueError:
+        is_right = False
+    if not is_right:
+        raise ConfigError(f"`{url}` is not an agent's address: write one like https://agents.example.com")
+
+
+def _tokens(remotes: dict[str, Remote]) -> dict[str, str]:
+    """The tokens of those that need one, from the environment; what is missing is told."""
+    found: dict[str, str] = {}
+    for remote in remotes.values():
+        if remote.token_env is None:
+            continue
+        token = os.environ.get(remote.token_env, "")
+        if installing.is_left_empty(remote.token_env, token):
+            _say(
+                f"warning: the remote `{remote.name}` names the variable {remote.token_env}, which is not set: "
+                "it is called without a token"
+            )
+        else:
+            found[remote.name] = token
+    return found
+
+
+def _store_path(store: str | None) -> Path | None:
+    from dragoman.server.store_url import parse_store
+
+    return None if store is None else parse_store(store, named="--store")
+
+
+# -- passing on ------------------------------------------------------------------------------------------------------
+
+
+def _passed_on(given: Given) -> list[str]:
+    """The arguments that mean the same in whatever folder the host starts this. Raises ConfigError."""
+    from dragoman.server.settings import find_config
+
+    # Without one it reads nothing: a folder that somebody else has filled must not say who gets our tokens.
+    file = find_config(given.config, environ=os.environ, cwd=Path.cwd())
+    arguments = [*given.urls, "--config", os.devnull if file is None else str(file.path.absolute())]
+    for host in given.allow:
+        arguments += ["--allow", host]
+    path = _store_path(given.store)
+    if path is not None:
+        arguments += ["--store", f"sqlite:///{path.absolute().as_posix()}"]
+    if given.wait_seconds != WAIT_SECONDS:
+        arguments += ["--wait-seconds", f"{given.wait_seconds:g}"]
+    if given.simple_tools:
+        arguments.append("--simple-tools")
+    return arguments
+
+
+def _say(text: str) -> None:
+    click.echo(text, err=True)

@@ -1,0 +1,241 @@
+"""Telling an MCP host about this server: an entry in the host's own file, beside all that is there already."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import shlex
+import shutil
+import sys
+import sysconfig
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from msgspec import Struct
+
+from dragoman.model.error import ConfigError
+
+NAME = "dragoman"
+Json = dict[str, Any]
+# Folders in uv's cache. What is in there may be gone tomorrow.
+_CACHED = re.compile(r"(archive|environments|builds)-v\d+")
+
+
+class Host(Struct, frozen=True, kw_only=True):
+    """A program that starts MCP servers. `variable` is how its file names a variable, {} for the name, if it can."""
+
+    title: str
+    key: str
+    variable: str | None = None
+    typed: bool = False
+
+
+HOSTS: dict[str, Host] = {
+    "claude-desktop": Host(title="Claude Desktop", key="mcpServers"),
+    "claude-code": Host(title="Claude Code", key="mcpServers", variable="${{{}:-}}"),
+    "cursor": Host(title="Cursor", key="mcpServers", variable="${{env:{}}}"),
+    "vscode": Host(title="VS Code", key="servers", variable="${{env:{}}}", typed=True),
+}
+
+
+# -- what is written -------------------------------------------------------------------------------------------------
+
+
+def launch(*arguments: str, environ: Mapping[str, str], program: str | None = None) -> list[str]:
+    """The command that starts this server from any folder. `program` is what this one was started as.
+
+    Raises:
+        ConfigError: it runs from uv's cache, and uvx cannot be found.
+    """
+    if _is_cached(Path(sys.prefix), environ):
+        return [_uvx(environ), "--from", "dragoman[mcp]", "dragoman", "mcp", *arguments]
+    suffix = ".exe" if os.name == "nt" else ""
+    typed = Path(program if program is not None else sys.argv[0]).absolute()
+    # The one that was typed may be a link that outlives what it leads to; so links are kept.
+    for script in (typed.with_suffix(suffix), Path(sysconfig.get_path("scripts")) / f"dragoman{suffix}"):
+        if script.stem == "dragoman" and script.is_file() and os.access(script, os.X_OK):
+            return [str(script), "mcp", *arguments]
+    # -P: modules of the folder a host happens to start it in are not imported.
+    return [sys.executable, "-P", "-m", "dragoman.cli.main", "mcp", *arguments]
+
+
+def entry(host: str, command: Sequence[str], variables: Sequence[str]) -> Json:
+    """How a host is told to start the server. `variables` are named, and their values never written."""
+    made: Json = {"type": "stdio"} if HOSTS[host].typed else {}
+    made |= {"command": command[0], "args": list(command[1:])}
+    if variables:
+        made["env"] = {name: _value(host, name) for name in variables}
+    return made
+
+
+def snippet(host: str, made: Json) -> str:
+    """The part of the host's file that is about this server."""
+    return json.dumps({HOSTS[host].key: {NAME: made}}, indent=2, ensure_ascii=False)
+
+
+def claude_line(made: Json) -> str:
+    """What to type to have Claude Code write the entry itself."""
+    env = [word for name, value in made.get("env", {}).items() for word in ("--env", f"{name}={value}")]
+    return shlex.join(["claude", "mcp", "add", NAME, *env, "--", made["command"], *made["args"]])
+
+
+def by_hand(host: str, made: Json) -> list[str]:
+    """The variables whose values the user has to write into the host's file."""
+    return [name for name, value in made.get("env", {}).items() if value == _value(host, name) == placeholder(name)]
+
+
+def placeholder(variable: str) -> str:
+    """What stands in a file where the user has to write a value."""
+    return f"<put the value of {variable} here>"
+
+
+def is_left_empty(variable: str, value: str) -> bool:
+    """True when a variable has no value: the host has put in what stood in its file."""
+    return not value or value == placeholder(variable) or value.startswith("${")
+
+
+def _value(host: str, variable: str) -> str:
+    form = HOSTS[host].variable
+    return placeholder(variable) if form is None else form.format(variable)
+
+
+def _is_cached(prefix: Path, environ: Mapping[str, str]) -> bool:
+    cache = environ.get("UV_CACHE_DIR")
+    if cache and prefix.is_relative_to(Path(cache).absolute()):
+        return True
+    return any(_CACHED.fullmatch(part) for part in prefix.parts)
+
+
+def _uvx(environ: Mapping[str, str]) -> str:
+    # uv tells programs it starts where it is itself; uvx is beside it.
+    beside = [str(Path(environ["UV"]).parent)] if environ.get("UV") else []
+    found = shutil.which("uvx", path=os.pathsep.join([*beside, environ.get("PATH", os.defpath)]))
+    if found is None:
+        raise ConfigError("uvx is not found, and what it has started here may be gone tomorrow: put uvx on the PATH")
+    return str(Path(found).absolute())
+
+
+# -- where -----------------------------------------------------------------------------------------------------------
+
+
+def file_of(host: str, *, environ: Mapping[str, str], cwd: Path, platform: str = sys.platform) -> Path:
+    """The file in which a host looks for servers."""
+    if host == "claude-code":
+        return cwd / ".mcp.json"
+    if host == "vscode":
+        return cwd / ".vscode" / "mcp.json"
+    home = Path(environ.get("HOME") or environ.get("USERPROFILE") or Path.home())
+    if host == "cursor":
+        return home / ".cursor" / "mcp.json"
+    if platform == "darwin":
+        base = home / "Library" / "Application Support"
+    elif platform == "win32":
+        base = Path(environ.get("APPDATA") or home / "AppData" / "Roaming")
+    else:
+        base = Path(environ.get("XDG_CONFIG_HOME", ""))
+        base = base if base.is_absolute() else home / ".config"
+    return base / "Claude" / "claude_desktop_config.json"
+
+
+# -- writing ---------------------------------------------------------------------------------------------------------
+
+
+def write_entry(path: Path, host: str, made: Json) -> Json | None:
+    """Put the entry into a host's file, which stays as it was otherwise; a copy of that is put beside it as `.bak`.
+
+    Values the user has given to variables there stay. Gives the entry as it stands there now, or None when it stood
+    there already.
+
+    Raises:
+        ConfigError: the file is not one to add to, or cannot be written.
+    """
+    # A link stays one: what it leads to is changed.
+    path = path.resolve()
+    try:
+        before = path.read_bytes() if path.exists() else None
+        text = "" if before is None else before.decode("utf-8-sig")
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise _not_to_change(path, "is not UTF-8 text") from None
+    whole = _read(path, text)
+    servers = whole.setdefault(HOSTS[host].key, {})
+    if not isinstance(servers, dict):
+        raise _not_to_change(path, f'has something else than a table under "{HOSTS[host].key}"')
+    there = cast("Json", servers)
+    former = there.get(NAME)
+    merged = _merged(former, made)
+    if former == merged:
+        return None
+    there[NAME] = merged
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        mode = None if before is None else path.stat().st_mode & 0o777
+        if before is not None:
+            _replace(path.with_name(f"{path.name}.bak"), before, mode)
+        _replace(path, f"{json.dumps(whole, indent=_indent(text), ensure_ascii=False)}\n".encode(), mode)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written: {error.strerror}: --print shows what to put there") from None
+    return merged
+
+
+def _read(path: Path, text: str) -> Json:
+    if not text.strip():
+        return {}
+    try:
+        whole: Any = json.loads(text, object_pairs_hook=_once)
+    except (ValueError, RecursionError) as error:
+        raise _not_to_change(path, f"is not JSON ({error})") from None
+    if not isinstance(whole, dict):
+        raise _not_to_change(path, "is not a JSON object")
+    return cast("Json", whole)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> Json:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key stands in it twice")
+    return found
+
+
+def _not_to_change(path: Path, why: str) -> ConfigError:
+    return ConfigError(f"{path} {why}, and is left as it is: mend it, or add by hand what --print shows")
+
+
+def _merged(former: object, made: Json) -> Json:
+    """The new entry, with what the user has added to the former one."""
+    if not isinstance(former, dict) or "command" not in former:
+        return made
+    old = cast("Json", former)
+    env: Any = old.get("env")
+    held = {name: value for name, value in cast("Json", env).items() if value} if isinstance(env, dict) else {}
+    merged = {**old, **made}
+    if held or "env" in made:
+        merged["env"] = {**made.get("env", {}), **held}
+    return merged
+
+
+def _indent(text: str) -> int | str:
+    found = re.search(r"^([ \t]+)\S", text, re.MULTILINE)
+    return found[1] if found else 2
+
+
+def _replace(path: Path, data: bytes, mode: int | None) -> None:
+    """Write a file whole or not at all, readable by no more people than `mode` says."""
+    part = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+    file = os.open(part, flags, 0o666 if mode is None else mode)
+    try:
+        with os.fdopen(file, "wb") as writing:
+            if mode is not None:
+                part.chmod(mode)  # whatever the umask took away
+            writing.write(data)
+            writing.flush()
+            os.fsync(writing.fileno())
+        part.replace(path)
+    except OSError:
+        part.unlink(missing_ok=True)
+        raise

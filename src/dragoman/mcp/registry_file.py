@@ -1,0 +1,235 @@
+"""The registry in a SQLite file: the store of a server, or one that could become it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Generator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from dragoman.mcp.record import AgentRecord, TaskRecord, Webhook
+from dragoman.model.error import ConfigError, DragomanError
+from dragoman.model.json import decode_task, encode
+from dragoman.stores.sqlite.health import schema_version
+from dragoman.stores.sqlite.lock import FileLock
+from dragoman.stores.sqlite.schema import prepare, unusable
+from dragoman.stores.sqlite.short_write import WAIT, short_write
+
+logger = logging.getLogger("dragoman.mcp")
+Kept = AgentRecord | TaskRecord | Webhook
+NEVER_ANSWERED = "The server was stopped before the agent had answered. Send the message again."
+_NAMES = ("mcp_agents", "mcp_tasks", "mcp_webhooks")
+_TABLES = (
+    "CREATE TABLE IF NOT EXISTS mcp_agents (id TEXT PRIMARY KEY, body BLOB NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS mcp_tasks (id TEXT PRIMARY KEY, agent_id TEXT NOT NULL, remote_id TEXT, "
+    "changed_ms INTEGER NOT NULL, problem TEXT NOT NULL, task BLOB)",
+    "CREATE TABLE IF NOT EXISTS mcp_webhooks (id TEXT PRIMARY KEY, body BLOB NOT NULL)",
+)
+_COLUMNS = "id, agent_id, remote_id, changed_ms, problem, task"
+_AGENT = "INSERT INTO mcp_agents VALUES (?, ?) ON CONFLICT DO UPDATE SET body = excluded.body"
+_HOOK = "INSERT INTO mcp_webhooks VALUES (?, ?) ON CONFLICT DO UPDATE SET body = excluded.body"
+_TASK = (
+    "INSERT INTO mcp_tasks VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET remote_id = excluded.remote_id, "
+    "changed_ms = excluded.changed_ms, problem = excluded.problem, task = excluded.task"
+)
+# Between two writes: a task that streams changes often, and is written as it is then.
+_PAUSE = 0.02
+_AFTER_FAILURE = 1.0
+_STEP = 0.005
+
+
+class RegistryFile:
+    """See `Keeper`. A thread writes, so that no tool waits for the disk; it is a moment behind until `close`.
+
+    A record is written as it is when its turn comes: who changes it keeps it afterwards. A server may have the same
+    file open, and other MCP servers too; what they add is seen by the next that is started.
+
+    Raises:
+        ConfigError: the file cannot be opened, is another program's, or a newer Dragoman's.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._news = threading.Condition()
+        self._waiting: dict[tuple[type, str], Kept | None] = {}
+        self._thread: threading.Thread | None = None
+        self._closed = False
+        self._is_failing = False
+        try:
+            _make(path)
+        except OSError as error:
+            what = f"the store {path} cannot be opened: {error.strerror}"
+            raise ConfigError(f"{what}: let this user write there, or use another --store") from None
+        except sqlite3.Error as error:
+            raise unusable(path, error) from None
+
+    def load(self) -> tuple[list[AgentRecord], list[TaskRecord], list[Webhook]]:
+        """See `Keeper.load`. What cannot be read is left out. Raises ConfigError when that is all of it."""
+        try:
+            with closing(_connected(self._path, "ro")) as connection:
+                agents = connection.execute("SELECT id, body FROM mcp_agents ORDER BY rowid").fetchall()
+                tasks = connection.execute(f"SELECT {_COLUMNS} FROM mcp_tasks ORDER BY changed_ms, rowid").fetchall()  # noqa: S608
+                hooks = connection.execute("SELECT id, body FROM mcp_webhooks ORDER BY rowid").fetchall()
+        except sqlite3.Error as error:
+            raise unusable(self._path, error) from None
+        return (
+            [each for row in agents if isinstance(each := _read(AgentRecord, *row), AgentRecord)],
+            [each for row in tasks if (each := _task(*row)) is not None],
+            [each for row in hooks if isinstance(each := _read(Webhook, *row), Webhook)],
+        )
+
+    def keep(self, record: Kept) -> None:
+        """See `Keeper.keep`."""
+        self._put(record, record)
+
+    def forget(self, record: TaskRecord) -> None:
+        """See `Keeper.forget`."""
+        self._put(record, None)
+
+    def close(self) -> None:
+        """See `Keeper.close`. What was kept is on the disk then, or the log says that it is not."""
+        with self._news:
+            self._closed = True
+            self._news.notify()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    # -- the thread ----------------------------------------------------------------------------------------------------
+
+    def _put(self, record: Kept, value: Kept | None) -> None:
+        with self._news:
+            if self._closed:
+                return
+            self._waiting[type(record), _id(record)] = value
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="dragoman-registry", daemon=True)
+                self._thread.start()
+            self._news.notify()
+
+    def _work(self) -> None:
+        while True:
+            with self._news:
+                self._news.wait_for(lambda: self._waiting or self._closed)
+                batch, self._waiting = self._waiting, {}
+                is_last = self._closed
+            if not batch:
+                return
+            is_written = self._write(batch)
+            with self._news:
+                if not is_written:
+                    if is_last:
+                        logger.error("%d changes of the registry are not in the file", len(batch))
+                        return
+                    # What has changed again meanwhile counts, and not what it was.
+                    self._waiting = {**batch, **self._waiting}
+                self._news.wait_for(lambda: self._closed, _PAUSE if is_written else _AFTER_FAILURE)
+
+    def _write(self, batch: dict[tuple[type, str], Kept | None]) -> bool:
+        try:
+            with short_write(self._path) as connection:
+                for (_, key), record in batch.items():
+                    _change(connection, key, record)
+        except (DragomanError, sqlite3.Error, OSError) as error:
+            if not self._is_failing:
+                logger.error("the registry cannot be written now, and is tried again: %s", error)
+            self._is_failing = True
+            return False
+        self._is_failing = False
+        return True
+
+
+def _id(record: Kept) -> str:
+    if isinstance(record, AgentRecord):
+        return record.agent_id
+    return record.id if isinstance(record, TaskRecord) else record.config_id
+
+
+def _change(connection: sqlite3.Connection, key: str, record: Kept | None) -> None:
+    if record is None:
+        connection.execute("DELETE FROM mcp_tasks WHERE id = ?", (key,))
+    elif isinstance(record, TaskRecord):
+        task = None if record.task is None else encode(record.task)
+        row = (record.id, record.agent_id, record.remote_id, record.changed_ms, record.problem, task)
+        connection.execute(_TASK, row)
+    else:
+        connection.execute(_AGENT if isinstance(record, AgentRecord) else _HOOK, (key, encode(record)))
+
+
+def _read(kind: type[AgentRecord | Webhook], key: str, body: bytes) -> AgentRecord | Webhook | None:
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.DecodeError as error:
+        logger.warning("%s of the registry cannot be read and is left out: %s", key, error)
+        return None
+
+
+def _task(
+    key: str, agent_id: str, remote_id: str | None, changed_ms: int, problem: str, body: bytes | None
+) -> TaskRecord | None:
+    try:
+        task = None if body is None else decode_task(body)
+    except msgspec.DecodeError as error:
+        logger.warning("task %s of the registry cannot be read and is left out: %s", key, error)
+        return None
+    if task is None and remote_id is None and not problem:
+        problem = NEVER_ANSWERED  # nobody waits for it any more
+    return TaskRecord(id=key, agent_id=agent_id, task=task, remote_id=remote_id, changed_ms=changed_ms, problem=problem)
+
+
+# -- the file ----------------------------------------------------------------------------------------------------------
+
+
+def _connected(path: Path, mode: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode={mode}", uri=True, isolation_level=None)
+    connection.execute("PRAGMA busy_timeout = 5000")
+    return connection
+
+
+def _make(path: Path) -> None:
+    """Make the file and the tables, where they are missing."""
+    if not path.parent.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.parent.name == ".dragoman":
+            (path.parent / ".gitignore").write_text("*\n")
+    # What was said to agents is nobody else's business: the file is ours alone before anything is in it.
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    if not path.stat().st_size:
+        _make_store(path)
+    with closing(_connected(path, "ro")) as connection:
+        schema_version(connection, path)  # refuses what is no store
+        found: Any = connection.execute("SELECT count(*) FROM sqlite_master WHERE name IN (?, ?, ?)", _NAMES).fetchone()
+    if found[0] < len(_NAMES):
+        with short_write(path) as connection:
+            for table in _TABLES:
+                connection.execute(table)
+
+
+def _make_store(path: Path) -> None:
+    """An empty store. Had it our tables alone, a server would take it for another program's."""
+    with _alone(path), closing(_connected(path, "rw")) as connection:
+        if not schema_version(connection, path):
+            prepare(connection, path)
+            connection.execute("PRAGMA journal_mode = WAL")
+
+
+@contextmanager
+def _alone(path: Path) -> Generator[None]:
+    """Hold what a server holds while it has the store, for somebody else may be making it just now."""
+    lock = FileLock(path.with_name(path.name + ".lock"))
+    end = time.monotonic() + WAIT
+    while not lock.try_take():
+        if path.stat().st_size or time.monotonic() > end:
+            break  # somebody has made it
+        time.sleep(_STEP)
+    try:
+        yield
+    finally:
+        lock.release()

@@ -1,0 +1,190 @@
+"""Standard input and output as the wire to the host that started us, with nothing else on them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import threading
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import contextmanager, suppress
+from queue import SimpleQueue
+from typing import Any, NamedTuple
+
+import msgspec
+
+from dragoman.model.error import ConfigError
+
+_CHUNK = 1 << 16
+# How long a host that has closed its end is still given answers, in seconds. It may wait for our end meanwhile.
+_LAST_ANSWERS = 1.0
+
+
+class HostStreams(NamedTuple):
+    """File descriptors: what the host writes, and what it reads."""
+
+    incoming: int
+    outgoing: int
+
+
+@contextmanager
+def host_streams() -> Generator[HostStreams]:
+    """Take standard input and output for the host alone.
+
+    Meanwhile whoever else reads gets nothing, and what anybody else prints, a child process too, goes to stderr.
+
+    Raises:
+        ConfigError: one of them is closed.
+    """
+    try:
+        wire = HostStreams(os.dup(0), os.dup(1))
+    except OSError:
+        raise ConfigError("standard input or output is closed: an MCP host keeps both open, or use --http") from None
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    try:
+        os.dup2(nowhere, 0)
+        try:
+            os.dup2(2, 1)
+        except OSError:
+            os.dup2(nowhere, 1)
+        yield wire
+    finally:
+        # What was printed must not come out of its buffer once the wire is back in its place.
+        with suppress(OSError, ValueError):
+            sys.stdout.flush()
+        os.dup2(wire.incoming, 0)
+        os.dup2(wire.outgoing, 1)
+        os.close(nowhere)
+        # The duplicates stay open: a thread may still be about to use them, and their numbers must not be others'.
+
+
+class _Head(msgspec.Struct):
+    """What tells requests and answers apart."""
+
+    id: Any = None
+    method: str | None = None
+
+
+_head = msgspec.json.Decoder(_Head)
+
+
+class Owed:
+    """The requests that have not been answered yet."""
+
+    def __init__(self) -> None:
+        self._ids: set[str] = set()
+        self._change = asyncio.Event()
+
+    def asked(self, line: bytes) -> None:
+        """Note a line of the host."""
+        with suppress(msgspec.MsgspecError, RecursionError):
+            head = _head.decode(line)
+            if head.id is not None and head.method is not None:
+                self._ids.add(repr(head.id))
+
+    def answered(self, line: bytes) -> None:
+        """Note a line of ours."""
+        with suppress(msgspec.MsgspecError, RecursionError):
+            head = _head.decode(line)
+            if head.method is None:
+                self._ids.discard(repr(head.id))
+                self._change.set()
+
+    async def paid(self) -> None:
+        """Wait until all are answered, but not for long."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LAST_ANSWERS):
+                while self._ids:
+                    self._change.clear()
+                    await self._change.wait()
+
+
+class Incoming:
+    """The lines of the host. The thread that waits for them is left behind when nobody wants them any more."""
+
+    def __init__(self, file: int, owed: Owed) -> None:
+        self._file = file
+        self._owed = owed
+        self._loop = asyncio.get_running_loop()
+        self._chunks: asyncio.Queue[bytes] = asyncio.Queue()
+        # A host that writes faster than we work has to wait.
+        self._room = threading.Semaphore(16)
+        threading.Thread(target=self._read, name="mcp-incoming", daemon=True).start()
+
+    def _read(self) -> None:
+        chunk = b"-"
+        while chunk:
+            self._room.acquire()
+            try:
+                chunk = os.read(self._file, _CHUNK)
+            except OSError:
+                chunk = b""
+            try:
+                self._loop.call_soon_threadsafe(self._chunks.put_nowait, chunk)
+            except RuntimeError:  # the loop has ended
+                return
+
+    async def __aiter__(self) -> AsyncGenerator[str]:
+        """Every line that has something in it, until the host closes its end."""
+        pieces: list[bytes] = []
+        while chunk := await self._chunks.get():
+            self._room.release()
+            first, *rest = chunk.split(b"\n")
+            pieces.append(first)
+            for piece in rest:
+                if line := b"".join(pieces).strip():
+                    self._owed.asked(line)
+                    yield line.decode("utf-8", "replace")
+                pieces = [piece]
+        if line := b"".join(pieces).strip():
+            self._owed.asked(line)
+            yield line.decode("utf-8", "replace")
+        # With the end of the lines all that is under way is given up.
+        await self._owed.paid()
+
+
+class Outgoing:
+    """Writes to the host, in a thread that may be left behind when the host reads no more."""
+
+    def __init__(self, file: int, owed: Owed, gone: Callable[[], object]) -> None:
+        self._file = file
+        self._owed = owed
+        self._gone = gone
+        self._loop = asyncio.get_running_loop()
+        self._work: SimpleQueue[tuple[bytes, asyncio.Future[None]]] = SimpleQueue()
+        threading.Thread(target=self._write, name="mcp-outgoing", daemon=True).start()
+
+    async def write(self, text: str) -> None:
+        """Write a text. When the host has closed its end, `gone` is called, and nothing is raised."""
+        written = self._loop.create_future()
+        data = text.encode("utf-8", "replace")
+        self._work.put((data, written))
+        await written
+        self._owed.answered(data)
+
+    async def flush(self) -> None:
+        """Nothing is held back."""
+
+    def _write(self) -> None:
+        while True:
+            data, written = self._work.get()
+            left = memoryview(data)
+            try:
+                while left:
+                    left = left[os.write(self._file, left) :]
+            except OSError:
+                self._tell(self._gone)
+            if not self._tell(_done, written):
+                return
+
+    def _tell(self, function: Callable[..., object], *arguments: object) -> bool:
+        try:
+            self._loop.call_soon_threadsafe(function, *arguments)
+        except RuntimeError:  # the loop has ended
+            return False
+        return True
+
+
+def _done(written: asyncio.Future[None]) -> None:
+    if not written.done():
+        written.set_result(None)

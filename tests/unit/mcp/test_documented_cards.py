@@ -1,0 +1,254 @@
+"""The tools about cards, as they are documented, key by key."""
+
+from __future__ import annotations
+
+import re
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from dragoman import Agent
+from dragoman.mcp.server import INSTRUCTIONS
+from dragoman.testing import served
+
+TOOLS = [
+    "resolve_agent_card",
+    "validate_agent_card",
+    "list_remote_agents",
+    "send_message",
+    "send_streaming_message",
+    "get_task",
+    "list_tasks",
+    "cancel_task",
+    "subscribe_to_task",
+    "configure_push_notifications",
+    "get_extended_agent_card",
+]
+RECORD = {"agent_id", "name", "base_url", "status", "card", "auth_mode", "last_seen_at", "created_at"}
+CARD = {"name", "description", "url", "version", "protocolVersion", "capabilities", "skills"}
+CAPABILITIES = {"streaming", "pushNotifications", "stateTransitionHistory"}
+MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
+NEW, OLD = "/.well-known/agent-card.json", "/.well-known/agent.json"
+
+agent = Agent("Echo", description="Says it again", version="2.0.0")
+
+
+@agent.skill(tags=["speech"])
+def echo(text: str) -> str:
+    """Say it again."""
+    return text
+
+
+# -- the server --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.requirement("S4-1", "S4-61")
+async def test_there_are_the_eleven_tools_each_with_hints_and_schemas(hosted: Any) -> None:
+    async with hosted() as host:
+        tools = (await host.client.list_tools()).tools
+        assert [tool.name for tool in tools] == TOOLS
+        for tool in tools:
+            assert tool.title
+            assert tool.description
+            assert tool.input_schema["type"] == tool.output_schema["type"] == "object"
+            assert tool.annotations.open_world_hint
+        assert [tool.name for tool in tools if tool.annotations.destructive_hint] == ["cancel_task"]
+        info = host.client.server_info
+        assert "mcp-a2a 1.2.0" in info.title
+        assert host.client.instructions == INSTRUCTIONS
+
+
+NEEDED = {
+    "resolve_agent_card": ["base_url"],
+    "validate_agent_card": ["base_url"],
+    "send_message": ["agent_id", "text"],
+    "send_streaming_message": ["agent_id", "text"],
+    "get_task": ["task_id"],
+    "cancel_task": ["task_id"],
+    "subscribe_to_task": ["task_id"],
+    "get_extended_agent_card": ["agent_id"],
+}
+
+
+@pytest.mark.requirement("S4-2", "S4-14", "S4-21", "S4-24", "S4-35", "S4-39", "S4-41", "S4-45", "S4-47", "S4-54")
+async def test_what_a_tool_needs_must_be_there_and_be_of_its_type(hosted: Any) -> None:
+    async with hosted() as host:
+        tools = {tool.name: tool for tool in (await host.client.list_tools()).tools}
+        for name, needed in NEEDED.items():
+            assert tools[name].input_schema["required"] == needed
+            whole = dict.fromkeys(needed, "x")
+            for each in needed:
+                others = {key: value for key, value in whole.items() if key != each}
+                for wrong in ({}, {each: 5}, {each: None}, *([{each: " "}] if each == needed[0] else [])):
+                    said = await host.error(name, **others, **wrong)
+                    assert said.startswith("Invalid params: ")
+                    assert each in said
+        assert tools["list_remote_agents"].input_schema["properties"] == {}
+        assert "required" not in tools["list_tasks"].input_schema
+        for limit in ("3", 0, -1, 1.5):
+            assert (await host.error("list_tasks", limit=limit)).startswith("Invalid params: ")
+        assert (await host.error("get_task", task_id="x", surprise=1)).startswith("Invalid params: ")
+
+
+# -- resolving ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.requirement("S4-3", "S4-5", "S4-6", "S4-7", "S4-8", "S4-9", "S4-10", "S4-11", "S4-56", "S4-57", "S4-58")
+async def test_a_resolved_agent_is_a_whole_record(hosted: Any, foreign: Any) -> None:
+    async with hosted() as host:
+        record = await host.ok("resolve_agent_card", base_url=foreign.url)
+        assert foreign.asked == [NEW]
+        assert set(record) == RECORD
+        assert re.fullmatch(r"agent_\w{8,}", record["agent_id"])
+        assert (record["name"], record["base_url"], record["status"]) == ("By hand", foreign.url, "connected")
+        assert record["auth_mode"] is None
+        assert MOMENT.fullmatch(record["last_seen_at"])
+        assert MOMENT.fullmatch(record["created_at"])
+        assert record["card"] == {
+            "name": "By hand",
+            "description": "Answers what it was told to",
+            "url": foreign.url,
+            "version": "3.1.4",
+            "protocolVersion": "0.2.6",
+            "capabilities": {"streaming": False, "pushNotifications": False, "stateTransitionHistory": True},
+            "skills": [{"id": "talk", "name": "Talk", "description": "Talks", "tags": ["talk"]}],
+        }
+
+
+@pytest.mark.requirement("S4-8", "S4-11", "S4-22")
+async def test_a_card_of_another_version_is_shown_with_the_same_keys(hosted: Any, foreign: Any) -> None:
+    with served(agent) as url:
+        async with hosted() as host:
+            record = await host.ok("resolve_agent_card", base_url=f"{url}/")
+            card = record["card"]
+            assert set(card) == CARD
+            assert set(card["capabilities"]) == CAPABILITIES
+            assert (card["name"], card["version"], card["capabilities"]["streaming"]) == ("Echo", "2.0.0", True)
+            assert card["url"].startswith(url)
+            assert [(each["name"], each["tags"]) for each in card["skills"]] == [("echo", ["speech"])]
+
+            again = await host.ok("resolve_agent_card", base_url=url)
+            assert (again["agent_id"], again["created_at"]) == (record["agent_id"], record["created_at"])
+            other = await host.ok("resolve_agent_card", base_url=foreign.url)
+            assert other["agent_id"] != record["agent_id"]
+            assert (await host.ok("list_remote_agents"))["agents"] == [
+                {key: each[key] for key in ("agent_id", "name", "base_url", "status")} for each in (again, other)
+            ]
+
+
+@pytest.mark.requirement("S4-4")
+@pytest.mark.parametrize("newer", [None, b"<html>", b"{}", b'{"name": ""}', b'{"name": 5}', b"[]", b"{"])
+async def test_the_older_path_is_tried_when_the_newer_has_no_card(hosted: Any, foreign: Any, newer: Any) -> None:
+    foreign.offers(foreign.url, OLD)
+    if newer is not None:
+        foreign.cards[NEW] = newer
+    foreign.answers["message/send"] = {"id": "1", "status": {"state": "completed"}}
+    async with hosted() as host:
+        record = await host.ok("resolve_agent_card", base_url=foreign.url)
+        assert foreign.asked[0] == NEW
+        assert foreign.asked[-1] == OLD
+        assert record["name"] == "By hand"
+        # And what is found there is what messages go by.
+        assert (await host.ok("send_message", agent_id=record["agent_id"], text="hi"))["id"] == "1"
+
+
+@pytest.mark.requirement("S4-12")
+async def test_without_a_card_the_error_says_where_none_was_found(hosted: Any, foreign: Any) -> None:
+    async with hosted() as host:
+        for cards in ({}, {NEW: b"{}", OLD: b"{}"}, {NEW: b"<html>"}):
+            foreign.cards = cards
+            said = await host.error("resolve_agent_card", base_url=foreign.url)
+            assert said == f"No agent card found at {foreign.url}"
+        assert (await host.ok("list_remote_agents"))["agents"] == []
+        # Who wants to know why asks for that.
+        foreign.cards = {NEW: b'{"name": "x"}', OLD: b'{"name": "x"}'}
+        said = await host.error("validate_agent_card", base_url=foreign.url)
+        assert said.startswith(f"No agent card found at {foreign.url}: the agent card is wrong: ")
+
+
+@pytest.mark.requirement("S4-13")
+async def test_an_agent_that_does_not_run_refuses_the_connection(hosted: Any, foreign_module: ModuleType) -> None:
+    with served(foreign_module.ForeignAgent()) as url:
+        pass
+    async with hosted() as host:
+        said = await host.error("resolve_agent_card", base_url=url)
+        assert said == "Failed to resolve agent card: connection refused"
+        assert await host.error("validate_agent_card", base_url=url) == "Validation failed: connection refused"
+
+
+# -- validating --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.requirement("S4-15", "S4-16", "S4-17", "S4-18", "S4-19", "S4-20")
+async def test_a_good_card_passes_and_is_not_registered(hosted: Any, foreign: Any) -> None:
+    async with hosted() as host:
+        found = await host.ok("validate_agent_card", base_url=foreign.url)
+        assert found == {
+            "name": "By hand",
+            "url": foreign.url,
+            "protocol_version": "0.2.6",
+            "version_valid": True,
+            "has_skills": True,
+            "skill_count": 1,
+            "streaming": False,
+            "push_notifications": False,
+            "validation": "passed",
+            "signature": "none",
+        }
+        assert (await host.ok("list_remote_agents"))["agents"] == []
+
+
+@pytest.mark.requirement("S4-17", "S4-18", "S4-19", "S4-20")
+@pytest.mark.parametrize(
+    ("changes", "found"),
+    [
+        ({"protocolVersion": "9.9"}, {"protocol_version": "9.9", "version_valid": False, "validation": "warnings"}),
+        ({"protocolVersion": "0.3.0"}, {"version_valid": True, "validation": "passed"}),
+        ({"skills": []}, {"has_skills": False, "skill_count": 0, "validation": "warnings"}),
+        ({"capabilities": {}}, {"streaming": False, "push_notifications": False, "validation": "passed"}),
+        (
+            {"capabilities": {"streaming": True, "pushNotifications": True}},
+            {"streaming": True, "push_notifications": True, "validation": "passed"},
+        ),
+        # The card as the tools' documentation has it says nothing of media types.
+        ({"defaultInputModes": None, "defaultOutputModes": None}, {"validation": "passed"}),
+    ],
+)
+async def test_what_validation_finds_follows_the_card(hosted: Any, foreign: Any, changes: Any, found: Any) -> None:
+    foreign.offers(foreign.url, **changes)
+    async with hosted() as host:
+        shown = await host.ok("validate_agent_card", base_url=foreign.url)
+        assert {key: shown[key] for key in found} == found
+
+
+async def test_a_card_of_ours_passes(hosted: Any) -> None:
+    with served(agent) as url:
+        async with hosted() as host:
+            shown = await host.ok("validate_agent_card", base_url=url)
+            assert (shown["validation"], shown["version_valid"], shown["skill_count"]) == ("passed", True, 1)
+
+
+# -- what is known -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.requirement("S4-23")
+async def test_a_new_server_knows_nobody(hosted: Any, foreign: Any) -> None:
+    async with hosted() as host:
+        await host.agent(foreign.url)
+    async with hosted() as host:
+        result = await host.call("list_remote_agents")
+        assert (result.content[0].text, result.structured_content) == ("[]", {"agents": []})
+
+
+@pytest.mark.requirement("S4-54", "S4-55")
+async def test_the_extended_card_is_the_whole_record(hosted: Any, foreign: Any) -> None:
+    async with hosted() as host:
+        record = await host.ok("resolve_agent_card", base_url=foreign.url)
+        assert await host.ok("get_extended_agent_card", agent_id=record["agent_id"]) == record
+        more = {**foreign.cards[NEW], "name": "By hand, for friends", "supportsAuthenticatedExtendedCard": True}
+        foreign.answers["agent/getAuthenticatedExtendedCard"] = more
+        shown = await host.ok("get_extended_agent_card", agent_id=record["agent_id"])
+        assert set(shown) == RECORD
+        assert shown["card"] == {**record["card"], "name": "By hand, for friends"}
+        assert await host.error("get_extended_agent_card", agent_id="agent_0") == "Agent not found: agent_0"

@@ -1,0 +1,357 @@
+"""The tools that send messages and look after tasks, as they are documented, key by key."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from dragoman import Agent, Context, Failed, Rejected
+from dragoman.testing import served
+
+STARTED = "Task started. Use subscribe_to_task for streaming updates."
+SUBSCRIBED = "Subscribed to task events."
+
+agent = Agent("Many", description="Behaves in many ways")
+
+
+@agent.skill
+def echo(text: str) -> str:
+    """Say it again."""
+    return text
+
+
+@agent.skill
+async def count(n: int) -> AsyncIterator[str]:
+    """Count."""
+    for number in range(1, n + 1):
+        yield f"{number} "
+
+
+@agent.skill
+async def slow(ctx: Context) -> None:
+    """Work until canceled."""
+    await ctx.progress("at it")
+    await asyncio.Event().wait()
+
+
+@agent.skill
+async def greet(ctx: Context) -> str:
+    """Ask for a name."""
+    return f"Hello {await ctx.ask('Your name?')}"
+
+
+@agent.skill
+def refuse() -> str:
+    """Refuse."""
+    raise Rejected("not today")
+
+
+@agent.skill
+def fail() -> str:
+    """Fail."""
+    raise Failed("it broke")
+
+
+def adk(task_id: str = "t-1", text: str = "Hello") -> dict[str, Any]:
+    return {
+        "id": task_id,
+        "status": {"state": "completed"},
+        "artifacts": [{"parts": [{"kind": "text", "text": text}]}],
+    }
+
+
+LANGGRAPH = {
+    "id": "t-2",
+    "status": {"state": "completed"},
+    "history": [
+        {"role": "user", "parts": [{"kind": "text", "text": "What is it?"}]},
+        {"role": "agent", "parts": [{"kind": "text", "text": "It is 42"}]},
+    ],
+}
+
+
+OURS = ("agent_id", "text", "source", "next_step")
+
+
+def plain(shown: Any, *, ours: tuple[str, ...] = OURS) -> Any:
+    """What is documented, without what is beside it; and wherever they are without the ids that agents leave out."""
+    if isinstance(shown, dict):
+        shown = {key: value for key, value in shown.items() if key not in ours}
+        return {key: plain(value, ours=()) for key, value in shown.items() if key not in ("artifactId", "messageId")}
+    return [plain(each, ours=()) for each in shown] if isinstance(shown, list) else shown
+
+
+# -- send_message ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.requirement("S4-26", "S4-27", "S4-29", "S4-30", "S4-40", "S4-59")
+async def test_an_answer_with_artifacts_is_understood_and_kept(hosted: Any, foreign: Any) -> None:
+    foreign.answers["message/send"] = adk()
+    async with hosted() as host:
+        agent_id = await host.agent(foreign.url)
+        task = await host.ok("send_message", agent_id=agent_id, text="Say hello")
+        assert plain(task) == adk()
+        assert (task["text"], task["agent_id"]) == ("Hello", agent_id)
+        body = foreign.bodies[0]
+        assert (body["jsonrpc"], body["method"]) == ("2.0", "message/send")
+        sent = body["params"]["message"]
+        assert (sent["role"], sent["parts"]) == ("user", [{"kind": "text", "text": "Say hello"}])
+        assert sent["messageId"]
+        # The agent knows nothing of tasks: then what is known here is shown.
+        again = await host.ok("get_task", task_id="t-1")
+        assert plain(again) == plain(task)
+
+
+@pytest.mark.requirement("S4-28", "S4-29", "S4-31", "S4-40", "S4-59")
+async def test_an_answer_with_history_is_understood_and_kept(hosted: Any, foreign: Any) -> None:
+    foreign.answers |= {"message/send": LANGGRAPH, "tasks/get": None}
+    async with hosted() as host:
+        task = await host.ok("send_message", agent_id=await host.agent(foreign.url), text="What is it?")
+        assert plain(task) == LANGGRAPH
+        assert task["text"] == "It is 42"
+        again = await host.ok("get_task", task_id="t-2")
+        assert plain(again) == plain(task)
+        assert "does not say" in again["next_step"]
+        short = await host.ok("get_task", task_id="t-2", history_length=1)
+        assert [each["role"] for each in short["history"]] == ["agent"]
+
+
+@pytest.mark.requirement("S4-25")
+async def test_messages_go_where_the_card_says(hosted: Any, foreign: Any, other: Any) -> None:
+    other.rpc_path = "/deep/rpc"
+    other.answers["message/send"] = adk()
+    foreign.offers(f"{other.url}/deep/rpc")
+    async with hosted() as host:
+        await host.ok("send_message", agent_id=await host.agent(foreign.url), text="hi")
+        assert (foreign.methods(), other.methods()) == ([], ["message/send"])
+
+
+@pytest.mark.requirement("S4-32", "S4-33")
+async def test_who_is_not_known_or_not_there_is_said(hosted: Any, foreign_module: ModuleType) -> None:
+    gone = foreign_module.ForeignAgent()
+    gone.answers["message/send"] = adk()
+    async with hosted() as host:
+        for tool in ("send_message", "send_streaming_message"):
+            assert await host.error(tool, agent_id="agent_9", text="hi") == "Agent not found: agent_9"
+        with served(gone) as url:
+            gone.offers(url)
+            never, once = await host.agent(url), await host.agent(f"{url}/")
+            assert never == once
+        assert await host.error("send_message", agent_id=never, text="hi") == "Request failed: connection refused"
+        assert (
+            await host.error("send_streaming_message", agent_id=never, text="hi")
+            == "Request failed: connection refused"
+        )
+
+
+@pytest.mark.requirement("S4-33")
+async def test_an_agent_that_was_called_before_and_is_gone_is_said(hosted: Any, foreign_module: ModuleType) -> None:
+    gone = foreign_module.ForeignAgent()
+    gone.answers["message/send"] = adk()
+    async with hosted() as host:
+        with served(gone) as url:
+            gone.offers(url)
+            agent_id = await host.agent(url)
+            await host.ok("send_message", agent_id=agent_id, text="hi")
+        assert await host.error("send_message", agent_id=agent_id, text="hi") == "Request failed: connection refused"
+
+
+@pytest.mark.requirement("S4-34")
+async def test_an_agent_that_says_nothing_is_given_up(hosted: Any, foreign: Any) -> None:
+    foreign.hold("message/send")
+    async with hosted(answer_seconds=0.2) as host:
+        agent_id = await host.agent(foreign.url)
+        assert await host.error("send_message", agent_id=agent_id, text="hi") == "Request failed: timeout"
+        assert host.server.desk.options.answer_seconds == 0.2
+        [task] = (await host.ok("list_tasks"))["tasks"]
+        assert (task["status"], task["problem"]) == ({"state": "failed"}, "Request failed: timeout")
+        assert await host.error("get_task", task_id=task["id"]) == "Request failed: timeout"
+        assert await host.error("subscribe_to_task", task_id=task["id"]) == "Request failed: timeout"
+    foreign.let_go("message/send")
+
+
+@pytest.mark.requirement("S4-34")
+async def test_by_default_the_limit_is_a_minute(hosted: Any) -> None:
+    async with hosted() as host:
+        assert (host.server.desk.options.answer_seconds, host.server.desk.options.wait_seconds) == (60, 45)
+
+
+@pytest.mark.requirement("S4-60")
+async def test_states_have_underscores(hosted: Any, foreign: Any) -> None:
+    words = ["submitted", "working", "input-required", "completed", "failed", "canceled"]
+    async with hosted() as host:
+        agent_id = await host.agent(foreign.url)
+        for number, word in enumerate(words):
+            foreign.answers["message/send"] = foreign.answers["tasks/get"] = {
+                "id": str(number),
+                "status": {"state": word},
+            }
+            await host.call("send_message", agent_id=agent_id, text="hi", wait_seconds=0)
+            await host.call("send_message", agent_id=agent_id, text="hi", wait_seconds=0.05)
+            result = await host.call("get_task", task_id=str(number))
+            assert result.structured_content["status"]["state"] == word.replace("-", "_")
+
+
+# -- send_streaming_message and subscribe_to_task ----------------------------------------------------------------------
+
+
+@pytest.mark.requirement("S4-36", "S4-37", "S4-38")
+async def test_a_streaming_message_gives_an_id_at_once_even_of_a_slow_agent(hosted: Any, foreign: Any) -> None:
+    foreign.answers["message/send"] = adk()
+    foreign.hold("message/send")
+    async with hosted() as host:
+        agent_id = await host.agent(foreign.url)
+        began = time.monotonic()
+        started = await host.ok("send_streaming_message", agent_id=agent_id, text="hi")
+        assert time.monotonic() - began < 1
+        assert started == {
+            "task_id": started["task_id"],
+            "status": {"state": "working"},
+            "streaming": True,
+            "message": STARTED,
+            "agent_id": agent_id,
+        }
+        assert started["task_id"].startswith("local-")
+        shown = await host.ok("subscribe_to_task", task_id=started["task_id"], wait_seconds=0)
+        assert shown == {
+            "task_id": started["task_id"],
+            "subscription": "active",
+            "current_state": "working",
+            "message": SUBSCRIBED,
+            "events": 0,
+        }
+        foreign.let_go("message/send")
+
+
+@pytest.mark.requirement("S4-37", "S4-48")
+async def test_a_streaming_message_has_the_agents_own_id_and_can_be_followed(hosted: Any) -> None:
+    with served(agent) as url:
+        async with hosted() as host:
+            agent_id = await host.agent(url)
+            started = await host.ok("send_streaming_message", agent_id=agent_id, text="go", skill_id="slow")
+            assert not started["task_id"].startswith("local-")
+            shown = await host.ok("subscribe_to_task", task_id=started["task_id"], wait_seconds=0.1)
+            assert {key: shown[key] for key in ("task_id", "subscription", "current_state", "message")} == {
+                "task_id": started["task_id"],
+                "subscription": "active",
+                "current_state": "working",
+                "message": SUBSCRIBED,
+            }
+            await host.ok("cancel_task", task_id=started["task_id"])
+            ended = await host.ok("subscribe_to_task", task_id=started["task_id"])
+            assert (ended["current_state"], ended["subscription"]) == ("canceled", "active")
+
+
+# -- get_task, list_tasks, cancel_task ---------------------------------------------------------------------------------
+
+
+@pytest.mark.requirement("S4-40")
+async def test_a_task_nobody_knows_is_not_found(hosted: Any) -> None:
+    async with hosted() as host:
+        for tool in ("get_task", "cancel_task", "subscribe_to_task"):
+            assert await host.error(tool, task_id="nope") == "Task not found: nope"
+
+
+@pytest.mark.requirement("S4-42", "S4-43", "S4-44")
+async def test_tasks_are_listed_the_newest_first_and_no_more_than_wanted(hosted: Any, foreign: Any) -> None:
+    async with hosted() as host:
+        assert (await host.call("list_tasks")).content[0].text == "[]"
+        agent_id = await host.agent(foreign.url)
+        for number in range(5):
+            foreign.answers["message/send"] = adk(f"t-{number}", str(number))
+            await host.ok("send_message", agent_id=agent_id, text="hi")
+        listed = (await host.ok("list_tasks"))["tasks"]
+        assert [each["id"] for each in listed] == ["t-4", "t-3", "t-2", "t-1", "t-0"]
+        assert plain(listed[0]) == adk("t-4", "4")
+        assert listed[0]["agent_id"] == agent_id
+        assert [each["id"] for each in (await host.ok("list_tasks", limit=2))["tasks"]] == ["t-4", "t-3"]
+        assert len((await host.ok("list_tasks", limit=99))["tasks"]) == 5
+
+
+async def test_looking_at_tasks_does_not_change_their_order(hosted: Any, foreign: Any) -> None:
+    foreign.answers["tasks/get"] = lambda params: {"id": params["id"], "status": {"state": "input-required"}}
+    async with hosted() as host:
+        agent_id = await host.agent(foreign.url)
+        for number in range(6):
+            foreign.answers["message/send"] = {"id": str(number), "status": {"state": "input-required"}}
+            await host.ok("send_message", agent_id=agent_id, text="hi")
+        for _ in range(3):
+            await host.ok("get_task", task_id="2")
+            listed = (await host.ok("list_tasks"))["tasks"]
+            assert [each["id"] for each in listed] == ["5", "4", "3", "2", "1", "0"]
+
+
+@pytest.mark.requirement("S4-46")
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"id": "t-1", "status": {"state": "canceled"}},
+        {"kind": "task", "id": "t-1", "contextId": "c", "status": {"state": "canceled"}},
+        {"status": "canceled"},
+        {"task_id": "t-1", "status": "canceled"},
+        None,
+        {},
+        True,
+    ],
+)
+async def test_a_cancel_reaches_an_agent_however_it_answers(hosted: Any, foreign: Any, answer: Any) -> None:
+    foreign.answers |= {"message/send": {"id": "t-1", "status": {"state": "input-required"}}, "tasks/get": None}
+    foreign.answers["tasks/cancel"] = answer
+    async with hosted() as host:
+        await host.ok("send_message", agent_id=await host.agent(foreign.url), text="hi")
+        if answer is True:
+            assert (await host.error("cancel_task", task_id="t-1")).startswith("Request failed: ")
+            return
+        assert await host.ok("cancel_task", task_id="t-1") == {"task_id": "t-1", "status": "canceled"}
+        assert foreign.bodies[-1]["method"] == "tasks/cancel"
+        assert foreign.bodies[-1]["params"]["id"] == "t-1"
+        assert (await host.ok("get_task", task_id="t-1"))["status"]["state"] == "canceled"
+
+
+@pytest.mark.requirement("S4-46")
+async def test_a_cancel_ends_the_work_of_a_real_agent(hosted: Any) -> None:
+    with served(agent) as url:
+        async with hosted() as host:
+            agent_id = await host.agent(url)
+            task = await host.ok("send_message", agent_id=agent_id, text="go", skill_id="slow", wait_seconds=0.2)
+            assert task["status"]["state"] == "working"
+            assert await host.ok("cancel_task", task_id=task["id"]) == {"task_id": task["id"], "status": "canceled"}
+            result = await host.call("get_task", task_id=task["id"])
+            assert (result.is_error, result.structured_content["status"]["state"]) == (False, "canceled")
+            said = await host.error("cancel_task", task_id=task["id"])
+            assert said == "Task cannot be canceled: it is canceled"
+
+
+# -- how an answer is put ----------------------------------------------------------------------------------------------
+
+
+async def test_a_failed_task_is_an_error_that_says_why(hosted: Any) -> None:
+    with served(agent) as url:
+        async with hosted() as host:
+            agent_id = await host.agent(url)
+            for skill, state, why in (("fail", "failed", "it broke"), ("refuse", "rejected", "not today")):
+                result = await host.call("send_message", agent_id=agent_id, text="go", skill_id=skill)
+                assert result.is_error
+                shown = result.structured_content
+                assert (shown["status"]["state"], shown["text"]) == (state, why)
+                assert why in result.content[0].text
+                assert "Many" in shown["source"]
+
+
+async def test_a_host_without_questions_gets_the_question_and_what_to_do(hosted: Any) -> None:
+    with served(agent) as url:
+        async with hosted() as host:
+            agent_id = await host.agent(url)
+            asked = await host.ok("send_message", agent_id=agent_id, text="go", skill_id="greet")
+            assert (asked["status"]["state"], asked["question"]) == ("input_required", "Your name?")
+            assert asked["id"] in asked["next_step"]
+            assert "send_message" in asked["next_step"]
+            done = await host.ok("send_message", agent_id=agent_id, text="Ada", task_id=asked["id"])
+            assert (done["id"], done["text"], done["status"]["state"]) == (asked["id"], "Hello Ada", "completed")
+            assert "question" not in done
+            assert len((await host.ok("list_tasks"))["tasks"]) == 1

@@ -1,0 +1,217 @@
+"""The files and texts of tasks, read by a host as resources."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import mcp_types as types
+import pytest
+from mcp import Client, MCPError
+
+from dragoman import Agent, Context, File, Part
+from dragoman.mcp.content import INLINE, uri_of
+from dragoman.mcp.options import McpOptions
+from dragoman.mcp.resources import TEMPLATE
+from dragoman.mcp.server import A2AServer
+from dragoman.model.artifact import Artifact
+from dragoman.testing import served
+
+BIG = bytes(range(256)) * 1024 + b"\x00"
+assert len(BIG) > INLINE
+
+
+def papers() -> Agent:
+    agent = Agent("papers", description="Makes files")
+
+    @agent.skill
+    async def make(ctx: Context) -> AsyncIterator[str]:
+        """Make one of each kind."""
+        parts = (
+            Part(text="words"),
+            Part(raw=b"a,b", filename="table.csv", media_type="text/csv"),
+            Part(raw=b"\x00\x01", media_type="application/zip"),
+            Part(url="https://files.example.com/far.pdf", media_type="application/pdf"),
+            Part(data={"rows": 3}),
+        )
+        await ctx.update_artifact(Artifact("all/of them", parts))
+        await ctx.artifact(File(BIG, name="big.bin", media_type="image/png"), id="big")
+        yield "made"
+
+    return agent
+
+
+def replying(*parts: dict[str, Any]) -> Any:
+    """An agent that answers with a mere message."""
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            return
+        body = b""
+        while (message := await receive()).get("more_body"):
+            body += message["body"]
+        body += message.get("body", b"")
+        if scope["method"] == "GET":
+            host = dict(scope["headers"])[b"host"].decode()
+            answer: dict[str, Any] = {
+                "name": "parrot",
+                "description": "",
+                "url": f"http://{host}/",
+                "version": "1",
+                "protocolVersion": "0.3.0",
+                "capabilities": {},
+                "defaultInputModes": ["text/plain"],
+                "defaultOutputModes": ["text/plain"],
+                "skills": [],
+            }
+        else:
+            said = {"kind": "message", "messageId": "said/1", "role": "agent", "parts": parts}
+            answer = {"jsonrpc": "2.0", "id": json.loads(body)["id"], "result": said}
+        headers = [(b"content-type", b"application/json")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": json.dumps(answer).encode()})
+
+    return app
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    with served(papers()) as url:
+        yield url
+
+
+@pytest.fixture(params=["auto", "legacy"])
+def era(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@asynccontextmanager
+async def hosted(era: str) -> AsyncIterator[tuple[Client, A2AServer]]:
+    async with A2AServer(McpOptions()) as mine, Client(mine.server, mode=era) as client:
+        yield client, mine
+
+
+async def made(host: Client, url: str) -> dict[str, Any]:
+    result = await host.call_tool("send_message", {"agent_id": url, "text": "go"})
+    assert result.structured_content is not None
+    return {**result.structured_content, "blocks": result.content}
+
+
+def place(task: dict[str, Any]) -> str:
+    return f"a2a://{task['agent_id']}/{task['id']}"
+
+
+async def read(host: Client, uri: str) -> Any:
+    (contents,) = (await host.read_resource(uri)).contents
+    return contents
+
+
+async def test_the_template_is_told(era: str) -> None:
+    async with hosted(era) as (client, _):
+        (template,) = (await client.list_resource_templates()).resource_templates
+        assert template.uri_template == TEMPLATE == "a2a://{agent_id}/{task_id}/{artifact_id}/{part}"
+
+
+async def test_every_text_and_file_of_a_task_can_be_read(era: str, url: str) -> None:
+    async with hosted(era) as (client, _):
+        task = await made(client, url)
+        uris = [uri_of(place(task), "all/of them", number) for number in range(4)]
+        text, table, archive, link = [await read(client, uri) for uri in uris]
+        assert text == types.TextResourceContents(uri=uris[0], mime_type="text/plain", text="words")
+        assert table == types.TextResourceContents(uri=uris[1], mime_type="text/csv", text="a,b")
+        assert (base64.b64decode(archive.blob), archive.mime_type) == (b"\x00\x01", "application/zip")
+        assert (link.text, link.mime_type) == ("https://files.example.com/far.pdf\r\n", "text/uri-list")
+
+
+async def test_what_a_result_only_links_can_be_read_there(era: str, url: str) -> None:
+    async with hosted(era) as (client, _):
+        task = await made(client, url)
+        (link,) = [each for each in task["blocks"] if each.type == "resource_link" and each.uri.startswith("a2a:")]
+        assert (link.name, link.size) == ("big.bin", len(BIG))
+        contents = await read(client, link.uri)
+        assert (base64.b64decode(contents.blob), contents.mime_type) == (BIG, "image/png")
+
+
+async def test_the_files_are_listed_and_the_links_and_words_are_not(era: str, url: str) -> None:
+    async with hosted(era) as (client, _):
+        assert (await client.list_resources()).resources == []
+        task = await made(client, url)
+        listed = (await client.list_resources(cache_mode="bypass")).resources
+        assert {each.uri for each in listed} == {
+            uri_of(place(task), "all/of them", 1),
+            uri_of(place(task), "all/of them", 2),
+            uri_of(place(task), "big", 0),
+        }
+
+
+async def test_a_task_that_is_not_in_memory_is_asked_for(era: str, url: str) -> None:
+    async with hosted(era) as (client, _):
+        task = await made(client, url)
+        async with A2AServer(McpOptions()) as fresh, Client(fresh.server) as other:
+            agent = await fresh.desk.peers.resolve(url)
+            uri = uri_of(f"a2a://{agent.agent_id}/{task['id']}", "big", 0)
+            assert base64.b64decode((await read(other, uri)).blob) == BIG
+            assert fresh.desk.registry.tasks() == []
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        ("{task}", "all/of them", 4),  # data is no content
+        ("{task}", "all/of them", 5),
+        ("{task}", "nothing", 0),
+        ("nothing", "big", 0),
+    ],
+)
+async def test_what_is_not_there_is_told_in_the_words_of_the_revision(
+    era: str, url: str, steps: tuple[str, str, int]
+) -> None:
+    async with hosted(era) as (client, _):
+        task = await made(client, url)
+        task_id, holder, number = steps
+        uri = uri_of(f"a2a://{task['agent_id']}/{task_id.format(task=task['id'])}", holder, number)
+        with pytest.raises(MCPError) as caught:
+            await client.read_resource(uri)
+        before = client.protocol_version < "2026"
+        assert (caught.value.code, caught.value.data) == (-32002 if before else -32602, {"uri": uri})
+
+
+@pytest.mark.parametrize(
+    "uri", ["a2a://agent_unknown/t/a/0", "https://files.example.com/far.pdf", "file:///etc/passwd"]
+)
+async def test_nothing_else_is_read(era: str, uri: str) -> None:
+    async with hosted(era) as (client, _):
+        with pytest.raises(MCPError, match="not found"):
+            await client.read_resource(uri)
+
+
+async def test_the_task_of_one_agent_is_not_read_as_that_of_another(era: str, url: str) -> None:
+    async with hosted(era) as (client, mine):
+        task = await made(client, url)
+        with served(papers()) as other_url:
+            other = await mine.desk.peers.resolve(other_url)
+            with pytest.raises(MCPError, match="not found"):
+                await client.read_resource(uri_of(f"a2a://{other.agent_id}/{task['id']}", "big", 0))
+
+
+async def test_an_agent_that_is_gone_is_told_as_such(era: str) -> None:
+    async with hosted(era) as (client, _):
+        with served(papers()) as url:
+            task = await made(client, url)
+        assert base64.b64decode((await read(client, uri_of(place(task), "big", 0))).blob) == BIG
+        with pytest.raises(MCPError, match="connection refused"):
+            await client.read_resource(uri_of(f"a2a://{task['agent_id']}/elsewhere", "big", 0))
+
+
+async def test_a_file_of_a_mere_message_is_shown_and_can_be_read(era: str) -> None:
+    file = {"name": "big.zip", "mimeType": "application/zip", "bytes": base64.b64encode(BIG).decode()}
+    with served(replying({"kind": "file", "file": file})) as url:
+        async with hosted(era) as (client, _):
+            task = await made(client, url)
+            (block,) = [each for each in task["blocks"] if each.type != "text"]
+            assert (block.type, base64.b64decode(block.resource.blob)) == ("resource", BIG)
+            contents = await read(client, block.resource.uri)
+            assert (base64.b64decode(contents.blob), contents.mime_type) == (BIG, "application/zip")
