@@ -27,6 +27,9 @@ logger = logging.getLogger("dragoman.mcp")
 TIMEOUT = "Request failed: timeout"
 # For so long the end is put off for what a host left behind.
 FAREWELL_SECONDS = 2.0
+_FIRST_LOOK = 0.05
+_SLOWER = 1.5
+_SELDOM = 3.0
 Heard = Callable[["TaskRecord", "Event"], Awaitable[None]]
 Refused = Callable[[str], None]
 
@@ -94,16 +97,22 @@ class Errand:
         self._registry.lost(self.record, problem)
 
     async def _sent(self, client: Client, message: dict[str, Any]) -> None:
+        past = self.record.task
         async with asyncio.timeout(self._seconds):
             answer = await self._answer(client, message)
         if isinstance(answer, Message):
             self._replied(answer)
             return
         await self._tell(answer)
-        if not _rests(answer):
-            await self._followed(client, answer.id)
+        # Some show the task as it was before they have read the answer to its question.
+        if not _rests(answer) or _same_question(answer, past):
+            await self._followed(client, answer.id, past)
 
     async def _followed(self, client: Client, task_id: str, past: Task | None = None) -> None:
+        connection = await client._open()  # pyright: ignore[reportPrivateUsage]
+        if not connection.subscribes_again:
+            await self._watched(client, task_id, past)
+            return
         problem: A2AError | None = None
         try:
             await self._streamed(client.subscribe(task_id), None, past)
@@ -115,6 +124,21 @@ class Errand:
                 await self._tell(await client.get_task(task_id))
         if problem is not None and not _rests(self.record.task):
             raise problem
+
+    async def _watched(self, client: Client, task_id: str, past: Task | None) -> None:
+        """Look at a task now and then, where a further stream of it may do harm."""
+        pause, seen = _FIRST_LOOK, self.record.task
+        while True:
+            await asyncio.sleep(pause)
+            pause = min(_SELDOM, pause * _SLOWER)
+            task = await client.get_task(task_id)
+            if task != seen:
+                seen = task
+                self.events += 1
+                self._text = task.text if task.artifacts else ""
+                await self._tell(task)
+            if task.state.final or (task.state.waiting and not _same_question(task, past)):
+                return
 
     async def _answer(self, client: Client, message: dict[str, Any]) -> Task | Message:
         try:
@@ -249,13 +273,21 @@ def _rests(task: Task | None) -> bool:
 
 
 def _same_question(task: Task | None, past: Task | None) -> bool:
-    return task is not None and past is not None and question_of(task) == question_of(past)
+    """True when it is known to be the same; of an agent that tells no two apart, nobody can know."""
+    if task is None or past is None or task.state is not past.state:
+        return False
+    # Some have put the question into the history already: then the time is the same still.
+    return any(mark and mark == before for mark, before in zip(_marks(task), _marks(past), strict=True))
+
+
+def _marks(task: Task) -> tuple[str | None, str | None]:
+    message = task.status.message
+    return message.message_id if message is not None else None, task.status.timestamp
 
 
 def question_of(task: Task) -> str:
-    """What tells one question of a task from the next."""
-    message = task.status.message
-    return "" if not task.state.waiting else f"{task.state.name} {message.message_id if message is not None else ''}"
+    """What tells one question of a task from the next, as far as the agent does."""
+    return f"{task.state.name} {next(filter(None, _marks(task)), '')}"
 
 
 class Errands:
