@@ -45,9 +45,6 @@ pytestmark = [
 
 Era = Literal["legacy", "auto"]
 BOTH_ERAS = pytest.mark.parametrize("era", ["legacy", "auto"])
-UNHEARD = pytest.mark.xfail(
-    strict=True, reason="a task waits on when its question was declined or its address visited: the tool is not told"
-)
 ERRORS = ("failed", "rejected")
 FILES = "a2a://"
 
@@ -245,7 +242,6 @@ async def test_the_address_of_a_resource_is_found_in_the_artifacts(era: Era, tmp
 SOON = {"wait_seconds": 8}
 
 
-@UNHEARD
 @BOTH_ERAS
 @pytest.mark.parametrize("action", ["decline", "cancel"])
 async def test_the_tool_hears_that_a_form_was_not_filled_in(
@@ -256,7 +252,6 @@ async def test_the_tool_hears_that_a_form_was_not_filled_in(
     assert spelled(received) == spelled(expected)
 
 
-@UNHEARD
 @BOTH_ERAS
 @pytest.mark.parametrize("action", ["accept", "decline"])
 async def test_the_tool_hears_what_became_of_a_visit(
@@ -267,7 +262,6 @@ async def test_the_tool_hears_what_became_of_a_visit(
     assert spelled(received) == spelled(expected)
 
 
-@UNHEARD
 @BOTH_ERAS
 async def test_an_error_that_demands_a_visit_is_put_to_the_user(era: Era, tmp_path: Path) -> None:
     arguments = {**URL_ARGUMENTS, "errorPath": True}

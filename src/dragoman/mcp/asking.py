@@ -81,6 +81,9 @@ class Asking:
         task = record.task
         assert task is not None
         client = self._desk.peers.client(agent)
+        if _takes_actions(task) and (answer.action != "accept" or task.state is State.AUTH_REQUIRED):
+            # Who asks wants to hear what became of the question: a tool of MCP, on the other side of the agent.
+            return errand.send(client, text=answer.action, data={"action": answer.action}, task=task)
         if answer.action == "accept" and task.state is State.AUTH_REQUIRED:
             # The user has been elsewhere: the task goes on when the agent hears of it.
             return errand.follow(client, past=task)
@@ -118,6 +121,16 @@ def _asks_for(task: Task) -> dict[str, Any] | None:
             if isinstance(schema, dict) and _is_flat(cast("dict[str, Any]", schema)):
                 return {"message": data.get("message"), "requestedSchema": schema}
     return None
+
+
+def _takes_actions(task: Task) -> bool:
+    """True when the question says that it may also be declined or canceled."""
+    message = task.status.message
+    for part in message.parts if message is not None else ():
+        told: Any = part.metadata if part.kind == "url" else part.data if part.kind == "data" else None
+        if isinstance(told, dict) and "actions" in told:
+            return True
+    return False
 
 
 def _is_flat(schema: dict[str, Any]) -> bool:

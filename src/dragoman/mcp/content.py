@@ -110,7 +110,7 @@ def link_of(part: Part, uri: str) -> types.ResourceLink:
 def _block(part: Part, uri: str, inline: int | None) -> types.ContentBlock | None:
     kind = part.media_type or ""
     if part.text is not None and part.filename is None:
-        return types.TextContent(type="text", text=part.text)
+        return types.TextContent(type="text", text=part.text, annotations=_annotations(part))
     if part.kind == "data":
         return None
     size = len(part.raw or part.text or "")
@@ -119,10 +119,21 @@ def _block(part: Part, uri: str, inline: int | None) -> types.ContentBlock | Non
     if part.raw is not None and kind.startswith(("image/", "audio/")):
         data = base64.b64encode(part.raw).decode()
         if kind.startswith("image/"):
-            return types.ImageContent(type="image", data=data, mime_type=kind)
-        return types.AudioContent(type="audio", data=data, mime_type=kind)
+            return types.ImageContent(type="image", data=data, mime_type=kind, annotations=_annotations(part))
+        return types.AudioContent(type="audio", data=data, mime_type=kind, annotations=_annotations(part))
     held = contents_of(part, uri)
-    return None if held is None else types.EmbeddedResource(type="resource", resource=held)
+    if held is None:
+        return None
+    return types.EmbeddedResource(type="resource", resource=held, annotations=_annotations(part))
+
+
+def _annotations(part: Part) -> types.Annotations | None:
+    """For whom a part is and how much it matters, if it came from an MCP server."""
+    told = (part.metadata or {}).get("annotations")
+    try:
+        return None if told is None else types.Annotations.model_validate(told)
+    except ValueError:  # anybody may write there
+        return None
 
 
 def _as_text(raw: bytes, media_type: str) -> str | None:

@@ -309,6 +309,11 @@ class Errands:
         self._under_way.add(errand)
         return errand
 
+    @property
+    def under_way(self) -> int:
+        """How many are being followed."""
+        return sum(not each.over for each in self._under_way)
+
     def of(self, record: TaskRecord) -> Errand | None:
         """Who follows a task, if anybody does."""
         return next((each for each in self._under_way if each.record is record and not each.over), None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import signal
 import socket
 import threading
@@ -108,6 +109,7 @@ async def serve_http(
     """
     import uvicorn
 
+    logging.getLogger("mcp").setLevel(logging.WARNING)  # it tells the ids of sessions, which are as good as passwords
     with closing(_bind(host, port)) as listener:
         address, bound = cast("tuple[str, int]", listener.getsockname()[:2])
 
@@ -122,7 +124,7 @@ async def serve_http(
             )
             config = uvicorn.Config(
                 app,
-                http="httptools",
+                http="h11",  # httptools leaves blanks at the end of header values, which MCP compares
                 ws="none",
                 interface="asgi3",
                 lifespan="on",

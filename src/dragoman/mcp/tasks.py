@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 SUBSCRIBED = "Subscribed to task events."
 _AT_ONCE = 8
 _LIST_SECONDS = 10.0
+_CANCEL_LOOKS = (0.05, 0.1, 0.2, 0.4, 0.8)
 
 
 class TaskTools:
@@ -75,7 +76,8 @@ class TaskTools:
             known = record.task.context_id if record.task is not None else ""
             task = Task(record.remote_id, known, TaskStatus(State.CANCELED))
         record = self._desk.learn(record, self._with_what_is_known(record, task))
-        return Answer({"task_id": self._desk.registry.shown_id(record), "status": state_word(task.state)})
+        state = await self._after_cancel(agent, record, task.state)
+        return Answer({"task_id": self._desk.registry.shown_id(record), "status": state_word(state)})
 
     async def subscribe(self, call: Call) -> Answer:
         """Follow a task for a while, and give what has arrived."""
@@ -95,6 +97,16 @@ class TaskTools:
         if record.task is None and record.problem:
             raise ToolProblem(record.problem)
         return self._subscribed(agent, record, errand)
+
+    async def _after_cancel(self, agent: AgentRecord, record: TaskRecord, state: State) -> State:
+        """How the task is a little later: some agents answer before they have stopped."""
+        for pause in _CANCEL_LOOKS:
+            if state.final or record.task is None:
+                break
+            await asyncio.sleep(pause)
+            await self._refresh(agent, record)
+            state = record.task.state
+        return state
 
     # -- parts ---------------------------------------------------------------------------------------------------------
 

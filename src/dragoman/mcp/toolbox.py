@@ -40,7 +40,7 @@ _RECORD: Json = {
     "base_url": TEXT,
     "status": TEXT,
     "card": OBJECT,
-    "auth_mode": {"type": ["string", "null"]},
+    "auth_mode": {"anyOf": [{"type": "string"}, {"type": "null"}]},
     "last_seen_at": TEXT,
     "created_at": TEXT,
 }

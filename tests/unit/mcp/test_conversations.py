@@ -299,6 +299,44 @@ async def test_what_an_agent_says_of_nothing_changes_nothing(hosted: Any, foreig
         assert (await host.ok("get_task", task_id="1"))["status"]["state"] == "working"
 
 
+async def test_a_task_of_an_older_server_is_looked_at_and_not_streamed_twice(hosted: Any, foreign: Any) -> None:
+    # Servers of 0.3 write what they stream into the task once for every reader.
+    looks = iter(["working", "working", "completed", "completed"])
+    foreign.offers(foreign.url, protocolVersion="0.3.0", capabilities={"streaming": True})
+    foreign.answers["message/send"] = {"id": "1", "status": {"state": "working"}}
+    foreign.answers["tasks/get"] = lambda params: {"id": "1", "status": {"state": next(looks)}}
+    async with hosted() as host:
+        shown = await host.ok("send_message", agent_id=await host.agent(foreign.url), text="hi")
+        assert shown["status"]["state"] == "completed"
+        assert foreign.methods() == ["message/send", "tasks/get", "tasks/get", "tasks/get"]
+
+
+async def test_a_question_that_was_answered_is_not_taken_for_a_new_one(hosted: Any, foreign: Any) -> None:
+    # Some answer with the task as it was before they have read the answer.
+    status = {"state": "input-required", "timestamp": "2026-01-01T00:00:00Z"}
+    said = {"messageId": "q", "role": "agent", "parts": [{"kind": "text", "text": "Name?"}]}
+    foreign.answers["message/send"] = {"id": "1", "status": {**status, "message": said}}
+    async with hosted() as host:
+        agent_id = await host.agent(foreign.url)
+        assert (await host.ok("send_message", agent_id=agent_id, text="hi"))["question"] == "Name?"
+        foreign.answers["message/send"] = {"id": "1", "status": status}
+        foreign.answers["tasks/get"] = {"id": "1", "status": {"state": "completed"}}
+        done = await host.ok("send_message", agent_id=agent_id, text="Ada", task_id="1")
+        assert done["status"]["state"] == "completed"
+
+
+async def test_an_agent_that_stops_later_than_it_says_is_waited_for(hosted: Any, foreign: Any) -> None:
+    looks = iter(["working", "canceled", "canceled"])
+    foreign.answers |= {
+        "message/send": {"id": "1", "status": {"state": "input-required"}},
+        "tasks/cancel": {"id": "1", "status": {"state": "working"}},
+        "tasks/get": lambda params: {"id": "1", "status": {"state": next(looks)}},
+    }
+    async with hosted() as host:
+        await host.ok("send_message", agent_id=await host.agent(foreign.url), text="hi")
+        assert await host.ok("cancel_task", task_id="1") == {"task_id": "1", "status": "canceled"}
+
+
 # -- hosts -------------------------------------------------------------------------------------------------------------
 
 

@@ -142,7 +142,8 @@ class _Conversion:
         except Exception as error:  # noqa: BLE001 - a link that leads nowhere is still a result
             logger.warning("the resource %s could not be read: %s", link.uri, error)
             return []
-        parts = [_resource(each, link.annotations) or Part(data=_wire(each)) for each in contents]
+        about = link.model_dump(mode="json", include={"name", "title", "description"}, exclude_none=True)
+        parts = [_resource(each, link.annotations, about) or Part(data=_wire(each)) for each in contents]
         size = sum(map(_size, parts))
         if size > self._left:
             return []
@@ -150,10 +151,14 @@ class _Conversion:
         return parts
 
 
-def _resource(contents: TextResourceContents | BlobResourceContents, annotations: Annotations | None) -> Part | None:
+def _resource(
+    contents: TextResourceContents | BlobResourceContents,
+    annotations: Annotations | None,
+    about: dict[str, Any] | None = None,
+) -> Part | None:
     """The contents of a resource as a part; None when they are not what base64 can mean."""
     filename, media_type = _basename(contents.uri), contents.mime_type or None
-    metadata = _metadata(annotations, {"uri": contents.uri})
+    metadata = _metadata(annotations, {"uri": contents.uri, **(about or {})})
     if isinstance(contents, TextResourceContents):
         # A reader takes text for plain when nothing else is said.
         media_type = None if media_type is None or _essence(media_type) == "text/plain" else media_type

@@ -23,17 +23,20 @@ _ACTIONS: dict[str, Literal["decline", "cancel"]] = {
     "cancel": "cancel",
 }
 
+# What may be done with a question, told with it: whoever passes it on can pass on that, too.
+ACTIONS = ["accept", "decline", "cancel"]
+
 
 def asking(params: types.ElicitRequestParams, ref: dict[str, Any], problem: str = "") -> Ask:
     """The question as a pause of the task. One with a URL is about leave from somebody: that is auth-required."""
     if isinstance(params, types.ElicitRequestURLParams):
-        return Ask(params.message, ref=ref, auth=True, details=(Part(url=params.url),))
+        visit = Part(url=params.url, metadata={"actions": ACTIONS})
+        return Ask(params.message, ref=ref, auth=True, details=(visit,))
     schema = Schema(dict(params.requested_schema))
     lines = [params.message, *(f"- {line}" for line in schema.fields() if line.split("`")[1] not in params.message)]
     question = "\n".join([problem, *lines] if problem else lines)
-    return Ask(
-        question, ref=ref, details=({"message": params.message, "requestedSchema": dict(params.requested_schema)},)
-    )
+    details = {"message": params.message, "requestedSchema": dict(params.requested_schema), "actions": ACTIONS}
+    return Ask(question, ref=ref, details=(details,))
 
 
 def answered(params: types.ElicitRequestParams, answer: Answered) -> types.ElicitResult | str:
