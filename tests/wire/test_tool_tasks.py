@@ -163,9 +163,13 @@ class Desk:
             yield first
 
 
+async def somebody(request: Any) -> User | None:
+    return User("7")
+
+
 @contextmanager
 def desk_of(wire: Any, path: Path, *agents: Agent, **settings: Any) -> Iterator[Desk]:
-    given = {"store": f"sqlite:///{path}", "drain": 0, **settings}
+    given = {"store": f"sqlite:///{path}", "drain": 0, "auth": somebody, **settings}
     with served(Server(*(agents or (tool_agent(path),))), **given) as url:
         yield Desk(wire.at(url), path)
 
@@ -261,7 +265,7 @@ def test_the_row_of_a_task_says_what_its_answer_says(desk: Desk, tool: str) -> N
     task = desk.send(tool)
     row = desk.row(task)
     assert set(row) == {"id", "updated_at", "user_id", "state", "history", "artifacts"}
-    assert (str(row["id"]), row["state"], row["user_id"]) == (task["id"], task["status"]["state"], 0)
+    assert (str(row["id"]), row["state"], row["user_id"]) == (task["id"], task["status"]["state"], 7)
     assert row["updated_at"] == milliseconds(task["status"]["timestamp"])
     assert (json.loads(row["history"]), json.loads(row["artifacts"])) == (task["history"], task["artifacts"])
 
@@ -378,7 +382,7 @@ def test_where_the_cookie_counts_strangers_ask_no_tool_in_the_oldest_words(wire:
     assert account is not None
     cookie = seal_cookie(KeyRing.from_text(SECRET), account, SystemClock())
     agent = tool_agent(path, Tool("vault", permission="vault-key"))
-    with desk_of(wire, path, agent, secret=SECRET) as desk:
+    with desk_of(wire, path, agent, secret=SECRET, auth=None) as desk:
         params = {"id": "1", "message": "hi", "pushNotificationConfig": {"url": "https://example.com"}}
         for asked in ({}, {"A2A-Version": "0.1"}):
             for method in (*OLDEST, *PUSHES):
@@ -394,7 +398,11 @@ def test_where_the_cookie_counts_strangers_ask_no_tool_in_the_oldest_words(wire:
         known = desk.ask("tasks/send", {"message": "hi"}, Cookie=f"user={cookie}").result
         assert row_of(path, known)["state"] == "completed"
         # What is said in other words, or elsewhere, is open to strangers.
-        assert desk.ask("tasks/send", {"message": "hi"}, at="/").result["status"]["state"] == "completed"
+        stranger = desk.ask("tasks/send", {"message": "hi"}, at="/").result
+        assert stranger["status"]["state"] == "completed"
+        # All strangers are one owner: what one of them did must not be found by guessing a time.
+        assert len(stranger["id"]) == 36
+        assert [row["id"] for row in table(path)] == [int(known["id"])]
         assert desk.ask("tasks/get", {"id": known["id"]}, **{"A2A-Version": "0.3"}).code == NOT_FOUND
         message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hi"}]}
         modern = desk.ask("SendMessage", {"message": message})

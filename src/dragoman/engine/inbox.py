@@ -91,8 +91,7 @@ class Inbox:
         repeat = self._repeats.mark(scope, request.message)
         if repeat is None:
             return await self._take(scope, call, request, None)
-        numbered = self._tasks.projector(call.origin) is not None
-        begins = request.message.task_id is None and request.new_task_id is None and not numbered
+        begins = request.message.task_id is None and request.new_task_id is None and not self._is_numbered(call)
         if begins and not self._repeats.may_know(repeat):
             # It is marked before anything can come in between, so nobody has to be kept out.
             return self._create(scope, call, request, repeat)
@@ -115,9 +114,13 @@ class Inbox:
             return None
         return Accepted(row, live, repeat=True)
 
+    def _is_numbered(self, call: Call) -> bool:
+        """True when a task gets a time as its id. All strangers are one owner: theirs must not be guessed."""
+        return call.user is not None and self._tasks.projector(call.origin) is not None
+
     async def _take(self, scope: Scope, call: Call, request: SendMessageRequest, repeat: Repeat | None) -> Accepted:
         task_id = request.message.task_id or request.new_task_id
-        if task_id is None and self._tasks.projector(call.origin) is not None:
+        if task_id is None and self._is_numbered(call):
             request = structs.replace(request, new_task_id=await self._tasks.fresh_number())
             return self._create(scope, call, request, repeat)
         if task_id is None:
@@ -163,8 +166,9 @@ class Inbox:
     async def _create_as_named(
         self, scope: Scope, call: Call, request: SendMessageRequest, repeat: Repeat | None
     ) -> Accepted:
-        # The id may be taken in a scope the caller must not learn about.
-        if await self._tasks.store.task(request.new_task_id or "") is not None:
+        # The id may be taken in a scope the caller must not learn about, by a task that is not in the store yet, too.
+        task_id = request.new_task_id or ""
+        if await self._tasks.store.task(task_id) is not None or task_id in self._tasks.live:
             raise InvalidParams("this id cannot be used: choose another", field="id")
         return self._create(scope, call, request, repeat)
 

@@ -28,14 +28,15 @@ class Mending:
 
     def __init__(self, tasks: Tasks) -> None:
         self._tasks = tasks
-        self._ids: set[str] = set()
+        # By id, with the number of the task's row: an id may turn out to be another task's.
+        self._ids: dict[str, int] = {}
         self._timer: Timer | None = None
         self._worker: asyncio.Task[None] | None = None
         self._closed = False
 
-    def add(self, task_id: str) -> None:
+    def add(self, task_id: str, number: int) -> None:
         """Take a task whose journal ends in the middle."""
-        self._ids.add(task_id)
+        self._ids[task_id] = number
         self._plan()
 
     def close(self) -> None:
@@ -63,16 +64,22 @@ class Mending:
     async def _work(self) -> None:
         await self._tasks.store.check()
         ended = 0
-        for task_id in tuple(self._ids):
-            ended += await self._fail(task_id)
-            self._ids.discard(task_id)
+        for task_id, number in tuple(self._ids.items()):
+            ended += await self._fail(task_id, number)
+            self._ids.pop(task_id, None)
         if ended:
             logger.warning("%d tasks have failed: %s", ended, UNSTORED)
 
-    async def _fail(self, task_id: str) -> bool:
+    async def _fail(self, task_id: str, number: int) -> bool:
         stored = await self._tasks.store.task(task_id)
         # Not there: it was never acknowledged. At rest: what was refused is an answer, and can be given again.
-        if stored is None or stored.row.state.final or stored.row.state.waiting or task_id in self._tasks.live:
+        if (
+            stored is None
+            or stored.row.number != number
+            or stored.row.state.final
+            or stored.row.state.waiting
+            or task_id in self._tasks.live
+        ):
             return False
         live = await self._tasks.revive(stored)
         live.status(State.FAILED, agent_message(live, (Part(text=UNSTORED),)))

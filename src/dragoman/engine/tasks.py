@@ -88,7 +88,7 @@ class Tasks:
         if not live.over:
             live.abandon()
         if live.broken:
-            self._mending.add(live.id)
+            self._mending.add(live.id, live.row.number)
 
     def close(self) -> None:
         """Do nothing more in the background."""

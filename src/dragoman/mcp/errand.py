@@ -76,7 +76,7 @@ class Errand:
         """Follow a task that is known already, however long it says nothing; `past` a question as it is there."""
         self.taken = True
         task_id = self.record.remote_id or self.record.id
-        self._work = asyncio.create_task(self._run(self._followed(client, task_id, past)))
+        self._work = asyncio.create_task(self._run(self._taken_up(client, task_id, past)))
         return self
 
     async def _run(self, work: Awaitable[None]) -> None:
@@ -107,6 +107,16 @@ class Errand:
         # Some show the task as it was before they have read the answer to its question.
         if not _rests(answer) or _same_question(answer, past):
             await self._followed(client, answer.id, past)
+
+    async def _taken_up(self, client: Client, task_id: str, past: Task | None) -> None:
+        # A look first: it may have ended, and until then nobody knows how this agent is to be followed.
+        with contextlib.suppress(A2AError):
+            task = await client.get_task(task_id)
+            if task != self.record.task:
+                await self._tell(task)
+            if _rests(task) and not _same_question(task, past):
+                return
+        await self._followed(client, task_id, past)
 
     async def _followed(self, client: Client, task_id: str, past: Task | None = None) -> None:
         connection = await client._open()  # pyright: ignore[reportPrivateUsage]

@@ -64,7 +64,7 @@ def completed(result: Json, task_id: str | None) -> Json:
     if isinstance(result.get("status"), str):
         result = {**result, "status": {"state": result["status"]}}
     if isinstance(result.get("status"), dict):
-        return {"kind": "task", **result, "id": result.get("id") or task_id or ""}
+        return {"kind": "task", **result, "id": str(result.get("id") or task_id or "")}
     if isinstance(result.get("parts"), list):
         return {"kind": "message", **result}
     return result

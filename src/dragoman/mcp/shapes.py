@@ -15,12 +15,14 @@ if TYPE_CHECKING:
     from dragoman.model.task import Task
 
 Json = dict[str, Any]
+# Objects and lists within each other, as far as all hosts read them.
+DEEPEST = 64
 _CAPABILITIES = ("streaming", "pushNotifications", "stateTransitionHistory")
 
 
 def state_word(state: State) -> str:
     """A state with an underscore: `input_required`."""
-    return state.value.removeprefix("TASK_STATE_").lower()
+    return "unknown" if state is State.UNSPECIFIED else state.value.removeprefix("TASK_STATE_").lower()
 
 
 def card_shape(card: AgentCard, raw: Json) -> Json:
@@ -59,7 +61,7 @@ def task_shape(task: Task, history_length: int | None = None) -> Json:
         history = history[len(history) - history_length :] if history_length else []
     if history:
         shown["history"] = history
-    return shown
+    return _shallow(shown)
 
 
 def message_shape(message: Message) -> Json:
@@ -68,7 +70,7 @@ def message_shape(message: Message) -> Json:
         "id": message.task_id or "",
         "context_id": message.context_id or "",
         "status": {"state": "completed"},
-        "artifacts": [{"parts": _message_parts(message)}],
+        "artifacts": [{"parts": _shallow(_message_parts(message))}],
     }
 
 
@@ -76,6 +78,15 @@ def _message_parts(message: Message) -> list[Json]:
     from dragoman.dialects.v03_codec import message_to_03
 
     return [_small(part) for part in cast("list[Json]", decode_any(encode(message_to_03(message)))["parts"])]
+
+
+def _shallow(value: Any, room: int = DEEPEST) -> Any:
+    """Without an end to its depth, a value is shown as text from there on: hosts give up reading, and lose it all."""
+    if isinstance(value, (dict, list)) and not room:
+        return encode(value).decode()
+    if isinstance(value, dict):
+        return {key: _shallow(each, room - 1) for key, each in cast("Json", value).items()}
+    return [_shallow(each, room - 1) for each in cast("list[Any]", value)] if isinstance(value, list) else value
 
 
 def _without_kind(value: Json) -> Json:

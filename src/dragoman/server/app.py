@@ -176,7 +176,10 @@ class App:
     async def _open_parts(self) -> None:
         if self._drained:
             self._renew()
-        await asyncio.gather(*(hosted.agent.open() for hosted in self._hosted))
+        # All, so that none is half open when another cannot be opened.
+        opened = await asyncio.gather(*(hosted.agent.open() for hosted in self._hosted), return_exceptions=True)
+        for error in filter(None, opened):
+            raise error
         if self._opens_first and self._auth is None:
             self._auth = self._decide_auth()
             self._renew()

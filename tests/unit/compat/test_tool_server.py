@@ -375,7 +375,9 @@ async def test_tools_run_as_the_user_who_calls(database: Path) -> None:
 async def test_who_lacks_the_permission_is_told_so_and_not_which(database: Path) -> None:
     outcome, error = await call_tool_as("server_report", {}, BOB)
     assert (outcome, error) == ("error", {"code": -32000, "message": "Unauthorized: Server Report"})
-    assert (await call_tool_as("server_report", {}, None))[1] == error
+    # A stranger does not even learn that there is such a tool.
+    unknown = {"code": -32000, "message": "unknown tool `server_report`, or one that needs credentials"}
+    assert await call_tool_as("server_report", {}, None) == ("error", unknown)
     _, task = await handle_send(asking("server_report"), BOB)
     assert task["status"]["state"] == "failed"
     assert task["artifacts"] == [

@@ -134,9 +134,9 @@ class Engine:
         events = [event for event in await self.journal(task) if hasattr(event, "status")]
         return [event.status.state for event in events]
 
-    async def until_state(self, task: Task | str, state: State) -> Task:
+    async def until_state(self, task: Task | str, state: State, *, call: Call = ME) -> Task:
         async with asyncio.timeout(SECONDS):
-            while (found := await self.get(task)).state is not state:  # noqa: ASYNC110
+            while (found := await self.get(task, call=call)).state is not state:  # noqa: ASYNC110
                 await asyncio.sleep(0)
         return found
 

@@ -22,11 +22,13 @@ from dragoman.errors import Failed, Rejected
 from dragoman.model.error import TaskGenerationMismatch, TaskNotCancelable
 from dragoman.model.state import State
 from dragoman.model.time import milliseconds, timestamp
+from dragoman.model.user import User
 from dragoman.stores.memory import MemoryStore
 from dragoman.stores.sqlite.store import SqliteStore
 
 NOW = 1_800_000_000_000
-OLD = Call(origin=TOOL_TASKS.origin, asks=False, own_words=True)
+OWNER = Call(User("7"))
+OLD = Call(User("7"), origin=TOOL_TASKS.origin, asks=False, own_words=True)
 
 
 def projecting() -> EngineSettings:
@@ -77,7 +79,7 @@ async def test_an_id_that_is_taken_is_passed_over(start: Any) -> None:
         await engine.send("hi", call=OLD, new_task_id=str(taken))
     hanging = await engine.send("hang", call=OLD, new_task_id=str(NOW + 3), wait=False)
     assert [(await engine.send("hi", call=OLD)).id for _ in range(2)] == [str(NOW + 1), str(NOW + 4)]
-    await engine.cancel(hanging)
+    await engine.cancel(hanging, call=OWNER)
 
 
 async def test_an_id_of_the_far_future_is_no_reason_to_go_on_from_there(start: Any) -> None:
@@ -213,7 +215,7 @@ async def test_a_store_that_refuses_the_row_ends_the_task_later(start: Any, fail
     with pytest.raises(Exception, match="the store cannot take writes now"):
         await engine.send("hi", call=OLD)
     await clock.advance(2)
-    task = await engine.until_state(str(NOW), State.FAILED)
+    task = await engine.until_state(str(NOW), State.FAILED, call=OWNER)
     row = await engine.store.projection(NOW)
     assert (row.state, row.updated_at) == ("failed", milliseconds(task.status.timestamp))
 
@@ -222,7 +224,7 @@ async def test_progress_changes_no_row(start: Any, turns: Any) -> None:
     engine = await start(echo, settings=projecting())
     task = await engine.send("hang", call=OLD, wait=False)
     await turns()
-    task = await engine.get(task)
+    task = await engine.get(task, call=OWNER)
     assert task.status.message.text == "half of it"
     row = await engine.store.projection(NOW)
     assert (row.state, row.updated_at) == ("working", NOW + 1)
@@ -230,7 +232,7 @@ async def test_progress_changes_no_row(start: Any, turns: Any) -> None:
     # What is shown with the row is the row's.
     shown = await engine.service.projected(task)
     assert (shown.state, shown.status.timestamp) == (State.WORKING, timestamp(row.updated_at))
-    await engine.cancel(task)
+    await engine.cancel(task, call=OWNER)
     # It has come further meanwhile: what was read then is not called canceled now.
     assert await engine.service.projected(task) == task
 
@@ -243,7 +245,7 @@ async def test_a_task_that_a_crash_interrupted_has_failed_in_its_row_too(start: 
     assert (await before.store.projection(NOW)).state == "working"
     await before.connection.close()
     after = await start(echo, store=before.store, settings=projecting())
-    found = await after.get(task)
+    found = await after.get(task, call=OWNER)
     row = await after.store.projection(NOW)
     assert (found.state, row.state) == (State.FAILED, "failed")
     assert row.updated_at == milliseconds(found.status.timestamp)
@@ -263,7 +265,7 @@ async def test_a_task_that_had_not_begun_before_a_crash_gets_its_row_when_it_beg
         await sending
     assert await held_store.projection(NOW) is None
     after = await start(echo, store=held_store, settings=projecting())
-    await after.until_state(str(NOW), State.COMPLETED)
+    await after.until_state(str(NOW), State.COMPLETED, call=OWNER)
     assert (await held_store.projection(NOW)).state == "completed"
 
 
@@ -274,13 +276,13 @@ async def test_only_callers_who_are_answered_in_the_task_s_own_words_cancel_it_a
     engine = await start(echo, settings=projecting())
     task = await engine.send("hi", call=OLD)
     with pytest.raises(TaskNotCancelable):
-        await engine.cancel(task)
+        await engine.cancel(task, call=OWNER)
     canceled = await engine.cancel(task, call=OLD)
     assert (canceled.state, canceled.artifacts) == (State.CANCELED, task.artifacts)
-    assert (await engine.get(task)).state is State.COMPLETED
+    assert (await engine.get(task, call=OWNER)).state is State.COMPLETED
     assert await engine.service.projected(task) == canceled
     with pytest.raises(TaskNotCancelable):
-        await engine.cancel(await engine.send("hi"), call=OLD)
+        await engine.cancel(await engine.send("hi", call=OWNER), call=OLD)
 
 
 class Contested(SqliteStore):

@@ -337,6 +337,50 @@ async def test_an_agent_that_stops_later_than_it_says_is_waited_for(hosted: Any,
         assert await host.ok("cancel_task", task_id="1") == {"task_id": "1", "status": "canceled"}
 
 
+def deep(levels: int) -> Any:
+    value: Any = "bottom"
+    for _ in range(levels):
+        value = {"d": [value]}
+    return value
+
+
+ENDED: dict[str, Any] = {"status": {"state": "completed"}}
+ODD: list[tuple[Any, str | None]] = [
+    ({**ENDED, "id": 4}, "completed"),
+    ({**ENDED, "id": ""}, "completed"),
+    ({"status": "completed"}, "completed"),
+    ({**ENDED, "id": "a/b ?\u2603", "artifacts": None, "history": None}, "completed"),
+    ({**ENDED, "id": "1", "artifacts": [{}]}, "completed"),
+    ({**ENDED, "id": "1", "artifacts": [{"parts": [{"kind": "data", "data": deep(200)}]}]}, "completed"),
+    ({**ENDED, "id": "1", "history": [{"role": "agent", "parts": [{"type": "text", "text": "old"}]}]}, "completed"),
+    ({"id": "1", "status": {"state": "bogus"}}, "unknown"),
+    ({"id": "1", "status": {}}, "unknown"),
+    ({**ENDED, "id": "1", "artifacts": [{"parts": [{"kind": "weird"}]}]}, None),
+    ({**ENDED, "id": "1", "artifacts": [{"parts": [{"kind": "text", "text": "\ud800"}]}]}, None),
+    ("text", None),
+    (5, None),
+    ([], None),
+    ({}, None),
+    (None, None),
+]
+
+
+@pytest.mark.parametrize(("answer", "state"), ODD)
+async def test_an_odd_answer_is_understood_or_refused_and_spoils_nothing(
+    hosted: Any, foreign: Any, answer: Any, state: str | None
+) -> None:
+    foreign.answers["message/send"] = foreign.answers["tasks/get"] = answer
+    async with hosted() as host:
+        agent_id = await host.agent(foreign.url)
+        if state is None:
+            assert (await host.error("send_message", agent_id=agent_id, text="hi")).startswith("Request failed: ")
+        else:
+            shown = await host.ok("send_message", agent_id=agent_id, text="hi", wait_seconds=0.2)
+            assert shown["status"]["state"] == state
+            assert (await host.ok("get_task", task_id=shown["id"]))["status"]["state"] == state
+        assert len((await host.ok("list_tasks"))["tasks"]) == 1
+
+
 # -- hosts -------------------------------------------------------------------------------------------------------------
 
 

@@ -6,9 +6,9 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from dragoman.agents.mcp_tools.choice import Chosen, chosen
+from dragoman.agents.mcp_tools.choice import Chosen, chosen, chosen_by_answer
 from dragoman.agents.mcp_tools.presentation import shared_prefix
 from dragoman.agents.mcp_tools.supervisor import Supervisor
 from dragoman.agents.mcp_tools.task import Held, TaskRun
@@ -85,8 +85,12 @@ class McpTools:
 
     def restarts(self, ctx: Context) -> bool:
         """See `Toolset.restarts`."""
+        ref: Any = ctx.resume.ref if ctx.resume is not None else None
         try:
-            found = chosen(ctx, self._tools)
+            if isinstance(ref, dict) and "tool" in ref:
+                tool = self._tools.get(str(cast("dict[str, Any]", ref)["tool"]))
+                return tool is not None and tool.may_repeat
+            found = chosen(ctx, self._tools) if ref is None else chosen_by_answer(ctx, self._tools)
         except Rejected:
             return True  # it is refused again
         return not isinstance(found, Chosen) or found.tool.may_repeat
@@ -153,7 +157,7 @@ class McpTools:
                 self._changed()
                 self._check_names()
             except BaseException:
-                await self.close()
+                await self._close()
                 raise
             self._is_open = True
 
@@ -176,7 +180,14 @@ class McpTools:
                 raise ConfigError(f"{option}: there is no tool `{name}`; there are: {there}")
 
     async def close(self) -> None:
-        """See `Toolset.close`."""
+        """See `Toolset.close`. What is being opened is waited for: it must not be left behind."""
+        if self._loop is asyncio.get_running_loop():
+            async with self._opening:
+                await self._close()
+        else:
+            await self._close()
+
+    async def _close(self) -> None:
         await self._held.close()
         await asyncio.gather(*(supervisor.close() for supervisor in self._supervisors))
         self._loop, self._tools, self._is_open = None, {}, False

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 # How deeply what is sent may be nested. The SDK cannot write more than about 250 levels, and ends the connection when
 # it tries, with every call that others have there.
 NESTING = 100
+# How long a call whose question is canceled may take to end by itself, and then how long telling the server to stop.
+LAST_SECONDS, CANCEL_SECONDS = 1.0, 2.0
+# Whom a call is for: the tenant, the user, and for strangers the conversation, for that is all that tells them apart.
+Caller = tuple[str, str, str]
 
 
 class Progress(Struct, frozen=True):
@@ -54,6 +58,7 @@ class ToolCall:
         tool: str,
         arguments: dict[str, Any],
         *,
+        caller: Caller = ("", "", ""),
         meta: dict[str, Any] | None = None,
         state: str | None = None,
         responses: InputResponses | None = None,
@@ -62,7 +67,12 @@ class ToolCall:
     ) -> None:
         self.connection = connection
         self.tool = tool
+        self.caller = caller
+        # What `Questions` knows of it: its id on the wire, where that is seen, and what has become of it.
+        self.id = ""
+        self.is_answered = False
         self.has_turn = False
+        self.is_abandoned = False
         self._arguments = arguments
         self._meta = meta
         self._state = state
@@ -124,7 +134,7 @@ class ToolCall:
         if not self._asks:
             return types.ElicitResult(action="decline")
         async with self._asking:  # several at once are asked one after the other
-            if self._work is None or self._work.done():
+            if self._work is None or self._work.done() or self.is_abandoned:
                 return types.ElicitResult(action="cancel")
             self._answer = asyncio.get_running_loop().create_future()
             self._questions.append(params)
@@ -166,16 +176,23 @@ class ToolCall:
             self._news.clear()
             await self._news.wait()
 
-    def give_up(self) -> None:
-        """Stop it, and wait for nothing."""
-        if self._work is not None:
-            self._work.cancel()
-
     async def cancel(self) -> None:
-        """Stop it: the server is told so. One without a task of its own was stopped with the run that made it."""
-        self.give_up()
-        if self._work is not None:
-            await asyncio.wait((self._work,))
+        """Stop it: the server is told so. One without a task of its own was stopped with the run that made it.
+
+        A server that does not even take that in is of no use to anybody: then the connection is over.
+        """
+        work = self._work
+        if work is None:
+            return
+        self.is_abandoned = True
+        if self.waits:
+            # Without its answer it mostly ends by itself. Then it is known that it will ask nothing more.
+            self.answer(types.ElicitResult(action="cancel"))
+            await asyncio.wait((work,), timeout=LAST_SECONDS)
+        work.cancel()
+        done, _ = await asyncio.wait((work,), timeout=CANCEL_SECONDS)
+        if not done:
+            self.connection.end("it does not read what it is sent")
 
 
 def is_too_deep(value: object) -> bool:

@@ -95,10 +95,13 @@ def may_use(ctx: Context, tool: Tool) -> bool:
 
 def _named(ctx: Context, name: str, tools: Mapping[str, Tool], usable: Sequence[Tool]) -> Tool:
     tool = tools.get(name)
-    if tool is None:
-        # Only what the caller's card lists is told.
+    if tool is None or (ctx.user is None and not may_use(ctx, tool)):
+        # Only what the caller's card lists is told; a stranger does not even learn that there is more.
         near = difflib.get_close_matches(name, [tool.id for tool in usable], 1)
-        raise Rejected(f"unknown tool `{name[:_SHORT]}`{f': did you mean `{near[0]}`?' if near else ''}")
+        hint = f": did you mean `{near[0]}`?" if near else ""
+        closed = any(each.permission is not None for each in tools.values())
+        hint = hint or (", or one that needs credentials" if closed and ctx.user is None else "")
+        raise Rejected(f"unknown tool `{name[:_SHORT]}`{hint}")
     return tool
 
 

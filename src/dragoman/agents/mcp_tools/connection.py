@@ -33,6 +33,8 @@ _PAGES = 100
 # Before a stream that was cut is asked for again.
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 _HTTP_SECONDS = 30.0
+# How long a server may take to say goodbye. A program has times of its own.
+GOODBYE_SECONDS = 2.0
 CLIENT = types.Implementation(name="dragoman", title="Dragoman", version="0.1.0")
 
 
@@ -60,7 +62,8 @@ class Connection:
         self.over = asyncio.Event()
         self._changed = changed
         self._stop = asyncio.Event()
-        self._program = Program(source, self.over.set) if source.argv else None
+        self._program = Program(source, self.over.set, self.questions) if source.argv else None
+        self._problem = ""
         self._client: Client | None = None
         self._is_open = False
         self._owner: asyncio.Task[None] | None = None
@@ -80,6 +83,11 @@ class Connection:
     def last_words(self) -> str:
         """What the program said last on stderr."""
         return "" if self._program is None else self._program.last_words
+
+    @property
+    def problem(self) -> str:
+        """Why it is over, where that was not the server's will."""
+        return self._problem or ("" if self._program is None else self._program.problem)
 
     async def open(self, seconds: float) -> None:
         """Start or reach the server and learn its tools.
@@ -107,7 +115,16 @@ class Connection:
         if self._owner is not None:
             if not self._is_open:
                 self._owner.cancel()  # it waits for a server that may never answer
+            if self._program is None:
+                await asyncio.wait((self._owner,), timeout=GOODBYE_SECONDS)
+                self._owner.cancel()
             await asyncio.wait((self._owner,))
+
+    def end(self, problem: str) -> None:
+        """Use it no more, for that reason; who keeps it begins another."""
+        if not self.over.is_set():
+            self._problem = problem
+            self.over.set()
 
     async def refresh(self) -> None:
         """Ask for the tools again. Raises MCPError."""
@@ -233,10 +250,13 @@ class Connection:
 @asynccontextmanager
 async def _web(source: Source) -> AsyncGenerator[TransportStreams, None]:
     # Its own client: the environment's proxy is for the world outside, and how long a tool may be silent is told by
-    # who calls it. A question may wait for an hour.
-    timeout = httpx2.Timeout(_HTTP_SECONDS, read=None)
+    # who calls it. A question may wait for an hour, and each of them has a connection, as each call has: how many
+    # there may be is not for a pool to say, which would end the session with all of them.
+    timeout = httpx2.Timeout(_HTTP_SECONDS, read=None, pool=None)
+    limits = httpx2.Limits(max_connections=None, max_keepalive_connections=20)
+    trusts = not is_loopback(source.url)
     async with (
-        httpx2.AsyncClient(headers=source.headers, timeout=timeout, trust_env=not is_loopback(source.url)) as http,
+        httpx2.AsyncClient(headers=source.headers, timeout=timeout, limits=limits, trust_env=trusts) as http,
         streamable_http_client(source.url, http_client=http) as streams,
     ):
         yield streams

@@ -24,6 +24,7 @@ from mcp.shared.message import SessionMessage
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from dragoman.agents.mcp_tools.questions import Questions
     from dragoman.agents.mcp_tools.source import Source
 
 logger = logging.getLogger("dragoman.mcp")
@@ -31,6 +32,10 @@ _REMEMBERED = 8
 _LONGEST = 2000
 # How many messages may wait to be taken before the program has to.
 _AHEAD = 1000
+# How long a message may be. What is longer is no message, and would take all the memory there is.
+LONGEST_LINE = 64_000_000
+# How long a program that is slow to read may take to make room for a word about what it need not do any more.
+ROOM_SECONDS = 2.0
 # How long a program may take to end by itself, and then once it has been told to.
 GRACE_SECONDS, TERM_SECONDS = 2.0, 2.0
 # How long the output of one that has ended may stay open.
@@ -40,13 +45,16 @@ _LAST_SECONDS = 0.5
 class Program(asyncio.SubprocessProtocol):
     """A running server. It is the transport of a session: what it yields are the two streams, and both are itself."""
 
-    def __init__(self, source: Source, ended: Callable[[], None]) -> None:
+    def __init__(self, source: Source, ended: Callable[[], None], questions: Questions | None = None) -> None:
         self._source = source
         self._ended = ended
+        self._questions = questions
+        self.problem = ""
         self._transport: asyncio.SubprocessTransport | None = None
         self._stdin: asyncio.WriteTransport | None = None
         self._lines: deque[bytes] = deque()
-        self._rest = b""
+        self._rest: list[bytes] = []
+        self._length = 0
         self._over = False
         self._reader: asyncio.Future[None] | None = None
         self._room: asyncio.Future[None] | None = None
@@ -113,8 +121,20 @@ class Program(asyncio.SubprocessProtocol):
         if fd == 2:
             self._hear(data)
             return
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        self._lines.extend(lines)
+        if self._over:
+            return
+        first, *others = data.split(b"\n")
+        self._rest.append(first)
+        self._length += len(first)
+        if self._length > LONGEST_LINE:
+            self._rest = []
+            self.end(f"it sent a line longer than {LONGEST_LINE // 1_000_000} MB")
+            return
+        if others:
+            # Put together once, at its end: a long line comes in many pieces.
+            *whole, last = others
+            self._lines.extend((b"".join(self._rest), *whole))
+            self._rest, self._length = [last], len(last)
         if len(self._lines) > _AHEAD:
             self._pause(reading=False)
         self._wake()
@@ -132,6 +152,13 @@ class Program(asyncio.SubprocessProtocol):
         """Note that it has ended. What it said last may still come, unless others hold its output open."""
         self._exited.set()
         asyncio.get_running_loop().call_later(_LAST_SECONDS, self._end)
+
+    def end(self, problem: str) -> None:
+        """Do without it from now on, for that reason."""
+        if not self._over:
+            self.problem = problem
+            logger.warning("%s: %s", self._source.name, problem)
+            self._end()
 
     def _end(self) -> None:
         if not self._over:
@@ -166,10 +193,14 @@ class Program(asyncio.SubprocessProtocol):
                 if len(self._lines) == _AHEAD:
                     self._pause(reading=True)
                 try:
-                    return SessionMessage(types.jsonrpc_message_adapter.validate_json(line, by_name=False))
+                    message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
                 except ValueError:
                     if line.strip():
                         logger.debug("%s says what is no message: %s", self._source.name, line[:_LONGEST])
+                    continue
+                if self._questions is not None and isinstance(message, (types.JSONRPCResponse, types.JSONRPCError)):
+                    self._questions.answered(message.id)
+                return SessionMessage(message)
             if self._over:
                 raise EndOfStream
             self._reader = asyncio.get_running_loop().create_future()
@@ -194,9 +225,18 @@ class Program(asyncio.SubprocessProtocol):
         """Send a message; to one that has ended nothing is sent, and the session hears of the end anyway."""
         if self._stdin is None or self._over or self._stdin.is_closing():
             return
-        self._stdin.write(message.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
-        if self._room is not None:
-            await asyncio.shield(self._room)
+        said = message.message
+        if self._questions is not None and isinstance(said, types.JSONRPCRequest) and said.method == "tools/call":
+            self._questions.sent(said.id)
+        self._stdin.write(said.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
+        room = self._room
+        if room is None:
+            return
+        if not isinstance(said, types.JSONRPCNotification):
+            await asyncio.shield(room)
+        elif not (await asyncio.wait((room,), timeout=ROOM_SECONDS))[0]:
+            # Whoever gives up a call waits here, and must not wait for a program that reads nothing any more.
+            self.end("it does not read what it is sent")
 
 
 class _Reading:

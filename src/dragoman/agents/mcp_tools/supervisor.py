@@ -36,6 +36,7 @@ class Supervisor:
         self._clock = clock or SystemClock()
         self._connection: Connection | None = None
         self._keeper: asyncio.Task[None] | None = None
+        self._opening: asyncio.Task[Connection] | None = None
         self._there = asyncio.Event()
 
     @property
@@ -47,16 +48,32 @@ class Supervisor:
         """Start or reach the server. Raises DragomanError when that fails: then it is not tried again."""
         await self.close()
         self._there = asyncio.Event()
-        self._connection = await self._connect()
+        opening = self._opening = asyncio.create_task(self._connect())
+        try:
+            connection = await opening
+        except asyncio.CancelledError:
+            if self._opening is opening:  # whoever opens it was canceled, and the opening with it
+                raise
+            raise self._closed() from None
+        finally:
+            if self._opening is not opening:
+                await _undone(opening)
+            self._opening = None
+        self._connection = connection
         self._there.set()
         self._keeper = asyncio.create_task(self._keep())
 
     async def close(self) -> None:
-        """Stop the server, if it is ours."""
+        """Stop the server, if it is ours; also one that is being started."""
+        opening, self._opening = self._opening, None
         keeper, self._keeper = self._keeper, None
         connection, self._connection = self._connection, None
         # What was left behind on a loop that is gone cannot be waited for here.
-        if keeper is not None and keeper.get_loop() is asyncio.get_running_loop():
+        loop = asyncio.get_running_loop()
+        if opening is not None and opening.get_loop() is loop:
+            opening.cancel()
+            await asyncio.wait((opening,))
+        if keeper is not None and keeper.get_loop() is loop:
             keeper.cancel()
             await asyncio.wait((keeper,))
             if connection is not None:

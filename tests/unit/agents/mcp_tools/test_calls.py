@@ -284,9 +284,8 @@ async def test_who_calls_is_told_to_tools_that_ask_for_it(start: Start, kit: MCP
 @pytest.mark.requirement("S0-34")
 async def test_a_tool_says_by_itself_what_a_caller_needs(start: Start, kit: MCPServer, tool_part: Any) -> None:
     engine = await start(Agent.from_mcp(kit))
-    for call in (Call(), BOB):
-        task = await engine.send(None, parts=(tool_part("secret"),), call=call)
-        assert (task.state, task.error) == (State.REJECTED, "Unauthorized: Secret")
+    task = await engine.send(None, parts=(tool_part("secret"),), call=BOB)
+    assert (task.state, task.error) == (State.REJECTED, "Unauthorized: Secret")
     assert (await engine.send(None, parts=(tool_part("secret"),), call=ADMIN)).text == "the secret"
 
 

@@ -133,7 +133,10 @@ async def test_an_unknown_tool_is_rejected_with_the_nearest_the_caller_may_use(s
     task = await engine.send(None, parts=(Part(data={"tool": "ad"}),))
     assert (task.state, task.error) == (State.REJECTED, "unknown tool `ad`: did you mean `add`?")
     hidden = await engine.send(None, parts=(Part(data={"tool": "secre"}),))
-    assert hidden.error == "unknown tool `secre`"
+    assert hidden.error == "unknown tool `secre`, or one that needs credentials"
+    # To a stranger, one that is there and closed is one that is not there.
+    closed = await engine.send(None, parts=(Part(data={"tool": "secret"}),))
+    assert closed.error == "unknown tool `secret`, or one that needs credentials"
     assert (await engine.send(None, parts=(Part(data={"tool": "secre"}),), call=ADMIN)).error == (
         "unknown tool `secre`: did you mean `secret`?"
     )
