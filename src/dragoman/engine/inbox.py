@@ -168,7 +168,9 @@ class Inbox:
     ) -> Accepted:
         # The id may be taken in a scope the caller must not learn about, by a task that is not in the store yet, too.
         task_id = request.new_task_id or ""
-        if await self._tasks.store.task(task_id) is not None or task_id in self._tasks.live:
+        taken = await self._tasks.store.task(task_id) is not None
+        live = self._tasks.live.get(task_id)
+        if taken or (live is not None and live.reply is None):
             raise InvalidParams("this id cannot be used: choose another", field="id")
         return self._create(scope, call, request, repeat)
 

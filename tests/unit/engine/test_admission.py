@@ -85,6 +85,20 @@ async def test_an_id_that_was_answered_without_a_task_is_free(start: Any, turns:
     assert (reply.text, task.id, task.state) == ("hi", "mine", State.COMPLETED)
 
 
+async def test_two_who_choose_one_id_at_one_moment_do_not_harm_each_other(start: Any, tmp_path: Path) -> None:
+    async def run(ctx: Any) -> Any:
+        yield f"for {ctx.user.id}"
+
+    engine = await start(run, store=SqliteStore(tmp_path / "t.db"))
+    ada, eve = Call(User("ada")), Call(User("eve"))
+    sent = await asyncio.gather(
+        *(engine.send("go", new_task_id="mine", call=call) for call in (ada, eve)), return_exceptions=True
+    )
+    assert (sent[0].state, sent[0].text) == (State.COMPLETED, "for ada")
+    assert isinstance(sent[1], InvalidParams)
+    assert (await engine.get("mine", call=ada)).state is State.COMPLETED
+
+
 # Extensions
 
 

@@ -22,7 +22,6 @@ from dragoman.errors import Failed, Rejected
 from dragoman.model.error import TaskGenerationMismatch, TaskNotCancelable
 from dragoman.model.state import State
 from dragoman.model.time import milliseconds, timestamp
-from dragoman.model.user import User
 from dragoman.stores.memory import MemoryStore
 from dragoman.stores.sqlite.store import SqliteStore
 

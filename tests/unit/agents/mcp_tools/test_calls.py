@@ -157,6 +157,20 @@ async def test_after_a_restart_a_tool_runs_again_only_if_it_says_that_it_may(
     assert "interrupted by a restart" in (await second.get(tasks[1])).error
 
 
+async def test_a_tool_that_was_chosen_by_an_answer_is_not_run_again_either(
+    start: Start, handshake: Command, tmp_path: Path, until: Until
+) -> None:
+    begun = tmp_path / "begun"
+    first = await start(Agent.from_mcp(handshake()), store=SqliteStore(tmp_path / "t.db"))
+    task = await first.send("do something")
+    await first.send("wait", task=task, wait=False)
+    await until(begun.exists)
+    await first.connection.close()
+    second = await start(Agent.from_mcp(handshake()), store=SqliteStore(tmp_path / "t.db"))
+    assert "interrupted by a restart" in (await second.get(task)).error
+    assert len(begun.read_text().splitlines()) == 1
+
+
 # -- progress ----------------------------------------------------------------------------------------------------------
 
 
