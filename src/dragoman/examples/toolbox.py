@@ -93,10 +93,10 @@ def new_server() -> MCPServer:
     return server
 
 
-def new_agent() -> Agent:
-    """The agent of these tools. Each has an MCP server of its own, which begins with its first use."""
+def new_agent(server: MCPServer | None = None) -> Agent:
+    """The agent of these tools. Each has an MCP server of its own, a program, which begins with its first use."""
     return Agent.from_mcp(
-        [sys.executable, "-m", "dragoman.examples.toolbox"],
+        [sys.executable, "-m", "dragoman.examples.toolbox"] if server is None else server,
         permissions={**dict.fromkeys(PUBLIC), "increment_counter": "counter", "*": "admin"},
         name="elixir-mcp-agent",
         description="An Elixir MCP server exposed via the A2A protocol",

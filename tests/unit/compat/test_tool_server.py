@@ -9,6 +9,7 @@ import sqlite3
 from collections.abc import AsyncIterator, Callable
 from contextlib import closing
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from dragoman.compat.tool_server import (
     tools_for_permissions,
 )
 from dragoman.errors import ConfigError
+from dragoman.examples import toolbox
 
 ADA = {"id": 7, "username": "ada", "permissions": {"admin": True, "counter": True}}
 BOB = {"id": 8, "username": "bob", "permissions": {"admin": False}}
@@ -99,8 +101,18 @@ def tools(*functions: Callable[..., Any], **options: Any) -> Agent:
 
 
 @pytest.fixture
-async def database(tmp_path: Path) -> AsyncIterator[Path]:
-    """The functions, set up on a file."""
+async def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Path]:
+    """The functions, set up on a file. Their MCP server runs in this process, which is quicker than a program."""
+    monkeypatch.setattr(toolbox, "_counter", 0)
+    monkeypatch.setattr(toolbox, "new_agent", partial(toolbox.new_agent, toolbox.new_server()))
+    await setup_database(tmp_path / "tasks.db")
+    yield tmp_path / "tasks.db"
+    await shutdown()
+
+
+@pytest.fixture
+async def program(tmp_path: Path) -> AsyncIterator[Path]:
+    """The same with the MCP server as a program."""
     await setup_database(tmp_path / "tasks.db")
     yield tmp_path / "tasks.db"
     await shutdown()
@@ -441,14 +453,14 @@ async def test_every_skill_on_the_card_is_a_tool_that_can_be_called(database: Pa
 
 
 @pytest.mark.requirement("S0-68")
-async def test_the_counter_lives_in_the_mcp_server(database: Path) -> None:
+async def test_the_counter_lives_in_the_mcp_server(program: Path) -> None:
     async def told(tool: str) -> str:
         return (await call_tool_as(tool, {}, ADA))[1]["content"][0]["text"]
 
     counted = [await told(tool) for tool in ("get_counter", "increment_counter", "increment_counter", "get_counter")]
     assert counted == ["0", "1", "2", "2"]
     await shutdown()
-    await setup_database(database)
+    await setup_program(program)
     assert await told("get_counter") == "0"
 
 
