@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 _MAX_BYTES = 4 * 1024 * 1024
-# A schema may refer to itself.
-_DEEPEST = 16
+# A schema may refer to itself, and it is an agent that wrote it: so many places in it are looked at, and choices tried.
+_MOST_PLACES = 1_000
+_MOST_CHOICES = 10_000
+_LONGEST_REF = 1_000
 _KINDS = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object"}
 
 
@@ -48,9 +50,7 @@ def value_of(text: str, schemas: Json, skill: str, argument: str) -> Any:
     A text that does not fit stays as it is, for the agent to say so.
     """
     root = _object(_object(schemas.get(skill)).get("inputSchema"))
-    kinds: set[str] = set()
-    choices: list[Any] = []
-    _collect(_object(root.get("properties")).get(argument), root, kinds, choices, _DEEPEST)
+    kinds, choices = _taken(_object(root.get("properties")).get(argument), root)
     for choice in choices:
         if text == (choice if isinstance(choice, str) else encode(choice).decode()):
             return choice
@@ -67,24 +67,33 @@ def value_of(text: str, schemas: Json, skill: str, argument: str) -> Any:
     return value if fits else text
 
 
-def _collect(schema: Any, root: Json, kinds: set[str], choices: list[Any], depth: int) -> None:
-    """Gather which types and which values a schema takes, as far as it says so plainly."""
-    said = _object(schema)
-    if not said or not depth:
-        return
-    kinds.update(str(each) for each in (_list(said.get("type")) or [said.get("type", "")]) if each)
-    choices.extend(_list(said.get("enum")))
-    choices.extend([said["const"]] if "const" in said else [])
-    if isinstance(said.get("$ref"), str):
-        _collect(_referred(said["$ref"], root), root, kinds, choices, depth - 1)
-    for word in ("anyOf", "oneOf", "allOf"):
-        for each in _list(said.get(word)):
-            _collect(each, root, kinds, choices, depth - 1)
+def _taken(schema: Any, root: Json) -> tuple[set[str], list[Any]]:
+    """Which types and which values a schema takes, as far as it says so plainly."""
+    kinds: set[str] = set()
+    choices: list[Any] = []
+    waiting: list[Any] = [schema]
+    seen: set[int] = set()
+    while waiting and len(seen) < _MOST_PLACES:
+        said = _object(waiting.pop())
+        if id(said) in seen:
+            continue
+        seen.add(id(said))
+        kinds.update(str(each) for each in (_list(said.get("type")) or [said.get("type", "")]) if each)
+        choices.extend(_list(said.get("enum")))
+        choices.extend([said["const"]] if "const" in said else [])
+        # What is taken last is looked at first: so they stay in their order.
+        inner = [each for word in ("anyOf", "oneOf", "allOf") for each in _list(said.get(word))]
+        waiting.extend(reversed(inner[:_MOST_PLACES]))
+        if isinstance(said.get("$ref"), str):
+            waiting.append(_referred(said["$ref"], root))
+    return kinds, choices[:_MOST_CHOICES]
 
 
 def _referred(ref: str, root: Json) -> Any:
     """What a reference within the schema means; nothing is fetched from elsewhere."""
-    found: Any = root if ref.startswith("#/") else None
+    if not ref.startswith("#/") or len(ref) > _LONGEST_REF:
+        return None
+    found: Any = root
     for step in ref.split("/")[1:]:
         found = _object(found).get(step.replace("~1", "/").replace("~0", "~"))
     return found

@@ -460,7 +460,7 @@ async def test_the_counter_lives_in_the_mcp_server(program: Path) -> None:
     counted = [await told(tool) for tool in ("get_counter", "increment_counter", "increment_counter", "get_counter")]
     assert counted == ["0", "1", "2", "2"]
     await shutdown()
-    await setup_program(program)
+    await setup_database(program)
     assert await told("get_counter") == "0"
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from dragoman.agents.mcp_tools.answered_text import Unreadable, json_of, pairs_in, value_of
-from dragoman.agents.mcp_tools.schema_outline import Outline
+from dragoman.agents.mcp_tools.pattern import matches
+from dragoman.agents.mcp_tools.schema_effort import affords
+from dragoman.agents.mcp_tools.schema_outline import Outline, node_of
+from dragoman.agents.mcp_tools.schema_steps import Steps, put, steps_to, without
 
 if TYPE_CHECKING:
     from dragoman.agents.mcp_tools.problem import Problem
@@ -59,15 +63,15 @@ class Answer:
             place = self._properties[self._asked[0]]
             if "object" in (self._outline.types(place) or ()):
                 found = {self._asked[0]: found}
-        merged = dict(arguments)
-        for name, value in found.items():
-            merged[name] = self._completed(name, merged.get(name), value)
+        merged = {**arguments, **found}
+        for name, within in self._within.items():
+            if name in arguments and name in found:
+                merged[name] = self._completed(name, within, arguments[name], found[name])
         return merged
 
-    def _completed(self, name: str, old: Any, new: Any) -> Any:
+    def _completed(self, name: str, within: Sequence[Problem], old: Any, new: Any) -> Any:
         """The new value, with what the old one had beside it when it only lacked something; else it is replaced."""
-        within = [problem for problem in self._problems if str(self._outline.at(problem.path)[0][:1]) == str([name])]
-        only_lacked = within and all(problem.missing and problem.path != name for problem in within)
+        only_lacked = all(problem.missing and problem.path != name for problem in within)
         if only_lacked and isinstance(old, dict) and isinstance(new, dict):
             return _joined(cast("dict[str, Any]", old), cast("dict[str, Any]", new))
         return new
@@ -88,9 +92,9 @@ class Answer:
         name = self._asked[0]
         path = self._problems[0].path if len(self._problems) == 1 else name
         if path not in ("", name) and not self._fits(value, self._properties[name]):
-            put = _put(arguments, self._outline.at(path)[0], inner)
-            if put is not None:
-                return cast("dict[str, Any]", put)
+            changed = put(arguments, self._outline.at(path)[0], inner)
+            if changed is not None:
+                return cast("dict[str, Any]", changed)
         return {**arguments, name: value}
 
     def _with_pairs(self, arguments: dict[str, Any], text: str) -> dict[str, Any]:
@@ -98,17 +102,47 @@ class Answer:
         found = pairs_in(text, [*paths, *self._asked, *self._properties])
         merged = dict(arguments)
         for path, words in found.items():
-            steps, place = self._outline.at(path)
-            put = _put(merged, steps, value_of(words, self._outline, place))
-            merged = merged if put is None else cast("dict[str, Any]", put)
+            (name, *rest), place = self._outline.at(path)
+            inner = put(merged.get(str(name)), rest, value_of(words, self._outline, place))
+            if isinstance(name, str) and (inner is not None or not rest):
+                merged[name] = inner
         return merged
 
     def _without_unknown(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        kept: Any = dict(arguments)
+        unknown: dict[Steps, set[str]] = {}
         for problem in self._problems:
-            if problem.unknown:
-                kept = _dropped(kept, self._outline.at(problem.path)[0])
+            steps = steps_to(arguments, problem.path) if problem.unknown else None
+            if steps is not None:
+                unknown.setdefault(steps[:-1], set()).add(str(steps[-1]))
+        kept: Any = dict(arguments)
+        for holder, names in unknown.items():
+            told_all = not any(problem.stands_for_more for problem in self._problems)
+            kept = without(kept, holder, names if told_all else names | self._unknown_in(arguments, holder))
         return kept
+
+    def _unknown_in(self, arguments: dict[str, Any], holder: Steps) -> set[str]:
+        """All names that are no better known than those that were told, when only some were."""
+        value: Any = arguments
+        place: Any = self._outline.root
+        for step in holder:
+            value, place = value[step], self._outline.inside(place, step)
+        known = self._outline.properties(place)
+        patterns = [one for part in self._outline.parts(place) for one in node_of(part.get("patternProperties"))]
+        return {
+            name
+            for name in cast("dict[str, Any]", value)
+            if name not in known and not any(affords(1) and matches(pattern, name) for pattern in patterns)
+        }
+
+    @functools.cached_property
+    def _within(self) -> dict[str, list[Problem]]:
+        """The problems by the property they are in."""
+        found: dict[str, list[Problem]] = {}
+        for problem in self._problems:
+            steps = self._outline.at(problem.path)[0]
+            if steps and isinstance(steps[0], str):
+                found.setdefault(steps[0], []).append(problem)
+        return found
 
 
 def _joined(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
@@ -118,39 +152,3 @@ def _joined(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
         both = isinstance(mine, dict) and isinstance(value, dict)
         found[name] = _joined(cast("dict[str, Any]", mine), cast("dict[str, Any]", value)) if both else value
     return found
-
-
-def _put(holder: Any, steps: Sequence[str | int], value: Any) -> Any:
-    """A copy with the value at that place; None when there is no such place."""
-    if not steps:
-        return value
-    step, rest = steps[0], steps[1:]
-    if isinstance(step, str) and isinstance(holder, Mapping):
-        mine = cast("Mapping[str, Any]", holder)
-        inner = _put(mine.get(step), rest, value)
-        return None if inner is None and rest else {**mine, step: inner}
-    if isinstance(step, int) and isinstance(holder, list) and step < len(cast("list[Any]", holder)):
-        row = list(cast("list[Any]", holder))
-        inner = _put(row[step], rest, value)
-        if inner is None and rest:
-            return None
-        row[step] = inner
-        return row
-    return None
-
-
-def _dropped(holder: Any, steps: Sequence[str | int]) -> Any:
-    """A copy without that place; itself when there is no such place."""
-    step, rest = steps[0], steps[1:]
-    if isinstance(step, str) and isinstance(holder, dict) and step in holder:
-        mine = dict(cast("dict[str, Any]", holder))
-        if rest:
-            mine[step] = _dropped(mine[step], rest)
-        else:
-            del mine[step]
-        return mine
-    if isinstance(step, int) and isinstance(holder, list) and step < len(cast("list[Any]", holder)) and rest:
-        row = list(cast("list[Any]", holder))
-        row[step] = _dropped(row[step], rest)
-        return row
-    return cast("Any", holder)

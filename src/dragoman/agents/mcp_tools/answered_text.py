@@ -8,10 +8,13 @@ from typing import Any
 
 import msgspec
 
+from dragoman.agents.mcp_tools.schema_effort import affords
 from dragoman.agents.mcp_tools.schema_outline import Outline, type_of
 
 _YES = {"yes", "y", "true", "on", "ok"}
 _NO = {"no", "n", "false", "off"}
+# A longer name is not looked for in a text: nobody types it.
+_LONGEST_NAME = 500
 
 
 class Unreadable(ValueError):
@@ -56,6 +59,7 @@ def _is_other(value: Any, types: frozenset[str]) -> bool:
 
 def _chosen(text: str, choices: tuple[Any, ...]) -> Any:
     word = text.strip()
+    folded = word.casefold()
     spelled = [
         (choice, choice if isinstance(choice, str) else msgspec.json.encode(choice).decode()) for choice in choices
     ]
@@ -63,26 +67,25 @@ def _chosen(text: str, choices: tuple[Any, ...]) -> Any:
         if word in (spelling, f'"{spelling}"', f"`{spelling}`"):
             return choice
     for choice, spelling in spelled:
-        if word.casefold() == spelling.casefold() or (isinstance(choice, bool) and _is_bool(word, choice)):
+        if folded == spelling.casefold() or (isinstance(choice, bool) and folded in (_YES if choice else _NO)):
             return choice
     return text
-
-
-def _is_bool(word: str, wanted: bool) -> bool:
-    return word.casefold() in (_YES if wanted else _NO)
 
 
 def pairs_in(text: str, names: Iterable[str]) -> dict[str, str]:
     """The `name=value` or `name: value` pairs of a text, on lines of their own or with commas between them.
 
-    Only names that are asked for begin a pair, so that a value may hold commas and colons.
+    Only names that are asked for begin a pair, so that a value may hold commas and colons. None are found where
+    looking for them would take too long.
     """
-    wanted = sorted({name for name in names if name}, key=len, reverse=True)
-    if not wanted:
+    wanted = sorted({name for name in names if 0 < len(name) <= _LONGEST_NAME}, key=len, reverse=True)
+    # Every name is made part of an expression, and tried wherever one may begin.
+    places = 1 + sum(map(text.count, "\n,;"))
+    if not wanted or not affords(sum(map(len, wanted)) + (len(wanted) + 8) * places // 100):
         return {}
     # Blanks but no line breaks: many empty lines must not be looked through again from each of them.
     one = "|".join(re.escape(name) for name in wanted)
-    begins = re.compile(rf"(?:^|[,;])[ \t]*([`\"']?)({one})\1[ \t]*[=:]", re.MULTILINE)
+    begins = re.compile(rf"(?:^|[,;])[ \t]*+([`\"']?)({one})\1[ \t]*+[=:]", re.MULTILINE)
     found = list(begins.finditer(text))
     ends = [*(match.start() for match in found), len(text)][1:]
     return {

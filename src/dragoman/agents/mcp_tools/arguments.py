@@ -10,6 +10,7 @@ from dragoman.agents.mcp_tools.answer import Answer
 from dragoman.agents.mcp_tools.fitting import Fitting, holds_float
 from dragoman.agents.mcp_tools.judge import Judge
 from dragoman.agents.mcp_tools.problem import Problem, problems_in
+from dragoman.agents.mcp_tools.schema_effort import MOST, Exhausted, limited
 from dragoman.agents.mcp_tools.schema_example import Example
 from dragoman.agents.mcp_tools.schema_excerpt import excerpt
 from dragoman.agents.mcp_tools.schema_outline import Outline
@@ -17,6 +18,7 @@ from dragoman.agents.mcp_tools.schema_outline import Outline
 __all__ = ["Problem", "Schema"]
 
 _LONGEST_DESCRIPTION = 200
+_LONGEST_PATH = 200
 
 
 class Schema:
@@ -32,27 +34,38 @@ class Schema:
         if not holds_float(arguments):
             return arguments
         try:
-            return Fitting(self._outline, self._judge.fits).fitted(arguments, self._outline.root)
-        except RecursionError:
+            with limited():
+                return Fitting(self._outline, self._judge.fits).fitted(arguments, self._outline.root)
+        except (RecursionError, Exhausted) as error:
+            self._judge.complain(error)
             return arguments
 
     def problems(self, arguments: dict[str, Any]) -> tuple[Problem, ...]:
-        """What is wrong with them: first what is missing, then the rest in the order of the schema."""
-        errors = self._judge.errors(arguments)
-        return problems_in(errors, self._outline) if errors else ()
+        """What is wrong with them: first what is missing, then the rest in the order of the schema.
 
+        Of very many, the first ones, and one problem of the whole that says how many more there are.
+        """
+        errors, more = self._judge.errors(arguments)
+        if not errors:
+            return ()
+        with limited():
+            return problems_in(errors, self._outline, more)
+
+    @limited()
     def question(self, tool: str, problems: Sequence[Problem]) -> str:
         """What to ask a person, one line for each problem."""
         return "\n".join(self._line(tool, problem) for problem in problems)
 
     def _line(self, tool: str, problem: Problem) -> str:
+        path = problem.path if len(problem.path) <= _LONGEST_PATH else problem.path[: _LONGEST_PATH - 1] + "…"
         if not problem.missing:
-            return f"`{tool}`: `{problem.path}` {problem.text}" if problem.path else f"`{tool}` {problem.text}"
-        return f"`{tool}` needs {self._field(problem.path, self._outline.at(problem.path)[1])}"
+            return f"`{tool}`: `{path}` {problem.text}" if path else f"`{tool}` {problem.text}"
+        return f"`{tool}` needs {self._field(path, self._outline.at(problem.path)[1])}"
 
+    @limited()
     def fields(self) -> list[str]:
         """Its properties as lines for people: name, kind, whether it may be left out, and what it is about."""
-        optional = {name for name in self._properties if name not in self._required}
+        optional = self._properties.keys() - set(self._required)
         return [self._field(name, place, optional=name in optional) for name, place in self._properties.items()]
 
     def _field(self, name: str, place: Any, *, optional: bool = False) -> str:
@@ -62,10 +75,12 @@ class Schema:
             about = about[: _LONGEST_DESCRIPTION - 1] + "…"
         return f"`{name}`{f' ({notes})' if notes else ''}{': ' if about else ''}{about}"
 
+    @limited()
     def requested(self, problems: Sequence[Problem]) -> dict[str, Any]:
         """The schema of what is to be given again: only the properties that are missing or wrong."""
         return excerpt(self._outline, self._asked(problems), self._required)
 
+    @limited()
     def answered(self, arguments: dict[str, Any], problems: Sequence[Problem], text: str, data: Any) -> dict[str, Any]:
         """The arguments with an answer to the question merged in. What cannot be read is put in as it is."""
         answer = Answer(self._outline, self._judge.fits, problems, self._asked(problems))
@@ -80,6 +95,7 @@ class Schema:
         tops = dict.fromkeys(str(self._outline.at(path)[0][0]) for path in paths)
         return [name for name in tops if name in self._properties]
 
+    @limited()
     def text_slot(self, arguments: Mapping[str, Any]) -> str | None:
         """The string property that plain text is meant for: the only one left, or the only required one left."""
         left = [
@@ -91,6 +107,7 @@ class Schema:
             left = [name for name in left if name in self._required]
         return left[0] if len(left) == 1 else None
 
+    @limited(5 * MOST)
     def example(self) -> dict[str, Any]:
         """One plausible set of arguments."""
         found = Example(self._outline, self._judge.fits).of({"type": "object", "allOf": [self._outline.root]})
@@ -99,12 +116,17 @@ class Schema:
     @functools.cached_property
     def takes_text(self) -> bool:
         """True when plain text can be all it needs: nothing is required, or one string."""
+        with limited():
+            return self._takes_text()
+
+    def _takes_text(self) -> bool:
         places = [self._properties.get(name, {}) for name in self._required]
         return not places or (len(places) == 1 and self._outline.takes_plain_text(places[0]))
 
     @functools.cached_property
     def _properties(self) -> dict[str, Any]:
-        return self._outline.properties(self._outline.root)
+        with limited():
+            return self._outline.properties(self._outline.root)
 
     @functools.cached_property
     def _required(self) -> tuple[str, ...]:

@@ -9,9 +9,10 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, cast
 
 from dragoman.agents.mcp_tools.choice import Chosen, chosen, chosen_by_answer
+from dragoman.agents.mcp_tools.held import Held
 from dragoman.agents.mcp_tools.presentation import shared_prefix
 from dragoman.agents.mcp_tools.supervisor import Supervisor
-from dragoman.agents.mcp_tools.task import Held, TaskRun
+from dragoman.agents.mcp_tools.task import TaskRun
 from dragoman.agents.mcp_tools.tool import Tool, permission_of
 from dragoman.model.error import ConfigError, Rejected
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import logging
+import unicodedata
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
@@ -29,6 +30,8 @@ from dragoman.model.part import Part
 logger = logging.getLogger("dragoman.mcp")
 
 EMBEDDED = 4_000_000  # bytes that links may bring into one result
+LINKS = 32  # links of one result that are followed
+_LONGEST_NAME = 200  # bytes of a file's name; file systems take 255
 _PROTOCOL = "io.modelcontextprotocol/"
 
 Reading = Callable[[str], Awaitable[ReadResourceResult]]
@@ -49,7 +52,8 @@ async def parts_of_result(result: CallToolResult, read: Reading, *, limit: int =
     """Make parts of a tool's result: its data first, then its content in order.
 
     A link that only the MCP server can follow is followed with `read`, as long as all that links bring is at most
-    `limit` bytes. Nothing is raised for what is broken, too large or not known: it becomes data, as it came.
+    `limit` bytes. After one that brings too much, or for which `read` raises TimeoutError, no more are followed.
+    Nothing is raised for what is broken, too large or not known: it becomes data, as it came.
     """
     return await _Conversion(result, read, limit).parts()
 
@@ -76,6 +80,7 @@ class _Conversion:
         self._result = result
         self._read = read
         self._left = limit
+        self._links = LINKS
         self._numbers = Counter[str]()
 
     async def parts(self) -> tuple[Part, ...]:
@@ -127,18 +132,22 @@ class _Conversion:
         if link.uri.lower().startswith(("http://", "https://")):
             about = link.model_dump(mode="json", include={"title", "description", "size"}, exclude_none=True)
             metadata = _metadata(link.annotations, about)
-            return [
-                Part(url=link.uri, filename=link.name or None, media_type=link.mime_type or None, metadata=metadata)
-            ]
+            filename, media_type = _file_name(link.name), link.mime_type or None
+            return [Part(url=link.uri, filename=filename, media_type=media_type, metadata=metadata)]
         # Nobody but the MCP server knows what to do with the uri, so it is never handed out as a url.
         return await self._follow(link) or [Part(data=_wire(link))]
 
     async def _follow(self, link: ResourceLink) -> list[Part]:
         """What the link leads to; nothing when it cannot be read or is too large."""
-        if (link.size or 0) > self._left:
+        if self._links <= 0 or (link.size or 0) > self._left:
             return []
+        self._links -= 1
         try:
             contents = (await self._read(link.uri)).contents
+        except TimeoutError:
+            logger.warning("the resource %s takes too long to be read", link.uri)
+            self._links = 0  # those after it might, too
+            return []
         except Exception as error:  # noqa: BLE001 - a link that leads nowhere is still a result
             logger.warning("the resource %s could not be read: %s", link.uri, error)
             return []
@@ -146,6 +155,7 @@ class _Conversion:
         parts = [_resource(each, link.annotations, about) or Part(data=_wire(each)) for each in contents]
         size = sum(map(_size, parts))
         if size > self._left:
+            self._links = 0  # what is read to be thrown away costs as much as what is kept
             return []
         self._left -= size
         return parts
@@ -212,8 +222,23 @@ def _basename(uri: str) -> str | None:
     """The last step of a uri's path, as a file's name; None when it has none."""
     place = uri.partition("#")[0].partition("?")[0]
     place = unquote(place.partition(":")[2] or place).replace("\\", "/").rstrip("/")
-    name = place.rpartition("/")[2]
-    return None if name in ("", ".", "..") else name
+    return _file_name(place.rpartition("/")[2])
+
+
+def _file_name(name: str) -> str | None:
+    """What a server calls a thing, as a name under which it can safely be saved; None when nothing is left of it."""
+    # Of the category C are all that cannot be seen: control characters, marks that turn the writing around, halves of
+    # characters. A colon is a drive on some systems.
+    shown = "".join("_" if each in "/\\:" else each for each in name if unicodedata.category(each)[0] != "C").strip()
+    stem, dot, ending = shown.rpartition(".")
+    if len(shown.encode()) > _LONGEST_NAME and dot and len(ending.encode()) <= _LONGEST_NAME // 4:
+        shown = _cut(stem, _LONGEST_NAME - len(ending.encode()) - 1) + dot + ending
+    shown = _cut(shown, _LONGEST_NAME)
+    return None if shown in ("", ".", "..") else shown
+
+
+def _cut(text: str, size: int) -> str:
+    return text.encode()[:size].decode(errors="ignore")
 
 
 def _is_json_of(text: str, value: Any) -> bool:

@@ -63,7 +63,10 @@ def answered(params: types.ElicitRequestParams, answer: Answered) -> types.Elici
     problems = schema.problems(content)
     if problems:
         return schema.question("the answer", problems)
-    return types.ElicitResult(action="accept", content=content)
+    try:
+        return types.ElicitResult(action="accept", content=content)
+    except ValueError:  # the form may allow what MCP does not: it is about fields, not about what is inside them
+        return "the answer can hold texts, numbers, true and false, and lists of texts, but nothing else"
 
 
 def _asked(schema: Schema, params: types.ElicitRequestFormParams) -> tuple[Problem, ...]:

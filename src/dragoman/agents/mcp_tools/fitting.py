@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import chain
 from typing import Any, cast
 
 from dragoman.agents.mcp_tools.pattern import matches
+from dragoman.agents.mcp_tools.schema_effort import spend
 from dragoman.agents.mcp_tools.schema_outline import DEEPEST, Node, Outline, list_of, node_of
 
 # Beyond this a float does not tell one integer from the next: what it meant cannot be known.
 _LARGEST = 2.0**53
+# What one value costs, in steps of effort.
+_STEP = 4
 
 
 def holds_float(value: Any) -> bool:
     """True when there is a float anywhere in a JSON value."""
-    waiting: list[Any] = [value]
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, float):
+    # All of one depth at once, as there may be very many.
+    level: list[Any] = [value]
+    while level:
+        kinds = set(map(type, level))
+        if float in kinds:
             return True
-        if isinstance(one, dict):
-            waiting.extend(cast("dict[str, Any]", one).values())
-        elif isinstance(one, list):
-            waiting.extend(cast("list[Any]", one))
+        if dict not in kinds and list not in kinds:
+            return False
+        rows: list[list[Any]] = [one for one in level if isinstance(one, list)] if list in kinds else []
+        objects: list[dict[str, Any]] = [one for one in level if isinstance(one, dict)] if dict in kinds else []
+        level = [*chain.from_iterable(rows), *chain.from_iterable(map(dict[str, Any].values, objects))]
     return False
 
 
@@ -34,7 +40,11 @@ class Fitting:
         self._fits = fits
 
     def fitted(self, value: Any, place: Any, depth: int = 0) -> Any:
-        """The value as the schema wants it; itself when nothing changes. Raises RecursionError on endless nesting."""
+        """The value as the schema wants it; itself when nothing changes.
+
+        Raises RecursionError on endless nesting, and Exhausted when there is too much to do.
+        """
+        spend(_STEP)
         if isinstance(value, float):
             whole = abs(value) <= _LARGEST and value.is_integer() and self._wants_integer(value, place, depth)
             return int(value) if whole else value

@@ -1,26 +1,34 @@
-"""The validator of one schema: compiled when it is first needed, kept, and never on the network."""
+"""The validator of one schema: compiled when it is first needed, kept, never on the network, and never for long."""
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import logging
-import re
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, cast
 
-from jsonschema import Draft202012Validator, validators
-from jsonschema.exceptions import ValidationError
+from jsonschema import Draft202012Validator
 from jsonschema.validators import validator_for
-from referencing import Registry
+from jsonschema_specifications import REGISTRY as DRAFTS
+from referencing import Registry, Specification
+from referencing.jsonschema import specification_with
 
 from dragoman.agents.mcp_tools.flat import Flat, flat_of
-from dragoman.agents.mcp_tools.pattern import is_safe
-from dragoman.agents.mcp_tools.schema_outline import FORBIDDEN, Node, Outline, list_of, node_of
+from dragoman.agents.mcp_tools.schema_effort import limited
+from dragoman.agents.mcp_tools.schema_keywords import check, counted
 
 if TYPE_CHECKING:
+    from jsonschema.exceptions import ValidationError
     from jsonschema.protocols import Validator
 
+    from dragoman.agents.mcp_tools.schema_outline import Outline
+
 logger = logging.getLogger("dragoman.mcp")
+
+# How many errors are told at once.
+_MOST_ERRORS = 20
+# What a validator may not keep from those who wait for it. A panic in a library is not among them, and no Exception.
+_PASSED_ON = (KeyboardInterrupt, SystemExit, GeneratorExit, asyncio.CancelledError)
 
 
 class Judge:
@@ -30,17 +38,32 @@ class Judge:
         self._outline = outline
         self._complained = False
 
-    def errors(self, value: Any) -> list[ValidationError]:
-        """All that is wrong; nothing when the schema cannot be used for this value."""
+    def errors(self, value: Any) -> tuple[list[ValidationError], int | None]:
+        """The first things that are wrong, and how many more there are; None when they are too many to be counted.
+
+        Nothing is wrong when the schema cannot be used for this value, or not soon enough.
+        """
         if self._flat is not None and self._flat.takes(value):
-            return []
+            return [], 0
         if self._validator is None:
-            return []
+            return [], 0
+        found: list[ValidationError] = []
+        more = 0
         try:
-            return list(self._validator.iter_errors(value))
-        except Exception as error:  # noqa: BLE001 - a foreign schema may break a validator in any way it likes
-            self._complain(error)
-            return []
+            with limited():
+                for error in self._validator.iter_errors(value):
+                    if len(found) < _MOST_ERRORS:
+                        found.append(error)
+                    else:
+                        more += 1
+        except _PASSED_ON:
+            raise
+        except BaseException as error:  # noqa: BLE001 - a foreign schema may break a validator in any way it likes
+            if len(found) == _MOST_ERRORS:
+                return found, None  # enough to ask about
+            self.complain(error)
+            return [], 0
+        return found, more
 
     def fits(self, value: Any, place: Any) -> bool:
         """True when a schema within this one takes the value; by its type alone when the validator cannot tell."""
@@ -48,8 +71,10 @@ class Judge:
             return self._outline.admits(value, place)
         try:
             return bool(cast("Any", self._validator).evolve(schema=place).is_valid(value))
-        except Exception as error:  # noqa: BLE001 - as above
-            self._complain(error)
+        except _PASSED_ON:
+            raise
+        except BaseException as error:  # noqa: BLE001 - as above
+            self.complain(error)
             return self._outline.admits(value, place)
 
     @functools.cached_property
@@ -58,20 +83,23 @@ class Judge:
 
     @functools.cached_property
     def _validator(self) -> Validator | None:
-        # The draft is chosen here: a `$schema` left inside would switch to the library's own classes at `$ref: "#"`.
-        schema = {key: value for key, value in self._outline.root.items() if key != "$schema"}
+        # The draft is chosen here, once for all places. What is required comes first, to be among the errors told.
+        first = {"required": self._outline.root["required"]} if "required" in self._outline.root else {}
+        schema = {key: value for key, value in {**first, **self._outline.root}.items() if key != "$schema"}
         try:
             kind = validator_for(self._outline.root, default=Draft202012Validator)
+            check(schema)
             # No formats: patterns of another dialect of regular expressions are no reason to judge nothing at all.
             cast("Any", kind).check_schema(schema, format_checker=None)
-            _check_names(schema)
-            # A registry of its own holds nothing and fetches nothing; the library's default would fetch.
-            return _kind(kind)(schema, registry=Registry())
-        except Exception as error:  # noqa: BLE001 - as above
-            self._complain(error)
+            return cast("Any", counted(kind))(schema, registry=Registry[Any](), _resolver=_resolver(kind, schema))
+        except _PASSED_ON:
+            raise
+        except BaseException as error:  # noqa: BLE001 - as above
+            self.complain(error)
             return None
 
-    def _complain(self, error: Exception) -> None:
+    def complain(self, error: BaseException) -> None:
+        """Log, the first time, that the schema is of no use."""
         if not self._complained:
             self._complained = True
             logger.warning(
@@ -80,32 +108,10 @@ class Judge:
             )
 
 
-@functools.cache
-def _kind(kind: type[Validator]) -> type[Validator]:
-    return cast("Any", validators).extend(kind, {"pattern": _pattern, "properties": _properties})
-
-
-def _pattern(validator: Any, pattern: str, value: Any, _schema: Any) -> Iterator[ValidationError]:
-    """The keyword `pattern`, without the patterns that may take for ever: the server judges those."""
-    if validator.is_type(value, "string") and is_safe(pattern, value) and not re.search(pattern, value):
-        yield ValidationError("does not match")
-
-
-def _properties(validator: Any, properties: Node, value: Any, _schema: Any) -> Iterator[ValidationError]:
-    """The keyword `properties`; the library's own does not tell which property was forbidden by `false`."""
-    for name, place in properties.items() if validator.is_type(value, "object") else ():
-        if name in value and place is False:
-            yield ValidationError("is forbidden", validator=FORBIDDEN, path=[name])
-        elif name in value:
-            yield from validator.descend(value[name], place, path=name, schema_path=name)
-
-
-def _check_names(schema: Any) -> None:
-    """Raises ValueError when names are told apart by a pattern that cannot be tried here."""
-    waiting: list[Any] = [schema]
-    while waiting:
-        one = waiting.pop()
-        waiting.extend(list_of(one) or node_of(one).values())
-        for pattern in node_of(node_of(one).get("patternProperties")):
-            if not is_safe(pattern, ""):
-                raise ValueError(f"names are told apart by a pattern that cannot be tried: {pattern[:60]}")
+def _resolver(kind: type[Validator], schema: dict[str, Any]) -> Any:
+    """Finds what references mean: within the schema and in the drafts. The library's default would fetch the rest."""
+    specification = specification_with(cast("Any", kind).ID_OF(kind.META_SCHEMA), default=Specification.OPAQUE)
+    resource = specification.create_resource(schema)
+    uri = resource.id() or ""
+    # Crawled once: else the whole schema is looked through for a name each time it is referred to.
+    return DRAFTS.combine(Registry[Any]().with_resource(uri, resource)).crawl().resolver(uri)

@@ -10,6 +10,7 @@ from jsonschema.exceptions import ValidationError
 from msgspec import Struct
 
 from dragoman.agents.mcp_tools.pattern import matches
+from dragoman.agents.mcp_tools.schema_effort import affords
 from dragoman.agents.mcp_tools.schema_outline import FORBIDDEN, Outline, list_of, listed, node_of, shown
 
 _TYPES = {
@@ -23,6 +24,10 @@ _TYPES = {
 }
 _MISSING = "is missing"
 _UNKNOWN = "is not known"
+_MORE = "more problem"
+# How many problems are told at once, and how many characters their paths may have together.
+_MOST = 20
+_LONGEST = 20_000
 
 
 class Problem(Struct, frozen=True):
@@ -37,26 +42,54 @@ class Problem(Struct, frozen=True):
         """True for a name that the schema does not have. Told by the text, so that it outlives being stored."""
         return self.text.startswith(_UNKNOWN)
 
+    @property
+    def stands_for_more(self) -> bool:
+        """True for the last of very many, which says how many there are beside those that are told."""
+        return not self.path and _MORE in self.text
 
-def problems_in(errors: Iterable[ValidationError], outline: Outline) -> tuple[Problem, ...]:
-    """The problems behind a validator's errors: what is missing first, then the rest in the order of the schema."""
-    flat = [inner for error in errors for inner in _told(error)]
-    limited = {_path(error) for error in flat if error.validator in ("enum", "const")}
-    found: dict[tuple[str, str], Problem] = {}
-    for error in flat:
+
+class _Found:
+    """The problems so far: no more than can be told, and how many there are beside them."""
+
+    def __init__(self, more: int) -> None:
+        self.problems: dict[tuple[str, str], Problem] = {}
+        self.more = more
+        self._left = _LONGEST
+
+    def add(self, path: str, text: str, *, missing: bool = False) -> None:
+        if (path, text) in self.problems:
+            return
+        if len(self.problems) == _MOST or (self.problems and len(path) > self._left):
+            self.more += 1
+            return
+        self._left -= len(path)
+        self.problems[path, text] = Problem(path, missing, text)
+
+
+def problems_in(errors: Iterable[ValidationError], outline: Outline, more: int | None = 0) -> tuple[Problem, ...]:
+    """The problems behind a validator's errors: what is missing first, then the rest in the order of the schema.
+
+    `more` is how many errors there are beside these, None for very many; the last problem then tells it.
+    """
+    told = [inner for error in errors for inner in _told(error)]
+    limited = {_path(error) for error in told if error.validator in ("enum", "const")}
+    found = _Found(more or 0)
+    for error in told:
         if error.validator == "type" and _path(error) in limited:
             continue  # the values that it takes say it all
-        for problem in _problems(error, outline):
-            found.setdefault((problem.path, problem.text), problem)
+        _add(found, error, outline)
     places = {name: index for index, name in enumerate(outline.properties(outline.root))}
-    first = {problem: outline.at(problem.path)[0] for problem in found.values()}
 
     def order(problem: Problem) -> tuple[bool, int]:
-        steps = first[problem]
+        steps = outline.at(problem.path)[0]
         top = str(steps[0]) if steps else ""
         return not (problem.missing and len(steps) == 1), places.get(top, len(places))
 
-    return tuple(sorted(found.values(), key=order))
+    problems = sorted(found.problems.values(), key=order)
+    if found.more or more is None:
+        many = "many" if more is None else str(found.more)
+        problems.append(Problem("", False, f"has {many} {_MORE}{'s' if many != '1' else ''}"))
+    return tuple(problems)
 
 
 def _told(error: ValidationError) -> Iterator[ValidationError]:
@@ -67,10 +100,12 @@ def _told(error: ValidationError) -> Iterator[ValidationError]:
         return
     branches: dict[Any, list[ValidationError]] = {}
     for inner in context:
-        branches.setdefault(inner.schema_path[0], []).append(inner)
+        if inner.validator != FORBIDDEN or inner.path:  # the alternative `false` is never meant
+            branches.setdefault(next(iter(inner.schema_path), None), []).append(inner)
     ranks = {index: _distance(inner) for index, inner in branches.items()}
-    nearest = [branches[index] for index, rank in ranks.items() if rank == min(ranks.values())]
-    if min(ranks.values())[0]:
+    least = min(ranks.values(), default=(True, True, True))
+    nearest = [branches[index] for index, rank in ranks.items() if rank == least]
+    if least[0]:
         yield error  # of another type than any of them
     elif len(nearest) == 1:
         for inner in nearest[0]:
@@ -117,40 +152,47 @@ def _path(error: ValidationError, *more: str) -> str:
     return text
 
 
-def _problems(error: ValidationError, outline: Outline) -> Iterator[Problem]:
+def _add(found: _Found, error: ValidationError, outline: Outline) -> None:
     value, limit = cast("Any", error.instance), cast("Any", error.validator_value)
     if error.validator == "required":
         for name in list_of(limit):
             if name not in value:
-                yield Problem(_path(error, str(name)), True, _MISSING)
+                found.add(_path(error, str(name)), _MISSING, missing=True)
     elif error.validator in ("dependentRequired", "dependencies"):
         for name, others in node_of(limit).items():
             for other in list_of(others) if name in value else ():
                 if other not in value:
-                    yield Problem(_path(error, str(other)), True, f"{_MISSING}: `{name}` needs it")
+                    found.add(_path(error, str(other)), f"{_MISSING}: `{name}` needs it", missing=True)
     elif error.validator in ("additionalProperties", "unevaluatedProperties") and isinstance(value, Mapping):
         schema = cast("Any", error.schema)
         patterns = list(node_of(node_of(schema).get("patternProperties")))
-        known = list(outline.properties(schema))
-        for name in cast("Mapping[str, Any]", value):
-            if name not in known and not any(matches(pattern, name) for pattern in patterns):
-                yield Problem(_path(error, name), False, _unknown(name, known))
+        known = outline.properties(schema)
+        names = [
+            name
+            for name in cast("Mapping[str, Any]", value)
+            if name not in known and not any(affords(1) and matches(pattern, name) for pattern in patterns)
+        ]
+        for name in names[:_MOST]:
+            found.add(_path(error, name), _unknown(name, list(known)))
+        found.more += len(names[_MOST:])
     else:
-        yield Problem(_path(error), False, _text(error, value, limit, outline))
+        found.add(_path(error), _text(error, value, limit, outline))
 
 
 def _unknown(name: str, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(name, known, 1)
+    # Comparing takes as long as all letters times all letters.
+    likely = affords(len(name) * sum(map(len, known)) // 10)
+    near = difflib.get_close_matches(name, known, 1) if likely else ()
     hint = f"; did you mean `{near[0]}`?" if near else ""
     return f"{_UNKNOWN}: it takes {listed(known) if known else 'nothing'}{hint}"
 
 
 def _text(error: ValidationError, value: Any, limit: Any, outline: Outline) -> str:
     keyword = str(error.validator)
-    if keyword == FORBIDDEN:
-        return "must not be given"
     if _is_about_a_name(error):
         return f"has a name that is not allowed: {shown(value)}"
+    if keyword == FORBIDDEN:
+        return "must not be given"
     if keyword == "type":
         return f"must be {_types([limit] if isinstance(limit, str) else list_of(limit))}, not {shown(value)}"
     if keyword in ("anyOf", "oneOf"):
@@ -178,7 +220,7 @@ def _none_of(error: ValidationError, value: Any, outline: Outline) -> str:
         sets: dict[Any, str] = {}
         for inner in lacking:
             names = [f"`{name}`" for name in list_of(inner.validator_value) if name not in value]
-            sets[inner.schema_path[0]] = " and ".join(names)
+            sets[next(iter(inner.schema_path), None)] = " and ".join(names)
         return f"needs {', or '.join(dict.fromkeys(sets.values()))}"
     words = [outline.words(branch) for branch in branches]
     named = [_TYPES.get(word, word) for word in words if word]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -18,21 +18,19 @@ class Exhausted(Exception):
 
 
 class _Effort:
-    __slots__ = ("left",)
+    __slots__ = ("left", "underway")
 
     def __init__(self, left: int) -> None:
         self.left = left
+        self.underway: set[tuple[int, int]] = set()
 
 
 _effort: ContextVar[_Effort | None] = ContextVar("dragoman_schema_effort", default=None)
 
 
 @contextmanager
-def limited(most: int = MOST) -> Iterator[None]:
-    """All that is done within may take so many steps together; within another limit, that one holds."""
-    if _effort.get() is not None:
-        yield
-        return
+def limited(most: int = MOST) -> Generator[None]:
+    """All that is done within may take so many steps together."""
     token = _effort.set(_Effort(most))
     try:
         yield
@@ -58,3 +56,20 @@ def affords(steps: int) -> bool:
         return False
     effort.left -= steps
     return True
+
+
+def begin(place: object, value: object) -> None:
+    """A schema is held against a value. Raises Exhausted when it is already: then it refers to itself for ever."""
+    effort = _effort.get()
+    if effort is not None:
+        pair = id(place), id(value)
+        if pair in effort.underway:
+            raise Exhausted
+        effort.underway.add(pair)
+
+
+def end(place: object, value: object) -> None:
+    """What began is over."""
+    effort = _effort.get()
+    if effort is not None:
+        effort.underway.discard((id(place), id(value)))

@@ -6,12 +6,14 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
+from dragoman.agents.mcp_tools.schema_effort import affords
 from dragoman.agents.mcp_tools.schema_outline import Node, Outline, list_of, node_of
 
 # How deep an example goes: a schema may be recursive.
 _DEEPEST = 5
 # How many places it fills before it takes the shortest way out: a schema may also branch at every level.
 _MOST_STEPS = 1000
+_MOST_CHOICES = 50
 _LONGEST = 10_000
 _TYPES = ("object", "array", "string", "integer", "number", "boolean", "null")
 _FORMATS = {
@@ -54,7 +56,7 @@ class Example:
         for part in parts:
             yield from (part[key] for key in ("default", "const") if key in part)
             yield from list_of(part.get("examples"))[:1]
-            yield from list_of(part.get("enum"))
+            yield from list_of(part.get("enum"))[:_MOST_CHOICES]
         merged: dict[str, Any] = {key: value for part in reversed(parts) for key, value in part.items()}
         for part in parts:
             for branches in self._outline.alternatives(part) if self._may_go_on(depth) else ():
@@ -65,7 +67,7 @@ class Example:
             yield from self._typed(name, place, merged, depth)
 
     def _may_go_on(self, depth: int) -> bool:
-        return depth < _DEEPEST and self._steps < _MOST_STEPS
+        return depth < _DEEPEST and self._steps < _MOST_STEPS and affords(1)
 
     def _names(self, place: Any, merged: Node) -> Sequence[str]:
         """The types to try, the most telling first."""

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from typing import Any, cast
 from urllib.parse import unquote
 
 import msgspec
+
+from dragoman.agents.mcp_tools.schema_effort import affords
 
 Node = Mapping[str, Any]
 
@@ -18,7 +22,9 @@ DEEPEST = 4
 # What is shown of a value, and how many values and names are listed.
 LONGEST = 60
 _MOST = 12
-_INDEX = re.compile(r"\[(\d+)\]")
+# How many steps a path is taken apart into: more than a value can be deep.
+_MOST_STEPS = 200
+_INDEX = re.compile(r"\[(\d{1,9})\]")
 _NAME = re.compile(r"[^.\[]+")
 
 
@@ -34,17 +40,29 @@ def list_of(value: Any) -> Sequence[Any]:
 
 def shown(value: Any) -> str:
     """A value as JSON, cut when it is long."""
-    value = value[: LONGEST + 1] if isinstance(value, str) else value  # a long text is not encoded to be thrown away
     try:
-        text = msgspec.json.encode(value).decode()
+        text = msgspec.json.encode(_beginning(value, [LONGEST + 1])).decode()
     except (TypeError, ValueError, RecursionError):
         return "a value that is not JSON"
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
 
 
-def listed(items: Sequence[str]) -> str:
+def _beginning(value: Any, left: list[int]) -> Any:
+    """As much of a value as is shown, each piece of which has a character at least: the rest is never encoded."""
+    left[0] -= 1
+    if isinstance(value, str):
+        return value[: LONGEST + 1]
+    if isinstance(value, dict):
+        pairs = islice(cast("dict[Any, Any]", value).items(), max(left[0], 0))
+        return {name[: LONGEST + 1] if isinstance(name, str) else name: _beginning(one, left) for name, one in pairs}
+    if isinstance(value, (list, tuple)):
+        return [_beginning(one, left) for one in islice(cast("Sequence[Any]", value), max(left[0], 0))]
+    return value
+
+
+def listed(items: Sequence[Any], spelled: Callable[[Any], str] = str) -> str:
     """Names or values in a row; of many, the first ones."""
-    row = ", ".join(items[:_MOST])
+    row = ", ".join(spelled(item) for item in items[:_MOST])
     return row if len(items) <= _MOST else f"{row}, … ({len(items)} in all)"
 
 
@@ -69,18 +87,18 @@ class Outline:
 
     def parts(self, place: Any) -> tuple[Node, ...]:
         """All that holds at a place at once: itself, what it refers to, and its `allOf`."""
-        found: list[Node] = []
-        waiting: list[Any] = [place]
+        found: dict[int, Node] = {}
+        waiting: deque[Any] = deque([place])
         while waiting:
-            one = waiting.pop(0)
-            if not isinstance(one, Mapping) or any(one is known for known in found):
+            one = waiting.popleft()
+            if not isinstance(one, Mapping) or id(cast("Node", one)) in found:
                 continue
             node = cast("Node", one)
-            found.append(node)
+            found[id(node)] = node
             if isinstance(node.get("$ref"), str):
                 waiting.append(self.target(node["$ref"]))
             waiting.extend(list_of(node.get("allOf")))
-        return tuple(found)
+        return tuple(found.values())
 
     def target(self, ref: str) -> Any:
         """What a local reference (`#`, `#/$defs/x`) points at; None for any other, and when there is nothing."""
@@ -103,6 +121,10 @@ class Outline:
         """The lists of which one member has to hold."""
         return tuple(found for key in ("anyOf", "oneOf") if (found := list_of(part.get(key))))
 
+    def _followed(self, part: Node) -> tuple[Sequence[Any], ...]:
+        """The same, as long as there is effort left for it: alternatives of alternatives may be very many."""
+        return tuple(branches for branches in self.alternatives(part) if affords(2 * len(branches)))
+
     def types(self, place: Any, depth: int = 0) -> frozenset[str] | None:
         """The types a place takes; None when it does not say."""
         found: frozenset[str] | None = None
@@ -112,7 +134,7 @@ class Outline:
             if own is not None:
                 said.append(frozenset(str(one) for one in ([own] if isinstance(own, str) else list_of(own))))
             if depth < DEEPEST:
-                for branches in self.alternatives(part):
+                for branches in self._followed(part):
                     each = [self.types(branch, depth + 1) for branch in branches]
                     said.append(None if None in each else frozenset[str]().union(*(one for one in each if one)))
             for types in said:
@@ -127,7 +149,7 @@ class Outline:
                 return (part["const"],)
             if isinstance(part.get("enum"), (list, tuple)):
                 return tuple(list_of(part["enum"]))
-            for branches in self.alternatives(part) if depth < DEEPEST else ():
+            for branches in self._followed(part) if depth < DEEPEST else ():
                 each = [(None,) if self.is_null(branch) else self.choices(branch, depth + 1) for branch in branches]
                 if None not in each and any(one != (None,) for one in each):
                     return tuple(value for one in each for value in one or ())
@@ -139,8 +161,9 @@ class Outline:
         for part in self.parts(place):
             for name, schema in node_of(part.get("properties")).items():
                 found.setdefault(str(name), schema)
-        branches = [branch for part in self.parts(place) for some in self.alternatives(part) for branch in some]
-        for branch in branches if depth < DEEPEST else ():
+        if depth >= DEEPEST:
+            return found
+        for branch in [branch for part in self.parts(place) for some in self._followed(part) for branch in some]:
             for name, schema in self.properties(branch, depth + 1).items():
                 found.setdefault(name, schema)
         return found
@@ -182,15 +205,18 @@ class Outline:
         steps: list[str | int] = []
         place: Any = self.root
         while path:
-            step, path = self._step(place, path)
+            step, path = self._step(place, path) if len(steps) < _MOST_STEPS else (path, "")
             steps.append(step)
-            if isinstance(step, int):
-                place = self.item(place, step)
-            else:
-                rest = [part["additionalProperties"] for part in self.parts(place) if "additionalProperties" in part]
-                place = self.properties(place).get(step, rest[0] if rest else {})
+            place = self.inside(place, step)
             path = path.removeprefix(".")
         return steps, place
+
+    def inside(self, place: Any, step: str | int) -> Any:
+        """The schema of what a value of that place has under a name, or as its item."""
+        if isinstance(step, int):
+            return self.item(place, step)
+        rest = [part["additionalProperties"] for part in self.parts(place) if "additionalProperties" in part]
+        return self.properties(place).get(step, rest[0] if rest else {})
 
     def _step(self, place: Any, path: str) -> tuple[str | int, str]:
         known = [name for name in self.properties(place) if name and _begins(path, name)]
@@ -207,8 +233,7 @@ class Outline:
         """How to call what a place takes: its choices, else its types; empty when it does not say."""
         choices = self.choices(place)
         if choices is not None:
-            values = [shown(value) for value in choices]
-            return values[0] if len(values) == 1 else f"one of {listed(values)}"
+            return shown(choices[0]) if len(choices) == 1 else f"one of {listed(choices, shown)}"
         return " or ".join(sorted(self.types(place) or (), key=lambda name: (name == "null", name)))
 
     def description(self, place: Any) -> str:

@@ -49,16 +49,16 @@ class Supervisor:
         await self.close()
         self._there = asyncio.Event()
         opening = self._opening = asyncio.create_task(self._connect())
+        closed = f"the MCP server `{self.source.name}` was closed while it was being started"
         try:
             connection = await opening
         except asyncio.CancelledError:
-            if self._opening is opening:  # whoever opens it was canceled, and the opening with it
+            if self._opening is opening:  # it is whoever opens that was canceled
                 raise
-            raise self._closed() from None
-        finally:
-            if self._opening is not opening:
-                await _undone(opening)
-            self._opening = None
+            raise CannotConnect(closed, reason="CONNECTION_LOST") from None
+        if self._opening is not opening:
+            raise CannotConnect(closed, reason="CONNECTION_LOST")
+        self._opening = None
         self._connection = connection
         self._there.set()
         self._keeper = asyncio.create_task(self._keep())
@@ -73,6 +73,8 @@ class Supervisor:
         if opening is not None and opening.get_loop() is loop:
             opening.cancel()
             await asyncio.wait((opening,))
+            if not opening.cancelled() and opening.exception() is None:
+                await opening.result().close()
         if keeper is not None and keeper.get_loop() is loop:
             keeper.cancel()
             await asyncio.wait((keeper,))
@@ -138,5 +140,7 @@ class Supervisor:
 
 
 def _said(connection: Connection) -> str:
+    if connection.problem:
+        return f": {connection.problem}"
     last = connection.last_words.splitlines()[-1:]
     return f"; it said last: {last[0]}" if last else ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
@@ -12,6 +11,7 @@ from mcp import MCPError
 
 from dragoman.agents.mcp_tools.call import (
     NESTING,
+    Caller,
     Progress,
     Question,
     ToolCall,
@@ -24,6 +24,8 @@ from dragoman.agents.mcp_tools.call import (
 from dragoman.agents.mcp_tools.choice import Chosen, chosen, chosen_by_answer, may_use
 from dragoman.agents.mcp_tools.content import error_text, metadata_of, parts_of_result
 from dragoman.agents.mcp_tools.elicitation import answered, asking, params_from, wire_of
+from dragoman.agents.mcp_tools.held import Held
+from dragoman.agents.mcp_tools.silence import Silence, Silent
 from dragoman.agents.mcp_tools.tool import USER
 from dragoman.auth.inbound.audit import Audit
 from dragoman.engine.outputs import Ask
@@ -33,57 +35,19 @@ from dragoman.model.part import Part
 
 if TYPE_CHECKING:
     from dragoman.agents.mcp_tools.tool import Tool
-    from dragoman.engine.clock import Timer
     from dragoman.engine.context import Context
 
 # How often progress is told, at most.
 TELL_MS = 200
 # How many times in a row a server may ask for another round without a question.
 ROUNDS = 10
-# How long a call is held open for an answer.
-HELD_SECONDS = 3600.0
+# How long the links of a result may take, where nothing else is said.
+LINK_SECONDS = 60.0
 LOST = "the tool's question is gone: the server was restarted, or it has waited too long"
 
 
 class _Forgotten(Failed):
     """The server was restarted since the last call, and has not begun with this one."""
-
-
-class Held:
-    """Calls that wait for an answer, open: servers of the handshake era know no other way."""
-
-    def __init__(self) -> None:
-        self._calls: dict[str, tuple[ToolCall, Timer]] = {}
-
-    def keep(self, call: ToolCall, ctx: Context) -> str:
-        """Keep a call until its answer comes. Gives its key."""
-        key = secrets.token_hex(16)
-
-        def expire() -> None:
-            if self._calls.pop(key, None) is not None:
-                call.give_up()
-
-        self._calls[key] = (call, ctx.clock.call_later(HELD_SECONDS, expire))
-        return key
-
-    def take(self, key: object) -> ToolCall | None:
-        """The call of a key, if it is still there."""
-        call, timer = self._calls.pop(str(key), (None, None))
-        if timer is not None:
-            timer.cancel()
-        return call
-
-    async def drop(self, ref: Any) -> None:
-        """Nobody will answer: cancel the call."""
-        key = cast("dict[str, Any]", ref).get("key") if isinstance(ref, dict) else None
-        call = self.take(key)
-        if call is not None:
-            await call.cancel()
-
-    async def close(self) -> None:
-        """Cancel all of them."""
-        calls = [self.take(key) for key in tuple(self._calls)]
-        await asyncio.gather(*(call.cancel() for call in calls if call is not None))
 
 
 class TaskRun:
@@ -94,7 +58,8 @@ class TaskRun:
         self._tools = tools
         self._held = held
         self._seconds = seconds
-        self._told_ms = self._heard_ms = 0
+        self._told_ms: int | None = None
+        self._silence = Silence(ctx.clock)
 
     async def go(self) -> Ask | None:
         """Do it. Gives the question on which it pauses, or None when the task is done.
@@ -124,7 +89,7 @@ class TaskRun:
             case {"ask": "arguments"} as kept:
                 return await self._begin(self._completed(kept))
             case {"ask": "again"} as kept:
-                return await self._call(Chosen(self._tool(kept["tool"]), kept["arguments"]))
+                return await self._go_on_again(kept)
             case {"ask": "input"} as kept:
                 return await self._go_on(kept)
             case {"ask": "held"} as kept:
@@ -190,6 +155,7 @@ class TaskRun:
                 connection,
                 tool.name,
                 found.arguments,
+                caller=self._caller(),
                 meta=self._meta(tool),
                 state=state,
                 responses=responses,
@@ -199,10 +165,20 @@ class TaskRun:
             result = await self._followed(found, call)
             if not isinstance(result, types.InputRequiredResult):
                 return result
+            declined = None
             if result.input_requests:
-                return await self._asked(found, result)
-            state, responses = result.request_state, None
+                question = self._asked(found, result)
+                if self._ctx.asks:
+                    return question
+                declined = {key: types.ElicitResult(action="decline") for key in result.input_requests}
+            state, responses = result.request_state, declined
+        if responses:
+            raise Failed(f"`{tool.id}` asks again and again, and cannot do without an answer")
         raise Failed(f"`{tool.id}` asked for another round {ROUNDS} times without a question")
+
+    def _caller(self) -> Caller:
+        ctx = self._ctx
+        return (ctx.tenant, ctx.user.id, "") if ctx.user is not None else (ctx.tenant, "", ctx.context_id)
 
     def _meta(self, tool: Tool) -> dict[str, Any] | None:
         if not tool.wants_user:
@@ -222,9 +198,7 @@ class TaskRun:
                 if isinstance(news, Progress):
                     await self._tell(news)
                 elif isinstance(news, Question):
-                    key = self._held.keep(call, ctx)
-                    ref = {"ask": "held", "key": key, "tool": tool.id, "arguments": found.arguments}
-                    return asking(news.params, {**ref, "params": wire_of(news.params)})
+                    return await self._pause(found, call, news)
                 elif isinstance(news, types.InputRequiredResult):
                     return news
                 else:
@@ -242,38 +216,33 @@ class TaskRun:
             await call.cancel()
             raise
 
-    async def _next(self, tool: Tool, call: ToolCall) -> Any:
-        if not self._seconds:
-            return await call.next()
-        worker = asyncio.current_task()
-        assert worker is not None
-        clock, late = self._ctx.clock, False
-        self._heard_ms = clock.now()
+    async def _pause(self, found: Chosen, call: ToolCall, news: Question) -> Ask:
+        ref = {"ask": "held", "tool": found.tool.id, "arguments": found.arguments, "params": wire_of(news.params)}
+        return await self._holding(call, news.params, ref)
 
-        def stop() -> None:
-            nonlocal late, timer
-            left = self._seconds - (clock.now() - self._heard_ms) / 1000
-            if left > 0:  # it has shown progress in the meantime
-                timer = clock.call_later(left, stop)
-            else:
-                late = True
-                worker.cancel()
-
-        timer = clock.call_later(self._seconds, stop)
+    async def _holding(self, call: ToolCall, params: types.ElicitRequestParams, ref: Any, problem: str = "") -> Ask:
+        """Keep a call open and ask; what cannot be asked ends the call."""
         try:
-            return await call.next()
-        except asyncio.CancelledError:
-            if late and worker.uncancel() == 0:
-                await call.cancel()
-                raise Failed(f"`{tool.id}` was silent for {self._seconds:g} s and has been stopped") from None
+            pause = asking(params, ref, problem)
+            ref["key"] = self._held.keep(call, self._ctx.clock)
+        except BaseException:
+            await call.cancel()
             raise
-        finally:
-            timer.cancel()
+        return pause
+
+    async def _next(self, tool: Tool, call: ToolCall) -> Any:
+        try:
+            return await self._silence.broken_by(call.next(), self._seconds)
+        except Silent:
+            await call.cancel()
+            raise Failed(f"`{tool.id}` was silent for {self._seconds:g} s and has been stopped") from None
 
     def _refused(self, found: Chosen, call: ToolCall, error: MCPError) -> Ask | None:
         tool = found.tool
         server = tool.supervisor.source.name
         stopped = f"the MCP server `{server}` stopped while `{tool.id}` was at work"
+        if call.connection.problem:
+            stopped += f": {call.connection.problem}"
         if is_forgotten(error):
             tool.supervisor.retire(call.connection)
             raise _Forgotten(stopped) from error
@@ -284,7 +253,8 @@ class TaskRun:
         if error.code == types.URL_ELICITATION_REQUIRED and self._ctx.asks:
             wanted = _urls(error)
             if wanted is not None:
-                return asking(wanted, {"ask": "again", "tool": tool.id, "arguments": found.arguments})
+                ref = {"ask": "again", "tool": tool.id, "arguments": found.arguments, "params": wire_of(wanted)}
+                return asking(wanted, ref)
         if is_outdated(error):
             raise Failed(LOST) from error
         if error.code in (types.INVALID_PARAMS, types.METHOD_NOT_FOUND):
@@ -292,8 +262,10 @@ class TaskRun:
         raise Failed(error.message) from error
 
     async def _tell(self, progress: Progress) -> None:
-        self._heard_ms = now = self._ctx.clock.now()
-        if now - self._told_ms < TELL_MS:
+        self._silence.heard()
+        now = self._ctx.clock.now()
+        # The clock on the wall may be set back: that is no reason to tell nothing.
+        if self._told_ms is not None and 0 <= now - self._told_ms < TELL_MS:
             return
         self._told_ms = now
         measure = f"{progress.done:g}" + (f"/{progress.total:g}" if progress.total else "")
@@ -303,7 +275,12 @@ class TaskRun:
     # -- its end -------------------------------------------------------------------------------------------------------
 
     async def _finish(self, tool: Tool, call: ToolCall, result: types.CallToolResult) -> None:
-        parts = await parts_of_result(result, call.connection.client.read_resource)
+        async def read(uri: str) -> types.ReadResourceResult:
+            return await self._silence.broken_by(
+                call.connection.client.read_resource(uri), self._seconds or LINK_SECONDS
+            )
+
+        parts = await parts_of_result(result, read)
         if result.is_error:
             await self._deliver(parts, "error", metadata_of(result))
             raise Failed(error_text(result))
@@ -316,7 +293,7 @@ class TaskRun:
 
     # -- questions -----------------------------------------------------------------------------------------------------
 
-    async def _asked(self, found: Chosen, result: types.InputRequiredResult) -> Ask | None:
+    def _asked(self, found: Chosen, result: types.InputRequiredResult) -> Ask:
         """A server of the newest era returned questions: they are kept whole, and survive a restart."""
         requests = result.input_requests or {}
         kept: dict[str, Any] = {
@@ -333,10 +310,15 @@ class TaskRun:
         }
         if len(kept["requests"]) < len(requests):
             raise Failed(f"`{found.tool.id}` asks for what only a language model could give")
-        if not self._ctx.asks:
-            declined = {key: types.ElicitResult(action="decline") for key in requests}
-            return await self._call(found, result.request_state, declined)
         return _next_question(kept)
+
+    async def _go_on_again(self, kept: dict[str, Any]) -> Ask | None:
+        tool, answer = self._tool(str(kept["tool"])), self._ctx.resume
+        assert answer is not None
+        said = answered(params_from(kept["params"]), answer) if "params" in kept else None
+        if isinstance(said, types.ElicitResult) and said.action != "accept":
+            raise Failed(f"`{tool.id}` was not called again: what it needs first was declined")
+        return await self._call(Chosen(tool, kept["arguments"]))
 
     async def _go_on(self, kept: dict[str, Any]) -> Ask | None:
         tool, answer = self._tool(str(kept["tool"])), self._ctx.resume
@@ -356,21 +338,24 @@ class TaskRun:
         call = self._held.take(kept.get("key"))
         if call is None:
             raise Failed(LOST)
-        answer, params = self._ctx.resume, params_from(kept["params"])
-        assert answer is not None
         try:
-            found = Chosen(self._tool(str(kept["tool"])), kept["arguments"])
-        except (Failed, Rejected):
+            found, said = self._answer_of(kept)
+        except BaseException:
             await call.cancel()
             raise
-        said = answered(params, answer)
         if isinstance(said, str) and call.waits:
-            return asking(params, {**kept, "key": self._held.keep(call, self._ctx)}, said)
+            return await self._holding(call, params_from(kept["params"]), {**kept}, said)
         if not isinstance(said, str):
             call.answer(said)
         result = await self._followed(found, call)
         assert not isinstance(result, types.InputRequiredResult)
         return result
+
+    def _answer_of(self, kept: dict[str, Any]) -> tuple[Chosen, types.ElicitResult | str]:
+        answer = self._ctx.resume
+        assert answer is not None
+        found = Chosen(self._tool(str(kept["tool"])), kept["arguments"])
+        return found, answered(params_from(kept["params"]), answer)
 
 
 def _next_question(kept: dict[str, Any], problem: str = "") -> Ask:

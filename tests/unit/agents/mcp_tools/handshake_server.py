@@ -111,8 +111,21 @@ class Calling:
         return text(f"{label}: {said['action']} {content.get('name')}")
 
     def ask_late(self) -> Any:
+        if self.arguments.get("quiet"):
+            return text("quiet")
         self.held()
         return self.ask_name()
+
+    def ask_and_ask_late(self) -> Any:
+        first = threading.Thread(target=self.ask, args=("The first secret?",), kwargs={"requestedSchema": FORM})
+        first.start()
+        _go_on.wait()
+        note("answers", json.dumps(self.ask("The second secret?", requestedSchema=FORM)))
+        first.join()
+        return text("done")
+
+    def long_line(self) -> Any:
+        return text("x" * self.arguments["n"])
 
     def ask_twice(self) -> Any:
         names = [self.ask(f"Who is the {n}.?", requestedSchema=FORM)["content"]["name"] for n in (1, 2)]
@@ -137,7 +150,7 @@ class Calling:
         return text(said["action"])
 
     def needs_sign_in(self) -> Any:
-        if not (FOLDER / "signed-in").exists():
+        if self.arguments.get("never") or not (FOLDER / "signed-in").exists():
             note("signed-in")
             wanted = {
                 "mode": "url",
@@ -180,6 +193,7 @@ class Calling:
 TOOLS: dict[str, dict[str, Any]] = dict.fromkeys(
     (
         *("pid", "same", "environment", "fail", "nonsense", "broken_promise", "wait", "held", "let_go", "ask_name"),
+        *("ask_and_ask_late", "long_line"),
         *("ask_late", "ask_twice", "ask_at_once", "sign_in", "needs_sign_in", "step", "stray", "murmur", "die", "more"),
     ),
     ANYTHING,

@@ -27,7 +27,7 @@ from mcp_types import (
     ToolUseContent,
 )
 
-from dragoman.agents.mcp_tools.content import EMBEDDED, error_text, metadata_of, parts_of_result
+from dragoman.agents.mcp_tools.content import EMBEDDED, LINKS, error_text, metadata_of, parts_of_result
 from dragoman.model.json import encode
 from dragoman.model.part import Part
 
@@ -299,6 +299,40 @@ def test_a_resource_is_named_by_the_end_of_its_uri(uri: str, filename: str | Non
     assert (part.filename, part.metadata) == (filename, {"uri": uri})
 
 
+@pytest.mark.parametrize(
+    ("uri", "filename"),
+    [
+        ("file:///a%00b", "ab"),
+        ("file:///a%0d%0aSet-Cookie:x", "aSet-Cookie_x"),
+        ("file:///a%E2%80%AEtxt.exe", "atxt.exe"),
+        ("file:///%00", None),
+        ("file:///%20..%20", None),
+        (f"file:///{'a' * 5000}.txt", f"{'a' * 196}.txt"),
+        (f"file:///{'ä' * 5000}", "ä" * 100),
+        (f"file:///a.{'b' * 5000}", f"a.{'b' * 198}"),
+    ],
+)
+def test_a_file_s_name_can_safely_be_used(uri: str, filename: str | None) -> None:
+    (part,) = converted(text_resource(uri, "x"))
+    assert part.filename == filename
+
+
+@pytest.mark.parametrize(
+    ("name", "filename"),
+    [
+        ("../../etc/cron.d/x", ".._.._etc_cron.d_x"),
+        ("C:\\x", "C__x"),
+        ("..", None),
+        ("", None),
+        ("Report 1.pdf", "Report 1.pdf"),
+        ("a\r\nb", "ab"),
+    ],
+)
+def test_so_can_the_name_of_a_link(name: str, filename: str | None) -> None:
+    (part,) = converted(ResourceLink(uri="https://example.org/", name=name))
+    assert part.filename == filename
+
+
 def test_what_is_not_known_is_handed_on_as_data() -> None:
     use = ToolUseContent(name="add", id="1", input={"a": None})
     assert asyncio.run(parts_of_result(CallToolResult.model_construct(content=[use]), never_read)) == (
@@ -394,9 +428,17 @@ def link_as_data(uri: str) -> Part:
     return Part(data={"type": "resource_link", "uri": uri, "name": "n", "mimeType": "text/plain"})
 
 
-GREETING = Part(text="hello", filename="greeting", metadata={"uri": "demo://greeting"})
-PICTURE = Part(raw=PNG, filename="picture.png", media_type="image/png", metadata={"uri": "demo://picture.png"})
-LARGE = Part(text="ä" * 500, filename="large", metadata={"uri": "demo://large"})
+def greeting_part(name: str = "n") -> Part:
+    return Part(text="hello", filename="greeting", metadata={"uri": "demo://greeting", "name": name})
+
+
+def picture_part(name: str = "n") -> Part:
+    metadata = {"uri": "demo://picture.png", "name": name}
+    return Part(raw=PNG, filename="picture.png", media_type="image/png", metadata=metadata)
+
+
+GREETING, PICTURE = greeting_part(), picture_part()
+LARGE = Part(text="ä" * 500, filename="large", metadata={"uri": "demo://large", "name": "n"})
 
 
 @both
@@ -419,8 +461,8 @@ async def test_a_result_of_all_kinds_keeps_all_of_them(mode: str) -> None:
             metadata={"uri": "demo://notes/a.bin"},
         ),
         Part(url="https://example.org/a.pdf", filename="a.pdf"),
-        GREETING,
-        PICTURE,
+        greeting_part("the greeting"),
+        picture_part("the picture"),
         Part(data={"type": "resource_link", "uri": "demo://broken", "name": "no more"}),
     )
     metadata = metadata_of(result)
@@ -438,10 +480,11 @@ async def test_a_link_that_leads_nowhere_is_handed_on_as_data(mode: str) -> None
 
 
 @both
-async def test_what_is_too_large_stays_where_it_is(mode: str) -> None:
-    assert await linked(mode, "demo://large", "demo://greeting", limit=999) == (
-        link_as_data("demo://large"),
+async def test_what_is_too_large_stays_where_it_is_and_no_more_is_read(mode: str) -> None:
+    assert await linked(mode, "demo://greeting", "demo://large", "demo://greeting", limit=999) == (
         GREETING,
+        link_as_data("demo://large"),
+        link_as_data("demo://greeting"),
     )
     assert await linked(mode, "demo://large", limit=1000) == (LARGE,)
 
@@ -462,6 +505,32 @@ async def test_what_says_that_it_is_too_large_is_not_read() -> None:
     assert part.data == {**link_as_data("demo://large").data, "size": 1001}
 
 
+async def test_so_many_links_are_followed_and_the_rest_are_data() -> None:
+    read: list[str] = []
+
+    async def reading(uri: str) -> ReadResourceResult:
+        read.append(uri)
+        return ReadResourceResult(contents=[TextResourceContents(uri=uri, text="")])
+
+    links = [ResourceLink(uri=f"demo://{n}", name="n", mime_type="text/plain") for n in range(LINKS + 2)]
+    parts = await parts_of_result(CallToolResult(content=[*links]), reading)
+    assert read == [link.uri for link in links[:LINKS]]
+    assert parts[LINKS:] == tuple(link_as_data(link.uri) for link in links[LINKS:])
+
+
+async def test_after_a_link_that_takes_too_long_no_other_is_followed() -> None:
+    read: list[str] = []
+
+    async def late(uri: str) -> ReadResourceResult:
+        read.append(uri)
+        raise TimeoutError
+
+    links = [ResourceLink(uri=f"demo://{n}", name="n", mime_type="text/plain") for n in range(3)]
+    parts = await parts_of_result(CallToolResult(content=[*links]), late)
+    assert parts == tuple(link_as_data(link.uri) for link in links)
+    assert read == ["demo://0"]
+
+
 async def test_all_contents_of_a_link_are_handed_on() -> None:
     async def folder(uri: str) -> ReadResourceResult:
         return ReadResourceResult(
@@ -473,7 +542,7 @@ async def test_all_contents_of_a_link_are_handed_on() -> None:
         )
 
     link = ResourceLink(uri="demo://folder", name="n", annotations=Annotations(priority=1))
-    beside = {"annotations": {"priority": 1.0}}
+    beside = {"name": "n", "annotations": {"priority": 1.0}}
     assert await parts_of_result(CallToolResult(content=[link]), folder) == (
         Part(text="a", filename="a", metadata={"uri": "demo://folder/a", **beside}),
         Part(raw=PNG, filename="b", media_type="image/png", metadata={"uri": "demo://folder/b", **beside}),

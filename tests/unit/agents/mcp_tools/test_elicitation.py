@@ -7,22 +7,27 @@ import json
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
+import mcp_types as types
 import pytest
 from mcp.server import MCPServer
+from mcp.server.lowlevel import Server
 from mcp.server.mcpserver import Elicit, Resolve
 from pydantic import BaseModel
 
-from dragoman import Agent, Part, State
+from dragoman import Agent, Part, State, User
 from dragoman.agents.mcp_tools import questions
-from dragoman.agents.mcp_tools.task import HELD_SECONDS, LOST
+from dragoman.agents.mcp_tools.held import HELD_SECONDS
+from dragoman.agents.mcp_tools.task import LOST, ROUNDS
+from dragoman.engine.call import Call
 from dragoman.stores.sqlite.store import SqliteStore
 from dragoman.testing import Clock, served
 
 Start = Callable[..., Awaitable[Any]]
 Command = Callable[..., list[str]]
 Until = Callable[[Callable[[], object]], Awaitable[None]]
+ADA = Call(user=User("ada"))
 
 
 class Move(BaseModel):
@@ -138,6 +143,39 @@ async def test_a_field_of_the_form_may_be_called_action(start: Start, tool_part:
     assert (await engine.send(None, parts=(Part(data={"action": "cancel"}),), task=task)).text == "cancel"
 
 
+async def test_an_answer_that_the_form_takes_but_mcp_does_not_is_asked_for_again(
+    start: Start, handshake: Command, kit: MCPServer, tool_part: Any
+) -> None:
+    engine = await start(Agent.from_mcp(handshake()))
+    task = await engine.send(None, parts=(tool_part("ask_name"),))
+    task = await engine.send(None, parts=(Part(data={"name": "Ada", "more": {"deep": 1}}),), task=task)
+    assert task.state is State.INPUT_REQUIRED
+    assert task.question.splitlines()[0] == (
+        "the answer can hold texts, numbers, true and false, and lists of texts, but nothing else"
+    )
+    assert (await engine.send("Ada", task=task)).text == ": accept Ada"
+
+
+async def test_a_server_that_asks_for_ever_fails_where_nobody_can_be_asked(start: Start, tool_part: Any) -> None:
+    calls: list[object] = []
+    form = types.ElicitRequestFormParams(message="Who?", requested_schema={"type": "object", "properties": {}})
+
+    async def tools(context: object, params: object) -> types.ListToolsResult:
+        return types.ListToolsResult(tools=[types.Tool(name="pester", input_schema={"type": "object"})])
+
+    async def pester(context: object, params: Any) -> types.InputRequiredResult:
+        calls.append(params.input_responses)
+        return types.InputRequiredResult(request_state="s", input_requests={"it": types.ElicitRequest(params=form)})
+
+    engine = await start(Agent.from_mcp(Server("pest", on_list_tools=tools, on_call_tool=cast("Any", pester))))
+    task = await engine.send(None, parts=(tool_part("pester"),), call=Call(asks=False))
+    assert (task.state, task.error) == (
+        State.FAILED,
+        "`pester` asks again and again, and cannot do without an answer",
+    )
+    assert len(calls) == ROUNDS
+
+
 # -- a page to visit ---------------------------------------------------------------------------------------------------
 
 
@@ -160,6 +198,21 @@ async def test_a_call_that_needs_such_a_visit_first_is_made_again(
     assert (task.state, task.question) == (State.AUTH_REQUIRED, "Sign in first.")
     assert task.status.message.parts[1].url == "https://login.example.com/"
     assert (await engine.send("done", task=task)).text == "you are in"
+
+
+@pytest.mark.parametrize("word", ["decline", "cancel"])
+async def test_a_call_whose_visit_is_declined_is_not_made_again(
+    start: Start, handshake: Command, tool_part: Any, word: str
+) -> None:
+    engine = await start(Agent.from_mcp(handshake()))
+    for text, data in ((word, ()), (None, (Part(data={"action": word}),))):
+        task = await engine.send(None, parts=(tool_part("needs_sign_in", never=True),))
+        task = await engine.send(text, parts=data, task=task)
+        assert (task.state, task.error) == (
+            State.FAILED,
+            "`needs_sign_in` was not called again: what it needs first was declined",
+        )
+        assert task.artifacts == ()
 
 
 # -- crashes, cancels and time -----------------------------------------------------------------------------------------
@@ -216,12 +269,12 @@ async def test_a_question_is_held_open_for_an_hour(
     start: Start, handshake: Command, tool_part: Any, clock: Clock
 ) -> None:
     engine = await start(Agent.from_mcp(handshake(), timeout=5))
-    task = await engine.send(None, parts=(tool_part("ask_name"),))
+    task = await engine.send(None, parts=(tool_part("ask_name"),), call=ADA)
     await clock.advance(HELD_SECONDS - 1)
-    other = await engine.send(None, parts=(tool_part("ask_name"),))
+    other = await engine.send(None, parts=(tool_part("ask_name"),), call=ADA)
     await clock.advance(2)
-    assert (await engine.send("Ada", task=task)).error == LOST
-    assert (await engine.send("Ada", task=other)).text == ": accept Ada"
+    assert (await engine.send("Ada", task=task, call=ADA)).error == LOST
+    assert (await engine.send("Ada", task=other, call=ADA)).text == ": accept Ada"
 
 
 async def test_a_server_that_dies_while_its_question_waits(start: Start, handshake: Command, tool_part: Any) -> None:
@@ -245,13 +298,17 @@ async def test_calls_that_ask_at_the_same_time_get_their_own_questions(
     server, tool = asking
     engine = await start(Agent.from_mcp(server))
     # Where a question does not say whose it is, one call shows that the tool asks; from then on they take turns.
-    await engine.send("first", task=await engine.send(None, parts=(tool_part(tool, label="first"),)))
+    await engine.send(
+        "first", task=await engine.send(None, parts=(tool_part(tool, label="first"),), call=ADA), call=ADA
+    )
     labels = [f"n{number}" for number in range(5)]
-    tasks = await asyncio.gather(*(engine.send(None, parts=(tool_part(tool, label=label),)) for label in labels))
+    tasks = await asyncio.gather(
+        *(engine.send(None, parts=(tool_part(tool, label=label),), call=ADA) for label in labels)
+    )
     for label, task in zip(labels, tasks, strict=True):
         assert task.question.startswith(f"Who is {label}?")
     backwards = list(zip(labels, tasks, strict=True))[::-1]
-    ends = await asyncio.gather(*(engine.send(f"name of {label}", task=task) for label, task in backwards))
+    ends = await asyncio.gather(*(engine.send(f"name of {label}", task=task, call=ADA) for label, task in backwards))
     for (label, _), task in zip(backwards, ends, strict=True):
         assert task.text.startswith(f"{label}: ")
         assert task.text.endswith(f"name of {label}")
@@ -261,15 +318,19 @@ async def test_a_question_that_could_be_of_two_calls_is_shown_to_neither_until_o
     start: Start, handshake: Command, tool_part: Any
 ) -> None:
     engine = await start(Agent.from_mcp(handshake()))
-    both = await asyncio.gather(*(engine.send(None, parts=(tool_part("ask_name", label=label),)) for label in "ab"))
+    both = await asyncio.gather(
+        *(engine.send(None, parts=(tool_part("ask_name", label=label),), call=ADA) for label in "ab")
+    )
     # Nobody knows yet that the tool asks, and both do: one gets no answer, and so the other question is known.
     by_state = {task.state: (label, task) for label, task in zip("ab", both, strict=True)}
     label, task = by_state[State.COMPLETED]
     assert task.text == f"{label}: cancel None"
     label, task = by_state[State.INPUT_REQUIRED]
     assert task.question.startswith(f"Who is {label}?")
-    assert (await engine.send("Ada", task=task)).text == f"{label}: accept Ada"
-    again = await asyncio.gather(*(engine.send(None, parts=(tool_part("ask_name", label=label),)) for label in "ab"))
+    assert (await engine.send("Ada", task=task, call=ADA)).text == f"{label}: accept Ada"
+    again = await asyncio.gather(
+        *(engine.send(None, parts=(tool_part("ask_name", label=label),), call=ADA) for label in "ab")
+    )
     assert [task.question.splitlines()[0] for task in again] == ["Who is a?", "Who is b?"]
 
 
@@ -279,16 +340,16 @@ async def test_calls_that_ask_again_and_again_do_not_wait_for_each_other_s_calle
     engine = await start(Agent.from_mcp(handshake()))
 
     async def answered(name: str) -> str:
-        task = await engine.send(None, parts=(tool_part("ask_twice"),))
+        task = await engine.send(None, parts=(tool_part("ask_twice"),), call=ADA)
         while task.state is State.INPUT_REQUIRED:
-            task = await engine.send(f"{name}{task.question[11]}", task=task)
+            task = await engine.send(f"{name}{task.question[11]}", task=task, call=ADA)
         return task.text
 
     await answered("first")
-    stuck = await engine.send(None, parts=(tool_part("ask_twice"),))
+    stuck = await engine.send(None, parts=(tool_part("ask_twice"),), call=ADA)
     names = [f"n{number}-" for number in range(10)]
     assert await asyncio.gather(*map(answered, names)) == [f"{name}1 and {name}2" for name in names]
-    assert (await engine.get(stuck)).state is State.INPUT_REQUIRED
+    assert (await engine.get(stuck, call=ADA)).state is State.INPUT_REQUIRED
 
 
 async def test_the_question_of_a_call_that_was_given_up_is_shown_to_nobody_else(

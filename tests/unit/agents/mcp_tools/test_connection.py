@@ -1,0 +1,274 @@
+"""Servers that do not read, do not answer, do not say goodbye or say too much at once; and many calls at once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import mcp_types as types
+import pytest
+from anyio import EndOfStream
+from mcp.server import MCPServer
+
+from dragoman import Agent, State
+from dragoman.agents.mcp_tools import call, connection, stdio
+from dragoman.agents.mcp_tools.source import Source, sources_of
+from dragoman.agents.mcp_tools.stdio import Program
+from dragoman.agents.mcp_tools.supervisor import Supervisor
+from dragoman.errors import CannotConnect
+from dragoman.testing import Clock, served
+
+Start = Callable[..., Awaitable[Any]]
+Command = Callable[..., list[str]]
+Until = Callable[[Callable[[], object]], Awaitable[None]]
+
+
+def connected(agent: Any) -> Any:
+    return agent._tools._supervisors[0].connection
+
+
+def pid_of(agent: Any) -> int:
+    return connected(agent)._program._transport.get_pid()
+
+
+def is_alive(pid: int) -> bool:
+    with suppress(ProcessLookupError):
+        os.kill(pid, 0)
+        return True
+    return False
+
+
+# -- a program that reads nothing --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["handshake", "modern"])
+def program(request: pytest.FixtureRequest, handshake: Command, sdk_command: list[str]) -> list[str]:
+    """A server as a program, of both eras."""
+    return handshake() if request.param == "handshake" else sdk_command
+
+
+@pytest.fixture
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module, name in (
+        (call, "CANCEL_SECONDS"),
+        (stdio, "ROOM_SECONDS"),
+        (stdio, "GRACE_SECONDS"),
+        (stdio, "TERM_SECONDS"),
+    ):
+        monkeypatch.setattr(module, name, 0.1)
+
+
+@pytest.mark.fault
+@pytest.mark.usefixtures("hurried")
+async def test_a_program_that_has_stopped_reading_is_given_up_with_the_call_and_started_again(
+    start: Start, program: list[str], tool_part: Any, clock: Clock, until: Until
+) -> None:
+    agent = Agent.from_mcp(program, include=["wait", "fail"], timeout=5)
+    engine = await start(agent)
+    pid = pid_of(agent)
+    os.kill(pid, signal.SIGSTOP)
+    much = tool_part("wait", x="y" * 1_000_000)
+    late, canceled = [await engine.send(None, parts=(much,), wait=False) for _ in range(2)]
+    # Both stand before the program's full input.
+    await until(lambda: connected(agent)._program._room is not None and clock.pending >= 2)
+    assert (await engine.cancel(canceled)).state is State.CANCELED
+    await clock.advance(5.1)
+    task = await engine.until_state(late, State.FAILED)
+    assert "silent for 5 s" in task.error or "it does not read what it is sent" in task.error
+    await until(lambda: not is_alive(pid))
+    task = await engine.send(None, parts=(tool_part("fail"),))
+    assert task.artifacts[0].name == "fail-error"
+    assert pid_of(agent) != pid
+
+
+# -- lines -------------------------------------------------------------------------------------------------------------
+
+
+def message(n: int, filling: str = "") -> bytes:
+    return json.dumps({"jsonrpc": "2.0", "id": n, "result": {"x": filling}}).encode() + b"\n"
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000])
+async def test_messages_are_put_together_from_the_pieces_they_come_in(size: int) -> None:
+    program = Program(Source("x", argv=("x",)), lambda: None)
+    sent = b"".join(message(n, "ä" * n) for n in range(20)) + b"\n\n" + message(20)
+    for place in range(0, len(sent), size):
+        program.pipe_data_received(1, sent[place : place + size])
+    program.pipe_connection_lost(1, None)
+    got: list[Any] = []
+    with suppress(EndOfStream):
+        while True:
+            got.append((await program.receive()).message)
+    assert [each.id for each in got] == list(range(21))
+    assert got[19].result == {"x": "ä" * 19}
+
+
+async def test_a_long_line_costs_no_more_than_its_length() -> None:
+    program = Program(Source("x", argv=("x",)), lambda: None)
+    piece, begun = b"x" * 65_536, time.perf_counter()
+    for _ in range(32 * 16):
+        program.pipe_data_received(1, piece)
+    # A hundredth of a second; it was eight seconds when each piece copied all before it.
+    assert time.perf_counter() - begun < 2
+
+
+@pytest.mark.fault
+async def test_a_line_that_is_too_long_ends_the_connection_and_says_so(
+    start: Start, handshake: Command, tool_part: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(stdio, "LONGEST_LINE", 1_000_000)
+    engine = await start(Agent.from_mcp(handshake()))
+    assert len((await engine.send(None, parts=(tool_part("long_line", n=900_000),))).text) == 900_000
+    before = (await engine.send(None, parts=(tool_part("pid"),))).text
+    task = await engine.send(None, parts=(tool_part("long_line", n=1_000_000),))
+    reason = "it sent a line longer than 1 MB"
+    stopped = f"the MCP server `handshake_server` stopped while `long_line` was at work: {reason}"
+    assert (task.state, task.error) == (State.FAILED, stopped)
+    assert (await engine.send(None, parts=(tool_part("pid"),))).text not in ("", before)
+    assert f"handshake_server: {reason}" in caplog.text
+
+
+# -- silence -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("given", "seconds"), [(5, 5), (0, 60)])
+async def test_a_link_that_is_not_read_in_time_stays_a_link(
+    start: Start, clock: Clock, given: float, seconds: float
+) -> None:
+    server, reading = MCPServer("x", log_level="CRITICAL"), asyncio.Event()
+
+    @server.tool(structured_output=False)
+    def report() -> list[types.ResourceLink]:
+        return [types.ResourceLink(uri=uri, name="r") for uri in ("slow://r", "fast://r")]
+
+    @server.resource("slow://r")
+    async def slow() -> str:
+        reading.set()
+        await asyncio.Event().wait()
+        return ""
+
+    @server.resource("fast://r")
+    async def fast() -> str:
+        raise AssertionError("it is not read any more")
+
+    engine = await start(Agent.from_mcp(server, timeout=given))
+    going = engine.sending("go")
+    await reading.wait()
+    await clock.advance(seconds - 0.1)
+    assert not going.done()
+    await clock.advance(0.2)
+    task = await going
+    assert task.state is State.COMPLETED
+    assert [part.data["uri"] for part in task.artifacts[0].parts] == ["slow://r", "fast://r"]
+
+
+async def test_a_clock_that_is_set_back_lets_no_tool_be_silent_longer(
+    start: Start,
+    handshake: Command,
+    tmp_path: Path,
+    tool_part: Any,
+    clock: Clock,
+    until: Until,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    engine = await start(Agent.from_mcp(handshake(), timeout=5))
+    going = engine.sending(None, parts=(tool_part("step", steps=[1], wait=True),))
+    await until((tmp_path / "begun").exists)
+    now = clock.now()
+    monkeypatch.setattr(clock, "now", lambda: now - 86_400_000)
+    await clock.advance(5.1)
+    assert (await going).error == "`step` was silent for 5 s and has been stopped"
+
+
+# -- over HTTP ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("era", ["handshake", "modern"])
+async def test_there_may_be_more_calls_at_once_than_a_pool_has_connections(
+    start: Start, sdk_server: ModuleType, kit: MCPServer, tool_part: Any, era: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "_HTTP_SECONDS", 2.0)
+    number, arrived, everybody = 110, 0, asyncio.Event()
+
+    @kit.tool(structured_output=False)
+    async def meet() -> str:
+        nonlocal arrived
+        arrived += 1
+        if arrived == number:
+            everybody.set()
+        await everybody.wait()
+        return "met"
+
+    with served(sdk_server.web_app(kit, era)) as url:
+        engine = await start(Agent.from_mcp(f"{url}/mcp"))
+        tasks = await asyncio.gather(*(engine.send(None, parts=(tool_part("meet"),)) for _ in range(number)))
+        assert {(task.state, task.text) for task in tasks} == {(State.COMPLETED, "met")}
+        await engine.connection.close()
+
+
+@pytest.mark.fault
+async def test_a_server_that_does_not_say_goodbye_is_not_waited_for(
+    start: Start, sdk_server: ModuleType, kit: MCPServer, tool_part: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "GOODBYE_SECONDS", 0.1)
+    app, asked = sdk_server.web_app(kit, "handshake"), 0
+
+    async def rude(scope: Any, receive: Any, send: Any) -> None:
+        nonlocal asked
+        if scope.get("method") != "DELETE":
+            await app(scope, receive, send)
+            return
+        asked += 1
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    with served(rude) as url:
+        agent = Agent.from_mcp(f"{url}/mcp")
+        engine = await start(agent)
+        assert (await engine.send(None, parts=(tool_part("echo", text="1"),))).text == "1"
+        connected(agent).over.set()
+        assert (await engine.send(None, parts=(tool_part("echo", text="2"),))).text == "2"
+        async with asyncio.timeout(2):
+            await engine.connection.close()
+    assert asked == 2
+
+
+# -- closing -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("words", [(), ("silent",)])
+async def test_what_is_closed_while_it_is_being_opened_leaves_nothing_running(
+    handshake: Command, tmp_path: Path, until: Until, words: tuple[str, ...]
+) -> None:
+    (source,) = sources_of([handshake(*words)], None, None)
+    supervisor = Supervisor(source, lambda: None, start_seconds=10)
+    opening = asyncio.create_task(supervisor.open())
+    await until(lambda: (tmp_path / "started").exists() and (tmp_path / "started").read_text())
+    await supervisor.close()
+    with pytest.raises(CannotConnect, match="`handshake_server` was closed while it was being started"):
+        await opening
+    assert not is_alive(int((tmp_path / "started").read_text()))
+    assert supervisor.connection is None
+
+
+async def test_whoever_gives_up_opening_leaves_nothing_running(
+    handshake: Command, tmp_path: Path, until: Until
+) -> None:
+    (source,) = sources_of([handshake("silent")], None, None)
+    supervisor = Supervisor(source, lambda: None, start_seconds=10)
+    opening = asyncio.create_task(supervisor.open())
+    await until(lambda: (tmp_path / "started").exists() and (tmp_path / "started").read_text())
+    opening.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+    assert not is_alive(int((tmp_path / "started").read_text()))
