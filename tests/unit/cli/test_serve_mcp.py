@@ -156,7 +156,7 @@ def test_a_wrong_flag_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, f
 @pytest.mark.parametrize(
     ("lines", "says"),
     [
-        ('mcp = "x"\ninclde = ["a"]', "there is no setting `inclde` beside `mcp`; did you mean `include`?"),
+        ('mcp = "x"\nincludes = ["a"]', "there is no setting `includes` beside `mcp`; did you mean `include`?"),
         ('mcp = "x"\ninclude = "a"', "include is a list"),
         ('mcp = "x"\nheaders = ["a"]\ntoken_env = "PATH"', "headers is a table"),
         ('mcp = "x"\nenv = "PATH"', "env is a list of names or a table"),

@@ -107,6 +107,33 @@ def test_without_a_schema_a_word_is_a_word(schemas: dict[str, Any]) -> None:
     assert value_of("3", schemas, "tool", "integer") == "3"
 
 
+def _referring(inner: Any) -> dict[str, Any]:
+    root = {"properties": {"a": {"$ref": "#/$defs/x"}}, "$defs": {"x": inner}}
+    return {"tool": {"inputSchema": root}}
+
+
+@pytest.mark.timeout(10)
+def test_a_schema_that_refers_to_itself_keeps_nobody_waiting() -> None:
+    itself = {"$ref": "#/$defs/x"}
+    schemas = _referring({"anyOf": [*([itself] * 9), {"anyOf": [itself, {"type": "integer"}]}]})
+    assert value_of("3", schemas, "tool", "a") == 3
+    assert value_of("3", _referring(itself), "tool", "a") == "3"
+
+
+@pytest.mark.timeout(10)
+def test_a_schema_with_very_many_places_keeps_nobody_waiting() -> None:
+    many = {"type": "integer", "anyOf": [{"anyOf": [{"type": "integer"} for _ in range(300)]} for _ in range(300)]}
+    assert value_of("3", _referring(many), "tool", "a") == 3
+    far = {"type": "integer", "anyOf": [{"$ref": "#" + "/a" * 500_000} for _ in range(500)]}
+    assert value_of("3", _referring(far), "tool", "a") == 3
+
+
+def test_the_first_of_equal_choices_is_taken() -> None:
+    schemas = _referring({"anyOf": [{"enum": ["3", 4]}, {"$ref": "#/$defs/x"}, {"const": 3}]})
+    assert value_of("3", schemas, "tool", "a") == "3"
+    assert value_of("4", schemas, "tool", "a") == 4
+
+
 # -- where they come from ----------------------------------------------------------------------------------------------
 
 

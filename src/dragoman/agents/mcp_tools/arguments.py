@@ -59,7 +59,8 @@ class Schema:
     def _line(self, tool: str, problem: Problem) -> str:
         path = problem.path if len(problem.path) <= _LONGEST_PATH else problem.path[: _LONGEST_PATH - 1] + "…"
         if not problem.missing:
-            return f"`{tool}`: `{path}` {problem.text}" if path else f"`{tool}` {problem.text}"
+            where = path or ('""' if problem.unknown else "")  # a name may be empty
+            return f"`{tool}`: `{where}` {problem.text}" if where else f"`{tool}` {problem.text}"
         return f"`{tool}` needs {self._field(path, self._outline.at(problem.path)[1])}"
 
     @limited()
