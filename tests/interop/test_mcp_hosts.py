@@ -20,7 +20,7 @@ from dragoman.mcp.options import McpOptions
 from dragoman.mcp.server import A2AServer
 
 CHOSEN = [peer for peer in PEERS if peer.folder in ("a2a-sdk", "a2a-sdk-03")]
-RECORD = {"agent_id", "name", "base_url", "status", "card", "auth_mode", "last_seen_at", "created_at"}
+RECORD = {"agent_id", "name", "base_url", "status", "card", "auth_mode", "last_seen_at", "created_at", "source"}
 CARD = {"name", "description", "url", "version", "protocolVersion", "capabilities", "skills"}
 CAPABILITIES = {"streaming", "pushNotifications", "stateTransitionHistory"}
 
@@ -167,7 +167,7 @@ async def test_a_question_is_a_hint_or_is_put_to_the_user(server_of: Url, peer: 
 
     async with host_of(url, mode, elicitation_callback=user) as host:
         assert (await host.send("ask"))["text"] == script.greeting("Bob")
-        assert questions == [script.QUESTION]
+        assert [each.partition(" asks: ")[2] for each in questions] == [script.QUESTION]
 
 
 async def test_data_and_files_come_through(server_of: Url, peer: Peer, mode: str) -> None:

@@ -9,7 +9,7 @@ server-everything → `Agent.from_mcp` on a port → `A2AServer` → the officia
   content first, then each block, in order, with the same text, bytes, value or address, and the same media type;
 - the first block is the structured content as JSON; after it come the same parts once more, in order, without data,
   then the files of what the task says. A file that is text is put as text there: its bytes are that text in UTF-8;
-- the user is asked the same: kind, words, schema or address, in order.
+- the user is asked the same: kind, words, schema or address, in order; before the words stands who asks.
 """
 
 from __future__ import annotations
@@ -64,7 +64,13 @@ class Through:
     async def call(self, step: Step, **more: Any) -> Outcome:
         self._asker.begin(step.answers)
         outcome = await self.outcome(await self.send(step, **more))
-        return replace(outcome, questions=self._asker.end())
+        return replace(outcome, questions=[await self._asked(*question) for question in self._asker.end()])
+
+    async def _asked(self, kind: str, words: str, wanted: Any) -> Question:
+        """The question without the name of who asks, which must be there."""
+        name = (await self.use("resolve_agent_card", base_url=self.agent_id))["name"]
+        assert words.startswith(f"{name} asks: ")
+        return kind, words.removeprefix(f"{name} asks: "), wanted
 
     async def send(self, step: Step, **more: Any) -> mcp.CallToolResult:
         data = {"tool": step.tool, "arguments": step.arguments}

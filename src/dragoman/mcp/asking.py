@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import secrets
 from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlsplit
 
 import mcp_types as types
 import msgspec
 from mcp import MCPError
 
+from dragoman.mcp.content import SHOWN
 from dragoman.mcp.errand import question_of
 from dragoman.mcp.problem import ToolProblem
+from dragoman.mcp.shapes import shortened
 from dragoman.model.state import State
 
 if TYPE_CHECKING:
@@ -20,6 +24,8 @@ if TYPE_CHECKING:
     from dragoman.model.task import Task
 
 ANSWER = "answer"
+# Answered questions beyond these are forgotten, the oldest first.
+_MOST_ANSWERED = 10_000
 _PLAIN = ("string", "integer", "number", "boolean")
 _FORM: dict[str, Any] = {
     "type": "object",
@@ -33,6 +39,8 @@ class Asking:
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
+        # The marks of questions that were answered, oldest first: a host's copy of one counts once.
+        self._answered: dict[str, None] = {}
 
     async def ask(self, call: Call, agent: AgentRecord, errand: Errand) -> Errand | types.InputRequiredResult | None:
         """Ask, if there is something to ask and somebody to be asked.
@@ -43,13 +51,18 @@ class Asking:
         task = errand.record.task
         if task is None or not task.state.waiting or not errand.over or errand.problem or errand.turned_down:
             return None
-        params = _params(task)
+        params = _params(task, self._desk.called(agent))
         is_url = isinstance(params, types.ElicitRequestURLParams)
         if params is None or not call.can_ask(url=is_url):
             return None
         if call.is_modern:
             request = types.ElicitRequest(params=params)
-            state = {"agent": agent.agent_id, "task": errand.record.id, "question": question_of(task)}
+            state = {
+                "agent": agent.agent_id,
+                "task": errand.record.id,
+                "question": question_of(task),
+                "once": secrets.token_hex(8),
+            }
             return types.InputRequiredResult(
                 input_requests={ANSWER: request}, request_state=self._desk.seal.sealed(msgspec.json.encode(state))
             )
@@ -69,11 +82,16 @@ class Asking:
         state = cast("dict[str, str]", msgspec.json.decode(opened))
         agent = await self._desk.peers.known(state["agent"])
         record = self._desk.registry.must_task(state["task"])
-        if record.task is None or question_of(record.task) != state["question"]:
+        is_open = record.task is not None and question_of(record.task) == state["question"]
+        # While somebody answers, the task still shows the question.
+        if not is_open or state["once"] in self._answered or self._desk.errands.of(record) is not None:
             raise ToolProblem("This question is not open any more: call get_task to see how the task is.")
         answer = call.responses.get(ANSWER)
         if not isinstance(answer, types.ElicitResult):
             raise ToolProblem("Invalid params: the answer is missing")
+        self._answered[state["once"]] = None
+        if len(self._answered) > _MOST_ANSWERED:
+            del self._answered[next(iter(self._answered))]
         return agent, self._go_on(agent, record, answer)
 
     def _go_on(self, agent: AgentRecord, record: TaskRecord, answer: types.ElicitResult) -> Errand:
@@ -96,19 +114,35 @@ class Asking:
         return errand.send(client, data=content, task=task)
 
 
-def _params(task: Task) -> types.ElicitRequestParams | None:
-    """The question in MCP's form; None when there is none that a form could put."""
-    question = task.question or "The agent waits for an answer."
+def _params(task: Task, name: str) -> types.ElicitRequestParams | None:
+    """The question in MCP's form, with the name of who asks; None when there is none that a form could put."""
+    question = asked_by(name, task.question or "The agent waits for an answer.")
     if task.state is State.AUTH_REQUIRED:
         # Never a form: credentials do not belong there.
-        url = next((part.url for part in task.status.message.parts if part.url), None) if task.status.message else None
+        parts = task.status.message.parts if task.status.message is not None else ()
+        url = next((part.url for part in parts if part.url is not None and _is_web(part.url)), None)
         return None if url is None else types.ElicitRequestURLParams(message=question, url=url, elicitation_id=task.id)
     asked = _asks_for(task)
     if asked is not None:
         return types.ElicitRequestFormParams(
-            message=asked.get("message") or question, requested_schema=asked["requestedSchema"]
+            message=asked_by(name, asked["message"]) if asked["message"] else question,
+            requested_schema=asked["requestedSchema"],
         )
     return types.ElicitRequestFormParams(message=question, requested_schema=_FORM)
+
+
+def asked_by(name: str, question: str) -> str:
+    """A question as the user sees it, who must know that it is not the host that asks."""
+    return f"{name} asks: {shortened(question, SHOWN, 'get_task shows the rest')}"
+
+
+def _is_web(url: str) -> bool:
+    """True for an address that a browser may be sent to: nothing that runs, or that lies on this machine's disk."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and url.isprintable() and " " not in url
 
 
 def _asks_for(task: Task) -> dict[str, Any] | None:
@@ -119,7 +153,8 @@ def _asks_for(task: Task) -> dict[str, Any] | None:
             data = cast("dict[str, Any]", part.data)
             schema: Any = data.get("requestedSchema")
             if isinstance(schema, dict) and _is_flat(cast("dict[str, Any]", schema)):
-                return {"message": data.get("message"), "requestedSchema": schema}
+                message: Any = data.get("message")
+                return {"message": message if isinstance(message, str) else "", "requestedSchema": schema}
     return None
 
 

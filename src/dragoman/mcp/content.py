@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 SCHEME = "a2a://"
 # What is larger is not put into the result, but can be read.
 INLINE = 256 * 1024
+# So much is shown of a text that is too large.
+SHOWN = 4000
 _BYTES = "application/octet-stream"
 _TEXTS = ("application/json", "application/xml", "application/yaml", "application/javascript")
 
@@ -31,8 +33,19 @@ def blocks_of(answer: Task | Message, place: str) -> list[types.ContentBlock]:
     """
     # Not every bare message is kept: what is only linked could not be read.
     inline = INLINE if isinstance(answer, Task) else None
+    room = None if inline is None else room_for(answer)
     found = ((part, uri_of(place, holder, number)) for holder, number, part in parts_of(answer))
-    return [block for part, uri in found if (block := _block(part, uri, inline)) is not None]
+    return [block for part, uri in found if (block := _block(part, uri, inline, room)) is not None]
+
+
+def room_for(answer: Task | Message) -> int:
+    """How long a text may be to be shown whole: less, when all of them together are too large."""
+    held: tuple[tuple[Part, ...], ...] = (answer.parts,)
+    if isinstance(answer, Task):
+        said = (*answer.history, *((answer.status.message,) if answer.status.message is not None else ()))
+        held = (*(each.parts for each in answer.artifacts), *(each.parts for each in said))
+    size = sum(len(part.text) for parts in held for part in parts if part.text is not None)
+    return INLINE if size <= INLINE else SHOWN
 
 
 def parts_of(answer: Task | Message) -> Iterator[tuple[str, int, Part]]:
@@ -98,24 +111,30 @@ def contents_of(part: Part, uri: str) -> types.TextResourceContents | types.Blob
 
 
 def link_of(part: Part, uri: str) -> types.ResourceLink:
-    """A link to where a part can be read: to itself, where it is one."""
+    """A link to where a part can be read: to itself, where it is one. Raises ValueError when that is no address."""
     if part.url is not None:
         name = part.filename or urlsplit(part.url).path.rstrip("/").rpartition("/")[2] or part.url
         return types.ResourceLink(type="resource_link", uri=part.url, name=name, mime_type=part.media_type)
     size = len(part.raw if part.raw is not None else (part.text or "").encode(errors="surrogatepass"))
     kind = part.media_type or (_BYTES if part.raw is not None else "text/plain")
-    return types.ResourceLink(type="resource_link", uri=uri, name=part.filename or "file", mime_type=kind, size=size)
+    name = part.filename or ("file" if part.text is None else "text")
+    return types.ResourceLink(type="resource_link", uri=uri, name=name, mime_type=kind, size=size)
 
 
-def _block(part: Part, uri: str, inline: int | None) -> types.ContentBlock | None:
+def _block(part: Part, uri: str, inline: int | None, room: int | None) -> types.ContentBlock | None:
     kind = part.media_type or ""
     if part.text is not None and part.filename is None:
+        if room is not None and len(part.text) > room:
+            return link_of(part, uri)
         return types.TextContent(type="text", text=part.text, annotations=_annotations(part))
     if part.kind == "data":
         return None
     size = len(part.raw or part.text or "")
     if part.url is not None or (inline is not None and size > inline):
-        return link_of(part, uri)
+        try:
+            return link_of(part, uri)
+        except ValueError:  # no address at all, such as `http://[`
+            return types.TextContent(type="text", text=part.url or "")
     if part.raw is not None and kind.startswith(("image/", "audio/")):
         data = base64.b64encode(part.raw).decode()
         if kind.startswith("image/"):

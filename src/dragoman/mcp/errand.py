@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 from dragoman.client.difference import Missed
 from dragoman.client.event import Assembly
+from dragoman.mcp.gathering import Gathering
 from dragoman.mcp.problem import request_failed
 from dragoman.mcp.webhooks import REFUSALS
 from dragoman.model.error import A2AError, BadResponse, DragomanError, PushNotificationNotSupported
@@ -25,6 +27,15 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("dragoman.mcp")
 TIMEOUT = "Request failed: timeout"
+SILENT = "Nothing was heard of the task for too long, it is not followed any more: call get_task to see how it is."
+DROPPED = "Too many tasks are under way, this one is not followed any more: call get_task to see how it is."
+# After so long without an event nobody follows a task any more.
+IDLE_SECONDS = 3600.0
+# So many are followed, of one agent and in all; then the one that was heard of longest ago gives way.
+MOST_OF_ONE_AGENT = 100
+MOST_ERRANDS = 500
+# Of the text, progress tells only the end.
+_TAIL = 1000
 # For so long the end is put off for what a host left behind.
 FAREWELL_SECONDS = 2.0
 _FIRST_LOOK = 0.05
@@ -53,7 +64,13 @@ class Errand:
         # How the user turned the question down, if so: nobody is asked again.
         self.turned_down: str = ""
         self.events = 0
+        # When something was heard of it last.
+        self.heard_at = time.monotonic()
+        self._limit: asyncio.Timeout | None = None
         self._text = ""
+        # True when the agent has made another task of the message: once may be.
+        self._moved = False
+        self._gathering = Gathering(self._learn_more)
         # True while the message is on its way again without the webhook: if it is taken, that was refused.
         self._doubts_webhook = False
         self._changes = 0
@@ -64,26 +81,27 @@ class Errand:
 
     def send(self, client: Client, **message: Any) -> Errand:
         """Send a message, do not ask the agent to wait, and follow the task it becomes."""
-        self._work = asyncio.create_task(self._run(self._sent(client, message)))
+        self._work = asyncio.create_task(self._run(lambda: self._sent(client, message)))
         return self
 
     def stream(self, stream: EventStream, again: Callable[[], EventStream] | None = None) -> Errand:
         """Follow a stream. If it is a message with a webhook, `again` sends that without, should it be refused."""
-        self._work = asyncio.create_task(self._run(self._begun(stream, again)))
+        self._work = asyncio.create_task(self._run(lambda: self._begun(stream, again)))
         return self
 
     def follow(self, client: Client, *, past: Task | None = None) -> Errand:
         """Follow a task that is known already, however long it says nothing; `past` a question as it is there."""
         self.taken = True
         task_id = self.record.remote_id or self.record.id
-        self._work = asyncio.create_task(self._run(self._taken_up(client, task_id, past)))
+        self._work = asyncio.create_task(self._run(lambda: self._taken_up(client, task_id, past)))
         return self
 
-    async def _run(self, work: Awaitable[None]) -> None:
+    async def _run(self, work: Callable[[], Awaitable[None]]) -> None:
         try:
-            await work
+            async with asyncio.timeout(IDLE_SECONDS) as self._limit:
+                await work()
         except TimeoutError:
-            self._fail(TIMEOUT)
+            self._fail(SILENT if self._limit is not None and self._limit.expired() else TIMEOUT)
         except DragomanError as error:
             self._fail(str(request_failed(error)))
         except Exception:
@@ -145,7 +163,7 @@ class Errand:
             if task != seen:
                 seen = task
                 self.events += 1
-                self._text = task.text if task.artifacts else ""
+                self._text = task.text[-_TAIL:] if task.artifacts else ""
                 await self._tell(task)
             if task.state.final or (task.state.waiting and not _same_question(task, past)):
                 return
@@ -174,28 +192,42 @@ class Errand:
             await self._streamed(again(), self._seconds)
 
     async def _streamed(self, stream: EventStream, seconds: float | None, past: Task | None = None) -> None:
-        async with aclosing(stream.__aiter__()) as events:
-            while True:
-                try:
-                    async with asyncio.timeout(seconds):
-                        event = await anext(events)
-                except StopAsyncIteration:
-                    break
-                seconds = None  # it has answered
-                if self._doubts_webhook:
-                    self._doubts_webhook = False
-                    self._refused(self.record.agent_id)
-                self.events += 1
-                self._text = event.text if event.replaces else self._text + event.text
-                task = event.task
-                if isinstance(event.raw, Message) and task is None:
-                    self._replied(event.raw)
-                elif task is not None:
-                    self._learn(task)
-                await self._heard(self.record, event)
-                self._stir()
-                if event.state.final or (event.state.waiting and not _same_question(task, past)):
-                    break
+        try:
+            async with aclosing(stream.__aiter__()) as events:
+                while True:
+                    try:
+                        async with asyncio.timeout(seconds):
+                            event = await anext(events)
+                    except StopAsyncIteration:
+                        break
+                    seconds = None  # it has answered
+                    if self._doubts_webhook:
+                        self._doubts_webhook = False
+                        self._refused(self.record.agent_id)
+                    self.events += 1
+                    self._take(event)
+                    await self._heard(self.record, event)
+                    self._stir()
+                    asks = event.state.waiting and event.kind in ("task", "status")
+                    if event.state.final or (asks and not _same_question(event.task, past)):
+                        break
+        finally:
+            self._gathering.settle()
+
+    def _take(self, event: Event) -> None:
+        """Take in an event of a stream. Raises BadResponse when that is too much."""
+        self._text = (event.text if event.replaces else self._text + event.text)[-_TAIL:]
+        self._gathering.weigh(event)
+        is_known = self.record.remote_id is not None and self.taken and self.reply is None
+        if is_known and event.kind in ("artifact", "message"):
+            self._gathering.hold(event)
+            return
+        self._gathering.forget()
+        task = event.task
+        if task is not None:
+            self._learn(task)
+        elif isinstance(event.raw, Message):
+            self._replied(event.raw)
 
     async def _tell(self, task: Task) -> None:
         """A task that was not streamed is news as well."""
@@ -206,14 +238,23 @@ class Errand:
         if not task.id and self.record.remote_id is not None:
             raise BadResponse("the agent does not say how its task is")
         if self.record.remote_id not in (None, task.id):
+            if self._moved:
+                raise BadResponse("the agent tells of ever other tasks on one stream")
             # The agent has made another task of the message.
+            self._moved = True
             self.record = self._registry.begin(self.record.agent_id)
         self.taken = True
+        self._learn_more(task)
+
+    def _learn_more(self, task: Task) -> None:
         self.record = self._registry.learn(self.record, task)
         self._stir()
 
     def _stir(self) -> None:
         """Wake who waits."""
+        self.heard_at = time.monotonic()
+        if self._limit is not None and not self._limit.expired():
+            self._limit.reschedule(asyncio.get_running_loop().time() + IDLE_SECONDS)
         self._changes += 1
         self._news.set()
 
@@ -230,7 +271,7 @@ class Errand:
 
     @property
     def text(self) -> str:
-        """The text of the answer so far."""
+        """The end of the answer's text so far."""
         return self._text
 
     async def known(self, seconds: float) -> bool:
@@ -269,6 +310,13 @@ class Errand:
         if news is not None:
             await news()
         return True
+
+    async def drop(self) -> None:
+        """Follow it no more, and say so to who waits."""
+        self.problem = DROPPED
+        await self.close()
+        # Now, when nothing more is learned of it.
+        self._registry.lost(self.record, DROPPED)
 
     async def close(self) -> None:
         """Follow it no more; the task goes on."""
@@ -311,10 +359,17 @@ class Errands:
         self._farewells: set[asyncio.Task[None]] = set()
         # Called with the id of an agent that does not take the webhook it was given.
         self.refused: Refused = lambda _: None
+        registry.followed = lambda record: self.of(record) is not None
 
     def new(self, record: TaskRecord) -> Errand:
-        """An errand for a task, to be begun."""
+        """An errand for a task, to be begun. If there are too many, it takes the place of the most silent one."""
         self._under_way = {each for each in self._under_way if not each.over}
+        same = [each for each in self._under_way if each.record.agent_id == record.agent_id]
+        crowd = same if len(same) >= MOST_OF_ONE_AGENT else self._under_way
+        if crowd is same or len(crowd) >= MOST_ERRANDS:
+            idle = min(crowd, key=lambda each: each.heard_at)
+            self._under_way.discard(idle)
+            self.farewell(idle.drop())
         errand = Errand(self._registry, record, self._heard, self._seconds, self.refused)
         self._under_way.add(errand)
         return errand

@@ -144,7 +144,9 @@ def file_of(host: str, *, environ: Mapping[str, str], cwd: Path, platform: str =
 
 
 def write_entry(path: Path, host: str, made: Json) -> Json | None:
-    """Put the entry into a host's file, which stays as it was otherwise; a copy of that is put beside it as `.bak`.
+    """Put the entry into a host's file, which stays as it was otherwise; a copy of that is beside it as `.bak`.
+
+    A copy that is there already stays: it is how the file was before the first time.
 
     Values the user has given to variables there stay. Gives the entry as it stands there now, or None when it stood
     there already.
@@ -172,11 +174,16 @@ def write_entry(path: Path, host: str, made: Json) -> Json | None:
         return None
     there[NAME] = merged
     try:
+        after = f"{json.dumps(whole, indent=_indent(text), ensure_ascii=False)}\n".encode()
+    except UnicodeEncodeError:
+        raise _not_to_change(path, "has half a character in it") from None
+    try:
         path.parent.mkdir(parents=True, exist_ok=True)
         mode = None if before is None else path.stat().st_mode & 0o777
-        if before is not None:
-            _replace(path.with_name(f"{path.name}.bak"), before, mode)
-        _replace(path, f"{json.dumps(whole, indent=_indent(text), ensure_ascii=False)}\n".encode(), mode)
+        copy = path.with_name(f"{path.name}.bak")
+        if before is not None and not copy.exists():
+            _replace(copy, before, mode)
+        _replace(path, after, mode)
     except OSError as error:
         raise ConfigError(f"{path} cannot be written: {error.strerror}: --print shows what to put there") from None
     return merged

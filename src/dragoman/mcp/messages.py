@@ -40,16 +40,16 @@ class MessageTools:
         if answered is not None:
             return answered
         record = await self._desk.peers.known(call.text("agent_id"))
-        task = self._task(call, record)
         message = self._message(call, record)
+        task = self._task(call, record)  # after what may be wrong with the message
         return record, self._desk.errands.new(task).send(self._desk.peers.client(record), **message)
 
     async def stream(self, call: Call) -> Answer:
         """Send a message and give the task's id at once."""
         desk = self._desk
         record = await desk.peers.known(call.text("agent_id"))
-        task = self._task(call, record)
         client, message = desk.peers.client(record), self._message(call, record)
+        task = self._task(call, record)
         plain: dict[str, Any] = {**message, "push": None}
         errand = desk.errands.new(task).stream(client.stream(**message), again=lambda: client.stream(**plain))
         await errand.known(desk.options.id_seconds)

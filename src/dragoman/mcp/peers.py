@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import unquote, urlsplit
 
 from dragoman.client.client import Client
 from dragoman.client.discovery import WELL_KNOWN, is_card_url
@@ -24,6 +26,10 @@ if TYPE_CHECKING:
     from dragoman.model.card import AgentCard
     from dragoman.server.remotes import Remote
 
+_BOM = b"\xef\xbb\xbf"
+# So many clients of an agent's former cards are kept.
+_MOST_FORMER = 4
+
 
 class Fetched(NamedTuple):
     """A card, as it was read and as it was sent, and where that was."""
@@ -42,15 +48,15 @@ class Peers:
         self._registry = registry
         self._clients: dict[str, Client] = {}
         # Clients of cards that have changed: somebody may still follow a task with them.
-        self._former: list[Client] = []
+        self._former: dict[str, list[Client]] = {}
         # Where the card is, of agents whose newer path has something else.
         self._cards: dict[str, str] = {}
         self.reach = Reach((remote.url for remote in options.remotes.values()), options.allow)
 
     async def close(self) -> None:
         """Let go of all. Their tasks go on."""
-        clients = [*self._clients.values(), *self._former]
-        self._clients, self._former = {}, []
+        clients = [*self._clients.values(), *(each for former in self._former.values() for each in former)]
+        self._clients, self._former = {}, {}
         for client in clients:
             await client.close()
 
@@ -59,7 +65,7 @@ class Peers:
         address = self._address(base_url)
         fetched = await self.fetch(address)
         remote = self._remote(address)
-        before = self._registry.agent(address)
+        before = self._registry.at(address)
         record = self._registry.seen(
             address,
             fetched.card.name,
@@ -68,9 +74,12 @@ class Peers:
         )
         if before is None or before.card != record.card:
             # What is known about how to call it is out of date.
-            former = self._clients.pop(record.agent_id, None)
-            if former is not None:
-                self._former.append(former)
+            client = self._clients.pop(record.agent_id, None)
+            if client is not None:
+                former = self._former.setdefault(record.agent_id, [])
+                former.append(client)
+                if len(former) > _MOST_FORMER:
+                    await former.pop(0).close()
         return record
 
     async def fetch(self, base_url: str) -> Fetched:
@@ -78,24 +87,32 @@ class Peers:
         address = self._address(base_url)
         self._cards.pop(address, None)
         try:
-            try:
-                return await self._fetched(address, address)
-            except BadCard:
-                older = address + WELL_KNOWN[1]
-                if is_card_url(address):
-                    raise
-                # The newer path may have something that is no card, while the older has one.
-                found = await self._fetched(address, older)
-                self._cards[address] = older
-                return found
+            # All of it: a card may come drop by drop.
+            async with asyncio.timeout(self._options.answer_seconds):
+                return await self._found(address)
+        except TimeoutError:
+            raise ToolProblem("Failed to resolve agent card: timeout") from None
         except DragomanError as error:
             raise card_failed(error, base_url) from error
+
+    async def _found(self, address: str) -> Fetched:
+        try:
+            return await self._fetched(address, address)
+        except BadCard:
+            older = address + WELL_KNOWN[1]
+            if is_card_url(address):
+                raise
+            # The newer path may have something that is no card, while the older has one.
+            found = await self._fetched(address, older)
+            self._cards[address] = older
+            return found
 
     async def _fetched(self, address: str, place: str) -> Fetched:
         heard = Heard()
         async with self._new_client(address, place, heard) as client:
             card = await client.card()
         url, body = list(heard.bodies.items())[-1]
+        body = body.removeprefix(_BOM)
         raw: Any = decode_any(body)
         return Fetched(card, raw, body, url)
 
@@ -109,8 +126,9 @@ class Peers:
         if found is not None:
             return found
         # Before the names on cards: nobody takes the place of a configured agent by calling itself so.
-        if agent_id in self._options.remotes or agent_id.startswith(("http://", "https://")):
-            return self._registry.agent(self._address(agent_id)) or await self.resolve(agent_id)
+        is_address = agent_id.strip().lower().startswith(("http://", "https://"))
+        if is_address or agent_id in self._options.remotes:
+            return self._registry.at(self._address(agent_id)) or await self.resolve(agent_id)
         found = self._registry.agent(agent_id)
         if found is None:
             raise ToolProblem(f"Agent not found: {agent_id}")
@@ -142,14 +160,24 @@ class Peers:
         return (remote.url if remote is not None else self.reach.check(base_url)).rstrip("/")
 
     def _remote(self, address: str) -> Remote | None:
-        return next((each for each in self._options.remotes.values() if each.url.rstrip("/") == address), None)
+        """The configured agent whose credentials are for this address: it is there, or nearest above."""
+        remotes = self._options.remotes.values()
+        exact = next((each for each in remotes if each.url.rstrip("/") == address), None)
+        place = _place(address)
+        if exact is not None or any(each.partition(";")[0] in (".", "..") for each in place):
+            return exact  # a path with dots may lead to a neighbour
+        origin, longest, found = origin_of(address), -1, None
+        for remote in remotes:
+            path = _place(remote.url)
+            is_above = origin_of(remote.url) == origin and place[: len(path)] == path
+            # With a query it is one of several at the same path.
+            if is_above and len(path) > longest and "?" not in remote.url:
+                longest, found = len(path), remote
+        return found
 
     def _new_client(self, address: str, place: str, *interceptors: Any) -> Client:
         """A client for the agent at this address, whose card is at that place."""
         remote = self._remote(address)
-        if remote is None:
-            # Another path of a configured agent's origin is that agent still: its credentials are for the origin.
-            remote = next((r for r in self._options.remotes.values() if origin_of(r.url) == origin_of(address)), None)
         token = None if remote is None else self._options.tokens.get(remote.name)
         try:
             return Client(
@@ -162,3 +190,11 @@ class Peers:
             )
         except ConfigError as error:
             raise ToolProblem(str(error)) from None
+
+
+def _place(url: str) -> list[str]:
+    """The segments of an address's path, without the path of a card."""
+    path = unquote(urlsplit(url).path).rstrip("/")
+    for card in WELL_KNOWN:
+        path = path.removesuffix(card)
+    return path.split("/")[1:]

@@ -57,8 +57,11 @@ def _no_address(url: str) -> ToolProblem:
 
 
 def is_loopback(host: str) -> bool:
-    """True for the names and addresses of this machine."""
-    if host in ("localhost", "localhost.localdomain") or host.endswith(".localhost"):
+    """True for the name and the addresses of this machine.
+
+    Names under `localhost` are not: it depends on the resolver where they lead, and some ask the network.
+    """
+    if host == "localhost":
         return True
     try:
         address = ip_address(host)

@@ -41,6 +41,11 @@ class TaskRecord(Struct, kw_only=True):
     # Why it cannot be followed any more, if so.
     problem: str = ""
 
+    @property
+    def ended(self) -> bool:
+        """True when nothing more can come of it: it is over, or was lost before its agent said what it is."""
+        return bool(self.problem) if self.task is None else self.task.state.final
+
 
 class Webhook(Struct, kw_only=True):
     """Where events of an agent's tasks are to be posted."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections import OrderedDict
+from collections import Counter, OrderedDict
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dragoman.mcp.problem import ToolProblem
@@ -17,8 +18,12 @@ if TYPE_CHECKING:
     from dragoman.engine.clock import Clock
     from dragoman.model.message import Message
 
-# Ended tasks beyond these are forgotten, the oldest first.
+# Tasks beyond these are forgotten: those that have ended first, the oldest of them first.
 MOST_TASKS = 10_000
+# An agent that begins many tasks pushes out its own, and not those of others.
+MOST_OF_ONE_AGENT = 2_000
+# A file of days with other limits is thinned out step by step.
+_AT_ONCE = 2
 
 
 class Keeper(Protocol):
@@ -54,12 +59,16 @@ class Registry:
         self._names: dict[str, str] = {}
         # By agent and its own id: two agents may give the same.
         self._remotes: dict[tuple[str, str], str] = {}
+        self._counts: Counter[str] = Counter()
+        # Says whether somebody follows a task: such a one is never forgotten.
+        self.followed: Callable[[TaskRecord], bool] = lambda _: False
         if keeper is not None:
             agents, tasks, webhooks = keeper.load()
             self.agents = {each.agent_id: each for each in agents}
             self.webhooks = {each.config_id: each for each in webhooks}
             for each in tasks:
                 self._tasks[each.id] = each
+                self._counts[each.agent_id] += 1
                 if each.remote_id is not None:
                     self._names.setdefault(each.remote_id, each.id)
                     self._remotes[each.agent_id, each.remote_id] = each.id
@@ -76,17 +85,21 @@ class Registry:
     # -- agents --------------------------------------------------------------------------------------------------------
 
     def agent(self, agent_id: str) -> AgentRecord | None:
-        """An agent by its id, its name or its address."""
-        found = self.agents.get(agent_id)
+        """An agent by its id, its address or its name: whatever a card says, an address is nobody's name."""
+        found = self.agents.get(agent_id) or self.at(agent_id)
         if found is not None:
             return found
-        named = [each for each in self.agents.values() if agent_id in (each.name, each.base_url)]
+        named = [each for each in self.agents.values() if each.name == agent_id]
         return named[0] if len(named) == 1 else None
+
+    def at(self, base_url: str) -> AgentRecord | None:
+        """The agent at an address."""
+        return next((each for each in self.agents.values() if each.base_url == base_url), None)
 
     def seen(self, base_url: str, name: str, card: dict[str, Any], auth_mode: str | None = None) -> AgentRecord:
         """Note an agent; one that is known keeps its id."""
         now = self.now()
-        known = next((each for each in self.agents.values() if each.base_url == base_url), None)
+        known = self.at(base_url)
         record = AgentRecord(
             agent_id=f"agent_{uuid.uuid4().hex}" if known is None else known.agent_id,
             name=name,
@@ -130,8 +143,8 @@ class Registry:
         earlier = self._tasks.get(self._remotes.get((record.agent_id, remote_id), ""))
         if earlier is not None:
             # It was known already: this is another message to it.
-            if self._tasks.pop(record.id, None) is not None and self._keeper is not None:
-                self._keeper.forget(record)
+            if record.id in self._tasks:
+                self._drop(record)
             self._names[record.id] = earlier.id
             return earlier
         self._remotes[record.agent_id, remote_id] = record.id
@@ -175,21 +188,49 @@ class Registry:
         return remote_id if remote_id and self._names.get(remote_id) == record.id else record.id
 
     def _put(self, record: TaskRecord, *, moved: bool = True) -> None:
+        if record.id not in self._tasks:
+            self._counts[record.agent_id] += 1
         self._tasks[record.id] = record
         if moved:
-            record.changed_ms = self._clock.now()
+            record.changed_ms = max(record.changed_ms, self._clock.now())  # the clock may be set back
             self._tasks.move_to_end(record.id)
         self._keep(record)
-        while len(self._tasks) > MOST_TASKS:
-            oldest = next((each for each in self._tasks.values() if each.task is None or each.task.state.final), None)
+        for _ in range(_AT_ONCE):
+            oldest = self._to_forget(record)
             if oldest is None:
                 return
-            del self._tasks[oldest.id]
-            self._names = {name: place for name, place in self._names.items() if place != oldest.id}
-            if oldest.remote_id is not None:
-                self._remotes.pop((oldest.agent_id, oldest.remote_id), None)
-            if self._keeper is not None:
-                self._keeper.forget(oldest)
+            self._forget(oldest)
+
+    def _to_forget(self, newest: TaskRecord) -> TaskRecord | None:
+        """The task that there is no room for, if so: never one that is new or followed."""
+        agent_id = newest.agent_id
+        if self._counts[agent_id] > MOST_OF_ONE_AGENT:
+            those = [each for each in self._tasks.values() if each.agent_id == agent_id]
+        elif len(self._tasks) > MOST_TASKS:
+            those = self._tasks.values()
+        else:
+            return None
+        first: TaskRecord | None = None
+        for each in those:
+            # Who follows it is asked last: that takes a while.
+            if each is newest or (first is not None and not each.ended) or self.followed(each):
+                continue
+            if each.ended:
+                return each
+            first = each
+        return first
+
+    def _forget(self, record: TaskRecord) -> None:
+        self._drop(record)
+        self._names = {name: place for name, place in self._names.items() if place != record.id}
+        if record.remote_id is not None:
+            self._remotes.pop((record.agent_id, record.remote_id), None)
+
+    def _drop(self, record: TaskRecord) -> None:
+        del self._tasks[record.id]
+        self._counts[record.agent_id] -= 1
+        if self._keeper is not None:
+            self._keeper.forget(record)
 
     # -- webhooks ------------------------------------------------------------------------------------------------------
 

@@ -37,7 +37,9 @@ _AGENT = "INSERT INTO mcp_agents VALUES (?, ?) ON CONFLICT DO UPDATE SET body = 
 _HOOK = "INSERT INTO mcp_webhooks VALUES (?, ?) ON CONFLICT DO UPDATE SET body = excluded.body"
 _TASK = (
     "INSERT INTO mcp_tasks VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET remote_id = excluded.remote_id, "
-    "changed_ms = excluded.changed_ms, problem = excluded.problem, task = excluded.task"
+    "changed_ms = excluded.changed_ms, problem = excluded.problem, task = excluded.task "
+    # Another MCP server may have seen the task later than this one.
+    "WHERE excluded.changed_ms >= mcp_tasks.changed_ms"
 )
 # Between two writes: a task that streams changes often, and is written as it is then.
 _PAUSE = 0.02
@@ -136,10 +138,20 @@ class RegistryFile:
         try:
             with short_write(self._path) as connection:
                 for (_, key), record in batch.items():
-                    _change(connection, key, record)
+                    try:
+                        _change(connection, key, record)
+                    except (ValueError, TypeError, OverflowError, RecursionError):
+                        # Half a character, a number without end: it will never be written. The others can be.
+                        logger.exception("%s of the registry cannot be written, and is left out", key)
         except (DragomanError, sqlite3.Error, OSError) as error:
             if not self._is_failing:
                 logger.error("the registry cannot be written now, and is tried again: %s", error)
+            self._is_failing = True
+            return False
+        except Exception:
+            # The thread has to go on, or nothing would ever be written again and nobody would know.
+            if not self._is_failing:
+                logger.exception("the registry cannot be written now, and is tried again")
             self._is_failing = True
             return False
         self._is_failing = False

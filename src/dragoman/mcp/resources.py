@@ -87,12 +87,11 @@ class Resources:
             return None
         _, task_id, holder, number = place
         known = self._desk.registry.task(task_id)
-        part, remote_id = None, task_id
-        if known is not None and known.agent_id == agent.agent_id:
-            part = None if known.task is None else _part(known.task, holder, number)
-            remote_id = known.remote_id
-        if part is None and remote_id is not None:
-            task = await self._asked(agent, remote_id)
+        if known is None or known.agent_id != agent.agent_id:
+            return None  # an address may come from anywhere: agents are asked for what was begun here alone
+        part = None if known.task is None else _part(known.task, holder, number)
+        if part is None and known.remote_id is not None:
+            task = await self._asked(agent, known.remote_id)
             part = None if task is None else _part(task, holder, number)
         return None if part is None else contents_of(part, uri)
 

@@ -118,10 +118,8 @@ async def serve_http(
                 announce(line)
 
         async with A2AServer(options, keeper=keeper) as mine:
-            protection = _protection(host, bound) if is_loopback(address) else None
-            app = mine.server.streamable_http_app(
-                streamable_http_path=PATH, transport_security=protection, host=address
-            )
+            guarded = protection(host, address, bound, options.allow)
+            app = mine.server.streamable_http_app(streamable_http_path=PATH, transport_security=guarded, host=address)
             config = uvicorn.Config(
                 app,
                 http="h11",  # httptools leaves blanks at the end of header values, which MCP compares
@@ -142,12 +140,16 @@ async def serve_http(
 def news(address: str, port: int) -> list[str]:
     """What a user wants to know first."""
     place = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
-    lines = [f"serving MCP at http://{place}{PATH}"]
+    lines = [
+        f"serving MCP at http://{place}{PATH}",
+        "all hosts that connect share one registry: each sees the agents and tasks of the others",
+    ]
     if not is_loopback(address):
         lines.append(
             f"warning: anyone who can reach {place} can use these agents with your credentials, and call what listens "
             "on this machine: bind 127.0.0.1, or let in only those whom you trust"
         )
+        lines.append(f"requests must be for {place} or localhost: allow another name for this machine with --allow")
     return lines
 
 
@@ -180,18 +182,32 @@ def _server(config: uvicorn.Config, tell: Callable[[], None], received: list[int
     return Server(config)
 
 
-def _protection(host: str, port: int) -> TransportSecuritySettings:
-    """Answer to names of this machine only: a web page may have its own name lead here."""
+def protection(host: str, address: str, port: int, allow: tuple[str, ...]) -> TransportSecuritySettings:
+    """Answer to names of this machine only, and to allowed ones: a web page may have its own name lead here.
+
+    Pages of allowed hosts are refused all the same: agents are there, and they have no business here.
+    """
     from mcp.server.transport_security import TransportSecuritySettings
 
-    given = f"[{host}]" if ":" in host else host
-    names = list(dict.fromkeys(("127.0.0.1", "localhost", "[::1]", given)))
+    names = list(dict.fromkeys(("127.0.0.1", "localhost", "[::1]", _written(host), _written(address))))
+    others = [_written(each.lower()) for each in allow]
     return TransportSecuritySettings(
         enable_dns_rebinding_protection=True,
         # On port 80 nobody writes the port.
-        allowed_hosts=[f"{name}:*" for name in names] + (names if port == 80 else []),
+        allowed_hosts=[
+            *(f"{name}:*" for name in names),
+            *(names if port == 80 else ()),
+            # Before these there may be a proxy, with any port.
+            *others,
+            *(f"{name}:*" for name in others),
+        ],
         allowed_origins=[f"http://{name}:*" for name in names] + [f"http://{name}" for name in names],
     )
+
+
+def _written(host: str) -> str:
+    """A host as the header has it."""
+    return f"[{host}]" if host.count(":") > 1 and not host.startswith("[") else host
 
 
 def _bind(host: str, port: int) -> socket.socket:

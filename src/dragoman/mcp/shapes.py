@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from dragoman.dialects.cards import card_json
 from dragoman.dialects.v03_codec import task_to_03
+from dragoman.mcp.content import INLINE, SHOWN, room_for, uri_of
 from dragoman.model.json import decode_any, encode
 from dragoman.model.message import Message
 from dragoman.model.state import State
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 # Objects and lists within each other, as far as all hosts read them.
 DEEPEST = 64
+# In a list: who wants the rest of a task asks for it.
+_BRIEF = 200
+_MOST_ARTIFACTS = 5
 _CAPABILITIES = ("streaming", "pushNotifications", "stateTransitionHistory")
 
 
@@ -45,18 +49,25 @@ def card_shape(card: AgentCard, raw: Json) -> Json:
     }
 
 
-def task_shape(task: Task, history_length: int | None = None) -> Json:
-    """A task: id, status, artifacts and history where there are any."""
+def task_shape(task: Task, history_length: int | None = None, *, place: str) -> Json:
+    """A task: id, status, artifacts and history where there are any.
+
+    Of what is too large a beginning is shown, and the resource to read for the rest. `place` is where those are.
+    """
+    room = room_for(task)
     spelled: Json = decode_any(encode(task_to_03(task)))
     status: Json = spelled["status"]
     shown: Json = {"id": task.id}
     if task.context_id:
         shown["context_id"] = task.context_id
     shown["status"] = {**_without_kind(status), "state": state_word(task.state)}
-    artifacts = [_bounded(_without_kind(each)) for each in cast("list[Json]", spelled.get("artifacts") or [])]
+    if isinstance(status.get("message"), dict):
+        shown["status"]["message"] = _bounded(cast("Json", status["message"]), room, place)
+    spelled_artifacts = cast("list[Json]", spelled.get("artifacts") or [])
+    artifacts = [_bounded(_without_kind(each), room, place) for each in spelled_artifacts]
     if artifacts:
         shown["artifacts"] = artifacts
-    history = [_bounded(_without_kind(each)) for each in cast("list[Json]", spelled.get("history") or [])]
+    history = [_bounded(_without_kind(each), room, place) for each in cast("list[Json]", spelled.get("history") or [])]
     if history_length is not None:
         history = history[len(history) - history_length :] if history_length else []
     if history:
@@ -64,20 +75,50 @@ def task_shape(task: Task, history_length: int | None = None) -> Json:
     return _shallow(shown)
 
 
-def message_shape(message: Message) -> Json:
-    """A bare answer, as a task that is completed by it: there is nothing to follow."""
+def summary_shape(task: Task) -> Json:
+    """A task in a list: its state, and how its texts begin."""
+    shown: Json = {"id": task.id}
+    if task.context_id:
+        shown["context_id"] = task.context_id
+    status: Json = {"state": state_word(task.state)}
+    if task.status.timestamp:
+        status["timestamp"] = task.status.timestamp
+    if task.status.message is not None and task.status.message.text:
+        status["message"] = {"role": "agent", "parts": [_beginning(task.status.message.text)]}
+    shown["status"] = status
+    artifacts: list[Json] = []
+    for each in task.artifacts[:_MOST_ARTIFACTS]:
+        named = {"artifactId": each.artifact_id} | ({"name": each.name[:_BRIEF]} if each.name else {})
+        artifacts.append({**named, "parts": [_beginning(each.text)] if each.text else []})
+    if artifacts:
+        shown["artifacts"] = artifacts
+    return shown
+
+
+def _beginning(text: str) -> Json:
+    return {"kind": "text", "text": text if len(text) <= _BRIEF else f"{text[:_BRIEF]}…"}
+
+
+def shortened(text: str, room: int = INLINE, how: str = "the parts say how to read the rest") -> str:
+    """A text, or how it begins when it is longer than that, and how to get the rest."""
+    return text if len(text) <= room else f"{text[:SHOWN]}… [{len(text)} characters in all: {how}]"
+
+
+def message_shape(message: Message, *, place: str) -> Json:
+    """A bare answer, as a task that is completed by it: there is nothing to follow. `place` is empty if not kept."""
     return {
         "id": message.task_id or "",
         "context_id": message.context_id or "",
         "status": {"state": "completed"},
-        "artifacts": [{"parts": _shallow(_message_parts(message))}],
+        "artifacts": [{"parts": _shallow(_message_parts(message, place))}],
     }
 
 
-def _message_parts(message: Message) -> list[Json]:
+def _message_parts(message: Message, place: str) -> list[Json]:
     from dragoman.dialects.v03_codec import message_to_03
 
-    return [_small(part) for part in cast("list[Json]", decode_any(encode(message_to_03(message)))["parts"])]
+    spelled: Json = decode_any(encode(message_to_03(message)))
+    return _bounded(spelled, room_for(message), place)["parts"]
 
 
 def _shallow(value: Any, room: int = DEEPEST) -> Any:
@@ -94,17 +135,24 @@ def _without_kind(value: Json) -> Json:
     return {key: each for key, each in value.items() if key not in ("kind", "taskId", "contextId")}
 
 
-def _bounded(value: Json) -> Json:
+def _bounded(value: Json, room: int, place: str) -> Json:
     parts = value.get("parts")
-    return (
-        value
-        if not isinstance(parts, list)
-        else {**value, "parts": [_small(each) for each in cast("list[Json]", parts)]}
-    )
+    if not isinstance(parts, list):
+        return value
+    holder = str(value.get("artifactId") or value.get("messageId") or "")
+    numbered = enumerate(cast("list[Json]", parts))
+    return {
+        **value,
+        "parts": [_small(each, room, place and uri_of(place, holder, number)) for number, each in numbered],
+    }
 
 
-def _small(part: Json) -> Json:
-    """A part without its bytes, which are beside it as content a host can show."""
+def _small(part: Json, room: int, uri: str) -> Json:
+    """A part without its bytes, which are beside it as content a host can show, and without most of a long text."""
+    text: Any = part.get("text")
+    if isinstance(text, str):
+        how = f"read the resource {uri}" if uri else "the whole is in the content beside this"
+        return {**part, "text": shortened(text, room, how)}
     file: Any = part.get("file")
     if not isinstance(file, dict) or "bytes" not in file:
         return part

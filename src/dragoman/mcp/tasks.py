@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from dragoman.mcp.errand import TIMEOUT
 from dragoman.mcp.problem import NOT_YET, ToolProblem, request_failed
-from dragoman.mcp.shapes import state_word, task_shape
+from dragoman.mcp.shapes import state_word, summary_shape
 from dragoman.mcp.tool import Answer
 from dragoman.model.error import DragomanError, TaskNotCancelable
 from dragoman.model.state import State
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 SUBSCRIBED = "Subscribed to task events."
 _AT_ONCE = 8
+_LISTED = 50
 _LIST_SECONDS = 10.0
 _CANCEL_LOOKS = (0.05, 0.1, 0.2, 0.4, 0.8)
 
@@ -46,7 +47,7 @@ class TaskTools:
 
     async def list(self, call: Call) -> Answer:
         """What was begun here, the newest first, as the agents say it is now; or an agent's own list."""
-        limit = call.get("limit")
+        limit = call.get("limit", _LISTED)
         if call.get("agent_id") is not None:
             return await self._remote(call, limit)
         records = self._desk.registry.tasks()[:limit]
@@ -166,13 +167,14 @@ class TaskTools:
                 each.cancel()
             await asyncio.gather(*looks, return_exceptions=True)
 
-    async def _remote(self, call: Call, limit: int | None) -> Answer:
+    async def _remote(self, call: Call, limit: int) -> Answer:
         agent = await self._desk.peers.known(call.text("agent_id"))
         try:
             page = await self._desk.peers.page(agent, limit, call.get("page_token"))
         except DragomanError as error:
             raise request_failed(error) from error
-        shown = [{**_brief(task_shape(task)), "agent_id": agent.agent_id} for task in page.tasks]
+        more = {"agent_id": agent.agent_id, "source": self._desk.source(agent)}
+        shown = [{**summary_shape(task), **more} for task in page.tasks[:limit]]
         structured: dict[str, Any] = {"tasks": shown}
         if page.next_page_token:
             structured["next_page_token"] = page.next_page_token
@@ -181,12 +183,13 @@ class TaskTools:
     def _summary(self, record: TaskRecord) -> dict[str, Any]:
         shown: dict[str, Any] = {"id": self._desk.registry.shown_id(record), "status": {"state": "working"}}
         if record.task is not None:
-            shown |= {**_brief(task_shape(record.task)), "id": shown["id"]}
+            shown |= {**summary_shape(record.task), "id": shown["id"]}
         elif record.problem:
             shown["status"] = {"state": "failed"}
         if record.problem:
             shown["problem"] = record.problem
-        return {**shown, "agent_id": record.agent_id}
+        source = self._desk.source(self._desk.registry.agents.get(record.agent_id))
+        return {**shown, "agent_id": record.agent_id, "source": source}
 
     async def _tell(self, call: Call, errand: Errand) -> None:
         task = errand.record.task
@@ -210,8 +213,3 @@ class TaskTools:
             if key in whole.structured:
                 shown[key] = whole.structured[key]
         return Answer(shown, content=whole.content)
-
-
-def _brief(task: dict[str, Any]) -> dict[str, Any]:
-    """A task in a list: who wants the rest asks for it."""
-    return {key: value for key, value in task.items() if key != "history"}

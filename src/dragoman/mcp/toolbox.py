@@ -43,6 +43,7 @@ _RECORD: Json = {
     "auth_mode": {"anyOf": [{"type": "string"}, {"type": "null"}]},
     "last_seen_at": TEXT,
     "created_at": TEXT,
+    "source": said(TEXT, "Whose words these are."),
 }
 _STATUS: Json = {"type": "object", "properties": {"state": TEXT}, "required": ["state"]}
 _TASK_RESULT: Json = {
@@ -107,6 +108,7 @@ def tools_of(cards: CardTools, messages: MessageTools, tasks: TaskTools, push: P
                 "validation": said(TEXT, "passed, or warnings"),
                 "signature": TEXT,
                 "problems": OBJECTS,
+                "source": TEXT,
             },
             always=("name", "url", "protocol_version", "version_valid", "has_skills", "skill_count", "validation"),
             read_only=True,
@@ -117,7 +119,7 @@ def tools_of(cards: CardTools, messages: MessageTools, tasks: TaskTools, push: P
             "List the agents that are known: those resolved in this session, and those that are configured.",
             cards.list,
             takes={},
-            gives={"agents": OBJECTS},
+            gives={"agents": OBJECTS, "source": TEXT},
             always=("agents",),
             read_only=True,
         ),
@@ -163,7 +165,7 @@ def tools_of(cards: CardTools, messages: MessageTools, tasks: TaskTools, push: P
             "List the tasks that were begun here, the newest first; with agent_id, those the agent lists for us.",
             tasks.list,
             takes={
-                "limit": said({"type": "integer", "minimum": 1}, "How many at most."),
+                "limit": said({"type": "integer", "minimum": 1}, "How many at most; by default 50."),
                 "agent_id": _AGENT,
                 "page_token": said(TEXT, "The next_page_token of the page before."),
             },

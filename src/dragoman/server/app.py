@@ -176,9 +176,8 @@ class App:
     async def _open_parts(self) -> None:
         if self._drained:
             self._renew()
-        # All, so that none is half open when another cannot be opened.
         opened = await asyncio.gather(*(hosted.agent.open() for hosted in self._hosted), return_exceptions=True)
-        for error in filter(None, opened):
+        for error in filter(None, opened):  # once all have ended: none is half open when another cannot be opened
             raise error
         if self._opens_first and self._auth is None:
             self._auth = self._decide_auth()

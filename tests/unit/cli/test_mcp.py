@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -24,7 +25,9 @@ from mcp.client.stdio import StdioServerParameters
 from dragoman import Agent
 from dragoman.cli.main import group
 from dragoman.errors import ConfigError
-from dragoman.mcp.serve import news
+from dragoman.mcp.options import McpOptions
+from dragoman.mcp.serve import PATH, news, protection
+from dragoman.mcp.server import A2AServer
 from dragoman.testing import served
 
 SRC = Path(__file__).resolve().parents[3] / "src"
@@ -232,6 +235,7 @@ def listening(folder: Path, *args: str) -> Generator[tuple[str, subprocess.Popen
         line = process.stderr.readline()
         found = re.fullmatch(r"serving MCP at (http://\S+/mcp)\n", line)
         assert found, line + process.stderr.read()
+        assert "share one registry" in process.stderr.readline()
         yield found[1], process
     finally:
         process.kill()
@@ -295,13 +299,50 @@ def test_a_web_page_with_a_name_that_leads_here_is_refused(tmp_path: Path, heade
     ("address", "place"), [("127.0.0.1", "127.0.0.1:80"), ("127.0.0.2", "127.0.0.2:80"), ("::1", "[::1]:80")]
 )
 def test_on_this_machine_nobody_has_to_be_warned(address: str, place: str) -> None:
-    assert news(address, 80) == [f"serving MCP at http://{place}/mcp"]
+    first, shared = news(address, 80)
+    assert first == f"serving MCP at http://{place}/mcp"
+    assert shared == "all hosts that connect share one registry: each sees the agents and tasks of the others"
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0", "::", "192.0.2.1"])
 def test_who_lets_others_in_is_warned(address: str) -> None:
-    _, warning = news(address, 80)
+    _, _, warning, names = news(address, 80)
     assert warning.startswith("warning: anyone who can reach ")
+    assert names.endswith("allow another name for this machine with --allow")
+
+
+@pytest.mark.parametrize(
+    ("headers", "code"),
+    [
+        ({"Host": "evil.example"}, 421),
+        ({"Host": "evil.example:8931"}, 421),
+        ({"Host": "evil.example", "Origin": "http://evil.example"}, 421),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Host": "gateway.example", "Origin": "https://gateway.example"}, 403),
+        ({"Host": "gateway.example"}, 200),
+        ({"Host": "gateway.example:8931"}, 200),
+        ({"Host": "[2001:db8::1]:8931"}, 200),
+        ({"Host": "localhost:8931", "Origin": "http://localhost:3000"}, 200),
+        ({"Host": "0.0.0.0:8931"}, 200),
+        ({}, 200),
+    ],
+)
+async def test_names_that_lead_here_are_refused_wherever_it_listens(headers: dict[str, str], code: int) -> None:
+    guarded = protection("0.0.0.0", "0.0.0.0", 8931, ("gateway.example", "2001:db8::1"))
+    async with A2AServer(McpOptions()) as mine:
+        app = mine.server.streamable_http_app(streamable_http_path=PATH, transport_security=guarded, host="0.0.0.0")
+        with served(app) as url:
+
+            def status() -> int:
+                try:
+                    with urllib.request.urlopen(posted(url + PATH, INITIALIZE, **headers), timeout=20) as answer:
+                        return answer.status
+                except urllib.error.HTTPError as error:
+                    with error:
+                        return error.code
+
+            assert await asyncio.to_thread(status) == code
 
 
 @pytest.mark.parametrize("text", ["here", ":8000", "127.0.0.1:", "127.0.0.1:70000", "127.0.0.1:x"])

@@ -92,6 +92,11 @@ def test_a_link_is_a_link_to_where_it_leads(url: str, name: str) -> None:
     assert link == expected
 
 
+@pytest.mark.parametrize("url", ["http://[", "https://[::1/report.pdf"])
+def test_a_link_that_leads_nowhere_is_text(url: str) -> None:
+    assert only(Part(url=url)) == types.TextContent(type="text", text=url)
+
+
 @pytest.mark.parametrize("data", [{"a": 1}, None, [], "text"])
 def test_data_is_no_content(data: Any) -> None:
     part = Part(data=data)

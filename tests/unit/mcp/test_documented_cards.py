@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from dragoman import Agent
+from dragoman.mcp.cards import SOURCE
 from dragoman.mcp.server import INSTRUCTIONS
 from dragoman.testing import served
 
@@ -25,7 +26,7 @@ TOOLS = [
     "configure_push_notifications",
     "get_extended_agent_card",
 ]
-RECORD = {"agent_id", "name", "base_url", "status", "card", "auth_mode", "last_seen_at", "created_at"}
+RECORD = {"agent_id", "name", "base_url", "status", "card", "auth_mode", "last_seen_at", "created_at", "source"}
 CARD = {"name", "description", "url", "version", "protocolVersion", "capabilities", "skills"}
 CAPABILITIES = {"streaming", "pushNotifications", "stateTransitionHistory"}
 MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
@@ -195,6 +196,7 @@ async def test_a_good_card_passes_and_is_not_registered(hosted: Any, foreign: An
             "push_notifications": False,
             "validation": "passed",
             "signature": "none",
+            "source": SOURCE,
         }
         assert (await host.ok("list_remote_agents"))["agents"] == []
 
@@ -238,7 +240,7 @@ async def test_a_new_server_knows_nobody(hosted: Any, foreign: Any) -> None:
         await host.agent(foreign.url)
     async with hosted() as host:
         result = await host.call("list_remote_agents")
-        assert (result.content[0].text, result.structured_content) == ("[]", {"agents": []})
+        assert (result.content[0].text, result.structured_content["agents"]) == ("[]", [])
 
 
 @pytest.mark.requirement("S4-54", "S4-55")

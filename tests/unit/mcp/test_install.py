@@ -126,9 +126,18 @@ def test_the_same_again_changes_nothing_and_other_options_change_the_entry(place
     assert URL not in entry_in(path)["args"]
 
 
+def test_the_copy_is_how_the_file_was_before_the_first_time(place: Path) -> None:
+    path = place / "folder" / ".mcp.json"
+    path.write_text('{"mine": 1}')
+    install("claude-code", URL)
+    install("claude-code", "http://127.0.0.1:1")
+    assert path.with_name(".mcp.json.bak").read_text() == '{"mine": 1}'
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
+        ('{"label": "\\ud83d half an emoji"}', "has half a character in it"),
         ('{"mcpServers": {} // mine\n}', "is not JSON"),
         ("[]", "is not a JSON object"),
         ('{"mcpServers": []}', 'has something else than a table under "mcpServers"'),

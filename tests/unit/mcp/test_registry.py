@@ -62,7 +62,7 @@ async def test_a_new_process_without_a_file_knows_nothing() -> None:
     async def listed(client: Client) -> list[Any]:
         result = await client.call_tool("list_remote_agents", {})
         found = json.loads(result.content[0].text)  # type: ignore[union-attr]
-        assert result.structured_content == {"agents": found}
+        assert result.structured_content["agents"] == found
         return found
 
     with served(Agent("known", description="Known")) as url:

@@ -17,6 +17,7 @@ import pytest
 from mcp import Client as Host
 
 from dragoman import Agent, Client, Context
+from dragoman.mcp import registry_file
 from dragoman.mcp.options import McpOptions
 from dragoman.mcp.registry import Registry
 from dragoman.mcp.registry_file import NEVER_ANSWERED, RegistryFile
@@ -286,6 +287,52 @@ def test_what_cannot_be_written_is_tried_again_and_its_last_word_counts(
     (found,) = RegistryFile(path).load()[1]
     assert found.task is not None
     assert found.task.state is State.COMPLETED
+
+
+def test_what_another_has_seen_later_is_not_overwritten(path: Path) -> None:
+    clock = Clock()
+    one = opened(path, clock)
+    record = one.learn(one.begin("agent_1"), task("remote"))
+    one.close()
+    stale, fresh = opened(path, clock), opened(path, clock)
+    clock.move(1)
+    later = fresh.task(record.id)
+    assert later is not None
+    fresh.learn(later, task("remote", State.COMPLETED, "the result"))
+    fresh.close()
+    earlier = stale.task(record.id)
+    assert earlier is not None
+    stale.lost(earlier, "Request failed: timeout")
+    stale.close()
+    (found,) = RegistryFile(path).load()[1]
+    assert found.task is not None
+    assert (found.task.state, found.task.text, found.problem) == (State.COMPLETED, "the result", "")
+
+
+def test_one_record_that_cannot_be_written_does_not_keep_the_others_from_it(path: Path) -> None:
+    registry = opened(path)
+    with told("cannot be written, and is left out") as failed:
+        registry.learn(registry.begin("agent_1"), task("half \ud83d"))
+        assert failed.wait(20)
+    registry.learn(registry.begin("agent_1"), task("whole"))
+    registry.close()
+    assert [each.remote_id for each in RegistryFile(path).load()[1] if each.remote_id] == ["whole"]
+
+
+def test_the_writer_outlives_what_nobody_has_thought_of(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = registry_file.short_write
+
+    def broken(path: Path) -> Any:
+        monkeypatch.setattr(registry_file, "short_write", whole)
+        raise RuntimeError("nobody has thought of it")
+
+    registry = opened(path)
+    monkeypatch.setattr(registry_file, "short_write", broken)
+    with told("cannot be written now") as failed:
+        registry.learn(registry.begin("agent_1"), task("remote"))
+        assert failed.wait(20)
+    registry.close()
+    assert [each.remote_id for each in RegistryFile(path).load()[1]] == ["remote"]
 
 
 class told:

@@ -18,6 +18,8 @@ from dragoman.mcp.options import McpOptions
 from dragoman.mcp.resources import TEMPLATE
 from dragoman.mcp.server import A2AServer
 from dragoman.model.artifact import Artifact
+from dragoman.model.state import State
+from dragoman.model.task import Task, TaskStatus
 from dragoman.testing import served
 
 BIG = bytes(range(256)) * 1024 + b"\x00"
@@ -147,14 +149,18 @@ async def test_the_files_are_listed_and_the_links_and_words_are_not(era: str, ur
         }
 
 
-async def test_a_task_that_is_not_in_memory_is_asked_for(era: str, url: str) -> None:
+async def test_what_is_not_in_memory_is_asked_for_if_its_task_is_known(era: str, url: str) -> None:
     async with hosted(era) as (client, _):
         task = await made(client, url)
         async with A2AServer(McpOptions()) as fresh, Client(fresh.server) as other:
             agent = await fresh.desk.peers.resolve(url)
             uri = uri_of(f"a2a://{agent.agent_id}/{task['id']}", "big", 0)
+            # Who only knows an id of the agent's is told nothing: it may be another user's.
+            with pytest.raises(MCPError, match="not found"):
+                await other.read_resource(uri)
+            record = fresh.desk.registry.begin(agent.agent_id)
+            fresh.desk.registry.learn(record, Task(task["id"], "", TaskStatus(State.WORKING)))
             assert base64.b64decode((await read(other, uri)).blob) == BIG
-            assert fresh.desk.registry.tasks() == []
 
 
 @pytest.mark.parametrize(
@@ -203,15 +209,15 @@ async def test_an_agent_that_is_gone_is_told_as_such(era: str) -> None:
             task = await made(client, url)
         assert base64.b64decode((await read(client, uri_of(place(task), "big", 0))).blob) == BIG
         with pytest.raises(MCPError, match="connection refused"):
-            await client.read_resource(uri_of(f"a2a://{task['agent_id']}/elsewhere", "big", 0))
+            await client.read_resource(uri_of(place(task), "later", 0))
 
 
-async def test_a_file_of_a_mere_message_is_shown_and_can_be_read(era: str) -> None:
+async def test_a_file_of_a_mere_message_is_linked_and_can_be_read(era: str) -> None:
     file = {"name": "big.zip", "mimeType": "application/zip", "bytes": base64.b64encode(BIG).decode()}
     with served(replying({"kind": "file", "file": file})) as url:
         async with hosted(era) as (client, _):
             task = await made(client, url)
             (block,) = [each for each in task["blocks"] if each.type != "text"]
-            assert (block.type, base64.b64decode(block.resource.blob)) == ("resource", BIG)
-            contents = await read(client, block.resource.uri)
+            assert (block.type, block.size) == ("resource_link", len(BIG))
+            contents = await read(client, block.uri)
             assert (base64.b64decode(contents.blob), contents.mime_type) == (BIG, "application/zip")

@@ -282,7 +282,7 @@ async def test_what_a_task_asks_is_answered_with_an_update() -> None:
             asks = await settled(client.session, task_id)
             assert asks["status"] == "input_required"
             ((first, request),) = asks["inputRequests"].items()
-            assert (request["method"], request["params"]["message"]) == ("elicitation/create", "Who goes?")
+            assert (request["method"], request["params"]["message"]) == ("elicitation/create", "trip asks: Who goes?")
             assert await poll(client.session, task_id) == asks  # until it is answered
 
             acknowledged = await answer(client.session, task_id, first, action="accept", content={"answer": "Ada"})
@@ -290,7 +290,7 @@ async def test_what_a_task_asks_is_answered_with_an_update() -> None:
             asks = await settled(client.session, task_id, after=first)
             ((second, request),) = asks["inputRequests"].items()
             assert second != first
-            assert request["params"]["message"] == "Where to sleep?"
+            assert request["params"]["message"] == "trip asks: Where to sleep?"
 
             # To what was answered already, and to what nobody asked, there is nothing to say.
             await answer(client.session, task_id, first, action="accept", content={"answer": "Bob"})
@@ -353,7 +353,7 @@ async def test_a_question_that_somebody_else_answered_is_not_asked_any_more() ->
             await other.send("Ada", task=record.remote_id)
             asks = await settled(client.session, task_id)
             ((second, request),) = asks["inputRequests"].items()
-            assert (second != key, request["params"]["message"]) == (True, "Where to sleep?")
+            assert (second != key, request["params"]["message"]) == (True, "trip asks: Where to sleep?")
             await other.cancel_task(record.remote_id)
             # The answer comes too late: the end counts.
             await answer(client.session, task_id, second, action="accept", content={"answer": "tent"})
