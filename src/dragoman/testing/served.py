@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Generator, MutableMapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ ASGIApp: TypeAlias = Callable[[Message, Receive, Send], Awaitable[None]]
 
 _START_SECONDS = 30.0
 _STOP_SECONDS = 10.0
+_TICK_SECONDS = 0.1
 _DEFAULTS = {"store": "memory:", "drain": 1}
 
 
@@ -66,6 +68,21 @@ def served(target: Servable | ASGIApp, **settings: Any) -> Generator[str, None, 
             port = self.servers[0].sockets[0].getsockname()[1]
             ready.set()
 
+        async def main_loop(self) -> None:
+            # uvicorn looks ten times a second whether it is to stop. A test that is over need not wait for that.
+            self.loop, self.enough = asyncio.get_running_loop(), asyncio.Event()
+            counter = 0
+            while not self.should_exit and not await self.on_tick(counter):
+                counter += 1
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_TICK_SECONDS):
+                        await self.enough.wait()
+
+        def stop(self) -> None:
+            self.should_exit = True
+            with suppress(AttributeError, RuntimeError):  # it has not begun, or is over
+                self.loop.call_soon_threadsafe(self.enough.set)
+
     # Without log_config uvicorn leaves the logging of the process that tests alone.
     server = Server(
         uvicorn.Config(
@@ -97,7 +114,7 @@ def served(target: Servable | ASGIApp, **settings: Any) -> Generator[str, None, 
         _raise_failure(watched)
         yield f"http://127.0.0.1:{port}"
     finally:
-        server.should_exit = True
+        server.stop()
         thread.join(_STOP_SECONDS + float(settings.get("drain", 0)))
     if thread.is_alive():
         raise RuntimeError(f"the server did not stop within {_STOP_SECONDS:g} s")
