@@ -59,10 +59,11 @@ def command(
 ) -> None:
     """Serve agents over A2A.
 
-    TARGET is `module:name`, `module`, `file.py` or `file.py:name`: an Agent, a Server or a function. Several are
-    served together, each under /agents/NAME, the first also at the root. Without one, the [agents.NAME] tables of
-    the settings file say what to serve. With --a2a, the agent at URL becomes durable, resumable and readable in every
-    version. With --mcp, the tools of an MCP server become the skills of an agent; it listens once they are there.
+    TARGET is `module:name`, `module`, `file.py` or `file.py:name`: an Agent, a Server, a function or an MCP server.
+    Several are served together, each under /agents/NAME, the first also at the root. Without one, the [agents.NAME]
+    tables of the settings file say what to serve. With --a2a, the agent at URL becomes durable, resumable and readable
+    in every version. With --mcp, the tools of an MCP server become the skills of an agent; it listens once they are
+    there.
     """
     from dragoman.server.serve import serve
     from dragoman.telemetry.logs import configure

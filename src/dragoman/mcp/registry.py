@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 # Tasks beyond these are forgotten: those that have ended first, the oldest of them first.
 MOST_TASKS = 10_000
+MOST_AGENTS = 1_000
 # An agent that begins many tasks pushes out its own, and not those of others.
 MOST_OF_ONE_AGENT = 2_000
 # A file of days with other limits is thinned out step by step.
@@ -97,9 +98,11 @@ class Registry:
         return next((each for each in self.agents.values() if each.base_url == base_url), None)
 
     def seen(self, base_url: str, name: str, card: dict[str, Any], auth_mode: str | None = None) -> AgentRecord:
-        """Note an agent; one that is known keeps its id."""
+        """Note an agent; one that is known keeps its id. Raises ToolProblem when there are too many."""
         now = self.now()
         known = self.at(base_url)
+        if known is None and len(self.agents) >= MOST_AGENTS:
+            raise ToolProblem(f"{MOST_AGENTS} agents are registered: use one of them, see list_remote_agents")
         record = AgentRecord(
             agent_id=f"agent_{uuid.uuid4().hex}" if known is None else known.agent_id,
             name=name,

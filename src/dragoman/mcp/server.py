@@ -9,6 +9,7 @@ import mcp_types as types
 from mcp import MCPError
 from mcp.server import Server
 
+from dragoman import __version__
 from dragoman.engine.clock import SystemClock
 from dragoman.mcp.call import Call
 from dragoman.mcp.cards import CardTools
@@ -56,7 +57,7 @@ class A2AServer:
         self._tools = {tool.name: tool for tool in self._all(options)}
         self.server: Server[Any] = Server(
             "dragoman",
-            version="0.1.0",
+            version=__version__,
             title="Dragoman: A2A agents for MCP hosts (mcp-a2a 1.2.0)",
             instructions=INSTRUCTIONS,
             on_list_tools=self._list,

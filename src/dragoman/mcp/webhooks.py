@@ -12,7 +12,9 @@ from dragoman.mcp.outbox import Outbox
 from dragoman.mcp.problem import request_failed
 from dragoman.model.error import DragomanError, InvalidParams, PushNotificationNotSupported, UnsupportedOperation
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
+from dragoman.model.fold import Folding
 from dragoman.model.json import encode
+from dragoman.model.message import Message
 from dragoman.model.push import TaskPushNotificationConfig
 from dragoman.model.state import State
 from dragoman.model.task import Task, TaskStatus
@@ -50,8 +52,25 @@ class _Watched:
 
     def __init__(self, served: set[str]) -> None:
         self.served = served
-        self.told: Task | None = None
+        # Folded, and not asked of the event: putting the task together each time would cost more, the longer it is.
+        self.told: Folding | None = None
         self.is_over = False
+
+    def take(self, event: Event) -> list[Update]:
+        """What an event changes. Of a whole task that is what was not told before; a remark changes nothing."""
+        raw = event.raw
+        if isinstance(raw, Message):
+            return []
+        told = self.told
+        if isinstance(raw, Task):
+            self.told = Folding(raw)
+            nothing = Task(raw.id, raw.context_id, TaskStatus(State.UNSPECIFIED))
+            found = [missed.event for missed in missed_events(nothing if told is None else told.task(), raw)]
+            return [each for each in found if isinstance(each, (StatusUpdate, ArtifactUpdate))]
+        if told is None:
+            told = self.told = Folding(Task(raw.task_id, raw.context_id, TaskStatus(State.UNSPECIFIED)))
+        told.apply(raw)
+        return [raw]
 
 
 class Webhooks:
@@ -175,11 +194,9 @@ class Webhooks:
         watched = self._watch(agent, record)
         if watched.is_over:
             return
-        updates = _updates(watched.told, event)
+        updates = watched.take(event)
         if event.state.final:
             watched.is_over, watched.told = True, None
-        elif event.task is not None:
-            watched.told = event.task
         hooks = [hook for hook in hooks if hook.config_id not in watched.served]
         for update in updates if hooks else ():
             kind = STATUS if isinstance(update, StatusUpdate) else ARTIFACT
@@ -210,18 +227,6 @@ async def _settle(client: Client, task_id: str, hook: Webhook, is_theirs: bool) 
         await client.create_push_config(task_id, hook.webhook_url, id=hook.config_id)
     else:
         await client.delete_push_config(task_id, hook.config_id)
-
-
-def _updates(told: Task | None, event: Event) -> list[Update]:
-    """What an event changes. Of a whole task that is what was not told before; a remark changes nothing."""
-    raw = event.raw
-    if isinstance(raw, (StatusUpdate, ArtifactUpdate)):
-        return [raw]
-    if not isinstance(raw, Task):
-        return []
-    seen = told or Task(raw.id, raw.context_id, TaskStatus(State.UNSPECIFIED))
-    found = [missed.event for missed in missed_events(seen, raw)]
-    return [each for each in found if isinstance(each, (StatusUpdate, ArtifactUpdate))]
 
 
 def _body(update: Update, kind: str) -> bytes:

@@ -57,6 +57,14 @@ def test_an_agent_is_found_by_id_address_and_a_name_that_only_it_has(registry: R
     assert registry.agent("http://127.0.0.1:3") is twins[1]
 
 
+def test_agents_are_not_registered_without_end(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registries, "MOST_AGENTS", 2)
+    first, _ = (registry.seen(f"http://127.0.0.1:{port}", "one", {}) for port in (1, 2))
+    with pytest.raises(ToolProblem, match="2 agents are registered"):
+        registry.seen("http://127.0.0.1:3", "one", {})
+    assert registry.seen("http://127.0.0.1:1", "one", {}).agent_id == first.agent_id
+
+
 @pytest.mark.requirement("S4-23")
 async def test_a_new_process_without_a_file_knows_nothing() -> None:
     async def listed(client: Client) -> list[Any]:

@@ -14,11 +14,15 @@ from mcp import Client
 from tests.unit.mcp.foreign_agent import ForeignAgent, answer
 from tests.unit.mcp.receiver import Receiver
 
-from dragoman import Agent, Context
+from dragoman import Agent, Artifact, Context, Part, State, Task
 from dragoman import Client as A2AClient
+from dragoman.client.difference import Missed
+from dragoman.client.event import Assembly
 from dragoman.mcp import webhooks
 from dragoman.mcp.options import McpOptions
 from dragoman.mcp.server import A2AServer
+from dragoman.model.event import ArtifactUpdate
+from dragoman.model.task import TaskStatus
 from dragoman.testing import served
 
 TOOL = "configure_push_notifications"
@@ -226,6 +230,25 @@ async def test_a_task_that_can_only_be_looked_at_is_posted_once(receiver: Receiv
             await host.call(TOOL, agent_id=url, webhook_url=receiver.url)
             await host.call("send_message", agent_id=url, text="go")
     assert receiver.events() == ["submitted", "working", "all", "completed"]
+
+
+async def test_a_task_is_not_put_together_for_each_event_that_is_posted(
+    silent: str, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with hosted() as host:
+        agent = await host.call("resolve_agent_card", base_url=silent)
+        await host.call(TOOL, agent_id=silent, webhook_url=receiver.url)
+        record = host.mine.desk.registry.begin(agent["agent_id"])
+        assembly = Assembly()
+        events = [assembly.take(Missed(0, Task("t", "c", TaskStatus(State.WORKING))))]
+        for word in ("a ", "b ", "c"):
+            update = ArtifactUpdate("t", "c", Artifact("x", (Part(text=word),)), append=word != "a ")
+            events.append(assembly.take(Missed(0, update)))
+        monkeypatch.setattr(Assembly, "result", property(lambda _: pytest.fail("the whole task was put together")))
+        for event in events:
+            host.mine.desk.webhooks.post(record, event)
+        await receiver.until(lambda: len(receiver.events()) == 4)
+        assert receiver.events() == ["working", "a ", "b ", "c"]
 
 
 async def test_a_question_and_what_follows_the_answer_are_posted(silent: str, receiver: Receiver) -> None:
