@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import mcp_types as types
 from mcp import MCPError
 from mcp.server import Server
 
-from dragoman import __version__
 from dragoman.engine.clock import SystemClock
 from dragoman.mcp.call import Call
 from dragoman.mcp.cards import CardTools
@@ -57,7 +57,7 @@ class A2AServer:
         self._tools = {tool.name: tool for tool in self._all(options)}
         self.server: Server[Any] = Server(
             "dragoman",
-            version=__version__,
+            version=version("dragoman"),
             title="Dragoman: A2A agents for MCP hosts (mcp-a2a 1.2.0)",
             instructions=INSTRUCTIONS,
             on_list_tools=self._list,

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from contextvars import ContextVar
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, cast
 
 import httpx2
@@ -15,7 +16,6 @@ from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from dragoman import __version__
 from dragoman.agents.mcp_tools.questions import Questions
 from dragoman.agents.mcp_tools.stdio import Program
 from dragoman.model.error import CannotConnect, ConfigError, DragomanError
@@ -36,7 +36,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 _HTTP_SECONDS = 30.0
 # How long a server may take to say goodbye. A program has times of its own.
 GOODBYE_SECONDS = 2.0
-CLIENT = types.Implementation(name="dragoman", title="Dragoman", version=__version__)
+CLIENT = types.Implementation(name="dragoman", title="Dragoman", version=version("dragoman"))
 
 
 class _Quiet(logging.Filter):
