@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 import os
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from dragoman.cli.tool_options import agent_of_table, agent_of_tools, taken_tool_options, with_tool_options
+from dragoman.cli.command_options import (
+    agent_of_command,
+    agent_of_command_table,
+    taken_command_options,
+    with_command_options,
+)
+from dragoman.cli.tool_options import (
+    ABOUT,
+    TEXT,
+    agent_of_table,
+    agent_of_tools,
+    check_table,
+    taken_tool_options,
+    with_tool_options,
+)
 from dragoman.model.error import AuthError, ConfigError
 from dragoman.server.settings import SETTINGS, ConfigFile, Limits, Settings, find_config, load_settings
 
@@ -52,6 +67,11 @@ def _with_settings(function: Callable[..., None]) -> Callable[..., None]:
 @click.argument("targets", nargs=-1, metavar="[TARGET]...")
 @click.option("--a2a", metavar="URL", multiple=True, help="Stand in front of the agent at URL, or of a remote by name.")
 @with_tool_options
+@with_command_options
+@click.option("--name", metavar="NAME", help="What the agent of --mcp or of --command is called.")
+@click.option(
+    "--env", metavar="KEY[=VALUE]", multiple=True, help="Variable for their programs; KEY alone passes this one's on."
+)
 @click.option("--config", metavar="FILE", type=click.Path(path_type=Path), help="File, if not ./dragoman.toml.")
 @_with_settings
 def command(
@@ -63,13 +83,16 @@ def command(
     Several are served together, each under /agents/NAME, the first also at the root. Without one, the [agents.NAME]
     tables of the settings file say what to serve. With --a2a, the agent at URL becomes durable, resumable and readable
     in every version. With --mcp, the tools of an MCP server become the skills of an agent; it listens once they are
-    there.
+    there. With --command, any program becomes an agent: it reads what it is sent on its standard input, and what it
+    writes is the answer. With --profile it is one that is well known.
     """
     from dragoman.server.serve import serve
     from dragoman.telemetry.logs import configure
 
     cwd = Path.cwd()
     tools = taken_tool_options(flags, bool(mcp))
+    program = taken_command_options(flags)
+    shared = _taken_shared_options(flags, mcp=bool(mcp), program=bool(program))
     given = {name: value for name, value in flags.items() if value is not None and value != ()}
 
     def settings_of(keywords: Mapping[str, Any]) -> Settings:
@@ -81,11 +104,25 @@ def command(
     file = find_config(config, environ=os.environ, cwd=cwd)
     loaded = [_load(target, target, cwd) for target in targets]
     fronts = [_in_front(place, None, file) for place in a2a]
-    bridges = [agent_of_tools(mcp, tools)] if mcp else []
-    servable = _together([*loaded, *fronts, *bridges] or _in_file(file))
+    bridges = [agent_of_tools(mcp, {**tools, **shared})] if mcp else []
+    programs = [agent_of_command({**program, **shared})] if program else []
+    servable = _together([*loaded, *fronts, *bridges, *programs] or _in_file(file))
     settings = settings_of(getattr(servable, "keywords", {}))
     configure(settings.log, settings.log_level)
     serve(servable, settings, announce=lambda line: click.echo(line, err=True))
+
+
+def _taken_shared_options(flags: dict[str, Any], *, mcp: bool, program: bool) -> dict[str, Any]:
+    """Take the flags that agents of MCP servers and of programs both have out of all flags."""
+    given = {option: value for option in ("name", "env") if (value := flags.pop(option)) not in (None, ())}
+    if given and not mcp and not program:
+        raise ConfigError(f"--{next(iter(given))} is for the agent of --mcp or of --command: give one of them")
+    if "name" in given and mcp and program:
+        raise ConfigError(
+            "--name: which agent is meant, that of --mcp or that of --command? Two get their names in dragoman.toml: "
+            "a table [agents.NAME] for each"
+        )
+    return given
 
 
 def _in_file(file: ConfigFile | None) -> list[Servable]:
@@ -100,19 +137,61 @@ def _in_file(file: ConfigFile | None) -> list[Servable]:
 
 def _of_table(file: ConfigFile, name: str, table: Mapping[str, Any]) -> Servable:
     source = f"{file.label} [agents.{name}]"
+    folder = file.path.parent.absolute()
     given = [key for key in ("target", "a2a", "mcp") if key in table]
-    if given == ["mcp"] and table["mcp"] and isinstance(table["mcp"], (str, list)):
-        return agent_of_table(source, name, table)
-    unknown = next((key for key in table if key not in ("target", "a2a", "mcp")), None)
-    if unknown is not None:
-        raise ConfigError(f"{source}: there is no setting `{unknown}`; there are `target`, `a2a` and `mcp`")
-    if len(given) != 1 or not isinstance(table[given[0]], str) or not table[given[0]]:
-        raise ConfigError(
-            f'{source}: say what to serve, as in target = "app.py", a2a = "https://…" or mcp = "npx …", one of them'
+    if not given and ("command" in table or "profile" in table):
+        return agent_of_command_table(source, name, table, folder)
+    _see_that_it_says_what(source, table, given)
+    if given == ["mcp"]:
+        servable: Servable = agent_of_table(source, name, table)
+    else:
+        check_table(source, table, {given[0]: TEXT, **ABOUT}, beside=given[0])
+        place: str = table[given[0]]
+        servable = _in_front(place, name, file) if given == ["a2a"] else _load(f"{source} target", place, folder)
+    _say_about(source, servable, table)
+    return servable
+
+
+def _see_that_it_says_what(source: str, table: Mapping[str, Any], given: Sequence[str]) -> None:
+    """Raise ConfigError unless a table says one thing to serve."""
+    known = ("target", "a2a", "mcp", "command", "profile")
+    unknown = next((key for key in table if key not in (*known, *ABOUT)), None)
+    if not given and unknown is not None:
+        # A short word is like many others: `file` is not meant to be `profile`.
+        near = get_close_matches(unknown, known, 1, cutoff=0.75)
+        hint = (
+            f"did you mean `{near[0]}`?"
+            if near
+            else "there are `target`, `a2a` and `mcp`, and for programs `command` and `profile`"
         )
-    if given == ["a2a"]:
-        return _in_front(table["a2a"], name, file)
-    return _load(f"{source} target", table["target"], file.path.parent.absolute())
+        raise ConfigError(f"{source}: there is no setting `{unknown}`; {hint}")
+    kind = (str, list) if given == ["mcp"] else str
+    twice = len(given) != 1 or "command" in table or "profile" in table
+    if twice or not isinstance(table[given[0]], kind) or not table[given[0]]:
+        raise ConfigError(
+            f'{source}: say what to serve, as in target = "app.py", a2a = "https://…", mcp = "npx …" or '
+            'command = "my-agent", one of them'
+        )
+
+
+def _say_about(source: str, servable: Servable, table: Mapping[str, Any]) -> None:
+    """Tell an agent what its table says of it."""
+    from dragoman.server.agent import Agent
+
+    said = [key for key in ABOUT if key in table]
+    if not said:
+        return
+    if not isinstance(servable, Agent):
+        raise ConfigError(
+            f'{source}: {said[0]} is about an agent, and the target is none: name one, as in target = "app.py:agent"'
+        )
+    if "default_project_id" in table:
+        # TOML has no word for none.
+        servable.default_project_id = table["default_project_id"] or None
+    if "persona" in table:
+        servable.persona = table["persona"]
+    if "skill_bundles" in table:
+        servable.skill_bundles = tuple(table["skill_bundles"])
 
 
 def _in_front(place: str, name: str | None, file: ConfigFile | None) -> Servable:

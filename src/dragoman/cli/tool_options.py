@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import click
 
@@ -18,22 +18,44 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 # Flag, what Agent.from_mcp calls it, and whether it may be repeated.
 _OPTIONS: tuple[tuple[str, str, str, bool, str], ...] = (
-    ("--name", "name", "NAME", False, "What the agent of --mcp is called."),
     ("--include", "include", "TOOL", True, "Tool to offer, a name or a pattern; repeat for several."),
     ("--exclude", "exclude", "TOOL", True, "Tool not to offer; repeat for several."),
-    ("--env", "env", "KEY[=VALUE]", True, "Variable for the MCP program; KEY alone passes this one's on."),
     ("--permission", "permissions", "TOOL=KEY", True, "What a caller needs for a tool; nothing after = is public."),
     ("--default-tool", "default_tool", "TOOL", False, "Tool that gets plain text."),
     ("--tool-timeout", "timeout", "SECONDS", False, "How long a tool may be silent; 0 is for ever.  [default: 600]"),
 )
-_TABLE = {option for _, option, *_ in _OPTIONS} - {"name"} | {"mcp", "description", "version", "headers", "token_env"}
-# What the values of a table are, and how that is said.
-_KINDS: dict[str, tuple[type | tuple[type, ...], str]] = {
-    **dict.fromkeys(("include", "exclude"), (list, "a list")),
-    **dict.fromkeys(("permissions", "headers"), (dict, "a table")),
-    **dict.fromkeys(("default_tool", "description", "version", "token_env"), (str, "a text")),
-    "env": ((list, dict), "a list of names or a table"),
-    "timeout": ((int, float), "a number of seconds"),
+
+
+class Kind(NamedTuple):
+    """What a value of a table has to be: how that is said, its types, and whether a list is one of texts."""
+
+    words: str
+    types: tuple[type, ...]
+    texts: bool = False
+
+    def fits(self, value: object) -> bool:
+        """True when a value is of this kind."""
+        if isinstance(value, list) and self.texts:
+            return all(isinstance(each, str) for each in cast("list[object]", value))
+        # To Python a bool is a number.
+        return isinstance(value, self.types) and not isinstance(value, bool)
+
+
+TEXT = Kind("a text", (str,))
+TEXTS = Kind("a list of texts", (list,), texts=True)
+TABLE = Kind("a table", (dict,))
+VARIABLES = Kind("a list of names or a table", (list, dict), texts=True)
+
+# What any table may say of its agent.
+ABOUT: dict[str, Kind] = {"default_project_id": TEXT, "persona": TABLE, "skill_bundles": TEXTS}
+_KINDS: dict[str, Kind] = {
+    **dict.fromkeys(("include", "exclude"), Kind("a list", (list,))),
+    **dict.fromkeys(("permissions", "headers"), TABLE),
+    **dict.fromkeys(("default_tool", "description", "version", "token_env"), TEXT),
+    "tools": TEXTS,
+    "env": VARIABLES,
+    "timeout": Kind("a number of seconds", (int, float)),
+    **ABOUT,
 }
 
 
@@ -69,15 +91,12 @@ def agent_of_tools(servers: Sequence[object], options: Mapping[str, Any]) -> Age
 
 def agent_of_table(source: str, name: str, table: Mapping[str, Any]) -> Agent:
     """The agent that a table `[agents.NAME]` with `mcp` describes. Raises ConfigError."""
-    unknown = next((key for key in table if key not in _TABLE), None)
-    if unknown is not None:
-        near = get_close_matches(unknown, _TABLE, 1)
-        hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(sorted(_TABLE))}"
-        raise ConfigError(f"{source}: there is no setting `{unknown}` beside `mcp`; {hint}")
-    for key, (kind, words) in _KINDS.items():
-        if key in table and (not isinstance(table[key], kind) or isinstance(table[key], bool)):
-            raise ConfigError(f"{source}: {key} is {words}")
-    options = {key: value for key, value in table.items() if key not in ("mcp", "token_env")}
+    check_table(source, table, _KINDS, beside="mcp")
+    if "tools" in table and "include" in table:
+        raise ConfigError(f"{source}: tools and include say the same: write one of them")
+    options = {key: value for key, value in table.items() if key not in ("mcp", "token_env", "tools", *ABOUT)}
+    if "tools" in table:
+        options["include"] = table["tools"]
     servers = table["mcp"]
     listed = cast("list[object]", servers) if isinstance(servers, list) else [cast("object", servers)]
     variable = table.get("token_env")
@@ -94,6 +113,22 @@ def agent_of_table(source: str, name: str, table: Mapping[str, Any]) -> Agent:
         return agent_of_tools(listed, {"name": name, **options})
     except ConfigError as error:
         raise ConfigError(f"{source}: {error}") from error
+
+
+def check_table(source: str, table: Mapping[str, Any], kinds: Mapping[str, Kind], *, beside: str) -> None:
+    """See that a table `[agents.NAME]` holds, beside the key that says what to serve, these and nothing else.
+
+    Raises:
+        ConfigError: it has another key, or a value of another kind.
+    """
+    unknown = next((key for key in table if key not in kinds and key != beside), None)
+    if unknown is not None:
+        near = get_close_matches(unknown, kinds, 1)
+        hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(sorted({*kinds} - {beside}))}"
+        raise ConfigError(f"{source}: there is no setting `{unknown}` beside `{beside}`; {hint}")
+    for key, kind in kinds.items():
+        if key in table and not kind.fits(table[key]):
+            raise ConfigError(f"{source}: {key} is {kind.words}")
 
 
 def _permissions(pairs: Sequence[str]) -> dict[str, str | None]:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from dragoman.engine.call import Call
     from dragoman.engine.clock import Clock
     from dragoman.engine.live import LiveTask
+    from dragoman.engine.ports import Scope
     from dragoman.model.user import User
 
 T = TypeVar("T")
@@ -96,6 +97,11 @@ class Context:
     def context_id(self) -> str:
         """The conversation's id."""
         return self._live.folding.context_id
+
+    @property
+    def scope(self) -> Scope:
+        """Whose conversation this is: callers choose the names of theirs, and may choose the same."""
+        return self._live.row.scope
 
     @property
     def user(self) -> User | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
@@ -355,6 +355,10 @@ class Runnable(Protocol):
 
     def restarts(self, ctx: Context) -> bool:
         """True when this work may simply run again after a crash."""
+        ...
+
+    def prepare(self, ctx: Context) -> Awaitable[None] | None:
+        """What must be ready before the work begins: the task is submitted until then. None when nothing must."""
         ...
 
     def run(self, ctx: Context) -> AsyncIterator[Any]:

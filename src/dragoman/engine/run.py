@@ -46,6 +46,11 @@ class Run:
         try:
             self._ctx.state.update(await load_state())
             self._state_before = msgspec.json.encode(self._ctx.state)
+            ready = self._agent.prepare(self._ctx)
+            if ready is not None:
+                await ready
+                if live.ended:
+                    return
             if not live.draft and live.state is not State.WORKING:
                 live.status(State.WORKING)
             outputs = self._agent.run(self._ctx)

@@ -9,12 +9,13 @@ from msgspec import structs
 
 from dragoman.engine import paging
 from dragoman.engine.call import Call
+from dragoman.engine.endings import Endings
 from dragoman.engine.inbox import Accepted, Inbox
 from dragoman.engine.live import STOPPING
 from dragoman.engine.locks import KeyedLocks
 from dragoman.engine.options import EngineSettings
 from dragoman.engine.ports import Cursor, Scope, TaskQuery
-from dragoman.engine.projection import as_projected, cancel_projection
+from dragoman.engine.projection import as_projected
 from dragoman.engine.pushes import Pushes
 from dragoman.engine.quota import Quota
 from dragoman.engine.runner import Runner
@@ -25,7 +26,6 @@ from dragoman.model.error import (
     ExtensionSupportRequired,
     PushNotificationNotSupported,
     ServerError,
-    TaskNotCancelable,
     Unauthorized,
     UnsupportedOperation,
 )
@@ -89,6 +89,7 @@ class Service:
         self._inbox = Inbox(
             agent, self._tasks, self._runner, self._locks, settings.dedupe, settings.show_errors, self._pushes
         )
+        self._endings = Endings(agent, self._tasks, self._locks)
         self._follower = Follower(store, bus, self._tasks.live.get, settings.heartbeat)
         self._store = store
         self._closing = False
@@ -269,39 +270,21 @@ class Service:
             TaskNotCancelable: it has ended, and is no task that is canceled even so where it is also a row.
             TaskGenerationMismatch: that row is being changed by others.
         """
-        scope = self._admit(call, request.tenant)
-        async with self._locks.hold(request.id):
-            row, live, stored = await self._tasks.find(scope, request.id)
-            if (live.state if live else row.state).final:
-                if not call.own_words or self._tasks.projector(row.origin) is None:
-                    raise TaskNotCancelable(taskId=request.id)
-                task = await self._tasks.durable_task(live, stored)
-                await cancel_projection(self._store, self._tasks.clock, row.id)
-                return Answer(await self.projected(task), row.origin)
-            parked = (live.state if live else row.state).waiting  # the run may just be put away
-            if live is None and stored is not None:
-                live = await self._tasks.revive(stored)
-            if live is None:
-                raise TaskNotCancelable(taskId=request.id)
-            live.status(State.CANCELED)
-            if live.worker is not None:
-                live.worker.cancel()
-            await live.durable()
-        if parked:
-            await self._tell_canceled(row)
-        return Answer(live.task(), row.origin)
+        task, origin = await self._endings.cancel(self._admit(call, request.tenant), call, request.id)
+        return Answer(task, origin)
+
+    async def fail(self, task_id: str, text: str) -> bool:
+        """Fail a task from inside the server, with that text. False when there is none that could be failed."""
+        return await self._endings.fail(task_id, text)
+
+    def is_running(self, task_id: str) -> bool:
+        """True while a run works on a task, or is about to."""
+        live = self._tasks.live.get(task_id)
+        return live is not None and not live.over
 
     async def projected(self, task: Task) -> Task:
         """A task as its row has it, which may be canceled after its end. Raises ServerError."""
         return await as_projected(self._store, task)
-
-    async def _tell_canceled(self, row: TaskRow) -> None:
-        """Tell the agent that nobody will answer: a parked task has no run that could hear of it."""
-        asked = (await self._tasks.memory(row)).asked
-        try:
-            await self._agent.canceled(asked[-1].ref if asked else None)
-        except Exception:
-            logger.exception("the agent could not be told that task %s is canceled", row.id)
 
     async def subscribe(
         self, call: Call, request: SubscribeToTaskRequest, after: int | None = None, caller: str = ""

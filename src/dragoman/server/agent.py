@@ -1,32 +1,25 @@
-"""The agent, as its author writes it."""
+"""The agent, as its author writes it, and the ready-made ones."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+import os
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Literal
 
-import msgspec
-
-from dragoman.agents.functions import Functions
-from dragoman.agents.skill import Offer, mentions_reply, skill_of
-from dragoman.model.card import AgentCard, AgentExtension
-from dragoman.model.error import ConfigError, Failed
+from dragoman.server.bare_agent import BareAgent
 
 if TYPE_CHECKING:
-    from dragoman.agents.skill import Skill
-    from dragoman.agents.toolset import Toolset
     from dragoman.client.connection import Connection
-    from dragoman.engine.context import Context
+    from dragoman.model.card import AgentCard
     from dragoman.server.app import App
     from dragoman.server.settings import Settings
 
-F = TypeVar("F", bound=Callable[..., Any])
 # How long a tool may be silent, unless its owner says otherwise.
 TOOL_SECONDS = 600.0
 
 
-class Agent:
+class Agent(BareAgent):
     """An agent: a name, a description, and skills or a low-level `run`.
 
     `card` is merged last into the agent card. `extensions` are URIs, or AgentExtension objects where an extension
@@ -36,36 +29,6 @@ class Agent:
     Raises:
         ConfigError: the name is empty or an extension cannot be read.
     """
-
-    def __init__(
-        self,
-        name: str,
-        *,
-        description: str = "",
-        version: str = "0.1.0",
-        run: Callable[[Context], AsyncIterator[Any]] | None = None,
-        extensions: Sequence[AgentExtension | str | Mapping[str, Any]] = (),
-        card: Mapping[str, Any] | None = None,
-        closing: Literal["whole", "last"] = "whole",
-        parallel: bool = False,
-        restart: bool = False,
-    ) -> None:
-        if not name or "/" in name:
-            raise ConfigError("an agent needs a name without a slash")
-        self.name = name
-        self.description = description
-        self.version = version
-        self.card: dict[str, Any] = dict(card or {})
-        self.closing: Literal["whole", "last"] = closing
-        self.parallel = parallel
-        self.extensions: tuple[AgentExtension, ...] = tuple(_extension(extension) for extension in extensions)
-        self._run = run
-        self._run_replies = run is not None and mentions_reply(run)
-        self._run_restarts = restart
-        self._closing: Callable[[], Awaitable[None]] | None = None
-        self._canceled: Callable[[Any], Awaitable[None]] | None = None
-        self._functions = Functions()
-        self._tools: Toolset | None = None
 
     @classmethod
     def from_a2a(
@@ -171,137 +134,51 @@ class Agent:
         agent._tools, agent._closing, agent._canceled = tools, tools.close, tools.canceled
         return agent
 
-    # -- skills ----------------------------------------------------------------------------------------------------
-
-    @overload
-    def skill(self, fn: F, /) -> F: ...
-    @overload
-    def skill(
-        self,
-        /,
+    @classmethod
+    def from_command(
+        cls,
+        command: str | Sequence[str] | None = None,
         *,
-        id: str | None = None,
+        input: Literal["stdin", "interactive"] = "stdin",
+        output: Literal["text", "jsonl"] = "text",
+        profile: str | None = None,
+        cwd: str | os.PathLike[str] | None = None,
+        env: Mapping[str, str] | Sequence[str] | None = None,
+        limits: Mapping[str, Any] | None = None,
+        default_project_id: str | None = "default",
+        tools: Sequence[str] | None = None,
+        persona: Mapping[str, Any] | None = None,
+        skill_bundles: Sequence[str] = (),
         name: str | None = None,
-        description: str | None = None,
-        tags: Sequence[str] = (),
-        examples: Sequence[str] = (),
-        default: bool = False,
-        permission: str | None = None,
-        timeout: float | None = None,
-        restart: bool = False,
-    ) -> Callable[[F], F]: ...
-    def skill(
-        self,
-        fn: Any = None,
-        /,
-        *,
-        id: str | None = None,
-        name: str | None = None,
-        description: str | None = None,
-        tags: Sequence[str] = (),
-        examples: Sequence[str] = (),
-        default: bool = False,
-        permission: str | None = None,
-        timeout: float | None = None,
-        restart: bool = False,
-    ) -> Any:
-        """Make a function a skill of this agent; use it with or without arguments.
+        description: str = "",
+        version: str = "0.1.0",
+        card: Mapping[str, Any] | None = None,
+    ) -> Agent:
+        """An agent that runs a program for every message, in a session and a folder of its conversation.
 
-        `permission` closes the skill to callers without it, `timeout` is in seconds, and `restart` lets it run
-        again after a crash instead of failing.
+        The command is split like a shell does, and never run by one. The text comes on standard input, or where the
+        command says `{prompt}`; an `interactive` program stays open, and its silence is a question. What it writes is
+        the answer: plain text, or with `jsonl` a JSON object per line; files it leaves in its folder are artifacts.
+        A `profile` knows a well-known program. `env` are variables, or names of those to pass on; `limits` are those
+        of the reference. `tools`, `persona` and `skill_bundles` stand on the card.
 
         Raises:
-            ConfigError: a parameter has no type, or the id is taken.
+            ConfigError: the command cannot be one, or an option is wrong.
         """
+        from dragoman.agents.process.bridge import CommandSessions
+        from dragoman.agents.process.recipe import recipe_of
 
-        def decorate(function: F) -> F:
-            self._functions.add(
-                skill_of(
-                    function,
-                    id=id,
-                    name=name,
-                    description=description,
-                    tags=tags,
-                    examples=examples,
-                    default=default,
-                    permission=permission,
-                    timeout=timeout,
-                    restart=restart,
-                )
-            )
-            return function
-
-        return decorate if fn is None else decorate(fn)
-
-    @property
-    def skills(self) -> tuple[Offer, ...]:
-        """The skills: tools of other servers, as far as they are known yet, then functions in the order they came."""
-        tools = () if self._tools is None else self._tools.offers
-        return (*tools, *self._functions.skills.values())
-
-    @property
-    def tools(self) -> Toolset | None:
-        """The tools of other servers that this agent offers, if it was made from such."""
-        return self._tools
-
-    @property
-    def revision(self) -> tuple[int, int]:
-        """Another one whenever the skills have changed."""
-        return (0 if self._tools is None else self._tools.revision, len(self._functions.skills))
-
-    # -- as the engine sees it -------------------------------------------------------------------------------------
-
-    @property
-    def streams(self) -> bool:
-        """False when the author's card says that the agent does not stream."""
-        capabilities: Any = self.card.get("capabilities")
-        return not (
-            isinstance(capabilities, Mapping) and cast("Mapping[str, Any]", capabilities).get("streaming") is False
-        )
-
-    def _uses_run(self, ctx: Context) -> bool:
-        return self._run is not None and self._functions.named(ctx) is None
-
-    def may_reply(self, ctx: Context) -> bool:
-        """True when this message may be answered without a task."""
-        if self._uses_run(ctx):
-            return self._run_replies
-        skill = self._chosen(ctx) if self._functions.may_reply else None
-        return skill is not None and skill.may_reply
-
-    def restarts(self, ctx: Context) -> bool:
-        """True when the chosen skill, or `run`, may run again after a crash."""
-        if self._uses_run(ctx):
-            return self._run_restarts if self._tools is None else self._tools.restarts(ctx)
-        skill = self._chosen(ctx)
-        return skill is not None and skill.restart
-
-    def _chosen(self, ctx: Context) -> Skill | None:
-        try:
-            return self._functions.choose(ctx)[0]
-        except Failed:
-            return None
-
-    def run(self, ctx: Context) -> AsyncIterator[Any]:
-        """Do what a message asks."""
-        if self._run is not None and self._uses_run(ctx):
-            return self._run(ctx)
-        return self._functions.run(ctx)
-
-    async def canceled(self, ref: Any) -> None:
-        """Pass on that a waiting task was canceled, to whoever works for this agent elsewhere."""
-        if self._canceled is not None:
-            await self._canceled(ref)
-
-    async def open(self) -> None:
-        """Make ready what works for this agent elsewhere. Raises DragomanError when it cannot be reached."""
-        if self._tools is not None:
-            await self._tools.open()
-
-    async def close(self) -> None:
-        """Let go of what the agent holds open; it opens again when it is used."""
-        if self._closing is not None:
-            await self._closing()
+        recipe = recipe_of(command, input=input, output=output, profile=profile, cwd=cwd, env=env, limits=limits)
+        title = name or recipe.name
+        project = default_project_id or None
+        sessions = CommandSessions(recipe, agent_id=title, project_id=project, description=description, tools=tools)
+        # A partial and not the method: every message gets a task.
+        agent = cls(title, description=description, version=version, run=partial(sessions.run), card=card)
+        agent._sessions, agent._prepare = sessions, sessions.prepare
+        agent._closing, agent._canceled = sessions.close, sessions.canceled
+        agent.default_project_id, agent.persona, agent.skill_bundles = project, persona, tuple(skill_bundles)
+        agent.tool_names = None if tools is None else tuple(tools)
+        return agent
 
     # -- serving ---------------------------------------------------------------------------------------------------
 
@@ -332,14 +209,3 @@ class Agent:
         from dragoman.server.in_process import connect
 
         return connect(self)
-
-
-def _extension(extension: AgentExtension | str | Mapping[str, Any]) -> AgentExtension:
-    if isinstance(extension, AgentExtension):
-        return extension
-    if isinstance(extension, str):
-        return AgentExtension(extension)
-    try:
-        return msgspec.convert(dict(extension), AgentExtension)
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"an extension cannot be read: {error}") from None

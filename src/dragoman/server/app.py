@@ -6,13 +6,14 @@ import asyncio
 import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import msgspec
 
 from dragoman.dialects.errors import status_of
 from dragoman.engine.clock import SystemClock
 from dragoman.model.error import A2AError, DragomanError, ServerError, Unauthenticated
+from dragoman.server.agent_cards import AGENT_CARD
 from dragoman.server.guard import Guard, Misdirected
 from dragoman.server.limiter import Limiter
 from dragoman.server.pages import (
@@ -26,72 +27,32 @@ from dragoman.server.pages import (
     sign_in_or_out,
     unavailable,
 )
+from dragoman.server.session_routes import API, NoSuchAgent, SessionRoutes, first_with_project, is_session_path
 from dragoman.server.settings import Limits
 from dragoman.telemetry import trace
-from dragoman.transports.endpoint import NESTING, Endpoint
 from dragoman.transports.http import Disconnected, Request, refusal_headers, respond, segments_of
 from dragoman.transports.jsonrpc.serve import JsonRpc
-from dragoman.transports.rest.serve import Rest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, MutableMapping, Sequence
 
     from dragoman.engine.janitor import Janitor
-    from dragoman.engine.ports import Outbox, Store
-    from dragoman.engine.service import Service
+    from dragoman.engine.ports import Store
     from dragoman.model.card import AgentCard
     from dragoman.model.task import Task
     from dragoman.model.user import User
     from dragoman.push.courier import Courier
     from dragoman.server.address import Addresses
-    from dragoman.server.agent import Agent
     from dragoman.server.authentication import Authentication
     from dragoman.server.cards import Cards
+    from dragoman.server.hosted import Hosted
     from dragoman.server.lazy import LazyKeys as Keys
-    from dragoman.transports.denials import Denials
-    from dragoman.transports.endpoint import ExtendedCard
     from dragoman.transports.http import AsgiScope, Header, Receive, Send
+    from dragoman.transports.rest.serve import Rest
 
 logger = logging.getLogger("dragoman.server")
 _OLDEST = "/a2a"
 _RPC = ("/", _OLDEST)
-
-
-class Hosted:
-    """One agent with everything that answers for it."""
-
-    def __init__(
-        self,
-        agent: Agent,
-        cards: Cards,
-        service: Callable[[Outbox | None], Service],
-        body_limit: int,
-        *,
-        blocking: bool,
-        nesting: int = NESTING,
-    ) -> None:
-        self.agent = agent
-        self.cards = cards
-        self._make_service = service
-        self._body_limit = body_limit
-        self._blocking = blocking
-        self._nesting = nesting
-
-    def renew(self, outbox: Outbox | None, extended: ExtendedCard | None, denials: Denials) -> None:
-        """Begin with a fresh engine, for a new event loop."""
-        self.service = self._make_service(outbox)
-        endpoint = Endpoint(
-            self.service,
-            self.agent.extensions,
-            body_limit=self._body_limit,
-            blocking=self._blocking,
-            nesting=self._nesting,
-            denials=denials,
-            tools=self.agent.tools is not None,
-        )
-        endpoint.extended = extended
-        self.rpc = JsonRpc(endpoint)
-        self.rest = Rest(endpoint)
 
 
 class App:
@@ -109,6 +70,7 @@ class App:
         couriers: Callable[[], Courier] | None = None,
         keys: Keys | None = None,
         limiter: Limiter | None = None,
+        sessions: SessionRoutes | None = None,
     ) -> None:
         self._first = hosted[0]
         self._by_name = {one.agent.name: one for one in hosted}
@@ -125,6 +87,7 @@ class App:
         self._courier: Courier | None = None
         self._keys = keys
         self._limiter = limiter or Limiter(Limits(), SystemClock(), addresses)
+        self._sessions = sessions
         self._renew()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._starting: asyncio.Lock | None = None
@@ -137,6 +100,8 @@ class App:
     def _renew(self) -> None:
         self._courier = None if self._couriers is None else self._couriers()
         self._limiter.renew()
+        if self._sessions is not None:
+            self._sessions.renew()
         for hosted in self._hosted:
             extended = None if self._auth is None else partial(self._extended_card, hosted.cards)
             hosted.renew(self._courier, extended, self._limiter.denials)
@@ -198,6 +163,8 @@ class App:
         if self._ready and not self._drained:
             self._drained = True
             await asyncio.gather(*(hosted.service.close() for hosted in self._hosted))
+            if self._sessions is not None:
+                await self._sessions.desk.close()
 
     async def stop(self) -> None:
         """Let runs finish, end streams, close the store."""
@@ -266,7 +233,7 @@ class App:
         if request.method == "OPTIONS":
             await self._preflight(hosted or self._first, request, send)
         elif hosted is None:
-            await not_found(send, scope["path"])
+            await self._nobody(request, send)
         elif path in hosted.cards.paths or (path in OWN and not prefix):
             if not looks:
                 await not_allowed(send, "GET, HEAD")
@@ -274,6 +241,8 @@ class App:
                 await self._card(hosted, request, send, prefix)
             else:
                 await self._own_page(path, send)
+        elif path == AGENT_CARD and prefix.startswith(API):
+            await (self._card(hosted, request, send, prefix) if looks else not_allowed(send, "GET, HEAD"))
         elif path in LOGIN and not prefix and self._auth is not None:
             await self._login(self._auth, request, send)
         elif path == "/" and looks:
@@ -287,8 +256,17 @@ class App:
         match segments:
             case ["agents", name, *rest]:
                 return self._by_name.get(name), rest, f"/agents/{quote(name, safe='')}"
+            case ["api", "agents", name, *rest] if self._sessions is not None:
+                return self._by_name.get(name), rest, f"{API}{quote(name, safe='')}"
             case _:
                 return self._first, segments, ""
+
+    async def _nobody(self, request: Request, send: Send) -> None:
+        """There is no such agent."""
+        if self._sessions is not None and request.prefix.startswith(API):
+            await self._sessions.refuse(send, NoSuchAgent(f"Agent {unquote(request.prefix.removeprefix(API))}"))
+        else:
+            await not_found(send, request.scope["path"])
 
     async def _card(self, hosted: Hosted, request: Request, send: Send, prefix: str) -> None:
         user = None
@@ -300,7 +278,8 @@ class App:
                 await respond(send, 503, msgspec.json.encode({"error": str(error)}))
                 return
             user = None if self._auth is None else await self._auth.visitor(request)
-        status, body, headers = hosted.cards.serve(request, self._addresses.base(request) + prefix, user)
+        cards = hosted.agent_cards if request.path == AGENT_CARD else hosted.cards
+        status, body, headers = cards.serve(request, self._addresses.base(request) + prefix, user)
         await respond(send, status, body, headers=headers, head=request.method == "HEAD")
 
     async def _own_page(self, path: str, send: Send) -> None:
@@ -327,7 +306,7 @@ class App:
         await sign_in_or_out(auth.login, request, self._addresses.base(request), send)
 
     async def _preflight(self, hosted: Hosted, request: Request, send: Send) -> None:
-        headers = self._guard.preflight_headers(request, anybody=request.path in hosted.cards.paths)
+        headers = self._guard.preflight_headers(request, anybody=request.path in (AGENT_CARD, *hosted.cards.paths))
         if headers is None:
             body = msgspec.json.encode({"error": "pages of this origin may not use this agent: add it to cors"})
             await respond(send, 403, body)
@@ -336,8 +315,7 @@ class App:
 
     async def _operate(self, hosted: Hosted, request: Request, send: Send) -> None:
         trace.remember(request.headers)
-        is_rpc = request.path in _RPC
-        transport = hosted.rpc if is_rpc else hosted.rest
+        is_rpc, sessions = request.path in _RPC, self._sessions if is_session_path(request) else None
         allowed = self._guard.cors_headers(request)
         if allowed:
             send = _with_headers(send, allowed)
@@ -352,18 +330,30 @@ class App:
             error = self._counted(request, refused)
             self._limiter.denials.note(request.caller, error)
             challenge = [] if self._auth is None else self._auth.challenge(error)
-            await self._refuse(transport, request, _with_headers(send, challenge) if challenge else send, error)
+            send = _with_headers(send, challenge) if challenge else send
+            if sessions is not None:
+                await sessions.refuse(send, error, challenged=bool(challenge))
+            else:
+                await self._refuse(hosted.rpc if is_rpc else hosted.rest, request, send, error)
             return
         except Disconnected:
             return
         if user is None and self._auth is not None and request.path == _OLDEST and hosted.agent.tools is not None:
-            # What tools are asked by the oldest methods there is kept for somebody; the rest is open to strangers.
-            names = ", ".join(self._auth.security()[0])
-            stranger = Unauthenticated(f"say who you are, by one of these schemes of the agent's card: {names}")
-            challenged = _with_headers(send, self._auth.challenge(stranger), status=401)
-            await hosted.rpc.serve(request, challenged, user, stranger)
+            await self._operate_for_stranger(self._auth, hosted, request, send)
+            return
+        if sessions is not None:
+            found = hosted if request.prefix else first_with_project(self._hosted)
+            await sessions.serve(found, request, send, user)
             return
         await (hosted.rpc if is_rpc else hosted.rest).serve(request, send, user)
+
+    @staticmethod
+    async def _operate_for_stranger(auth: Authentication, hosted: Hosted, request: Request, send: Send) -> None:
+        # What tools are asked by the oldest methods there is kept for somebody; the rest is open to strangers.
+        names = ", ".join(auth.security()[0])
+        stranger = Unauthenticated(f"say who you are, by one of these schemes of the agent's card: {names}")
+        challenged = _with_headers(send, auth.challenge(stranger), status=401)
+        await hosted.rpc.serve(request, challenged, None, stranger)
 
     def _counted(self, request: Request, error: A2AError) -> A2AError:
         """Count a stranger who is refused: guessing is limited like anything else."""

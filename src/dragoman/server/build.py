@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
@@ -18,13 +19,16 @@ from dragoman.model.error import ConfigError
 from dragoman.net.guard import Guard as AddressGuard
 from dragoman.push.courier import Courier
 from dragoman.server.address import Addresses
-from dragoman.server.app import App, Hosted
+from dragoman.server.app import App
 from dragoman.server.auth_settings import AuthSettings
 from dragoman.server.authentication import Authentication, SchemeAuthentication
 from dragoman.server.cards import Cards
 from dragoman.server.guard import Guard
+from dragoman.server.hosted import Hosted
+from dragoman.server.invocation_guard import InvocationGuard
 from dragoman.server.lazy import LazyHttp, LazyKeys
 from dragoman.server.limiter import Limiter
+from dragoman.server.session_routes import SessionRoutes
 from dragoman.server.signing import CardSigning
 from dragoman.server.store_url import parse_store
 from dragoman.stores.memory import MemoryStore
@@ -60,6 +64,9 @@ def build(
             raise ConfigError(f"two agents are called {name!r}: each needs a name of its own")
     clock = clock or SystemClock()
     store = store or open_store(settings.store)
+    path = parse_store(settings.store)
+    for agent in agents:
+        agent.settle(None if path is None else path.absolute().with_name(f"{path.name}.sessions"), settings.limits.keep)
     bus = LocalBus(clock)
     engine = EngineSettings(
         dedupe=settings.dedupe,
@@ -75,7 +82,7 @@ def build(
     )
     # One for all agents: the ids it gives are distinct among all tasks of the store.
     with_tools = replace(engine, projectors=Projectors({TOOL_TASKS.origin: TOOL_TASKS}))
-    keys = LazyKeys(settings.secret, parse_store(settings.store))
+    keys = LazyKeys(settings.secret, path)
     signing = _signing(settings, keys) if settings.sign else None
     couriers = partial(_courier, settings, store, bus, clock, keys) if settings.push else None
     hosted = [
@@ -96,7 +103,26 @@ def build(
     janitor = Janitor(store, clock, retention)
     auth = partial(_authentication, agents, settings, keys, clock)
     limiter = Limiter(limits, clock, addresses)
-    return App(hosted, store, addresses, auth, guard, janitor, couriers=couriers, keys=keys, limiter=limiter)
+    sessions = SessionRoutes(
+        bus,
+        clock,
+        InvocationGuard.from_env(clock, os.environ),
+        body_limit=limits.body,
+        nesting=limits.nesting,
+        denials=limiter.denials,
+    )
+    return App(
+        hosted,
+        store,
+        addresses,
+        auth,
+        guard,
+        janitor,
+        couriers=couriers,
+        keys=keys,
+        limiter=limiter,
+        sessions=sessions,
+    )
 
 
 def _authentication(agents: Sequence[Agent], settings: Settings, keys: LazyKeys, clock: Clock) -> Authentication | None:

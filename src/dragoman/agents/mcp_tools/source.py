@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from pathlib import PurePath
 from typing import Any, cast
 from urllib.parse import urlsplit
 
 from mcp.server import MCPServer, Server
 from msgspec import Struct
 
+from dragoman.agents.command import clean_name, environment_of, name_of_command
 from dragoman.model.error import ConfigError
-
-# Programs that only start the one that is meant.
-_LAUNCHERS = {"npx", "bunx", "pnpx", "uvx", "uv", "pipx", "npm", "node", "bun", "deno", "docker", "podman", "env"}
-_PYTHON = re.compile(r"(python|pypy)[0-9.]*")
-_WORDS = {"run", "exec", "tool", "x", "dlx"}
-# Options of these that are followed by a value, as `--from PACKAGE`.
-_WITH_VALUE = {
-    *("--from", "--with", "--python", "-p", "--package", "--directory", "--project", "--index", "--extra", "--group"),
-    *("-e", "--env", "--env-file", "-v", "--volume", "--mount", "--network", "--name", "--user", "-w", "--workdir"),
-    *("-r", "--require", "--import", "--loader", "-C", "--prefix", "--cwd", "-X", "-W", "--platform", "--entrypoint"),
-}
-# Names that every package has: the folder above says more.
-_NAMELESS = {"index", "main", "server", "cli", "app", "__main__", "dist", "build", "src", "lib", "bin"}
 
 
 class Source(Struct, frozen=True):
@@ -64,25 +50,6 @@ def sources_of(
     return tuple(found)
 
 
-def environment_of(env: Mapping[str, str] | Sequence[str] | None) -> dict[str, str]:
-    """The variables a server gets beside the few everybody gets. `KEY` alone passes this process's own on.
-
-    Raises:
-        ConfigError: one of these is not set here.
-    """
-    if env is None:
-        return {}
-    if isinstance(env, Mapping):
-        return {key: str(value) for key, value in env.items()}
-    found: dict[str, str] = {}
-    for each in (env,) if isinstance(env, str) else env:
-        key, given, value = each.partition("=")
-        if not given and key not in os.environ:
-            raise ConfigError(f"env {key}: the variable is not set here: export it, or write {key}=VALUE")
-        found[key] = value if given else os.environ[key]
-    return found
-
-
 def _numbered(name: str, number: int) -> str:
     return name if number == 1 else f"{name}-{number}"
 
@@ -104,7 +71,7 @@ def _source(server: object, env: dict[str, str], headers: dict[str, str]) -> Sou
             inner = getattr(inner, attribute, inner)
     if isinstance(inner, (MCPServer, Server)):
         named: object = getattr(server, "name", "")
-        return Source(_clean(named if isinstance(named, str) else ""), server=cast("Any", inner))
+        return Source(clean_name(named if isinstance(named, str) else ""), server=cast("Any", inner))
     raise ConfigError(
         f"an object of type `{type(server).__name__}` is no MCP server: give a command, a list of arguments, a URL "
         "or an MCPServer"
@@ -116,40 +83,10 @@ def _command(argv: list[str], env: dict[str, str]) -> Source:
         raise ConfigError(
             "an MCP command is empty: name a program, as in `npx -y @modelcontextprotocol/server-everything`"
         )
-    return Source(_name_of_command(argv), argv=tuple(argv), env=env)
-
-
-def _name_of_command(argv: Sequence[str]) -> str:
-    """The program that is meant: not npx, but what it runs."""
-    program = _basename(argv[0])
-    rest = iter(argv[1:] if program in _LAUNCHERS or _PYTHON.fullmatch(program) else ())
-    for word in rest:
-        if word == "-m":
-            return _clean(next(rest, program))
-        if word == "-c":
-            break  # a program in a word has no name
-        if word in _WITH_VALUE:
-            next(rest, "")
-        elif not word.startswith("-") and word not in _WORDS and "=" not in word:
-            return _name_of_command([word, *rest])  # which may be another that only starts one
-    return _clean(program)
-
-
-def _basename(word: str) -> str:
-    path = [*PurePath(word).parts]
-    while len(path) > 1 and path[-1].split(".")[0] in _NAMELESS:
-        path.pop()
-    name = path[-1] if path else word
-    if not word.startswith(("/", "./", "../")):
-        name = re.sub(r"(?<=.)@[^/@]*$", "", name)  # the version in a package's name
-    return re.sub(r"\.(py|js|mjs|cjs|ts|exe|cmd)$", "", name)
+    return Source(name_of_command(argv), argv=tuple(argv), env=env)
 
 
 def _name_of_url(url: str) -> str:
     parts = urlsplit(url)
     last = [word for word in parts.path.split("/") if word and word not in ("mcp", "sse")][-1:]
-    return _clean(last[0] if last else parts.hostname or "")
-
-
-def _clean(name: str) -> str:
-    return re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-") or "tools"
+    return clean_name(last[0] if last else parts.hostname or "")

@@ -30,7 +30,8 @@ from dragoman.model.json import decode_any
 from dragoman.model.operation import Operation
 from dragoman.server.address import Addresses
 from dragoman.server.agent import Agent
-from dragoman.server.app import App, Hosted
+from dragoman.server.app import App
+from dragoman.server.hosted import Hosted
 from dragoman.server.settings import Limits
 from dragoman.transports.endpoint import Endpoint
 

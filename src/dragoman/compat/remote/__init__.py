@@ -7,21 +7,29 @@
         result = await invoke_remote_agent("https://agent.example.com", "Summarize this", timeout_ms=60_000)
         print(result.response_text if result.success else result.error)
 
+An agent that calls others for strangers, or is called by agents itself, sets limits:
+
+    budget = SessionBudget.from_env(os.environ)
+    await invoke_remote_agent(url, text, depth=depth + 1, source_agent="me", budget=budget, session="s1", guard=True)
+
 Cards are kept for five minutes, and nothing else: every call opens a connection and closes it. Certificates are
 verified. `clock` is any clock of the engine; `dragoman.testing.Clock` is moved by hand.
 """
 
 from __future__ import annotations
 
+from dragoman.compat.remote.budget import SessionBudget
 from dragoman.compat.remote.cards import clear_agent_card_cache, discover_agent, fetch_agent_card
-from dragoman.compat.remote.errors import ExternalServiceError, NotFoundError, ValidationError
+from dragoman.compat.remote.errors import BudgetExceededError, ExternalServiceError, NotFoundError, ValidationError
 from dragoman.compat.remote.invoke import invoke_remote_agent
 from dragoman.compat.remote.result import RemoteInvocationResult
 
 __all__ = [
+    "BudgetExceededError",
     "ExternalServiceError",
     "NotFoundError",
     "RemoteInvocationResult",
+    "SessionBudget",
     "ValidationError",
     "clear_agent_card_cache",
     "discover_agent",

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dragoman.compat.remote.errors import ExternalServiceError, ValidationError
-from dragoman.compat.remote.exchange import exchange, good, json_object, status_line, under
+from dragoman.compat.remote.exchange import exchange, good, guard_of, json_object, status_line, under
 from dragoman.engine.clock import SystemClock
 from dragoman.model.error import BadResponse, CannotConnect, DragomanError
 from dragoman.net.exchange import HttpRequest
+from dragoman.net.guard import Forbidden, Guard
 
 if TYPE_CHECKING:
     from dragoman.engine.clock import Clock
@@ -22,11 +23,14 @@ _REQUIRED = ("name", "version")
 
 
 class CardCache:
-    """Cards by their URL."""
+    """Cards by their URL, and by the guard that let them through.
+
+    What was fetched without a guard may come from inside the network, which is nothing for those who have one.
+    """
 
     def __init__(self) -> None:
         # Bytes, so that a caller who changes the map it was given changes no one else's.
-        self._kept: dict[str, tuple[int, bytes]] = {}
+        self._kept: dict[tuple[str, Guard | None], tuple[int, bytes]] = {}
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -35,42 +39,50 @@ class CardCache:
         """Forget every card."""
         self._kept.clear()
 
-    async def fetch(self, base_url: str, clock: Clock) -> dict[str, Any]:
+    async def fetch(self, base_url: str, clock: Clock, guard: Guard | None = None) -> dict[str, Any]:
         """See `fetch_agent_card`."""
+        if guard is not None:
+            _check(guard, base_url)
         url = _card_url(base_url)
         self._prune(clock.now())
-        kept = self._kept.get(url)
+        kept = self._kept.get((url, guard))
         if kept is not None:
             return _card(url, kept[1])
-        body = await _body(url, clock)
+        body = await _body(url, clock, guard)
         card = _card(url, body)
-        self._kept[url] = (clock.now(), body)
+        self._kept[url, guard] = (clock.now(), body)
         return card
 
     def _prune(self, now: int) -> None:
         # A card from the future was kept before the clock on the wall was set back.
-        stale = [url for url, (since, _) in self._kept.items() if not 0 <= now - since <= TTL_MS]
-        for url in stale:
-            del self._kept[url]
+        stale = [key for key, (since, _) in self._kept.items() if not 0 <= now - since <= TTL_MS]
+        for key in stale:
+            del self._kept[key]
 
 
 _CARDS = CardCache()
 
 
-async def fetch_agent_card(base_url: str, *, clock: Clock | None = None) -> dict[str, Any]:
+async def fetch_agent_card(
+    base_url: str, *, clock: Clock | None = None, guard: Guard | bool | None = None
+) -> dict[str, Any]:
     """The card at `/.well-known/agent-card.json` as a map; for five minutes the one that was fetched before.
+
+    With `guard=True` nothing is fetched that is not in the public internet; a `Guard` allows what it was told to.
 
     Raises:
         ExternalServiceError: nobody answers within ten seconds, or with another status than success.
-        ValidationError: what came is no card: not a JSON object, or without name or version.
+        ValidationError: what came is no card: not a JSON object, or without name or version; or the URL is blocked.
     """
-    return await _CARDS.fetch(base_url, clock or SystemClock())
+    return await _CARDS.fetch(base_url, clock or SystemClock(), guard_of(guard))
 
 
-async def discover_agent(base_url: str, *, clock: Clock | None = None) -> dict[str, Any] | None:
+async def discover_agent(
+    base_url: str, *, clock: Clock | None = None, guard: Guard | bool | None = None
+) -> dict[str, Any] | None:
     """Like `fetch_agent_card`, but None when there is no card to be had."""
     try:
-        return await fetch_agent_card(base_url, clock=clock)
+        return await fetch_agent_card(base_url, clock=clock, guard=guard)
     except DragomanError:
         return None
 
@@ -87,10 +99,19 @@ def _card_url(base_url: str) -> str:
         raise _not_fetched(base_url, error) from error
 
 
-async def _body(url: str, clock: Clock) -> bytes:
+def _check(guard: Guard, base_url: str) -> None:
+    try:
+        guard.check_url(base_url)
+    except Forbidden as error:
+        raise _blocked(error) from error
+
+
+async def _body(url: str, clock: Clock, guard: Guard | None) -> bytes:
     request = HttpRequest("GET", url, {"Accept": "application/json"}, operation="card")
     try:
-        status, body = await exchange(request, clock=clock, seconds=FETCH_SECONDS, most=MAX_CARD)
+        status, body = await exchange(request, clock=clock, seconds=FETCH_SECONDS, most=MAX_CARD, guard=guard)
+    except Forbidden as error:
+        raise _blocked(error) from error
     except CannotConnect as error:
         raise _not_fetched(url, error) from error
     except BadResponse as error:
@@ -100,6 +121,10 @@ async def _body(url: str, clock: Clock) -> bytes:
             f"A2A: Failed to fetch Agent Card from {url}: {status_line(status)}", status=status, arrived=True
         )
     return body
+
+
+def _blocked(error: Forbidden) -> ValidationError:
+    return ValidationError(f"Blocked URL: {error}")
 
 
 def _not_fetched(url: str, error: CannotConnect) -> ExternalServiceError:

@@ -6,7 +6,10 @@ from dragoman.model.error import BadCard, CannotConnect, DragomanError
 
 
 class ValidationError(BadCard):
-    """The agent card arrived, and is none: no JSON object, or without a field it must have."""
+    """The agent card arrived, and is none: no JSON object, or without a field it must have.
+
+    Or its URL leads where the guard lets no request go: then nothing was sent, and the text begins `Blocked URL:`.
+    """
 
     reason = "VALIDATION_ERROR"
 
@@ -22,6 +25,20 @@ class ExternalServiceError(CannotConnect):
     ) -> None:
         super().__init__(text, reason=reason, arrived=arrived)
         self.status = status
+
+
+class BudgetExceededError(DragomanError):
+    """A session may not call that agent, or not yet; nothing was sent.
+
+    `limit` is `calls`, `agents` or `cooldown`. `retry_after_ms` says when to come back, None that it is no use.
+    """
+
+    reason = "BUDGET_EXCEEDED"
+
+    def __init__(self, text: str, *, limit: str, retry_after_ms: int | None = None) -> None:
+        super().__init__(text)
+        self.limit = limit
+        self.retry_after_ms = retry_after_ms
 
 
 class NotFoundError(DragomanError):

@@ -12,25 +12,43 @@ from dragoman.model.error import CannotConnect
 from dragoman.model.json import decode_any
 from dragoman.net.aio import AioClient
 from dragoman.net.exchange import MAX_ANSWER, HttpRequest
+from dragoman.net.guard import Guard
 
 if TYPE_CHECKING:
     from dragoman.engine.clock import Clock
 
 _EXCERPT = 200
+_PUBLIC = Guard(setting="the guard's allow")
+
+
+def guard_of(guard: Guard | bool | None) -> Guard | None:
+    """The guard that is meant: with True one that lets requests go to the public internet alone."""
+    if isinstance(guard, Guard):
+        return guard
+    return _PUBLIC if guard else None
 
 
 async def exchange(
-    request: HttpRequest, *, clock: Clock, seconds: float | None, verify: bool = True, most: int = MAX_ANSWER
+    request: HttpRequest,
+    *,
+    clock: Clock,
+    seconds: float | None,
+    verify: bool = True,
+    most: int = MAX_ANSWER,
+    guard: Guard | None = None,
 ) -> tuple[int, bytes]:
     """Send a request and read the whole answer: its status and its body. `seconds` limits all of it by the clock.
 
+    A redirect is not followed: it is the answer. The guard sees the URL, and the address that is connected to.
+
     Raises:
+        Forbidden: the guard does not let it through; nothing was sent.
         CannotConnect: nobody answers, or not within that time.
         BadResponse: the body has more than `most` bytes.
     """
     # The clock alone tells the time, so that a test can be the one who moves it.
     request.connect = request.silence = None
-    carrying = asyncio.create_task(_carry(request, verify, most))
+    carrying = asyncio.create_task(_carry(request, verify, most, guard))
     try:
         if seconds is None:
             await asyncio.wait([carrying])
@@ -43,8 +61,8 @@ async def exchange(
             await asyncio.gather(carrying, return_exceptions=True)
 
 
-async def _carry(request: HttpRequest, verify: bool, most: int) -> tuple[int, bytes]:
-    http = AioClient(verify=verify)
+async def _carry(request: HttpRequest, verify: bool, most: int, guard: Guard | None) -> tuple[int, bytes]:
+    http = AioClient(verify=verify, guard=guard)
     try:
         response = await http.send(request)
         return response.status, await response.read(most)

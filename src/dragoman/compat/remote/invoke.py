@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
 
-from dragoman.compat.remote.exchange import exchange, good, json_object, refusal, under
+from dragoman.compat.remote.errors import BudgetExceededError
+from dragoman.compat.remote.exchange import exchange, good, guard_of, json_object, refusal, under
 from dragoman.compat.remote.result import RemoteInvocationResult
 from dragoman.engine.clock import SystemClock, wait
 from dragoman.model.error import DragomanError
 from dragoman.model.json import encode
 from dragoman.net.exchange import HttpRequest
+from dragoman.net.guard import Forbidden, Guard
+from dragoman.server.invocation_guard import max_depth_of
 
 if TYPE_CHECKING:
+    from dragoman.compat.remote.budget import SessionBudget
     from dragoman.engine.clock import Clock
 
 POLL_SECONDS = 3.0
@@ -33,6 +38,11 @@ async def invoke_remote_agent(
     skill: str | None = None,
     timeout_ms: int = TIMEOUT_MS,
     clock: Clock | None = None,
+    depth: int | None = None,
+    source_agent: str | None = None,
+    budget: SessionBudget | None = None,
+    session: str | None = None,
+    guard: Guard | bool | None = None,
 ) -> RemoteInvocationResult:
     """Submit a message to a remote agent and look every three seconds, at first at once, whether its task has ended.
 
@@ -40,7 +50,11 @@ async def invoke_remote_agent(
     read at `{base}/a2a/tasks/{id}` for at most `timeout_ms`, counted from when it was taken. A look that fails is
     no failure: the next one may not. The other side is told the same limit, or the nearest it takes (1 s to 10 min).
 
-    Whatever goes wrong over there is in the result's `error`; nothing is raised for it.
+    An agent that calls another says so: `source_agent` is its name, and `depth` how deep the call is in a chain of
+    calls, 3 at most (or `A2A_MAX_DEPTH`). `budget` counts the call for a `session`. With `guard=True` nothing is sent
+    that does not go to the public internet; a `Guard` allows what it was told to. What these refuse is not sent.
+
+    Whatever goes wrong, here or over there, is in the result's `error`; nothing is raised for it.
     """
     clock = clock or SystemClock()
     params: dict[str, Any] = {"message": message}
@@ -48,11 +62,21 @@ async def invoke_remote_agent(
         params["skill"] = skill
     least, most = _THEIR_TIMEOUT_MS
     params["timeoutMs"] = min(max(timeout_ms, least), most)
+    if depth is not None:
+        params["depth"] = depth
+    if source_agent is not None:
+        params["sourceAgent"] = source_agent
+    line = _Line(base_url, clock, guard_of(guard))
     try:
-        task_id = await _submit(base_url, params, clock)
-    except _NotTakenError as error:
-        return RemoteInvocationResult(False, "", error=f"Submit failed: {error}")
-    task = await _ended(base_url, task_id, clock, timeout_ms)
+        line.check(depth)
+        request = _submission(line, params)
+        if budget is not None:
+            # Last of all: what is not sent for another reason costs nothing.
+            budget.take(session, base_url)
+        task_id = await _submit(line, request)
+    except (_NotTakenError, BudgetExceededError) as error:
+        return RemoteInvocationResult(False, "", error=str(error))
+    task = await _ended(line, task_id, timeout_ms)
     if task is None:
         return RemoteInvocationResult(False, task_id, error=f"Timed out after {timeout_ms}ms")
     text = _last_words(task)
@@ -61,41 +85,73 @@ async def invoke_remote_agent(
     return RemoteInvocationResult(False, task_id, error=text or f"Task {task['state']}")
 
 
+class _Line:
+    """Whom the requests of one invocation go to, and what watches over them."""
+
+    def __init__(self, base_url: str, clock: Clock, guard: Guard | None) -> None:
+        self.base_url = base_url
+        self.clock = clock
+        self.guard = guard
+
+    def check(self, depth: int | None) -> None:
+        """Raises _NotTakenError when nothing may be sent."""
+        if depth is not None and depth > max_depth_of(os.environ):
+            raise _NotTakenError("Invocation depth limit exceeded.")
+        if self.guard is not None:
+            try:
+                self.guard.check_url(self.base_url)
+            except Forbidden as error:
+                raise _NotTakenError(f"Blocked URL: {error}") from error
+
+    async def carry(self, request: HttpRequest, seconds: float) -> tuple[int, bytes]:
+        """See `exchange`."""
+        return await exchange(request, clock=self.clock, seconds=seconds, guard=self.guard)
+
+
 # -- submit --------------------------------------------------------------------------------------------------------
 
 
 class _NotTakenError(Exception):
-    """There is no task over there, as far as one can tell."""
+    """There is no task over there, as far as one can tell. The text is for the result."""
 
 
-async def _submit(base_url: str, params: dict[str, Any], clock: Clock) -> str:
+def _submission(line: _Line, params: dict[str, Any]) -> HttpRequest:
     headers = {"Content-Type": "application/json", "Accept": "application/json"}
     try:
         body = encode({"method": "tasks/send", "params": params})
-        request = HttpRequest("POST", under(base_url, "/a2a/tasks/send"), headers, body, operation="send")
-        status, answer = await exchange(request, clock=clock, seconds=SUBMIT_SECONDS)
+        return HttpRequest("POST", under(line.base_url, "/a2a/tasks/send"), headers, body, operation="send")
     except UnicodeEncodeError as error:
-        raise _NotTakenError("the message has characters that are not Unicode") from error
+        raise _NotTakenError("Submit failed: the message has characters that are not Unicode") from error
     except DragomanError as error:
-        raise _NotTakenError(str(error)) from error
+        raise _NotTakenError(f"Submit failed: {error}") from error
+
+
+async def _submit(line: _Line, request: HttpRequest) -> str:
+    try:
+        status, answer = await line.carry(request, SUBMIT_SECONDS)
+    except Forbidden as error:
+        raise _NotTakenError(f"Blocked URL: {error}") from error
+    except DragomanError as error:
+        raise _NotTakenError(f"Submit failed: {error}") from error
     if not good(status):
-        raise _NotTakenError(refusal(status, answer))
+        raise _NotTakenError(f"Submit failed: {refusal(status, answer)}")
     task = json_object(answer)
     task_id = None if task is None else task.get("id")
     if not isinstance(task_id, str) or not task_id:
-        raise _NotTakenError("the answer is not a task")
+        raise _NotTakenError("Submit failed: the answer is not a task")
     return task_id
 
 
 # -- poll ----------------------------------------------------------------------------------------------------------
 
 
-async def _ended(base_url: str, task_id: str, clock: Clock, timeout_ms: int) -> dict[str, Any] | None:
+async def _ended(line: _Line, task_id: str, timeout_ms: int) -> dict[str, Any] | None:
     """The task once it has ended, or None when the time is up before."""
-    url = under(base_url, f"/a2a/tasks/{quote(task_id, safe='')}")
+    url = under(line.base_url, f"/a2a/tasks/{quote(task_id, safe='')}")
+    clock = line.clock
     until = clock.now() + timeout_ms
     while (left := (until - clock.now()) / 1000) > 0:
-        task = await _look(url, clock, min(LOOK_SECONDS, left))
+        task = await _look(line, url, min(LOOK_SECONDS, left))
         if task is not None and task.get("state") in _ENDS:
             return task
         left = (until - clock.now()) / 1000
@@ -104,10 +160,10 @@ async def _ended(base_url: str, task_id: str, clock: Clock, timeout_ms: int) -> 
     return None
 
 
-async def _look(url: str, clock: Clock, seconds: float) -> dict[str, Any] | None:
+async def _look(line: _Line, url: str, seconds: float) -> dict[str, Any] | None:
     request = HttpRequest("GET", url, {"Accept": "application/json"}, operation="get")
     try:
-        status, body = await exchange(request, clock=clock, seconds=seconds)
+        status, body = await line.carry(request, seconds)
     except DragomanError:
         return None
     return json_object(body) if good(status) else None

@@ -8,7 +8,8 @@ import pytest
 from mcp.server import MCPServer, Server
 
 from dragoman import Agent
-from dragoman.agents.mcp_tools.source import Source, environment_of, sources_of
+from dragoman.agents.command import environment_of
+from dragoman.agents.mcp_tools.source import Source, sources_of
 from dragoman.errors import ConfigError
 
 

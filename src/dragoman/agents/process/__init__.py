@@ -1,0 +1,1 @@
+"""Command-line programs as agents: each task runs in a session, a process manager runs the program."""

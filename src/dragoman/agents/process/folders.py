@@ -1,0 +1,158 @@
+"""Where sessions have their folders."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shutil
+import stat
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from dragoman.model.file import File
+from dragoman.model.part import Part
+
+logger = logging.getLogger("dragoman.process")
+# Enough to tell what has changed; a program that makes more files has other ways to hand them over.
+_MOST_FILES = 2000
+Stamp = tuple[int, int]
+
+
+class Folders:
+    """One folder per session, for nobody else to read. Without a root they are gone when the server stops."""
+
+    def __init__(self, root: Path | None) -> None:
+        self._given = root
+        self._root: Path | None = None
+
+    @property
+    def root(self) -> Path:
+        """Where all of them are. Raises OSError when it cannot be made."""
+        if self._root is None:
+            if self._given is None:
+                self._root = Path(tempfile.mkdtemp(prefix="dragoman-sessions-"))
+            else:
+                self._given.mkdir(mode=0o700, parents=True, exist_ok=True)
+                self._root = self._given
+        return self._root
+
+    def of(self, session_id: str) -> Path:
+        """The folder of a session, made when it is first wanted. Raises OSError."""
+        folder = self.root / session_id
+        folder.mkdir(mode=0o700, exist_ok=True)
+        os.utime(folder)  # it is used, whatever its program changes in it
+        return folder
+
+    def tidy(self, folder: Path) -> None:
+        """Remove a folder in which nothing was left."""
+        with suppress(OSError):
+            folder.rmdir()
+
+    def sweep(self, seconds: float) -> int:
+        """Remove the folders in which nothing has happened for that long; 0 keeps all. Gives how many."""
+        if not seconds or self._given is None or not self._given.is_dir():
+            return 0
+        before, removed = time.time() - seconds, 0
+        for folder in self._given.iterdir():
+            with suppress(OSError):
+                if folder.is_dir() and not folder.is_symlink() and _last_change(folder) < before:
+                    shutil.rmtree(folder)
+                    removed += 1
+        return removed
+
+    def close(self) -> None:
+        """Remove what was only for now."""
+        if self._given is None and self._root is not None:
+            shutil.rmtree(self._root, ignore_errors=True)
+        self._root = None
+
+
+def _last_change(folder: Path) -> float:
+    return max([folder.stat().st_mtime, *(mtime / 1e9 for mtime, _ in look(folder).values())])
+
+
+def look(folder: Path) -> dict[str, Stamp]:
+    """The files of a folder and below, by their path in it. Links, hidden files and hidden folders do not count."""
+    found: dict[str, Stamp] = {}
+    folders = [folder]
+    while folders:
+        paths: list[Path] = []
+        with suppress(OSError):
+            paths = sorted(folders.pop(0).iterdir())
+        for path in paths:
+            if path.name.startswith("."):
+                continue
+            if len(found) >= _MOST_FILES:
+                return found
+            with suppress(OSError):  # it may vanish meanwhile, and the others count all the same
+                about = path.lstat()
+                if stat.S_ISDIR(about.st_mode):
+                    folders.append(path)
+                elif stat.S_ISREG(about.st_mode):
+                    found[str(path.relative_to(folder))] = (about.st_mtime_ns, about.st_size)
+    return found
+
+
+def changed(folder: Path, before: dict[str, Stamp], limit: int) -> tuple[list[str], dict[str, Stamp]]:
+    """The files that are new or not as they were, as far as they are not larger than the limit together."""
+    now = look(folder)
+    names: list[str] = []
+    size = 0
+    for name, stamp in now.items():
+        if before.get(name) == stamp:
+            continue
+        if limit and size + stamp[1] > limit:
+            logger.warning("%s is not taken as a result: the files of this task are larger than %d bytes", name, limit)
+            continue
+        names.append(name)
+        size += stamp[1]
+    return names, now
+
+
+def file_part(folder: Path, name: str, media_type: str | None = None) -> Part:
+    """A file as a part, under its path in the folder. Raises OSError or ValueError."""
+    path = folder / name
+    if path.is_symlink() or not path.is_file():
+        raise ValueError(f"{name} is no file")
+    return File(path, name=as_text(name), media_type=media_type).part()
+
+
+def as_text(name: str) -> str:
+    """The name of a file as others can read it: on disk it may hold bytes that are no text."""
+    return name.encode(errors="replace").decode()
+
+
+def put(folder: Path, files: list[Part]) -> list[str]:
+    """Lay the files of a message into the folder; those that are only links stay where they are. Gives their names.
+
+    Raises:
+        OSError: one cannot be kept.
+    """
+    names: list[str] = []
+    for number, part in enumerate(files, 1):
+        if part.raw is None:
+            continue
+        name = _safe(part.filename) or f"file-{number}"
+        # Never over another file of this message, nor into a link or a pipe that a program has left.
+        while name in names or not _is_free(folder / name):
+            name = f"{number}-{name}"
+        (folder / name).write_bytes(part.raw)
+        names.append(name)
+    return names
+
+
+def _is_free(path: Path) -> bool:
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except FileNotFoundError:
+        return True
+
+
+def _safe(name: str | None) -> str:
+    """The last word of a path as callers write it, on whatever system, without what could be more than a name."""
+    last = re.split(r"[/\\]", name or "")[-1]
+    last = re.sub(r"[^\w.,+@=() -]", "_", last).strip().lstrip(".-")
+    return last.encode()[:200].decode(errors="ignore")

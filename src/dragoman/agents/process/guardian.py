@@ -1,0 +1,351 @@
+"""The guardian: a process that starts programs for this one, and ends them when this one goes, however it goes.
+
+There is one per process and event loop. What it does is in `guarding`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+import secrets
+import socket
+import subprocess
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from dragoman.agents.process.guardian_process import MARK, end_left, start_guardian
+
+logger = logging.getLogger("dragoman.process")
+# How long the guardian may take to end everything before it is ended itself.
+_CLOSE_SECONDS = 8.0
+# What a program that went with its guardian has ended with.
+_KILLED = -9
+# The system has too many descriptors under way. It says nothing when that is over.
+_CROWDED, _CROWDED_SECONDS = (errno.ETOOMANYREFS, errno.ENOBUFS, errno.ENOMEM), 0.01
+_AT_ONCE = 1 << 16
+_LIMITS = ("cpu", "memory", "files", "file_size")
+
+
+class NotStarted(Exception):
+    """A program could not be started: the system's number for why, and in which step (`exec`, `chdir`, `limits` …)."""
+
+    def __init__(self, errno: int, step: str) -> None:
+        super().__init__(f"{step}: {os.strerror(errno)}")
+        self.errno = errno
+        self.step = step
+
+
+class GuardianGone(ConnectionError):
+    """The guardian has ended, and all its programs with it. The next one to be asked for is a new one."""
+
+
+class Child:
+    """A program that the guardian has started.
+
+    `exited` gets its exit code (-N when signal N ended it), then `clean` is done when nothing it had started is left.
+    Both belong to all who wait: wait for them with `asyncio.shield`, or the first to give up takes them away.
+    """
+
+    def __init__(self, guardian: Guardian, id: str) -> None:
+        loop = asyncio.get_running_loop()
+        self._guardian = guardian
+        self.id = id
+        self._grace: float | None = None
+        self.pid = 0
+        self.started: asyncio.Future[None] = loop.create_future()
+        self.exited: asyncio.Future[int] = loop.create_future()
+        self.clean: asyncio.Future[None] = loop.create_future()
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the program and its group. One that has ended gets none."""
+        if not self.clean.done():
+            self._guardian.tell({"id": self.id, "number": int(number)})
+
+    def end(self, grace: float) -> None:
+        """Ask the program and its group to end; kill them after `grace` seconds, at once when that is 0.
+
+        To do so again changes nothing, unless they are to have less time.
+        """
+        if not self.clean.done() and (self._grace is None or grace < self._grace):
+            self._grace = grace
+            self._guardian.tell({"id": self.id, "grace": grace})
+
+
+class Guardian:
+    """The guardian of this process. Raises OSError when it cannot be started."""
+
+    def __init__(self) -> None:
+        if os.name != "posix":
+            raise OSError(errno.ENOSYS, "programs need a POSIX system")
+        self._loop = asyncio.get_running_loop()
+        self._children: dict[str, Child] = {}
+        self._in = bytearray()
+        self._out: deque[tuple[memoryview, list[int]]] = deque()
+        self._waits = False
+        self._ended: asyncio.Future[None] = self._loop.create_future()
+        self._closing = False
+        self.users = 0
+        self._socket, theirs = socket.socketpair()
+        try:
+            self._process = start_guardian(theirs.fileno())
+        except BaseException:
+            self._socket.close()
+            raise
+        finally:
+            theirs.close()
+        self._socket.setblocking(False)
+        self._loop.add_reader(self._socket.fileno(), self._receive)
+
+    @property
+    def pid(self) -> int:
+        """The process it is."""
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        """False when it starts nothing any more."""
+        return not (self._closing or self._ended.done())
+
+    async def spawn(
+        self,
+        path: str | os.PathLike[str],
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        cwd: str | os.PathLike[str],
+        stdin: int,
+        stdout: int,
+        stderr: int,
+        limits: Mapping[str, int],
+    ) -> Child:
+        """Start a program, the leader of a session of its own. The descriptors stay the caller's to close.
+
+        `limits` may have `cpu` (seconds), `memory` and `file_size` (bytes) and `files`; 0 is none. Who gives up waiting
+        has it ended.
+
+        Raises:
+            NotStarted: the system does not start it.
+            GuardianGone: the guardian has ended.
+
+        """
+        if not self.alive:
+            raise GuardianGone("the guardian has ended")
+        child = Child(self, secrets.token_hex(8))
+        frame = {
+            "id": child.id,
+            "path": _text(path),
+            "argv": [_text(one) for one in argv],
+            "env": {_text(name): _text(value) for name, value in {**env, MARK: child.id}.items()},
+            "cwd": _text(cwd),
+            "limits": {name: limits.get(name, 0) for name in _LIMITS},
+        }
+        # Copies: a caller who gives up may close its own before they have been sent.
+        streams = _copies(stdin, stdout, stderr)
+        self._children[child.id] = child
+        self._send(frame, streams)
+        try:
+            await child.started
+        except asyncio.CancelledError:
+            child.end(0)
+            raise
+        return child
+
+    async def close(self) -> None:
+        """End everything, and the guardian. Nothing is left when this returns."""
+        if self.alive:
+            self._closing = True
+            self._drop_unsent()
+            with suppress(OSError):
+                self._socket.shutdown(socket.SHUT_WR)
+        await asyncio.wait((self._ended,), timeout=_CLOSE_SECONDS)
+        if not self._ended.done():
+            self._lost()
+
+    def abandon(self) -> None:
+        """Close it when its event loop runs no more. This waits until it has gone."""
+        self._drop_unsent()
+        self._socket.close()
+        try:
+            self._process.wait(_CLOSE_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    # -- what goes -----------------------------------------------------------------------------------------------------
+
+    def tell(self, frame: dict[str, Any]) -> None:
+        """Send a frame, now or as soon as there is room. Nothing happens when the guardian has gone."""
+        if self.alive:
+            self._send(frame, [])
+
+    def _send(self, frame: dict[str, Any], descriptors: list[int]) -> None:
+        data = msgspec.json.encode(frame)
+        self._out.append((memoryview(len(data).to_bytes(4, "big") + data), descriptors))
+        if not self._waits:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._ended.done():
+            return
+        self._wait_for_room(False)
+        while self._out:
+            data, descriptors = self._out[0]
+            try:
+                sent = socket.send_fds(self._socket, [data], descriptors) if descriptors else self._socket.send(data)
+            except BlockingIOError:
+                self._wait_for_room(True)
+                return
+            except OSError as error:
+                if error.errno not in _CROWDED:
+                    self._lost()
+                    return
+                self._waits = True
+                self._loop.call_later(_CROWDED_SECONDS, self._flush)
+                return
+            _close(descriptors)
+            self._out.popleft()
+            if sent < len(data):
+                # The descriptors went with the first byte.
+                self._out.appendleft((data[sent:], []))
+
+    def _wait_for_room(self, waits: bool) -> None:
+        if waits and not self._waits:
+            self._loop.add_writer(self._socket.fileno(), self._flush)
+        elif self._waits and not waits:
+            self._loop.remove_writer(self._socket.fileno())
+        self._waits = waits
+
+    def _drop_unsent(self) -> None:
+        for _, descriptors in self._out:
+            _close(descriptors)
+        self._out.clear()
+
+    # -- what comes ----------------------------------------------------------------------------------------------------
+
+    def _receive(self) -> None:
+        try:
+            data = self._socket.recv(_AT_ONCE)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._lost()
+            return
+        self._in += data
+        while len(self._in) >= 4 and len(self._in) >= (end := 4 + int.from_bytes(self._in[:4], "big")):
+            report: dict[str, Any] = msgspec.json.decode(self._in[4:end])
+            del self._in[:end]
+            self._hear(report)
+
+    def _hear(self, report: dict[str, Any]) -> None:
+        child = self._children.get(report["id"])
+        if child is None:
+            return
+        if "pid" in report:
+            child.pid = report["pid"]
+            _finish(child.started, None)
+        elif "failed" in report:
+            del self._children[report["id"]]
+            if not child.started.done():
+                child.started.set_exception(NotStarted(report["failed"], report["step"]))
+        elif "exit" in report:
+            _finish(child.exited, report["exit"])
+        else:
+            del self._children[report["id"]]
+            _finish(child.clean, None)
+
+    def _lost(self) -> None:
+        """Note that it has gone. When nobody wanted that, do what it cannot do any more."""
+        if self._ended.done():
+            return
+        expected = self._closing
+        self._wait_for_room(False)
+        self._loop.remove_reader(self._socket.fileno())
+        self._drop_unsent()
+        self._socket.close()
+        # It is about to be gone, if it is not yet: this does not wait for long.
+        self._process.kill()
+        self._process.wait()
+        if not expected:
+            logger.error("the guardian of the programs has ended; %d programs end with it", len(self._children))
+            # The group of one that has exited may be another's by now.
+            end_left({one.id: 0 if one.exited.done() else one.pid for one in self._children.values()})
+        for child in self._children.values():
+            if not child.started.done():
+                child.started.set_exception(GuardianGone("the guardian has ended"))
+            _finish(child.exited, _KILLED)
+            _finish(child.clean, None)
+        self._children.clear()
+        self._ended.set_result(None)
+
+
+# -- the guardian of this process --------------------------------------------------------------------------------------
+
+_guardians: dict[tuple[int, asyncio.AbstractEventLoop], Guardian] = {}
+
+
+async def guardian() -> Guardian:
+    """The guardian of this process and event loop, started when it is first wanted. Release it once for each call.
+
+    Raises:
+        OSError: it cannot be started.
+
+    """
+    _forget_ended_loops()
+    key = os.getpid(), asyncio.get_running_loop()
+    found = _guardians.get(key)
+    if found is None or not found.alive:
+        found = _guardians[key] = Guardian()
+    found.users += 1
+    return found
+
+
+async def release(guardian: Guardian) -> None:
+    """Do without a guardian. The last one to do so closes it."""
+    guardian.users -= 1
+    if guardian.users > 0:
+        return
+    key = os.getpid(), asyncio.get_running_loop()
+    if _guardians.get(key) is guardian:
+        del _guardians[key]
+    await guardian.close()
+
+
+def _forget_ended_loops() -> None:
+    for key in [one for one in _guardians if one[1].is_closed()]:
+        left = _guardians.pop(key)
+        if key[0] == os.getpid() and left.alive:
+            left.abandon()
+
+
+def _finish(future: asyncio.Future[Any], result: Any) -> None:
+    if not future.done():
+        future.set_result(result)
+
+
+def _copies(*descriptors: int) -> list[int]:
+    copies: list[int] = []
+    try:
+        for descriptor in descriptors:
+            copies.append(os.dup(descriptor))  # noqa: PERF401 - so that none is lost when one fails
+    except OSError:
+        _close(copies)
+        raise
+    return copies
+
+
+def _close(descriptors: Sequence[int]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
+
+
+def _text(value: str | os.PathLike[str]) -> str:
+    """Bytes for the system as text that JSON can hold, whatever they are and whatever encoding either side has."""
+    return os.fsencode(value).decode("latin-1")

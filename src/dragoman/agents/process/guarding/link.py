@@ -1,0 +1,94 @@
+"""The guardian's end of the socket to its server.
+
+Every frame is four bytes of length and JSON. Three descriptors come with each frame that starts a program.
+"""
+
+from __future__ import annotations
+
+import array
+import json
+import os
+import select
+import socket
+from collections import deque
+
+from .system import close
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+_AT_ONCE = 1 << 18
+
+
+class Link:
+    """Frames to and from the server."""
+
+    def __init__(self, descriptor: int, poll: select.poll) -> None:
+        self.descriptor = descriptor
+        self._socket = socket.socket(fileno=descriptor)
+        self._socket.setblocking(False)
+        self._socket.set_inheritable(False)
+        self._poll = poll
+        poll.register(descriptor, select.POLLIN)
+        self._in = bytearray()
+        self._out = bytearray()
+        # In order of arrival; None where one got lost.
+        self._descriptors: deque[int | None] = deque()
+
+    def receive(self) -> list[dict[str, Any]] | None:
+        """The frames that have come whole. None when the server has gone."""
+        room, flag = socket.CMSG_SPACE(16 * 4), getattr(socket, "MSG_CMSG_CLOEXEC", 0)
+        try:
+            data, messages, flags, _ = self._socket.recvmsg(_AT_ONCE, room, flag)
+        except BlockingIOError:
+            return []
+        except OSError:
+            return None
+        self._take(b"".join(packed for _, _, packed in messages), truncated=bool(flags & socket.MSG_CTRUNC))
+        if not data:
+            return None
+        self._in += data
+        frames: list[dict[str, Any]] = []
+        while len(self._in) >= 4 and len(self._in) >= (end := 4 + int.from_bytes(self._in[:4], "big")):
+            frames.append(json.loads(self._in[4:end]))
+            del self._in[:end]
+        return frames
+
+    def _take(self, packed: bytes, *, truncated: bool) -> None:
+        numbers = array.array("i")
+        numbers.frombytes(packed[: len(packed) - len(packed) % numbers.itemsize])
+        if truncated:
+            # There was no room for all of them: the program they came for cannot be started, but the next can.
+            close(*numbers)
+            self._descriptors.extend([None] * 3)
+            return
+        for number in numbers:
+            os.set_inheritable(number, False)
+        self._descriptors.extend(numbers)
+
+    def streams(self) -> list[int]:
+        """The descriptors of the next program; fewer than three when some got lost."""
+        return [one for one in (self._descriptors.popleft() for _ in range(3)) if one is not None]
+
+    def waiting(self) -> list[int]:
+        """The descriptors of programs whose frames have not been read yet."""
+        return [one for one in self._descriptors if one is not None]
+
+    def report(self, **facts: object) -> None:
+        """Tell the server, now or as soon as it listens."""
+        data = json.dumps(facts).encode()
+        self._out += len(data).to_bytes(4, "big") + data
+        self.flush()
+
+    def flush(self) -> None:
+        """Send what can be sent."""
+        try:
+            while self._out:
+                del self._out[: self._socket.send(self._out)]
+        except BlockingIOError:
+            pass
+        except OSError:
+            # It has gone, and that is noticed elsewhere.
+            self._out.clear()
+        self._poll.modify(self.descriptor, select.POLLIN | (select.POLLOUT if self._out else 0))

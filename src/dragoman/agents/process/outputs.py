@@ -1,0 +1,127 @@
+"""From the bytes a program writes to events."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Protocol
+
+from dragoman.agents.process import events
+from dragoman.agents.process.json_lines import JsonLines
+
+if TYPE_CHECKING:
+    from dragoman.agents.process.events import Event
+    from dragoman.agents.process.profiles.profile import LineReader
+
+# How long a line of JSON may be. What is longer is no message.
+LONGEST_LINE = 10_000_000
+WAITS = "The program waits for input."
+
+
+class TooLongError(Exception):
+    """A line does not end."""
+
+
+class Output(Protocol):
+    """What a program writes to its standard output, as it is understood."""
+
+    def feed(self, data: bytes) -> Iterable[Event]:
+        """Take some more. Raises TooLongError."""
+        ...
+
+    def pause(self, murmur: str) -> Iterable[Event]:
+        """The program waits for input; `murmur` is what it wrote last to stderr."""
+        ...
+
+    def close(self) -> Iterable[Event]:
+        """There is no more."""
+        ...
+
+
+class TextOutput:
+    """Plain text, passed on as it comes; a shell drops the line ends at the end of an answer, and so does this.
+
+    Of an interactive program the line that is not finished yet is kept back: it may be a question.
+    """
+
+    def __init__(self, *, interactive: bool = False) -> None:
+        self._decode = codecs.getincrementaldecoder("utf-8")(errors="replace").decode
+        self._interactive = interactive
+        self._ends: str = ""
+        self._partial: str = ""
+        self._last: str = ""
+
+    def feed(self, data: bytes) -> Iterator[Event]:
+        """See `Output.feed`."""
+        yield from self._take(self._decode(data))
+
+    def _take(self, text: str, *, whole: bool = False) -> Iterator[Event]:
+        if self._interactive:
+            text = self._partial + text
+            cut = len(text) if whole else text.rfind("\n") + 1
+            text, self._partial = text[:cut], text[cut:]
+        text = self._ends + text
+        said = text.rstrip("\n")
+        self._ends = text[len(said) :]
+        if said:
+            if self._interactive:
+                self._last = said.rpartition("\n")[2]
+            yield events.text(said)
+
+    def pause(self, murmur: str) -> Iterator[Event]:
+        """See `Output.pause`."""
+        question = self._partial.strip() or murmur.strip() or self._last.strip() or WAITS
+        # Said as a question now. What was said before ended with its line, so what follows begins one of its own.
+        self._partial, self._last = "", ""
+        yield events.ask(question)
+
+    def close(self) -> Iterator[Event]:
+        """See `Output.close`."""
+        yield from self._take(self._decode(b"", final=True), whole=True)
+
+
+class LinesOutput:
+    """Lines that each are something by themselves."""
+
+    def __init__(self, reader: LineReader) -> None:
+        self._reader = reader
+        self._rest: list[bytes] = []
+        self._length = 0
+
+    def feed(self, data: bytes) -> Iterator[Event]:
+        """See `Output.feed`."""
+        first, *others = data.split(b"\n")
+        self._rest.append(first)
+        self._length += len(first)
+        if self._length > LONGEST_LINE:
+            self._rest, self._length = [], 0
+            raise TooLongError
+        if not others:
+            return
+        # Put together once, at its end: a long line comes in many pieces.
+        lines = [b"".join(self._rest), *others[:-1]]
+        self._rest, self._length = [others[-1]], len(others[-1])
+        for line in lines:
+            yield from self._read(line)
+
+    def pause(self, murmur: str) -> Iterator[Event]:
+        """Never because of silence: such a program says when it asks."""
+        return iter(())
+
+    def close(self) -> Iterator[Event]:
+        """See `Output.close`."""
+        rest, self._rest = b"".join(self._rest), []
+        yield from self._read(rest)
+        yield from self._reader.close()
+
+    def _read(self, line: bytes) -> Iterable[Event]:
+        return self._reader.feed(line) if line.strip() else ()
+
+
+def output_of(mode: str, *, interactive: bool, reader: Callable[[], LineReader] | None) -> Output:
+    """How to read a program that runs now."""
+    if reader is not None:
+        return LinesOutput(reader())
+    if mode == "jsonl":
+        return LinesOutput(JsonLines())
+    return TextOutput(interactive=interactive)

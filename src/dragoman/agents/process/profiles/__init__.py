@@ -1,0 +1,34 @@
+"""Profiles of well-known command-line agents."""
+
+from __future__ import annotations
+
+import difflib
+
+from dragoman.agents.process.profiles.amp import AMP
+from dragoman.agents.process.profiles.claude import CLAUDE
+from dragoman.agents.process.profiles.codex import CODEX
+from dragoman.agents.process.profiles.cursor import CURSOR
+from dragoman.agents.process.profiles.gemini import GEMINI
+from dragoman.agents.process.profiles.opencode import OPENCODE
+from dragoman.agents.process.profiles.profile import LineReader, Profile
+from dragoman.agents.process.profiles.qwen import QWEN
+from dragoman.model.error import ConfigError
+
+__all__ = ["PROFILES", "LineReader", "Profile", "profile"]
+
+_KNOWN = {one.name: one for one in (CLAUDE, CODEX, GEMINI, OPENCODE, CURSOR, AMP, QWEN)}
+# The names there are.
+PROFILES = tuple(_KNOWN)
+
+
+def profile(name: str) -> Profile:
+    """The profile of that name.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    if name in _KNOWN:
+        return _KNOWN[name]
+    near = difflib.get_close_matches(name, PROFILES, 1)
+    hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(PROFILES)}"
+    raise ConfigError(f"there is no profile `{name}`; {hint}")

@@ -1,0 +1,106 @@
+"""Codex.
+
+`codex exec -` answers a prompt from standard input and ends. With `--json` (in this form since October 2025, about
+0.44) it writes `thread.started` with the thread's id, `turn.started`, then `item.started`, `item.updated` and
+`item.completed` for everything that happens, and `turn.completed` or `turn.failed`. The last `agent_message` before
+`turn.completed` is the answer; with `--output-schema` it is JSON as a text. An `error` line may be one of several tries
+to reach the model: whether it was fatal shows at the end of the turn.
+
+`exec resume` goes on with a thread; options of `exec` stand before it. The folder of a session is no Git repository,
+so `--skip-git-repo-check` is needed. What the program may do is its sandbox's to say: reading, unless told otherwise.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from dragoman.agents.process import events
+from dragoman.agents.process.profiles.json_object import Found, message_in, object_in, objects_in, text_in
+from dragoman.agents.process.profiles.object_reader import ObjectReader
+from dragoman.agents.process.profiles.profile import Profile
+from dragoman.agents.process.profiles.tool_call import in_line, told
+
+if TYPE_CHECKING:
+    from dragoman.agents.process.events import Event
+
+# Commands are run by a shell; which one says nothing.
+_SHELL = re.compile(r"""(?:\S*/)?(?:ba|z)?sh -l?c (['"])(.*)\1""", re.DOTALL)
+
+
+class CodexReader(ObjectReader):
+    """Reads these lines."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._told: dict[str, str] = {}
+
+    def read(self, kind: str, found: Found) -> list[Event]:
+        """See `ObjectReader.read`."""
+        if kind == "thread.started":
+            self.draft.belongs_to(found.get("thread_id"))
+        elif kind in ("item.started", "item.updated", "item.completed"):
+            return self._item(object_in(found, "item"), is_done=kind == "item.completed")
+        elif kind == "turn.completed":
+            return self.draft.finish(self.draft.text)
+        elif kind == "turn.failed":
+            return self.draft.fail(message_in(found, "error"), kind)
+        elif kind == "error":
+            self.draft.problem = text_in(found, "message") or self.draft.problem
+            said = in_line(self.draft.problem)
+            return [events.tool_status(said)] if said else []
+        return []
+
+    def _item(self, item: Found, *, is_done: bool) -> list[Event]:
+        kind = text_in(item, "type", "item_type")
+        text = text_in(item, "text")
+        if kind in ("agent_message", "assistant_message", "plan"):
+            if not is_done or not text:
+                return []
+            aside = self.draft.set_aside()
+            self.draft.add(text)
+            return aside
+        if kind == "reasoning":
+            return [events.thinking(text)] if is_done and text else []
+        # A list of what is to be done comes again when the turn ends, and is no work that follows a message.
+        aside = [] if kind in ("todo_list", "error") else self.draft.set_aside()
+        said = _told(kind, item)
+        name = text_in(item, "id")
+        if not said or self._told.get(name) == said:
+            return aside
+        self._told[name] = said
+        return [*aside, events.tool_status(said)]
+
+
+def _told(kind: str, item: Found) -> str:
+    """An item in a line; empty when there is nothing to tell."""
+    if kind == "command_execution":
+        command = text_in(item, "command")
+        inner = _SHELL.fullmatch(command)
+        before = "Refused" if text_in(item, "status") == "declined" else ""
+        return told("Command", inner[2] if inner else command, before)
+    if kind == "file_change":
+        return told("Edit", ", ".join(text_in(change, "path") for change in objects_in(item, "changes")))
+    if kind == "mcp_tool_call":
+        tool = ".".join(filter(None, (text_in(item, "server"), text_in(item, "tool"))))
+        return told(tool, item.get("arguments"))
+    if kind == "web_search":
+        return told("Web search", text_in(item, "query"))
+    if kind == "collab_tool_call":
+        return told(text_in(item, "tool"), text_in(item, "prompt"))
+    if kind == "todo_list":
+        todo = objects_in(item, "items")
+        rest = [text_in(one, "text") for one in todo if one.get("completed") is not True]
+        return told("Plan", f"{len(todo) - len(rest)} of {len(todo)} done" + (f", next: {rest[0]}" if rest else ""))
+    return in_line(text_in(item, "message")) if kind == "error" else ""
+
+
+CODEX = Profile(
+    name="codex",
+    title="Codex",
+    command=("codex", "exec", "--json", "--skip-git-repo-check", "-"),
+    resume=("resume", "{session}"),
+    place="prompt",
+    env=("CODEX_API_KEY", "CODEX_HOME", "OPENAI_API_KEY", "OPENAI_BASE_URL"),
+    reader=CodexReader,
+)

@@ -1,0 +1,79 @@
+"""opencode.
+
+`opencode run` answers a prompt from standard input and ends. With `--format json` (1.0 and later) it writes lines with
+a `sessionID` and a `part`: `step_start`, `text` for each text that is finished, `tool_use` for each call that has come
+back, `reasoning` (with `--thinking`), `step_finish` with the reason `tool-calls` or `stop`, and `error`, whose text is
+in `error.data.message`. No line says that all is done, so the answer is known when the output ends: it is what was said
+after the last tool. `--session` goes on with a session; before 1.17 that was seen to write nothing for some of them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dragoman.agents.process import events
+from dragoman.agents.process.profiles.json_object import Found, object_in, text_in
+from dragoman.agents.process.profiles.object_reader import ObjectReader
+from dragoman.agents.process.profiles.profile import Profile
+from dragoman.agents.process.profiles.tool_call import told
+
+if TYPE_CHECKING:
+    from dragoman.agents.process.events import Event
+
+
+class OpencodeReader(ObjectReader):
+    """Reads these lines."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._calls: set[str] = set()
+
+    def read(self, kind: str, found: Found) -> list[Event]:
+        """See `ObjectReader.read`."""
+        self.draft.belongs_to(found.get("sessionID"))
+        part = object_in(found, "part")
+        if kind == "text":
+            # A part may be written again when it has grown.
+            self.draft.put(text_in(part, "id"), text_in(part, "text"))
+        elif kind == "reasoning":
+            thought = text_in(part, "text")
+            return [events.thinking(thought)] if thought else []
+        elif kind == "tool_use":
+            return self._called(part)
+        elif kind == "error":
+            problem = object_in(found, "error")
+            name = text_in(problem, "name")
+            return self.draft.fail(text_in(object_in(problem, "data"), "message") or text_in(problem, "message"), name)
+        elif kind == "step_finish" and text_in(part, "reason") == "tool-calls":
+            return self.draft.set_aside()
+        return []
+
+    def _called(self, part: Found) -> list[Event]:
+        call = text_in(part, "callID", "id")
+        if call and call in self._calls:
+            return []
+        self._calls.add(call)
+        state = object_in(part, "state")
+        before = "Failed" if text_in(state, "status") == "error" else ""
+        return [*self.draft.set_aside(), events.tool_status(told(text_in(part, "tool"), state.get("input"), before))]
+
+
+OPENCODE = Profile(
+    name="opencode",
+    title="opencode",
+    command=("opencode", "run", "--format", "json"),
+    resume=("--session", "{session}"),
+    env=(
+        "ANTHROPIC_API_KEY",
+        "GEMINI_API_KEY",
+        "OPENAI_API_KEY",
+        "OPENCODE_API_KEY",
+        "OPENCODE_CONFIG",
+        "OPENCODE_CONFIG_CONTENT",
+        "OPENCODE_CONFIG_DIR",
+        "OPENROUTER_API_KEY",
+        "XDG_CONFIG_HOME",
+        "XDG_DATA_HOME",
+    ),
+    reader=OpencodeReader,
+)

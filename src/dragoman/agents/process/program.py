@@ -1,0 +1,352 @@
+"""One running program: it is given its prompt, listened to, held to its limits, and ended."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from dragoman.agents.process import events, folders
+from dragoman.agents.process.idleness import is_idle
+from dragoman.agents.process.outputs import TooLongError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from dragoman.agents.process.events import Event
+    from dragoman.agents.process.guardian import Child
+    from dragoman.agents.process.recipe import Recipe
+    from dragoman.engine.clock import Clock, Timer
+
+logger = logging.getLogger("dragoman.process")
+_CHUNK = 65_536
+# What is kept of stderr, and how much of it a caller is told.
+_KEPT, _TOLD = 8000, 2000
+# How long the output of a program that has ended may stay silent and open: somebody it left behind holds it.
+_LAST_SECONDS = 0.5
+
+
+class Pipes:
+    """The server's ends of a program's standard streams."""
+
+    def __init__(self) -> None:
+        self.ours: list[int] = []
+        self.theirs: list[int] = []
+        for ours_reads in (False, True, True):
+            read, write = os.pipe()
+            self.ours.append(read if ours_reads else write)
+            self.theirs.append(write if ours_reads else read)
+
+    def close_theirs(self) -> None:
+        """Let go of the program's ends: it has its own copies."""
+        self._close(self.theirs)
+
+    def close(self) -> None:
+        """Let go of everything."""
+        self._close(self.theirs)
+        self._close(self.ours)
+
+    @staticmethod
+    def _close(fds: list[int]) -> None:
+        while fds:
+            os.close(fds.pop())
+
+
+class Program:
+    """A program from its start to its end. `emit` is told what happens, and is waited for where it wants that."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        child: Child,
+        folder: Path | None,
+        clock: Clock,
+        emit: Callable[[Event], list[Awaitable[Any]]],
+    ) -> None:
+        self._recipe = recipe
+        self._child = child
+        self._folder = folder
+        self._clock = clock
+        self._emit_now = emit
+        self._output = recipe.reading()
+        self._seen: dict[str, folders.Stamp] = {}
+        self._stdin: asyncio.WriteTransport | None = None
+        self._stdin_fd = -1
+        self._readers: list[asyncio.ReadTransport] = []
+        self._written = 0
+        self._murmur = b""
+        self._murmured = b""  # since it last paused
+        self._asking = False
+        self._in_read = False
+        self._last = clock.now()
+        self._quiet_rounds = 0
+        self._timers: dict[str, Timer] = {}
+        self._stop_reason: str | None = None
+        self._problem: Event | None = None
+        self._living: asyncio.Task[None] | None = None
+        self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    @property
+    def pid(self) -> int:
+        """Its process, which leads its group."""
+        return self._child.pid
+
+    @property
+    def asks(self) -> bool:
+        """True while it waits for an answer."""
+        return self._asking and not self.over.done()
+
+    # -- life ----------------------------------------------------------------------------------------------------------
+
+    def begin(self, pipes: Pipes, prompt: str, seen: dict[str, folders.Stamp]) -> None:
+        """Give it the prompt and listen from now on. The pipes are its own from here."""
+        self._seen = seen
+        # A task of its own: whoever wanted the program may be canceled, and it is to be ended properly all the same.
+        self._living = asyncio.get_running_loop().create_task(self._live(pipes, prompt))
+
+    async def _live(self, pipes: Pipes, prompt: str) -> None:
+        try:
+            out, err = await self._connect(pipes)
+            self._start_timers()
+            if not self._recipe.by_argument:
+                self._write(prompt + "\n" if self._recipe.interactive else prompt)
+            if self._stdin is not None and not self._recipe.keeps_input:
+                self._stdin.close()  # once all is written
+            await self._follow(out, err)
+        except Exception as error:
+            logger.exception("a program could not be followed")
+            self._child.end(0)
+            self._emit_now(events.error(f"the program could not be followed: {type(error).__name__}"))
+        finally:
+            pipes.close()
+            self._let_go()
+            self.over.set_result(None)
+
+    async def _connect(self, pipes: Pipes) -> tuple[asyncio.StreamReader, asyncio.StreamReader]:
+        loop = asyncio.get_running_loop()
+        out, err = asyncio.StreamReader(limit=_CHUNK), asyncio.StreamReader(limit=_CHUNK)
+        for reader in (err, out):
+            made = asyncio.StreamReaderProtocol(reader)
+            transport, _ = await loop.connect_read_pipe(lambda made=made: made, os.fdopen(pipes.ours.pop(), "rb", 0))
+            self._readers.insert(0, transport)
+        self._stdin_fd = pipes.ours.pop()
+        self._stdin, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, os.fdopen(self._stdin_fd, "wb", 0))
+        return out, err
+
+    def _start_timers(self) -> None:
+        limits = self._recipe.limits
+        if limits.time:
+            self._timers["time"] = self._clock.call_later(limits.time, self._too_long)
+        if limits.inactivity:
+            self._timers["silence"] = self._clock.call_later(limits.inactivity, self._look_for_silence)
+
+    def say(self, line: str) -> None:
+        """Answer it, or tell it the next thing."""
+        self._asking = False
+        if self._recipe.output == "jsonl":  # one line is one answer
+            line = " ".join(line.splitlines())
+        self._write(line + "\n")
+
+    def _write(self, text: str) -> None:
+        if self._stdin is not None and text and not self._stdin.is_closing():
+            self._stdin.write(text.encode(errors="surrogateescape"))
+        self._moved()
+
+    async def stop(self, reason: str = "") -> None:
+        """End it and all it has started, and wait until it has gone: first asked, then by force."""
+        if self._stop_reason is None:
+            self._stop_reason = reason
+        self._child.end(self._recipe.limits.grace)
+        await asyncio.shield(self.over)
+
+    def _fail(self, message: str, kind: str) -> None:
+        """Remember why it is to be ended, and end it."""
+        if self._problem is None:
+            self._problem = events.error(message, kind)
+        self._child.end(self._recipe.limits.grace)
+
+    # -- listening -----------------------------------------------------------------------------------------------------
+
+    async def _follow(self, out: asyncio.StreamReader, err: asyncio.StreamReader) -> None:
+        loop = asyncio.get_running_loop()
+        listening = {loop.create_task(self._listen(out)), loop.create_task(self._overhear(err))}
+        try:
+            code = await asyncio.shield(self._child.exited)
+            await self._drain(listening)
+            await self._finish(code)
+        finally:
+            for task in listening:
+                task.cancel()
+
+    async def _drain(self, listening: set[asyncio.Task[None]]) -> None:
+        """Hear the program out, as long as there is something, or somebody has not taken it yet."""
+        while any(not task.done() for task in listening):
+            before = self._written
+            _, waiting = await asyncio.wait(listening, timeout=_LAST_SECONDS)
+            if waiting and self._in_read and before == self._written:
+                return
+
+    async def _listen(self, out: asyncio.StreamReader) -> None:
+        most = self._recipe.limits.output
+        while True:
+            self._in_read = True
+            data = await out.read(_CHUNK)
+            self._in_read = False
+            if not data:
+                return
+            self._written += len(data)
+            self._moved()
+            if most and self._written > most:
+                self._fail(f"the program wrote more than {_size(most)} to its standard output", "output")
+                self._readers[0].close()
+                return
+            try:
+                for event in self._output.feed(data):
+                    await self._emit(event)
+            except TooLongError:
+                self._fail("the program wrote a line that is too long to be a message", "output")
+                self._readers[0].close()
+                return
+
+    async def _overhear(self, err: asyncio.StreamReader) -> None:
+        while data := await err.read(_CHUNK):
+            self._murmur = (self._murmur + data)[-_KEPT:]
+            self._murmured = (self._murmured + data)[-_TOLD:]
+            self._moved()
+
+    async def _emit(self, event: Event) -> None:
+        kind = event["type"]
+        if kind == "error":
+            # Told at its end, which is near: a program that fails goes.
+            self._problem = self._problem or event
+            self._child.end(self._recipe.limits.grace)
+            return
+        if kind == "ask":
+            if not self._recipe.keeps_input:
+                self._fail(
+                    f"the program asks ({event['question']}), but its input has ended: give it its prompt as an "
+                    "argument, {prompt}, or run it with input=interactive",
+                    "input",
+                )
+                return
+            await self._hand_over_files()
+            self._asking = True
+        for waiting in self._emit_now(event):
+            await waiting
+
+    async def _hand_over_files(self) -> None:
+        folder = self._folder
+        if folder is None:
+            return
+        limit = self._recipe.limits.artifacts
+        names, self._seen = await asyncio.to_thread(folders.changed, folder, self._seen, limit)
+        for name in names:
+            for waiting in self._emit_now(events.artifact({"file": name, "name": name})):
+                await waiting
+
+    # -- limits --------------------------------------------------------------------------------------------------------
+
+    def _moved(self) -> None:
+        """Something was said or heard."""
+        self._last, self._quiet_rounds = self._clock.now(), 0
+        if self._recipe.interactive and self._recipe.output == "text" and "quiet" not in self._timers:
+            self._timers["quiet"] = self._clock.call_later(self._recipe.limits.quiet, self._look_for_quiet)
+
+    def _look_for_quiet(self) -> None:
+        """See whether an interactive program waits for input: nobody says so but its silence."""
+        self._timers.pop("quiet", None)
+        if self._asking or self.over.done() or self._child.exited.done():
+            return
+        quiet = self._recipe.limits.quiet
+        left = quiet - (self._clock.now() - self._last) / 1000
+        if left <= 0:
+            self._quiet_rounds += 1
+            if is_idle(self._child.pid, self._stdin_fd, sure=self._quiet_rounds >= 3):
+                waiting = asyncio.get_running_loop().create_task(self._pause())
+                waiting.add_done_callback(lambda done: done.cancelled() or done.exception())
+                return
+            left = quiet
+        self._timers["quiet"] = self._clock.call_later(left, self._look_for_quiet)
+
+    async def _pause(self) -> None:
+        murmur, self._murmured = self._murmured, b""
+        for event in self._output.pause(_last_line(murmur)):
+            await self._emit(event)
+
+    def _look_for_silence(self) -> None:
+        most = self._recipe.limits.inactivity
+        left = most - (self._clock.now() - self._last) / 1000
+        if left > 0:
+            self._timers["silence"] = self._clock.call_later(left, self._look_for_silence)
+        elif self._asking:
+            self._fail(f"nobody answered the program within {most:g} s", "inactivity")
+        else:
+            self._fail(f"the program said nothing for {most:g} s", "inactivity")
+
+    def _too_long(self) -> None:
+        self._fail(f"the program ran longer than {self._recipe.limits.time:g} s", "timeout")
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    async def _finish(self, code: int) -> None:
+        for timer in self._timers.values():
+            timer.cancel()
+        if self._problem is None or self._problem["error"]["type"] != "output":
+            for event in self._output.close():
+                await self._emit(event)
+        if self._problem is not None:
+            self._emit_now(self._problem)
+        elif self._stop_reason is not None:
+            self._emit_now(events.stopped(self._stop_reason))
+        elif code != 0:
+            self._emit_now(events.error(self._account(code), "exit" if code > 0 else "signal"))
+        else:
+            await self._hand_over_files()
+            self._emit_now(events.exited(code))
+
+    def _account(self, code: int) -> str:
+        """How it ended, and its last words."""
+        limits = self._recipe.limits
+        if code > 0:
+            how = f"the program ended with exit code {code}"
+        elif limits.cpu and -code in (signal.SIGXCPU, signal.SIGKILL):
+            how = f"the program used more than {limits.cpu} s of CPU time"
+        elif -code == signal.SIGXFSZ:
+            how = f"the program wrote a file of more than {_size(limits.file_size)}"
+        else:
+            how = f"the program was ended by {_signal_name(-code)}"
+        words = self._murmur.decode(errors="replace").strip()
+        return f"{how}: {words[-_TOLD:]}" if words else how
+
+    def _let_go(self) -> None:
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        for transport in self._readers:
+            with suppress(Exception):
+                transport.close()
+        if self._stdin is not None:
+            with suppress(Exception):  # one that is closed already cannot be closed at once
+                self._stdin.abort()
+
+
+def _last_line(data: bytes) -> str:
+    return data.decode(errors="replace").rpartition("\n")[2]
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return f"{signal.Signals(number).name} (signal {number})"
+    except ValueError:
+        return f"signal {number}"
+
+
+def _size(count: int) -> str:
+    for unit, name in ((1_000_000_000, "GB"), (1_000_000, "MB"), (1000, "KB")):
+        if count >= unit and count % (unit // 10) == 0:
+            return f"{count / unit:g} {name}"
+    return f"{count} bytes"

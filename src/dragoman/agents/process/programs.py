@@ -1,0 +1,203 @@
+"""The process manager that runs one command for every session."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from dragoman.agents.process import events, folders
+from dragoman.agents.process.announcer import Announcer
+from dragoman.agents.process.guardian import Guardian, NotStarted, guardian, release
+from dragoman.agents.process.program import Pipes, Program
+from dragoman.model.error import Failed, Rejected
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from dragoman.agents.process.events import Callback, Event
+    from dragoman.agents.process.guardian import Child
+    from dragoman.agents.process.recipe import Recipe
+    from dragoman.agents.process.session import Session
+    from dragoman.engine.clock import Clock
+
+logger = logging.getLogger("dragoman.process")
+
+
+class Programs:
+    """Runs the program of each session and tells what it does. See `ProcessManager`.
+
+    `projects` are those there are; None: any. A program that waits for an answer stays open; of these there may be as
+    many as may run, and the one that has waited longest goes first.
+    """
+
+    def __init__(self, recipe: Recipe, clock: Clock, *, projects: Collection[str] | None = None) -> None:
+        self._recipe = recipe
+        self._clock = clock
+        self._projects = projects
+        self._announcer = Announcer()
+        self._programs: dict[str, Program] = {}
+        self._guardian: Guardian | None = None
+        self._opening = asyncio.Lock()
+
+    def __len__(self) -> int:
+        """How many programs are open."""
+        return len(self._programs)
+
+    # -- as every process manager --------------------------------------------------------------------------------------
+
+    def subscribe(self, session_id: str, callback: Callback, /) -> Callable[[], None]:
+        """See `ProcessManager.subscribe`."""
+        return self._announcer.subscribe(session_id, callback)
+
+    def subscribe_all(self, callback: Callback, /) -> Callable[[], None]:
+        """Call back with what happens in any session."""
+        return self._announcer.subscribe_all(callback)
+
+    async def start_process(self, session: Session, prompt: str, /, **options: Any) -> None:
+        """See `ProcessManager.start_process`. A program of the session that still runs is ended first.
+
+        Options are `facts`, variables for the program, and `remembered`, how it calls this conversation.
+        """
+        if self._projects is not None and session.project_id not in self._projects:
+            self._announcer.emit(session.id, events.error(f"Project {session.project_id} not found", "not_found"))
+            return
+        await self.stop_process(session.id, "another message came")
+        try:
+            program, pipes, seen = await self._started(session, prompt, options)
+        except (Failed, Rejected) as error:
+            self._announcer.emit(session.id, events.error(str(error), "start"))
+            return
+        self._programs[session.id] = program
+        program.over.add_done_callback(lambda _: self._gone(session, program))
+        session.status, session.pid, session.turns = "running", program.pid, session.turns + 1
+        self._announcer.emit(session.id, events.started(program.pid))
+        program.begin(pipes, prompt, seen)
+        self._make_room()
+
+    async def _started(
+        self, session: Session, prompt: str, options: Mapping[str, Any]
+    ) -> tuple[Program, Pipes, dict[str, folders.Stamp]]:
+        recipe, folder = self._recipe, session.folder
+        cwd = recipe.cwd or folder
+        if cwd is None:
+            raise Failed("the program cannot be started: its session has no folder")
+        argv = recipe.argv(prompt, options.get("remembered"))
+        facts = dict(options.get("facts") or {})
+        if folder is not None:
+            facts["FOLDER"] = str(folder)
+        seen = {} if folder is None else await asyncio.to_thread(folders.look, folder)
+        try:
+            pipes = Pipes()
+        except OSError as error:
+            raise Failed(_plain(error.errno or 0, "exec", argv[0])) from error
+        try:
+            child = await self._spawned(argv, recipe.executable(argv[0], cwd), recipe.environment(facts), cwd, pipes)
+        except BaseException:
+            pipes.close()
+            raise
+        pipes.close_theirs()
+        emit = partial(self._emit, session)
+        return Program(recipe, child, folder, self._clock, emit), pipes, seen
+
+    async def _spawned(
+        self, argv: tuple[str, ...], path: str, env: Mapping[str, str], cwd: Path, pipes: Pipes
+    ) -> Child:
+        limits = self._recipe.limits
+        named = {name: getattr(limits, name) for name in ("cpu", "memory", "files", "file_size")}
+        stdin, stdout, stderr = pipes.theirs
+        try:
+            keeper = await self._kept()
+            return await keeper.spawn(
+                path, argv, env=env, cwd=cwd, stdin=stdin, stdout=stdout, stderr=stderr, limits=named
+            )
+        except NotStarted as error:
+            raise Failed(_plain(error.errno, error.step, argv[0])) from error
+        except OSError as error:
+            logger.error("a program cannot be started: %s", error)
+            raise Failed("the program cannot be started: the server's log says why") from error
+
+    async def _kept(self) -> Guardian:
+        async with self._opening:
+            if self._guardian is None or not self._guardian.alive:
+                if self._guardian is not None:
+                    await release(self._guardian)
+                self._guardian = await guardian()
+            return self._guardian
+
+    # -- conversations -------------------------------------------------------------------------------------------------
+
+    def pid(self, session_id: str) -> int | None:
+        """The program that is open in a session, if there is one."""
+        program = self._programs.get(session_id)
+        return None if program is None or program.over.done() else program.pid
+
+    def goes_on(self, session_id: str) -> bool:
+        """See `Talk.goes_on`."""
+        return self._recipe.interactive and self.pid(session_id) is not None
+
+    def say(self, session: Session, line: str) -> None:
+        """Tell the open program of a session something. Nothing happens when there is none."""
+        program = self._programs.get(session.id)
+        if program is not None:
+            session.turns += 1
+            program.say(line)
+
+    async def stop_process(self, session_id: str, reason: str = "") -> None:
+        """End the program of a session, and all it has started."""
+        program = self._programs.get(session_id)
+        if program is not None:
+            await program.stop(reason)
+
+    async def close(self) -> None:
+        """End all programs."""
+        programs = list(self._programs.values())
+        await asyncio.gather(*(program.stop("the server stops") for program in programs), return_exceptions=True)
+        keeper, self._guardian = self._guardian, None
+        if keeper is not None:
+            await release(keeper)
+
+    # -- parts ---------------------------------------------------------------------------------------------------------
+
+    def _emit(self, session: Session, event: Event) -> list[Awaitable[Any]]:
+        kind = event["type"]
+        if kind == "session_exited":
+            session.status = "idle"
+        elif kind in ("session_stopped", "error"):
+            session.status = "stopped" if kind == "session_stopped" else "error"
+        elif kind == "ask":
+            session.status = "paused"
+        session.updated_ms = self._clock.now()
+        return self._announcer.emit(session.id, event)
+
+    def _gone(self, session: Session, program: Program) -> None:
+        if self._programs.get(session.id) is program:
+            del self._programs[session.id]
+        session.pid = None
+
+    def _make_room(self) -> None:
+        waiting = [program for program in self._programs.values() if program.asks]
+        for program in waiting[: max(0, len(waiting) - self._recipe.limits.sessions)]:
+            ending = asyncio.get_running_loop().create_task(program.stop("others needed its place"))
+            ending.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+
+def _plain(number: int, step: str, name: str) -> str:
+    """Why a program could not be started."""
+    if step == "chdir":
+        return f"the program cannot be started: its folder cannot be used ({os.strerror(number)})"
+    reasons = {
+        errno.ENOENT: f"there is no `{name}` here, or not what it needs to run",
+        errno.EACCES: f"`{name}` may not be run",
+        errno.ENOEXEC: f"`{name}` is no program that this system can run",
+        errno.E2BIG: "the text is too long for it",
+        errno.EAGAIN: "there are too many processes: try again later",
+        errno.EMFILE: "too many files are open: try again later",
+        errno.ENFILE: "too many files are open: try again later",
+        errno.ENOMEM: "there is not enough memory: try again later",
+    }
+    return f"the program cannot be started: {reasons.get(number) or os.strerror(number)}"

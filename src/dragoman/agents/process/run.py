@@ -1,0 +1,155 @@
+"""Sessions as the `run` of an agent: every message becomes a turn of its conversation's session."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import math
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, cast
+
+from dragoman.agents.process import folders
+from dragoman.agents.process.manager import stop, talk_of
+from dragoman.agents.process.prompt import prompt_of
+from dragoman.agents.process.session import Session, new_session
+from dragoman.agents.process.turn import Turn
+from dragoman.engine.session_id import session_id
+from dragoman.model.error import Failed, Rejected
+
+if TYPE_CHECKING:
+    from dragoman.agents.process.folders import Folders
+    from dragoman.agents.process.manager import ProcessManager
+    from dragoman.engine.context import Context
+
+CreateSession = Callable[[Session], "Session | Awaitable[Session | None] | None"]
+# How the program calls the conversation, kept in the conversation's state.
+REMEMBERED = "dragoman/remembered"
+DEPTH = "dragoman/depth"
+
+
+class SessionRuns:
+    """Runs every task in the session of its conversation, whoever's process manager does the work.
+
+    `create_session` is told of a session before its first program begins, and may give back another in its place.
+    At most `most` tasks work at once; the others are submitted until it is their turn. `attaches` says that a prompt
+    names the files that come with it. A call that is more than `max_depth` calls away from its beginning is refused.
+    """
+
+    def __init__(
+        self,
+        manager: ProcessManager,
+        *,
+        agent_id: str,
+        project_id: str | None,
+        create_session: CreateSession | None = None,
+        folders: Folders | None = None,
+        most: int = 0,
+        attaches: bool = False,
+        max_depth: int = 3,
+    ) -> None:
+        self.manager = manager
+        self._agent_id = agent_id
+        self._project_id = project_id
+        self._create = create_session
+        self._folders = folders
+        self._most = most
+        self._places: asyncio.Semaphore | None = None
+        self._attaches = attaches
+        self._max_depth = max_depth
+        self._sessions: dict[str, Session] = {}
+
+    async def prepare(self, ctx: Context) -> None:
+        """Have a session and a place for a task, which is submitted until then.
+
+        Raises:
+            Rejected: it comes from too deep a chain of agents.
+        """
+        if _depth(ctx) > self._max_depth:
+            raise Rejected("Invocation depth limit exceeded.")
+        if self._most:
+            self._places = self._places or asyncio.Semaphore(self._most)
+            await self._places.acquire()
+        worker = asyncio.current_task()
+        assert worker is not None
+        # At the end of all of it: a task that is canceled now never gets to `run`.
+        worker.add_done_callback(lambda _: self._leave(ctx))
+        session = new_session(
+            session_id(ctx.scope, ctx.context_id),
+            agent_id=self._agent_id,
+            project_id=self._project_id,
+            message=ctx.history[0].text if ctx.history else ctx.text,
+            created_ms=ctx.clock.now(),
+            updated_ms=ctx.clock.now(),
+        )
+        if self._folders is not None:
+            try:
+                session.folder = await asyncio.to_thread(self._folders.of, session.id)
+            except OSError as error:
+                ctx.log.error("a session has no folder: %s", error)
+                raise Failed("the program cannot be started: its folder cannot be made") from error
+        if self._create is not None:
+            other = self._create(session)
+            other = await other if inspect.isawaitable(other) else other
+            session = other or session
+        self._sessions[ctx.task_id] = session
+
+    def _leave(self, ctx: Context) -> None:
+        session = self._sessions.pop(ctx.task_id, None)
+        talk = talk_of(self.manager)
+        is_open = session is not None and talk is not None and talk.pid(session.id) is not None
+        if session is not None and session.folder is not None and self._folders is not None and not is_open:
+            self._folders.tidy(session.folder)
+        if self._places is not None:
+            self._places.release()
+
+    async def run(self, ctx: Context) -> AsyncGenerator[Any, None]:
+        """Give the message to the session's program, and pass on what it says."""
+        session = self._sessions[ctx.task_id]
+        names: list[str] = []
+        if session.folder is not None and ctx.files:
+            try:
+                names = await asyncio.to_thread(folders.put, session.folder, ctx.files)
+            except OSError as error:
+                ctx.log.error("files of a message cannot be kept: %s", error)
+                raise Failed("the files of the message cannot be kept here") from error
+        prompt = prompt_of(ctx.message, names if self._attaches else None)
+        turn = Turn(ctx, self.manager, session)
+        # Closed here and not whenever somebody gets to it: a task that has ended has also let go of its program.
+        async with aclosing(turn.outputs(prompt, self._facts(ctx, names), ctx.state.get(REMEMBERED))) as outputs:
+            async for output in outputs:
+                yield output
+        if turn.remembers is not None:
+            ctx.state[REMEMBERED] = turn.remembers
+
+    def _facts(self, ctx: Context, names: list[str]) -> dict[str, str]:
+        return {
+            "TASK": ctx.task_id,
+            "CONTEXT": ctx.context_id,
+            "DEPTH": str(_depth(ctx) + 1),
+            **({"USER": ctx.user.id} if ctx.user else {}),
+            **({"FILES": "\n".join(names)} if names else {}),
+        }
+
+    async def canceled(self, ref: Any) -> None:
+        """Nobody will answer: end the program that asked."""
+        found = cast("dict[str, Any]", ref) if isinstance(ref, dict) else {}
+        session = found.get("session")
+        talk, pid = talk_of(self.manager), found.get("pid")
+        if isinstance(session, str) and talk is not None and pid is not None and talk.pid(session) == pid:
+            await stop(self.manager, session, "the task was canceled")
+
+    async def close(self) -> None:
+        """End what is open."""
+        close = getattr(self.manager, "close", None)
+        if close is not None:
+            await close()
+        if self._folders is not None:
+            self._folders.close()
+        self._places = None
+
+
+def _depth(ctx: Context) -> int:
+    given = ctx.opening.get(DEPTH)
+    # Some callers' JSON has no whole numbers, only 4.0.
+    return math.ceil(given) if isinstance(given, (int, float)) and not isinstance(given, bool) and given > 0 else 0

@@ -1,0 +1,212 @@
+"""One turn of a session: a message goes in, what happens until the program ends or asks comes out."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import inspect
+from collections import deque
+from collections.abc import AsyncGenerator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from dragoman.agents.process import events, folders
+from dragoman.agents.process.manager import stop, talk_of
+from dragoman.engine.outputs import Ask, Replace
+from dragoman.model.error import Failed
+from dragoman.model.file import File
+from dragoman.model.part import Part
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from dragoman.agents.process.events import Event
+    from dragoman.agents.process.manager import ProcessManager, Talk
+    from dragoman.agents.process.session import Session
+    from dragoman.engine.context import Context
+
+# How many events may wait to be passed on before the program has to wait.
+_AHEAD = 256
+GONE = "the program that asked has ended meanwhile"
+
+
+class Turn:
+    """Listens to a session while one task of its conversation runs."""
+
+    def __init__(self, ctx: Context, manager: ProcessManager, session: Session) -> None:
+        self._ctx = ctx
+        self._manager = manager
+        self._session = session
+        self._loop = asyncio.get_running_loop()
+        self._waiting: deque[Event] = deque()
+        self._arrived = asyncio.Event()
+        self._full: asyncio.Future[None] | None = None
+        self._said: list[str] = []
+        # After a question the text goes on where it was.
+        self._streamed = ctx.resume is not None
+        self._goes_on = False
+        self._over = False
+        self.remembers: str | None = None
+
+    async def outputs(self, prompt: str, facts: Mapping[str, str], remembered: Any) -> AsyncGenerator[Any, None]:
+        """What the agent says; ends when the program has, or with a question.
+
+        Raises:
+            Failed: the program failed, or is not there any more.
+        """
+        leave = self._manager.subscribe(self._session.id, self._hear)
+        try:
+            await self._begin(prompt, facts, remembered)
+            while not self._over:
+                for output in await self._take(await self._next()):
+                    yield output
+        finally:
+            if leave is not None:
+                leave()
+            self._make_room()
+            if not self._over:
+                await stop(self._manager, self._session.id, "the task has ended")
+
+    async def _begin(self, prompt: str, facts: Mapping[str, str], remembered: Any) -> None:
+        talk = talk_of(self._manager)
+        answered = self._ctx.resume
+        if talk is not None and answered is not None:
+            asked = cast("dict[str, Any]", answered.ref) if isinstance(answered.ref, dict) else {}
+            if asked.get("pid") is None or asked["pid"] != talk.pid(self._session.id):
+                self._over = True
+                raise Failed(GONE)
+            self._say(talk, prompt)
+            return
+        if talk is not None and talk.goes_on(self._session.id):
+            # The program is open, from an earlier message of this conversation.
+            self._say(talk, prompt)
+            return
+        started = self._manager.start_process(
+            self._session,
+            prompt,
+            scheduler_mode=True,
+            facts=facts,
+            remembered=remembered if isinstance(remembered, str) else None,
+        )
+        if inspect.isawaitable(started):
+            await started
+
+    def _say(self, talk: Talk, prompt: str) -> None:
+        self._goes_on = True
+        talk.say(self._session, prompt)
+
+    # -- events --------------------------------------------------------------------------------------------------------
+
+    def _hear(self, _: str, event: Event) -> Awaitable[object] | None:
+        """Take an event; a program that is far ahead is asked to wait."""
+        self._waiting.append(event)
+        try:
+            on_loop = asyncio.get_running_loop() is self._loop
+        except RuntimeError:
+            on_loop = False
+        if not on_loop:  # a process manager of somebody else's may call from anywhere
+            self._loop.call_soon_threadsafe(self._arrived.set)
+            return None
+        self._arrived.set()
+        if len(self._waiting) < _AHEAD:
+            return None
+        self._full = self._full or self._loop.create_future()
+        return self._full
+
+    def _make_room(self) -> None:
+        full, self._full = self._full, None
+        if full is not None and not full.done():
+            full.set_result(None)
+
+    async def _next(self) -> Event:
+        while not self._waiting:
+            self._arrived.clear()
+            await self._arrived.wait()
+        event = self._waiting.popleft()
+        if not self._waiting:
+            self._make_room()
+        return event
+
+    async def _take(self, event: Event) -> list[Any]:
+        """What the agent says because of an event."""
+        kind = event.get("type")
+        if kind == "text":
+            return self._text(event.get("text"))
+        elif kind == "assistant":
+            said = events.content_of(event)
+            if said:
+                self._said = [said]
+                await self._ctx.artifact(said)
+        elif kind in ("thinking", "tool_status"):
+            said = event.get("text") if kind == "thinking" else event.get("statusMessage")
+            if isinstance(said, str) and said:
+                await self._ctx.progress(said)
+        elif kind == "artifact":
+            await self._artifact(event.get("artifact"))
+        elif kind == "result":
+            return self._result(event)
+        elif kind == "ask":
+            return [self._ask(str(event.get("question") or ""))]
+        elif kind == "error":
+            self._over = True
+            raise Failed(events.problem_of(event))
+        elif kind in ("session_exited", "session_stopped"):
+            self._over = True
+        return []
+
+    def _text(self, said: Any) -> list[Any]:
+        """A piece of the answer, which begins no task with the end of a line that an earlier one began."""
+        if not isinstance(said, str):
+            return []
+        if self._goes_on and not self._said and not self._ctx.artifacts:
+            said = said.lstrip("\n")
+        self._streamed = self._streamed or bool(said)
+        self._said.append(said)
+        return [said] if said else []
+
+    def _result(self, event: Event) -> list[Any]:
+        """The finished answer, where it is not what was said anyway."""
+        remembers = event.get("remembers")
+        self.remembers = remembers if isinstance(remembers, str) else self.remembers
+        value: Any = event.get("result")
+        if value is None or value == "" or (isinstance(value, str) and value.strip() == "".join(self._said).strip()):
+            return []
+        if isinstance(value, str) and self._streamed:
+            return [Replace(value)]
+        return [value]
+
+    def _ask(self, question: str) -> Ask:
+        if not self._ctx.asks:
+            raise Failed(f"the program asks, and cannot be answered here: {question}")
+        talk = talk_of(self._manager)
+        pid = None if talk is None else talk.pid(self._session.id)
+        self._over = True  # for this turn
+        return Ask(question, ref={"session": self._session.id, "pid": pid})
+
+    async def _artifact(self, content: Any) -> None:
+        about: Mapping[str, Any] = cast("Mapping[str, Any]", content) if isinstance(content, Mapping) else {}
+        name: Any = about.get("name")
+        try:
+            value = await self._value(about)
+        except (OSError, ValueError) as error:
+            self._ctx.log.warning("an artifact of the program cannot be read: %s", error)
+            raise Failed(
+                f"the program gave an artifact that cannot be read: {name or about.get('file') or '?'}"
+            ) from error
+        await self._ctx.artifact(value, name=folders.as_text(name) if isinstance(name, str) else None)
+
+    async def _value(self, about: Mapping[str, Any]) -> Any:
+        media = about.get("media_type")
+        media = media if isinstance(media, str) else None
+        name = about.get("name")
+        if isinstance(about.get("text"), str):
+            return Part(text=about["text"], media_type=media)
+        if "data" in about:
+            return Part(data=about["data"], media_type=media)
+        if isinstance(about.get("base64"), str):
+            raw = base64.b64decode(about["base64"], validate=True)
+            return File(raw, name=name if isinstance(name, str) else None, media_type=media)
+        if isinstance(about.get("file"), str):
+            folder = self._session.folder or Path.cwd()
+            return await asyncio.to_thread(folders.file_part, folder, about["file"], media)
+        raise ValueError("it has neither text nor data, base64 or file")

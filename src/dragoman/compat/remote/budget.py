@@ -1,0 +1,135 @@
+"""How much a session may ask of other agents."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from dragoman.compat.remote.errors import BudgetExceededError
+from dragoman.compat.remote.exchange import under
+from dragoman.engine.clock import SystemClock
+from dragoman.net.addresses import read_host
+from dragoman.server.invocation_guard import limit_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dragoman.engine.clock import Clock
+
+MAX_CALLS = 10
+MAX_AGENTS = 3
+COOLDOWN_MS = 5000
+# How many sessions are known at once. The one that was not heard of for longest is forgotten, and begins anew.
+SESSIONS = 10_000
+
+Origin = tuple[str, str, int]
+
+
+class SessionBudget:
+    """Lets each session make `max_calls` calls, to `max_agents` agents, with `cooldown_ms` between two to the same.
+
+    An agent is an origin: scheme, host and port. 0 is any number, or no pause. One budget serves many sessions.
+    """
+
+    def __init__(
+        self,
+        max_calls: int = MAX_CALLS,
+        max_agents: int = MAX_AGENTS,
+        cooldown_ms: int = COOLDOWN_MS,
+        clock: Clock | None = None,
+    ) -> None:
+        self._max_calls = max_calls
+        self._max_agents = max_agents
+        self._cooldown_ms = cooldown_ms
+        self._clock = clock or SystemClock()
+        self._sessions: OrderedDict[str, _Spent] = OrderedDict()
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str], clock: Clock | None = None) -> SessionBudget:
+        """A budget as the environment sets it.
+
+        `A2A_SESSION_MAX_CALLS`, `A2A_SESSION_MAX_AGENTS` and `A2A_SESSION_COOLDOWN_MS` are whole numbers from 0 on.
+        Where one is not, the log says so and the default is used.
+        """
+        return cls(
+            limit_of(environ, "A2A_SESSION_MAX_CALLS", MAX_CALLS),
+            limit_of(environ, "A2A_SESSION_MAX_AGENTS", MAX_AGENTS),
+            limit_of(environ, "A2A_SESSION_COOLDOWN_MS", COOLDOWN_MS),
+            clock,
+        )
+
+    def __len__(self) -> int:
+        """How many sessions are remembered."""
+        return len(self._sessions)
+
+    def take(self, session: str | None, base_url: str) -> None:
+        """Count a call that is about to be made. All calls without a session are of one. A refused call costs nothing.
+
+        Raises:
+            BudgetExceededError: the session may not make it, or not yet.
+            CannotConnect: the base URL is none.
+        """
+        origin = _origin(base_url)
+        key = session or ""
+        spent = self._sessions.pop(key, None) or _Spent()
+        self._sessions[key] = spent
+        if len(self._sessions) > SESSIONS:
+            self._sessions.popitem(last=False)
+        now = self._clock.now()
+        self._check(spent, origin, now)
+        spent.calls += 1
+        spent.agents.pop(origin, None)
+        spent.agents[origin] = now
+        if not self._max_agents:
+            self._forget(spent, now)
+
+    def forget(self, session: str | None) -> None:
+        """The session is over. One that was never heard of does not matter."""
+        self._sessions.pop(session or "", None)
+
+    def _check(self, spent: _Spent, origin: Origin, now: int) -> None:
+        if self._max_calls and spent.calls >= self._max_calls:
+            text = f"Session budget exceeded: {self._max_calls} calls of remote agents are all a session has"
+            raise BudgetExceededError(text, limit="calls")
+        if self._max_agents and origin not in spent.agents and len(spent.agents) >= self._max_agents:
+            text = f"Session budget exceeded: {self._max_agents} remote agents are all a session may call"
+            raise BudgetExceededError(text, limit="agents")
+        left = self._left(spent.agents.get(origin), now)
+        if left:
+            text = f"Session budget exceeded: the same agent may be called again in {left} ms"
+            raise BudgetExceededError(text, limit="cooldown", retry_after_ms=left)
+
+    def _left(self, called: int | None, now: int) -> int:
+        """The milliseconds of a pause that are left. A call that is to come was before the clock was set back."""
+        if called is None or called > now:
+            return 0
+        return max(0, called + self._cooldown_ms - now)
+
+    def _forget(self, spent: _Spent, now: int) -> None:
+        # Nobody counts them, so they need not be known once they may be called again. The first was called first.
+        while spent.agents and not self._left(next(iter(spent.agents.values())), now):
+            spent.agents.popitem(last=False)
+
+
+class _Spent:
+    """What a session has asked for: how many calls, and when each agent was called last."""
+
+    __slots__ = ("agents", "calls")
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.agents: OrderedDict[Origin, int] = OrderedDict()
+
+
+def _origin(base_url: str) -> Origin:
+    parts = urlsplit(under(base_url, ""))
+    host = parts.hostname or ""
+    try:
+        found = read_host(host)
+    except ValueError:
+        name = host.lower()
+    else:
+        # An address counts once, however it is written.
+        name = found.name if found.address is None else str(found.address)
+    return parts.scheme, name, parts.port or (443 if parts.scheme == "https" else 80)

@@ -1,0 +1,44 @@
+"""Sessions, in the source document's words: a message becomes a task, a program works on it, its poller reads it.
+
+    from dragoman.compat.sessions import TaskDeps, handle_task_get, handle_task_send
+
+    deps = TaskDeps(process_manager, list_agents)
+    task = await handle_task_send(deps, {"params": {"message": "Hello"}})
+    task = await handle_task_get(task["id"])
+
+They are the engine's tasks, in memory: at most 1000 are known, of which the oldest that have ended go first, and all
+of them end with the event loop they were sent in. To serve them over HTTP, serve an agent.
+"""
+
+from __future__ import annotations
+
+from dragoman.compat.sessions.cards import build_agent_card, build_agent_card_for_agent
+from dragoman.compat.sessions.deps import TaskDeps
+from dragoman.compat.sessions.errors import (
+    AuthenticationError,
+    AuthorizationError,
+    ConflictError,
+    ExternalServiceError,
+    NotFoundError,
+    RateLimitError,
+    ValidationError,
+    error_response,
+)
+from dragoman.compat.sessions.tasks import clear_task_store, handle_task_get, handle_task_send
+
+__all__ = [
+    "AuthenticationError",
+    "AuthorizationError",
+    "ConflictError",
+    "ExternalServiceError",
+    "NotFoundError",
+    "RateLimitError",
+    "TaskDeps",
+    "ValidationError",
+    "build_agent_card",
+    "build_agent_card_for_agent",
+    "clear_task_store",
+    "error_response",
+    "handle_task_get",
+    "handle_task_send",
+]

@@ -1,0 +1,79 @@
+"""What tasks need from the outside: who runs programs, and which agents there are."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from dragoman.compat.sessions.errors import NotFoundError
+from dragoman.engine.clock import SystemClock
+
+if TYPE_CHECKING:
+    from dragoman.agents.process.manager import ProcessManager
+    from dragoman.agents.process.run import CreateSession
+    from dragoman.engine.clock import Clock
+
+ListAgents = Callable[[], "Iterable[Any] | Awaitable[Iterable[Any]]"]
+_CLOCK = SystemClock()
+
+
+class Chosen(NamedTuple):
+    """The agent that gets a task."""
+
+    id: str
+    name: str
+    project_id: str
+
+
+class TaskDeps:
+    """The parts that `handle_task_send` works with.
+
+    `process_manager` has `subscribe` and `start_process`. `list_agents` gives the agents, the preferred ones first:
+    objects or maps with `id`, `name` and `default_project_id`, in either spelling. `create_session` is told of each
+    session before its program starts, and may give back another in its place. Both may be coroutines. Where they are
+    left out, methods of these names of `db` are used, if it has them. `clock` is any clock of the engine.
+    """
+
+    def __init__(
+        self,
+        process_manager: ProcessManager,
+        list_agents: ListAgents | None = None,
+        *,
+        create_session: CreateSession | None = None,
+        db: object = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.process_manager = process_manager
+        self.list_agents: ListAgents | None = list_agents or getattr(db, "list_agents", None)
+        self.create_session: CreateSession | None = create_session or getattr(db, "create_session", None)
+        self.db = db
+        self.clock: Clock = clock or _CLOCK
+
+    async def agent_with_project(self) -> Chosen:
+        """The first agent that has a project to work on.
+
+        Raises:
+            NotFoundError: there is none.
+        """
+        listed: Any = () if self.list_agents is None else self.list_agents()
+        agents: Iterable[Any] = await listed if inspect.isawaitable(listed) else listed
+        for agent in agents:
+            project = member(agent, "default_project_id")
+            if project:
+                name = str(member(agent, "name") or "agent")
+                return Chosen(str(member(agent, "id") or name), name, str(project))
+        raise NotFoundError("Agent with default project")
+
+
+def member(thing: object, name: str) -> Any:
+    """A member of an object or a map, under its name in either spelling; None when there is none."""
+    first, *rest = name.split("_")
+    for spelled in (name, first + "".join(word.capitalize() for word in rest)):
+        if isinstance(thing, Mapping):
+            value: Any = cast("Mapping[str, Any]", thing).get(spelled)
+        else:
+            value = getattr(thing, spelled, None)
+        if value is not None:
+            return value
+    return None

@@ -1,0 +1,152 @@
+"""The tasks of this process: sent once, then asked for until they have ended."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from dragoman.bus.local import LocalBus
+from dragoman.compat.sessions.errors import RateLimitError, ValidationError
+from dragoman.compat.sessions.worker import Worker
+from dragoman.dialects.session_tasks import read_task
+from dragoman.engine.call import Call
+from dragoman.engine.options import EngineSettings
+from dragoman.engine.ports import Sweep
+from dragoman.engine.service import Service
+from dragoman.model.error import A2AError, InvalidParams, Overloaded, TaskNotFound
+from dragoman.server.task_desk import MOST, PRUNED, TaskDesk, Workshop
+from dragoman.stores.memory import MemoryStore
+
+if TYPE_CHECKING:
+    from dragoman.compat.sessions.deps import Chosen, TaskDeps
+
+# Over the network callers are held to less; this is as far as timers elsewhere reach.
+_LONGEST_MS = 2**31 - 1
+# How many engines without work are kept, for the next task.
+_IDLE = 16
+
+
+class _Engine(NamedTuple):
+    """An engine for one agent and the parts it works with."""
+
+    deps: TaskDeps
+    agent: Chosen
+    store: MemoryStore
+    shop: Workshop
+
+    def is_for(self, deps: TaskDeps, agent: Chosen) -> bool:
+        mine = self.deps
+        return (
+            self.agent == agent
+            and mine.process_manager is deps.process_manager
+            and mine.clock is deps.clock
+            and mine.create_session == deps.create_session
+        )
+
+
+class _Tasks:
+    """All tasks of one event loop: what works on them ends with it."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self.desk = TaskDesk()
+        self._engines: list[_Engine] = []
+        self._opening = asyncio.Lock()
+        self._ending: set[asyncio.Task[None]] = set()
+        self._sent = 0
+
+    async def send(self, deps: TaskDeps, body: object) -> dict[str, Any]:
+        """See `handle_task_send`."""
+        asked = read_task(body, shortest_ms=1, longest_ms=_LONGEST_MS)
+        engine = await self._engine(deps, await deps.agent_with_project())
+        self._sent += 1
+        if self._sent % PRUNED == 0:
+            # What the desk has forgotten, nobody can ask for.
+            await engine.store.sweep(Sweep(keep_tasks=MOST))
+        return await self.desk.send(engine.shop, Call(), asked)
+
+    async def _engine(self, deps: TaskDeps, agent: Chosen) -> _Engine:
+        async with self._opening:
+            for known in self._engines:
+                if known.is_for(deps, agent):
+                    return known
+            store, bus = MemoryStore(), LocalBus(deps.clock)
+            service = Service(Worker(deps, agent), store, bus, deps.clock, EngineSettings(drain=0))
+            await store.open()
+            await service.start()
+            made = _Engine(deps, agent, store, Workshop(agent.id, service, bus, deps.clock))
+            idle = [each for each in self._engines if not each.shop.service.running]
+            for each in idle[:-_IDLE]:  # the desk keeps those that it still needs
+                self._engines.remove(each)
+            self._engines.append(made)
+            return made
+
+    def clear(self) -> None:
+        """Forget all tasks and end what works on them."""
+        self.desk.clear()
+        if not self.loop.is_running():
+            return
+        engines, self._engines = self._engines, []
+        for engine in engines:
+            ending = self.loop.create_task(engine.shop.service.close())
+            self._ending.add(ending)
+            ending.add_done_callback(self._ending.discard)
+
+
+class _Process:
+    """The tasks of the running event loop; those of one that is gone are gone with it."""
+
+    def __init__(self) -> None:
+        self._tasks: _Tasks | None = None
+
+    def tasks(self) -> _Tasks:
+        loop = asyncio.get_running_loop()
+        if self._tasks is None or self._tasks.loop is not loop:
+            self.clear()
+            self._tasks = _Tasks(loop)
+        return self._tasks
+
+    def clear(self) -> None:
+        tasks, self._tasks = self._tasks, None
+        if tasks is not None:
+            tasks.clear()
+
+
+_PROCESS = _Process()
+
+
+async def handle_task_send(deps: TaskDeps, body: object) -> dict[str, Any]:
+    """Give a message to the first agent with a project: in a session of its own, with a program that works on it.
+
+    `body` is `{"params": {"message", "skill"?, "timeoutMs"?}}`, with these also at the top, and perhaps a `method`.
+    The task comes back once its program has been started, as a rule `working`; each time it is a new map.
+
+    Raises:
+        ValidationError: the body is wrong.
+        NotFoundError: no agent has a project.
+        RateLimitError: there are too many tasks.
+    """
+    try:
+        return await _PROCESS.tasks().send(deps, body)
+    except InvalidParams as error:
+        raise ValidationError(error.message) from error
+    except Overloaded as error:
+        raise RateLimitError(error.message, retry_after=_seconds(error)) from error
+
+
+async def handle_task_get(task_id: str) -> dict[str, Any] | None:
+    """A task as it is now, or None when there is none: each time a new map."""
+    try:
+        return await _PROCESS.tasks().desk.get(Call(), task_id)
+    except TaskNotFound:
+        return None
+
+
+def clear_task_store() -> None:
+    """Forget every task. Programs that still work on one are told to stop, where the process manager can do that."""
+    _PROCESS.clear()
+
+
+def _seconds(error: A2AError) -> float | None:
+    told = error.metadata.get("retryAfter")
+    return None if told is None else float(told)

@@ -1,0 +1,174 @@
+"""Tasks as session servers spell them: a plain text goes in, a flat task comes out, and is polled until it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+from msgspec import Struct
+
+from dragoman.model.error import InvalidParams, ParseError
+from dragoman.model.json import decode_any, encode
+from dragoman.model.state import Role, State
+from dragoman.model.time import milliseconds, timestamp
+
+if TYPE_CHECKING:
+    from dragoman.model.part import Part
+    from dragoman.model.task import Task
+
+Json = dict[str, Any]
+
+METHOD = "tasks/send"
+TIMEOUT_MS = 300_000
+# What a caller may ask for over the network.
+SHORTEST_MS, LONGEST_MS = 1000, 600_000
+_WORDS = {
+    State.UNSPECIFIED: "submitted",
+    State.SUBMITTED: "submitted",
+    State.WORKING: "working",
+    # Nobody can be asked in these words; what asks is about to end.
+    State.INPUT_REQUIRED: "working",
+    State.AUTH_REQUIRED: "working",
+    State.COMPLETED: "completed",
+    State.FAILED: "failed",
+    State.CANCELED: "failed",
+    State.REJECTED: "failed",
+}
+
+
+class InvalidBody(InvalidParams):
+    """A body that says something wrong; the text names the field and begins like every such text."""
+
+    def __init__(self, field: str, problem: str) -> None:
+        super().__init__(f"Validation failed: {field}: {problem}", field=field)
+
+
+class AskedTask(Struct, frozen=True):
+    """What a caller asks for. `depth` counts the agents that have passed it on, `source` is the one who sends it."""
+
+    message: str
+    skill: str | None = None
+    timeout_ms: int = TIMEOUT_MS
+    depth: int | None = None
+    source: str | None = None
+
+
+def read_body(body: bytes) -> object:
+    """The JSON of a request. Raises ParseError."""
+    try:
+        return decode_any(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise ParseError("Invalid JSON body") from None
+
+
+def read_task(given: object, *, shortest_ms: int = SHORTEST_MS, longest_ms: int | None = LONGEST_MS) -> AskedTask:
+    """What a body asks for; its members stand in `params` or at the top. `method` may be left out.
+
+    Raises:
+        InvalidBody: a member is missing or wrong.
+    """
+    if not isinstance(given, Mapping):
+        raise InvalidBody("", "the body must be a JSON object")
+    members = cast("Mapping[str, Any]", given)
+    if members.get("method") not in (None, METHOD):
+        raise InvalidBody("method", f"must be {METHOD}")
+    if not isinstance(members.get("params"), (Mapping, type(None))):
+        raise InvalidBody("params", "must be an object")
+    return AskedTask(
+        message=_message(members),
+        skill=_text(members, "skill"),
+        timeout_ms=_whole(members, "timeoutMs", shortest_ms, longest_ms) or TIMEOUT_MS,
+        depth=_whole(members, "depth", 0, None),
+        source=_text(members, "sourceAgent") or None,
+    )
+
+
+def task_json(task: Task, *, session_id: str, created_ms: int, changed_ms: int = 0) -> Json:
+    """A task as its poller reads it, a new object each time. `changed_ms` is when something was added last."""
+    since = milliseconds(task.status.timestamp) if task.status.timestamp else created_ms
+    return {
+        "id": task.id,
+        "state": _WORDS[task.state],
+        "messages": list(_messages(task)),
+        "sessionId": session_id,
+        "createdAt": timestamp(created_ms),
+        "updatedAt": timestamp(max(created_ms, since, changed_ms)),
+    }
+
+
+# -- reading -------------------------------------------------------------------------------------------------------
+
+
+def _found(members: Mapping[str, Any], name: str) -> tuple[str, Any]:
+    """A member and where it stands: in `params` first."""
+    params: Any = members.get("params")
+    inner: Any = None if params is None else params.get(name)
+    return (name, members.get(name)) if inner is None else (f"params.{name}", inner)
+
+
+def _message(members: Mapping[str, Any]) -> str:
+    place, message = _found(members, "message")
+    if message is None:
+        raise InvalidBody("", "message is required (either at top-level or inside params)")
+    if not isinstance(message, str):
+        raise InvalidBody(place, "message must be a string")
+    if not message.strip():
+        raise InvalidBody(place, "message must not be empty")
+    return _unicode(place, message)
+
+
+def _text(members: Mapping[str, Any], name: str) -> str | None:
+    place, value = _found(members, name)
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise InvalidBody(place, "must be a string")
+    return _unicode(place, value)
+
+
+def _unicode(place: str, text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half a character, which only a caller in this process can have
+        raise InvalidBody(place, "has characters that are not Unicode") from None
+    return text
+
+
+def _whole(members: Mapping[str, Any], name: str, least: int, most: int | None) -> int | None:
+    place, value = _found(members, name)
+    if value is None:
+        return None
+    # JSON has one kind of number: 5000.0 is a whole one.
+    is_whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+    if isinstance(value, bool) or not is_whole:
+        raise InvalidBody(place, "must be a whole number")
+    if value < least or (most is not None and value > most):
+        limits = f"from {least} to {most}" if most is not None else f"{least} or more"
+        raise InvalidBody(place, f"must be {limits}")
+    return int(value)
+
+
+# -- writing -------------------------------------------------------------------------------------------------------
+
+
+def _messages(task: Task) -> Iterator[Json]:
+    for message in task.history:
+        if message.role is Role.USER:
+            yield _said("user", _written(message.parts))
+    told = [artifact.parts for artifact in task.artifacts]
+    if task.state.final and task.status.message is not None:
+        told.append(task.status.message.parts)
+    for parts in told:
+        if text := _written(parts):
+            yield _said("agent", text)
+
+
+def _said(role: str, text: str) -> Json:
+    return {"role": role, "parts": [{"type": "text", "text": text}]}
+
+
+def _written(parts: Iterable[Part]) -> str:
+    """Parts as one text: data is written as JSON, and of a file there is nothing to read."""
+    pieces = [encode(part.data).decode() if part.kind == "data" else part.text or "" for part in parts]
+    return "".join(pieces)

@@ -1,0 +1,110 @@
+"""What keeps agents that call agents from calling each other without end."""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict, deque
+from typing import TYPE_CHECKING
+
+from dragoman.engine.quota import busy
+from dragoman.model.error import InvalidParams
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dragoman.engine.clock import Clock
+
+logger = logging.getLogger("dragoman.server")
+MAX_DEPTH = 3
+PER_MINUTE = 5
+# Of how many agents the rate is known at once. Whoever is forgotten begins anew.
+SOURCES = 10_000
+LONGEST_NAME = 200
+_WINDOW_MS = 60_000
+# Longer numbers are a slip of the hand, and Python does not read all of them.
+_DIGITS = 18
+
+
+class InvocationGuard:
+    """Says which tasks of other agents may begin: not too deep in a chain of calls, and not too many at once.
+
+    `max_depth` is the depth of the last agent of a chain. In any 60 seconds an agent may begin `per_minute` tasks;
+    0 is any number. What callers say of themselves is believed: this stops accidents, and nobody who lies.
+    """
+
+    def __init__(self, clock: Clock, *, max_depth: int = MAX_DEPTH, per_minute: int = PER_MINUTE) -> None:
+        self._clock = clock
+        self._max_depth = max_depth
+        self._per_minute = per_minute
+        # When each one's tasks began; who was seen last is last.
+        self._begun: OrderedDict[str, deque[int]] = OrderedDict()
+
+    @classmethod
+    def from_env(cls, clock: Clock, environ: Mapping[str, str]) -> InvocationGuard:
+        """A guard with the limits of `A2A_MAX_DEPTH` and `A2A_RATE_PER_MINUTE`."""
+        return cls(
+            clock,
+            max_depth=max_depth_of(environ),
+            per_minute=limit_of(environ, "A2A_RATE_PER_MINUTE", PER_MINUTE),
+        )
+
+    def __len__(self) -> int:
+        """How many agents are remembered."""
+        return len(self._begun)
+
+    def admit(self, source: str | None, depth: int) -> None:
+        """Count a task that an agent wants to begin. One without a name is not counted.
+
+        Raises:
+            InvalidParams: the chain of calls is too long, or its length is none.
+            Overloaded: it is one too many in this minute; `retryAfter` says in how many seconds it is not.
+        """
+        if depth < 0:
+            raise InvalidParams("Invocation depth is a number from 0 on.", field="depth")
+        if depth > self._max_depth:
+            raise InvalidParams("Invocation depth limit exceeded.", field="depth")
+        name = (source or "").strip()[:LONGEST_NAME]
+        if name and self._per_minute:
+            self._count(name, self._clock.now())
+
+    def _count(self, name: str, now: int) -> None:
+        begun = self._begun.pop(name, None)
+        if begun is None:
+            self._make_room(now)
+            begun = deque[int]()
+        self._begun[name] = begun
+        while begun and not _lately(begun[0], now):
+            begun.popleft()
+        if len(begun) >= self._per_minute:
+            seconds = (begun[0] + _WINDOW_MS - now) / 1000
+            raise busy(f"an agent may begin {self._per_minute} tasks a minute", "source", seconds)
+        begun.append(now)
+
+    def _make_room(self, now: int) -> None:
+        # The first ones have rested longest: where one is at work, so are nearly all behind it.
+        while self._begun:
+            name, begun = next(iter(self._begun.items()))
+            if len(self._begun) < SOURCES and _lately(begun[-1], now):
+                return
+            del self._begun[name]
+
+
+def max_depth_of(environ: Mapping[str, str]) -> int:
+    """How deep a chain of calls may be: `A2A_MAX_DEPTH`, by default 3."""
+    return limit_of(environ, "A2A_MAX_DEPTH", MAX_DEPTH)
+
+
+def limit_of(environ: Mapping[str, str], name: str, default: int) -> int:
+    """A whole number from 0 on that an environment variable sets. Anything else is told to the log, and not used."""
+    text = environ.get(name, "").strip()
+    if not text:
+        return default
+    if text.isascii() and text.isdigit() and len(text) <= _DIGITS:
+        return int(text)
+    logger.warning("environment %s: %r is not a whole number from 0 on; %d is used", name, text[:_DIGITS], default)
+    return default
+
+
+def _lately(then: int, now: int) -> bool:
+    # What is to come was noted before the clock on the wall was set back.
+    return 0 <= now - then < _WINDOW_MS

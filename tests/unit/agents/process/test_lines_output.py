@@ -1,0 +1,105 @@
+"""Lines that each are something by themselves, in whatever pieces they come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman.agents.process import events, outputs
+from dragoman.agents.process.events import Event
+from dragoman.agents.process.json_lines import JsonLines
+from dragoman.agents.process.outputs import LinesOutput, TextOutput, TooLongError, output_of
+
+
+class Lines:
+    """Says every line as it came, and at the end that it is over."""
+
+    def feed(self, line: bytes) -> Iterable[Event]:
+        yield events.text(line.decode(errors="replace"))
+
+    def close(self) -> Iterable[Event]:
+        yield events.result("over")
+
+
+def told(output: LinesOutput, *pieces: bytes) -> list[str]:
+    return [event["text"] for piece in pieces for event in output.feed(piece)]
+
+
+def test_a_line_is_read_at_its_end() -> None:
+    output = LinesOutput(Lines())
+    assert told(output, b"on", b"e") == []
+    assert told(output, b"\ntwo\nth") == ["one", "two"]
+    assert told(output, b"ree\n") == ["three"]
+
+
+def test_empty_lines_are_none() -> None:
+    assert told(LinesOutput(Lines()), b"\n\r\n  \none\r\n\n") == ["one\r"]
+
+
+def test_a_last_line_without_an_end_counts_and_then_the_reader_ends() -> None:
+    output = LinesOutput(Lines())
+    told(output, b"one\ntwo")
+    assert list(output.close()) == [events.text("two"), events.result("over")]
+
+
+def test_the_reader_ends_also_when_nothing_came() -> None:
+    assert list(LinesOutput(Lines()).close()) == [events.result("over")]
+
+
+def test_silence_is_no_question() -> None:
+    output = LinesOutput(Lines())
+    told(output, b"What is your name? ")
+    assert list(output.pause(">>> ")) == []
+
+
+@given(st.lists(st.binary()), st.lists(st.integers(0, 1000)))
+def test_it_does_not_matter_how_lines_are_cut(lines: list[bytes], places: list[int]) -> None:
+    data = b"\n".join(lines)
+    edges = [0, *sorted(place % (len(data) + 1) for place in places), len(data)]
+    output = LinesOutput(Lines())
+    said = told(output, *(data[a:b] for a, b in pairwise(edges)))
+    said += [event["text"] for event in output.close() if event["type"] == "text"]
+    assert said == [line.decode(errors="replace") for line in data.split(b"\n") if line.strip()]
+
+
+@given(st.lists(st.binary()))
+def test_json_lines_of_any_bytes_raise_nothing(pieces: list[bytes]) -> None:
+    output = LinesOutput(JsonLines())
+    for piece in pieces:
+        list(output.feed(piece))
+    list(output.close())
+
+
+def test_a_line_may_be_long_but_not_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outputs, "LONGEST_LINE", 1000)
+    output = LinesOutput(Lines())
+    assert told(output, *[b"x" * 100] * 10, b"\n") == ["x" * 1000]
+    told(output, *[b"x" * 100] * 10)
+    with pytest.raises(TooLongError):
+        told(output, b"x")
+
+
+def test_many_short_lines_are_not_one_long_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outputs, "LONGEST_LINE", 10)
+    assert len(told(LinesOutput(Lines()), *[b"12345\n678"] * 100)) == 100
+
+
+def test_what_was_too_long_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outputs, "LONGEST_LINE", 10)
+    output = LinesOutput(Lines())
+    with pytest.raises(TooLongError):
+        told(output, b"x" * 11)
+    assert list(output.close()) == [events.result("over")]
+
+
+def test_a_program_is_read_as_its_recipe_says() -> None:
+    assert isinstance(output_of("text", interactive=False, reader=None), TextOutput)
+    lines = output_of("jsonl", interactive=False, reader=None)
+    assert list(lines.feed(b'{"text": "a"}\n')) == [events.text("a")]
+    own = output_of("text", interactive=False, reader=Lines)
+    assert list(own.feed(b"a\n")) == [events.text("a")]
+    assert list(own.close()) == [events.result("over")]

@@ -1,0 +1,293 @@
+"""How a program is called."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman.agents.process import events
+from dragoman.agents.process.events import Event
+from dragoman.agents.process.limits import Limits
+from dragoman.agents.process.outputs import LinesOutput, TextOutput
+from dragoman.agents.process.profiles.profile import Profile
+from dragoman.agents.process.recipe import LONGEST_ARGUMENT, Recipe, recipe_of
+from dragoman.errors import ConfigError, Failed, Rejected
+
+# -- as a user says it -------------------------------------------------------------------------------------------------
+
+
+def test_a_command_is_split_like_a_shell_does_and_never_run_by_one() -> None:
+    recipe = recipe_of("my-agent --say 'hello you' $HOME; ls")
+    assert recipe.command == ("my-agent", "--say", "hello you", "$HOME;", "ls")
+
+
+def test_a_list_of_words_is_taken_as_it_is() -> None:
+    assert recipe_of(["my-agent", "hello you", ""]).command == ("my-agent", "hello you", "")
+
+
+@pytest.mark.parametrize("command", [None, "", "   ", [], ()])
+def test_a_command_has_at_least_one_word(command: Any) -> None:
+    with pytest.raises(ConfigError, match="a command is a text or a list of words"):
+        recipe_of(command)
+
+
+def test_a_quote_that_does_not_end_is_told() -> None:
+    with pytest.raises(ConfigError, match="command: No closing quotation in `my-agent 'oh`"):
+        recipe_of("my-agent 'oh")
+
+
+def test_it_is_called_by_the_program_that_is_meant() -> None:
+    assert recipe_of("npx -y @fox/my-agent@2 --flag").name == "my-agent"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"input": "argument"}, "input: `argument` is neither stdin nor interactive"),
+        ({"output": "json"}, "output: `json` is neither text nor jsonl"),
+        ({"cwd": "/no/such/folder"}, "cwd: there is no folder /no/such/folder"),
+        ({"cwd": "~nobody-of-that-name/x"}, "there is no home folder for ~nobody-of-that-name/x"),
+        ({"limits": {"tme": 1}}, "there is no limit `tme`; did you mean `time`?"),
+        ({"env": ["NOT_SET_ANYWHERE"]}, "env NOT_SET_ANYWHERE: the variable is not set here"),
+        ({"profile": "no-such-agent"}, "no-such-agent"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_a_wrong_option_is_told(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        recipe_of("cat", **options)
+    assert said in str(caught.value)
+
+
+def test_a_home_that_nobody_has_is_told() -> None:
+    with pytest.raises(ConfigError, match="there is no home folder for ~nobody-of-that-name/agent"):
+        recipe_of("~nobody-of-that-name/agent")
+
+
+def test_an_interactive_program_has_no_place_for_a_prompt_in_its_command() -> None:
+    with pytest.raises(ConfigError, match=r"leave \{prompt\} out"):
+        recipe_of("my-agent {prompt}", input="interactive")
+
+
+def test_a_profile_brings_its_command_and_knows_input_and_output() -> None:
+    recipe = recipe_of(None, profile="claude")
+    assert recipe.profile is not None
+    assert recipe.command == recipe.profile.command
+    assert recipe.name == recipe.profile.name
+    assert recipe_of("/opt/claude -p", profile="claude").command == ("/opt/claude", "-p")
+    for options in ({"input": "interactive"}, {"output": "jsonl"}):
+        with pytest.raises(ConfigError, match="leave input and output out"):
+            recipe_of(None, profile="claude", **options)
+
+
+def test_files_that_the_command_names_are_meant_where_it_was_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "agent.py").touch()
+    (tmp_path / "-v").touch()
+    (tmp_path / "sub").mkdir()
+    monkeypatch.chdir(tmp_path)
+    recipe = recipe_of(["./run.sh", "agent.py", "-v", "sub", "no.py", "nul\0", "x" * 5000])
+    assert recipe.command == (
+        str(tmp_path / "run.sh"),
+        str(tmp_path / "agent.py"),
+        "-v",
+        "sub",
+        "no.py",
+        "nul\0",
+        "x" * 5000,
+    )
+
+
+def test_in_a_folder_of_its_owner_the_other_words_are_meant_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "agent.py").touch()
+    monkeypatch.chdir(tmp_path)
+    recipe = recipe_of("python agent.py", cwd=tmp_path)
+    assert (recipe.command, recipe.cwd) == (("python", "agent.py"), tmp_path)
+
+
+def test_limits_and_variables_are_read() -> None:
+    recipe = recipe_of("cat", limits={"time": "5"}, env=["A=1", "B=x=y"])
+    assert recipe.limits == Limits(time=5.0)
+    assert recipe.env == {"A": "1", "B": "x=y"}
+
+
+# -- the prompt --------------------------------------------------------------------------------------------------------
+
+
+def test_without_a_place_for_it_the_prompt_is_no_argument() -> None:
+    recipe = recipe_of("cat -u")
+    assert recipe.argv("-rf \0") == ("cat", "-u")
+    assert not recipe.by_argument
+
+
+def test_the_prompt_is_put_wherever_it_belongs_and_stays_one_word() -> None:
+    recipe = recipe_of(["say", "{prompt}", "--again={prompt}"])
+    assert recipe.by_argument
+    assert recipe.argv("two words; ls") == ("say", "two words; ls", "--again=two words; ls")
+
+
+def test_braces_in_a_prompt_mean_nothing() -> None:
+    assert recipe_of("say {prompt}").argv("{prompt} {0}") == ("say", "{prompt} {0}")
+
+
+@pytest.mark.parametrize(
+    "command", ["say {prompt}", "say --to x {prompt}", "say {prompt}!", "say {prompt} -- {prompt}"]
+)
+def test_a_caller_does_not_choose_the_options(command: str) -> None:
+    with pytest.raises(Rejected, match="may not begin with a hyphen"):
+        recipe_of(command).argv("--delete-all")
+
+
+@pytest.mark.parametrize("command", ["say -- {prompt}", "say --text={prompt}", "say -- x {prompt}"])
+def test_where_no_option_can_be_a_hyphen_is_text(command: str) -> None:
+    assert recipe_of(command).argv("-1 degrees")[-1].endswith("-1 degrees")
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])), st.sampled_from(["", "!", " and more"]))
+def test_no_prompt_ever_becomes_an_option(prompt: str, after: str) -> None:
+    recipe = Recipe(command=("say", "-v", "{prompt}" + after))
+    try:
+        argv = recipe.argv(prompt)
+    except Rejected:
+        assert prompt.startswith("-") or "\0" in prompt
+    else:
+        assert argv[:2] == ("say", "-v")
+        assert argv[2] == prompt + after
+        assert argv[2] == after or not argv[2].startswith("-")
+
+
+def test_a_character_that_no_argument_can_hold_is_refused() -> None:
+    with pytest.raises(Rejected, match=r"\(NUL\)"):
+        recipe_of("say {prompt}").argv("a\0b")
+
+
+def test_a_prompt_is_as_long_as_an_argument_may_be() -> None:
+    recipe = recipe_of(["say", "{prompt}"])
+    assert len(recipe.argv("x" * LONGEST_ARGUMENT)[1]) == LONGEST_ARGUMENT
+    with pytest.raises(Rejected, match="too long for the program: it takes at most 127 KB"):
+        recipe.argv("x" * (LONGEST_ARGUMENT + 1))
+    with pytest.raises(Rejected, match="too long"):
+        recipe.argv("é" * (LONGEST_ARGUMENT // 2 + 1))  # what counts is bytes
+
+
+def test_what_counts_is_the_word_with_the_prompt_and_no_other() -> None:
+    prompt = "x" * (LONGEST_ARGUMENT - 10)
+    assert recipe_of(["python", "-c", "#" * 100_000, "{prompt}"]).argv(prompt)[-1] == prompt
+    with pytest.raises(Rejected, match="too long"):
+        recipe_of(["say", "{prompt} {prompt}"]).argv(prompt)
+
+
+@pytest.mark.parametrize(
+    ("command", "options", "keeps"),
+    [
+        ("cat", {}, False),
+        ("cat", {"output": "jsonl"}, False),
+        ("cat", {"input": "interactive"}, True),
+        ("say {prompt}", {}, False),
+        ("say {prompt}", {"output": "jsonl"}, True),
+    ],
+)
+def test_a_program_can_be_told_more_when_its_input_stays_open(command: str, options: Any, keeps: bool) -> None:
+    assert recipe_of(command, **options).keeps_input is keeps
+
+
+# -- its surroundings --------------------------------------------------------------------------------------------------
+
+
+def test_a_program_gets_little_of_the_servers_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRET_OF_THE_SERVER", "x")
+    monkeypatch.setenv("PATH", "/bin")
+    monkeypatch.delenv("TZ", raising=False)
+    environment = recipe_of("cat", env={"MY": "own"}).environment({"TASK": "t-1"})
+    assert environment["PATH"] == "/bin"
+    assert (environment["MY"], environment["DRAGOMAN_TASK"]) == ("own", "t-1")
+    assert not {"SECRET_OF_THE_SERVER", "TZ"} & set(environment)
+
+
+def test_its_owner_has_the_last_word_about_variables_but_not_about_facts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LANG", "C")
+    recipe = recipe_of("cat", env=["LANG=pt_PT", "DRAGOMAN_TASK=mine"])
+    environment = recipe.environment({"TASK": "t-1", "USER": "a\0b"})
+    assert (environment["LANG"], environment["DRAGOMAN_TASK"]) == ("pt_PT", "t-1")
+    assert "DRAGOMAN_USER" not in environment  # no variable can hold that
+
+
+def test_a_variable_that_is_only_named_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_KEY", "k")
+    assert recipe_of("cat", env=["MY_KEY"]).environment({})["MY_KEY"] == "k"
+
+
+def test_a_profile_names_the_variables_its_program_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FOX_KEY", "k")
+    monkeypatch.delenv("FOX_HOME", raising=False)
+    recipe = Recipe(command=("fox",), profile=FOX)
+    environment = recipe.environment({})
+    assert environment["FOX_KEY"] == "k"
+    assert "FOX_HOME" not in environment
+
+
+def test_a_program_is_found_on_the_path_it_will_have(tmp_path: Path) -> None:
+    program = tmp_path / "fox"
+    program.touch(mode=0o755)
+    assert recipe_of("fox", env={"PATH": str(tmp_path)}).executable("fox", Path("/")) == str(program)
+    assert recipe_of("fox").executable("./fox", tmp_path) == str(program)
+    assert recipe_of("fox").executable(sys.executable, tmp_path) == sys.executable
+
+
+@pytest.mark.parametrize("name", ["no-such-program-here", "./no-such", "/no/such", ""])
+def test_a_program_that_is_not_there_is_told(name: str, tmp_path: Path) -> None:
+    with pytest.raises(Failed, match=f"there is no `{name}` here"):
+        recipe_of("cat").executable(name, tmp_path)
+
+
+def test_what_cannot_be_run_is_left_to_the_system_to_tell(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").touch(mode=0o644)
+    assert recipe_of("cat").executable("./notes.txt", tmp_path) == str(tmp_path / "notes.txt")
+
+
+# -- its output --------------------------------------------------------------------------------------------------------
+
+
+class Reader:
+    def feed(self, line: bytes) -> Iterable[Event]:
+        yield events.text("read")
+
+    def close(self) -> Iterable[Event]:
+        return ()
+
+
+FOX = Profile(name="fox", title="Fox", command=("fox",), reader=Reader, env=("FOX_KEY", "FOX_HOME"))
+
+
+def test_every_run_is_read_by_a_fresh_reader() -> None:
+    recipe = recipe_of("cat")
+    first, second = recipe.reading(), recipe.reading()
+    assert isinstance(first, TextOutput)
+    assert first is not second
+
+
+def test_lines_are_read_as_the_recipe_says() -> None:
+    assert isinstance(recipe_of("cat", output="jsonl").reading(), LinesOutput)
+    assert list(Recipe(command=("fox",), profile=FOX).reading().feed(b"x\n")) == [events.text("read")]
+
+
+def test_a_profile_goes_on_with_a_conversation() -> None:
+    recipe = recipe_of(None, profile="claude")
+    assert recipe.argv("hi") == recipe.command
+    assert "0b7a2d6e-1111-4222-8333-444455556666" in recipe.argv("hi", "0b7a2d6e-1111-4222-8333-444455556666")
+
+
+def test_the_systems_own_path_is_used_when_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PATH")
+    found = recipe_of("sh").executable("sh", Path("/"))
+    assert os.access(found, os.X_OK)

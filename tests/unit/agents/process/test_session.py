@@ -1,0 +1,269 @@
+"""The work place of one conversation with a program, and who gets one when."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman import Agent, Client, Part, User
+from dragoman.agents.process import events
+from dragoman.agents.process.events import Callback, Event
+from dragoman.agents.process.folders import Folders
+from dragoman.agents.process.run import SessionRuns
+from dragoman.agents.process.session import Session, new_session, title_of
+from dragoman.engine.call import Call
+from dragoman.model.state import State
+
+ADA, BOB = Call(user=User("ada")), Call(user=User("bob"))
+EXITED = events.exited()
+
+
+class Manager:
+    """A process manager with the two methods that every one has. Its programs say what the test wants."""
+
+    def __init__(self, *said: Event) -> None:
+        self.said = said
+        self.started: list[tuple[Session, str, dict[str, Any]]] = []
+        self.listeners: dict[str, Callback] = {}
+
+    def subscribe(self, session_id: str, callback: Callback) -> None:
+        self.listeners[session_id] = callback
+
+    def start_process(self, session: Session, prompt: str, **options: Any) -> None:
+        self.started.append((session, prompt, options))
+        self.say_of(session.id, *self.said)
+
+    def say_of(self, session_id: str, *said: Event) -> None:
+        for event in said:
+            self.listeners[session_id](session_id, event)
+
+    @property
+    def sessions(self) -> list[str]:
+        return [session.id for session, _, _ in self.started]
+
+
+def agent_of(manager: Any, **options: Any) -> Agent:
+    runs = SessionRuns(manager, agent_id="fox", project_id="forest", **options)
+    agent = Agent("fox", run=partial(runs.run))
+    agent._prepare, agent._canceled, agent._closing = runs.prepare, runs.canceled, runs.close
+    return agent
+
+
+@pytest.mark.requirement("S3-39")
+def test_the_session_of_a_task_comes_from_an_agent_and_has_not_begun() -> None:
+    session = new_session("s-1", agent_id="fox", project_id=None, message="Hello", folder=Path("/x"), created_ms=5)
+    assert (session.source, session.status, session.pid, session.turns) == ("agent", "loading", None, 0)
+    assert (session.id, session.agent_id, session.project_id) == ("s-1", "fox", None)
+    assert (session.name, session.initial_prompt) == ("A2A Task: Hello", "Hello")
+    assert (session.folder, session.created_ms) == (Path("/x"), 5)
+
+
+def test_a_session_is_called_by_the_beginning_of_its_message() -> None:
+    assert title_of("x" * 50) == "A2A Task: " + "x" * 50
+    assert title_of("é" * 51) == "A2A Task: " + "é" * 50
+    assert title_of("") == "A2A Task: "
+
+
+def test_a_session_keeps_the_whole_message() -> None:
+    assert new_session("s", agent_id="a", project_id="p", message="x" * 500).initial_prompt == "x" * 500
+
+
+# -- what a program is given -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.requirement("S3-57", "S3-39", "S3-20")
+async def test_two_methods_are_all_a_process_manager_needs() -> None:
+    manager = Manager(events.started(5), events.text("Hello"), EXITED)
+    async with Client(agent_of(manager)) as client:
+        task = await client.send("Say hello")
+    assert (task.state, task.text) == (State.COMPLETED, "Hello")
+    [(session, prompt, options)] = manager.started
+    assert prompt == "Say hello"
+    assert (session.agent_id, session.project_id, session.source) == ("fox", "forest", "agent")
+    assert (session.name, session.initial_prompt) == ("A2A Task: Say hello", "Say hello")
+    assert options == {
+        "scheduler_mode": True,
+        "facts": {"TASK": task.id, "CONTEXT": task.context_id, "DEPTH": "1"},
+        "remembered": None,
+    }
+
+
+async def test_a_start_that_takes_its_time_is_waited_for() -> None:
+    class Slow(Manager):
+        async def start_process(self, session: Session, prompt: str, **options: Any) -> None:
+            await asyncio.sleep(0)
+            super().start_process(session, prompt, **options)
+
+    async with Client(agent_of(Slow(events.text("late"), EXITED))) as client:
+        assert (await client.send("go")).text == "late"
+
+
+async def test_files_are_laid_into_the_folder_and_named(tmp_path: Path, start: Any) -> None:
+    manager = Manager(EXITED)
+    engine = await start(agent_of(manager, folders=Folders(tmp_path), attaches=True))
+    link = Part(url="https://example.com/b")
+    await engine.send("Read", parts=(Part(raw=b"x", filename="../a.txt"), link), call=ADA)
+    [(session, prompt, options)] = manager.started
+    assert session.folder == tmp_path / session.id
+    assert (session.folder / "a.txt").read_bytes() == b"x"
+    assert prompt == "Read\nhttps://example.com/b\nFiles in the current folder: a.txt"
+    assert (options["facts"]["FILES"], options["facts"]["USER"]) == ("a.txt", "ada")
+
+
+async def test_a_folder_that_cannot_be_made_fails_the_task(tmp_path: Path) -> None:
+    (tmp_path / "sessions").touch()
+    async with Client(agent_of(Manager(EXITED), folders=Folders(tmp_path / "sessions"))) as client:
+        task = await client.send("go")
+    assert (task.state, task.error) == (
+        State.FAILED,
+        "the program cannot be started: its folder cannot be made",
+    )
+
+
+async def test_a_folder_in_which_nothing_was_left_is_removed(tmp_path: Path) -> None:
+    manager = Manager(EXITED)
+    async with Client(agent_of(manager, folders=Folders(tmp_path))) as client:
+        await client.send("go")
+    [(session, _, _)] = manager.started
+    assert session.folder is not None
+    assert not session.folder.exists()
+
+
+async def test_what_a_program_remembers_is_told_to_the_next_of_the_conversation() -> None:
+    manager = Manager(events.result("hi", remembers="abc"), EXITED)
+    async with Client(agent_of(manager)) as client:
+        first = await client.send("one")
+        await client.send("two", context=first)
+        await client.send("three")
+    assert [options["remembered"] for _, _, options in manager.started] == [None, "abc", None]
+
+
+# -- sessions ----------------------------------------------------------------------------------------------------------
+
+
+async def test_tasks_of_one_conversation_follow_each_other_in_one_session(start: Any, until: Any, turns: Any) -> None:
+    manager = Manager()
+    engine = await start(agent_of(manager))
+    first = await engine.send("one", context="c-1", wait=False)
+    second = engine.sending("two", context="c-1")
+    await until(lambda: manager.started)
+    await turns()
+    assert len(manager.started) == 1
+    manager.say_of(manager.sessions[0], EXITED)
+    await until(lambda: len(manager.started) == 2)
+    manager.say_of(manager.sessions[1], EXITED)
+    assert (await second).state is State.COMPLETED
+    assert (await engine.get(first)).state is State.COMPLETED
+    assert manager.sessions[0] == manager.sessions[1]
+
+
+async def test_callers_who_name_their_conversations_alike_have_different_sessions(start: Any) -> None:
+    manager = Manager(EXITED)
+    engine = await start(agent_of(manager))
+    for call in (ADA, BOB, ADA, Call()):
+        await engine.send("go", context="c-1", call=call)
+    ada, bob, again, nobody = manager.sessions
+    assert ada == again
+    assert len({ada, bob, nobody}) == 3
+
+
+@pytest.mark.requirement("S3-42", "S3-39")
+async def test_a_task_is_submitted_until_its_session_is_there_and_then_working(start: Any, until: Any) -> None:
+    made, go_on = list[Session](), asyncio.Event()
+
+    async def create(session: Session) -> None:
+        made.append(session)
+        await go_on.wait()
+
+    manager = Manager()
+    engine = await start(agent_of(manager, create_session=create))
+    task = await engine.send("go", wait=False)
+    await until(lambda: made)
+    assert (await engine.get(task)).state is State.SUBMITTED
+    assert (made[0].source, made[0].status, manager.started) == ("agent", "loading", [])
+    go_on.set()
+    await until(lambda: manager.started)
+    assert (await engine.get(task)).state is State.WORKING
+    manager.say_of(manager.sessions[0], EXITED)
+    assert (await engine.until_state(task, State.COMPLETED)).state is State.COMPLETED
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["function", "coroutine"])
+async def test_who_makes_sessions_may_give_another(is_async: bool) -> None:
+    other = Session(id="mine", agent_id="fox", project_id=None, name="n", initial_prompt="p")
+
+    def create(session: Session) -> Session:
+        return other
+
+    async def create_slowly(session: Session) -> Session:
+        await asyncio.sleep(0)
+        return other
+
+    manager = Manager(events.text("hi"), EXITED)
+    async with Client(agent_of(manager, create_session=create_slowly if is_async else create)) as client:
+        assert (await client.send("go")).text == "hi"
+    assert manager.started[0][0] is other
+    assert manager.sessions == ["mine"]
+
+
+async def test_no_session_is_a_failed_task_and_its_place_is_free_again() -> None:
+    def create(session: Session) -> None:
+        if session.initial_prompt == "one":
+            raise RuntimeError("the database is gone")
+
+    manager = Manager(EXITED)
+    async with Client(agent_of(manager, create_session=create, most=1)) as client:
+        assert (await client.send("one")).state is State.FAILED
+        assert (await client.send("two")).state is State.COMPLETED
+
+
+async def test_only_so_many_work_at_once_and_the_others_are_submitted(start: Any, until: Any, turns: Any) -> None:
+    manager = Manager()
+    engine = await start(agent_of(manager, most=2))
+    tasks = [await engine.send("go", wait=False) for _ in range(4)]
+    await until(lambda: len(manager.started) == 2)
+    await turns()
+    states = [(await engine.get(task)).state for task in tasks]
+    assert states == [State.WORKING, State.WORKING, State.SUBMITTED, State.SUBMITTED]
+    assert (await engine.cancel(tasks[2])).state is State.CANCELED  # and takes nobody's place
+    manager.say_of(manager.sessions[0], EXITED)
+    await until(lambda: len(manager.started) == 3)
+    for session in manager.sessions[1:]:
+        manager.say_of(session, EXITED)
+    for task in (tasks[0], tasks[1], tasks[3]):
+        await engine.until_state(task, State.COMPLETED)
+    assert (await engine.get(tasks[2])).state is State.CANCELED
+
+
+async def test_who_waits_for_an_answer_takes_no_place() -> None:
+    manager = Manager(events.ask("How many days?"))
+    async with Client(agent_of(manager, most=1)) as client:
+        for _ in range(3):
+            assert (await client.send("go")).state is State.INPUT_REQUIRED
+
+
+# -- chains of agents --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("depth", [4, 100, 4.0, 10**30])
+async def test_too_deep_a_chain_of_agents_is_refused(start: Any, depth: Any) -> None:
+    manager = Manager(EXITED)
+    engine = await start(agent_of(manager, most=1))
+    for where in ("metadata", "message_metadata"):
+        task = await engine.send("go", **{where: {"dragoman/depth": depth}})
+        assert (task.state, task.error) == (State.REJECTED, "Invocation depth limit exceeded.")
+    assert manager.started == []
+    assert (await engine.send("go")).state is State.COMPLETED
+
+
+@pytest.mark.parametrize(
+    ("depth", "told"), [(3, "4"), (2.0, "3"), (0, "1"), (-5, "1"), ("9", "1"), (True, "1"), (None, "1")]
+)
+async def test_a_program_learns_how_deep_it_is(start: Any, depth: Any, told: str) -> None:
+    manager = Manager(EXITED)
+    await (await start(agent_of(manager))).send("go", metadata={"dragoman/depth": depth})
+    assert manager.started[0][2]["facts"]["DEPTH"] == told

@@ -1,0 +1,54 @@
+"""An agent that calls another says who it is, and how deep the call is in a chain of calls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dragoman.compat.remote import RemoteInvocationResult, invoke_remote_agent
+
+DONE = {"id": "t1", "state": "completed", "messages": []}
+TOO_DEEP = RemoteInvocationResult(False, "", error="Invocation depth limit exceeded.")
+
+
+@pytest.fixture(autouse=True)
+def no_limit_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("A2A_MAX_DEPTH", raising=False)
+
+
+@pytest.mark.parametrize("depth", [0, 1, 3])
+async def test_depth_and_source_are_passed_on(stub: Any, depth: int) -> None:
+    server = await stub(lambda _: DONE)
+    assert (await invoke_remote_agent(server.url, "hi", depth=depth, source_agent="fox")).success
+    params = server.seen[0].json["params"]
+    assert params == {"message": "hi", "timeoutMs": 300_000, "depth": depth, "sourceAgent": "fox"}
+
+
+async def test_who_says_nothing_of_itself_sends_nothing_of_it(stub: Any) -> None:
+    server = await stub(lambda _: DONE)
+    await invoke_remote_agent(server.url, "hi")
+    assert set(server.seen[0].json["params"]) == {"message", "timeoutMs"}
+
+
+async def test_a_call_deeper_than_three_is_not_sent(stub: Any) -> None:
+    server = await stub(lambda _: DONE)
+    assert await invoke_remote_agent(server.url, "hi", depth=4) == TOO_DEEP
+    assert server.seen == []
+
+
+async def test_the_environment_sets_the_depth(stub: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = await stub(lambda _: DONE)
+    monkeypatch.setenv("A2A_MAX_DEPTH", "5")
+    assert (await invoke_remote_agent(server.url, "hi", depth=5)).success
+    monkeypatch.setenv("A2A_MAX_DEPTH", "0")
+    assert await invoke_remote_agent(server.url, "hi", depth=1) == TOO_DEEP
+    monkeypatch.setenv("A2A_MAX_DEPTH", "deep")
+    assert (await invoke_remote_agent(server.url, "hi", depth=3)).success
+    assert await invoke_remote_agent(server.url, "hi", depth=4) == TOO_DEEP
+
+
+async def test_the_other_sides_limit_is_told_in_its_words(stub: Any) -> None:
+    server = await stub(lambda _: ({"error": "Rate limit exceeded"}, 429))
+    result = await invoke_remote_agent(server.url, "hi", depth=1, source_agent="fox")
+    assert result.error == 'Submit failed: HTTP 429 — {"error": "Rate limit exceeded"}'
