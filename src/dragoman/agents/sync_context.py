@@ -25,6 +25,7 @@ class SyncContext:
         self._loop = loop
         self.task_id: str = ctx.task_id
         self.context_id: str = ctx.context_id
+        self.session_id: str = ctx.session_id
         self.skill: str = ctx.skill
         self.user: User | None = ctx.user
         self.tenant: str = ctx.tenant

@@ -86,6 +86,11 @@ def agent_of_command_table(source: str, name: str, table: Mapping[str, Any], fol
     if "cwd" in table:
         place: str = table["cwd"]
         options["cwd"] = place if place.startswith("~") else folder / place
+    if table.get("command"):
+        from dragoman.agents.process.recipe import in_place, words_of
+
+        words = words_of(table["command"])
+        options["command"] = in_place(words, folder, files="cwd" not in table) if words else words
     if "default_project_id" in table:
         # TOML has no word for none.
         options["default_project_id"] = table["default_project_id"] or None

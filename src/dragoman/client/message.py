@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from dragoman.model.depth import passed_on
 from dragoman.model.error import ConfigError
 from dragoman.model.file import File
 from dragoman.model.ids import is_uuid, new_id
@@ -64,7 +66,7 @@ def message_of(
         tuple(parts),
         context_id,
         None if task is None else task_id_of(task),
-        dict(metadata) if metadata else None,
+        passed_on(metadata, os.environ),
     )
 
 

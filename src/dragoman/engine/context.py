@@ -10,6 +10,7 @@ import msgspec
 
 from dragoman.engine.locks import KeyedLocks
 from dragoman.engine.outputs import Answered
+from dragoman.engine.session_id import session_id
 from dragoman.engine.threads import in_thread
 from dragoman.engine.values import json_of, parts_of
 from dragoman.model.artifact import Artifact
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from dragoman.engine.call import Call
     from dragoman.engine.clock import Clock
     from dragoman.engine.live import LiveTask
-    from dragoman.engine.ports import Scope
     from dragoman.model.user import User
 
 T = TypeVar("T")
@@ -99,9 +99,9 @@ class Context:
         return self._live.folding.context_id
 
     @property
-    def scope(self) -> Scope:
-        """Whose conversation this is: callers choose the names of theirs, and may choose the same."""
-        return self._live.row.scope
+    def session_id(self) -> str:
+        """A UUID for the conversation: callers choose the names of theirs, and may choose the same."""
+        return session_id(self._live.row.scope, self._live.folding.context_id)
 
     @property
     def user(self) -> User | None:

@@ -29,8 +29,6 @@ AGENT_CARD = "/agent-card"
 ORGANIZATION = "Dragoman"
 _MODES = ["text/plain", "application/json"]
 _TAKES, _GIVES = ["application/json"], ["application/json", "text/plain"]
-# An archetype that says nothing.
-_CUSTOM = "custom"
 
 
 class About(NamedTuple):
@@ -94,16 +92,6 @@ def agent_protocols(url: str) -> list[Json]:
     ]
 
 
-def enriched(description: str, persona: Mapping[str, Any] | None, bundles: Sequence[str]) -> str:
-    """A description, with what kind of character the agent is and the bundles of skills it was given."""
-    archetype: Any = None if persona is None else persona.get("archetype")
-    if isinstance(archetype, str) and archetype and archetype != _CUSTOM:
-        description += f" | Archetype: {archetype}"
-    if bundles:
-        description += f" | Skills: {', '.join(bundles)}"
-    return description
-
-
 def documentation() -> str | None:
     """Where this package is explained, as far as it says so itself."""
     for line in metadata("dragoman").get_all("Project-URL") or ():
@@ -152,7 +140,7 @@ def card_of_agent(agent: Agent, card: AgentCard, url: str) -> Json:
     """The card of an agent that stands at this address, from the one that A2A has of it."""
     about = About(
         name=card.name,
-        description=enriched(card.description, agent.persona, agent.skill_bundles),
+        description=card.description,
         url=url,
         version=card.version,
         streaming=bool(card.capabilities.streaming),

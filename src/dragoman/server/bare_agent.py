@@ -197,10 +197,10 @@ class BareAgent:
         if self._sessions is not None:
             await self._sessions.open()
 
-    def settle(self, home: Path | None, keep: float = 0) -> None:
-        """Say where what belongs to conversations is kept, beside their tasks, and for how many seconds."""
+    def settle(self, home: Path | None, keep: float = 0, max_depth: int = 3) -> None:
+        """Say where what belongs to conversations is kept, for how long, and how deep agents may call each other."""
         if self._sessions is not None:
-            self._sessions.settle(home, keep)
+            self._sessions.settle(home, keep, max_depth)
 
     async def close(self) -> None:
         """Let go of what the agent holds open; it opens again when it is used."""

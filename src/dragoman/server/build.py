@@ -25,7 +25,7 @@ from dragoman.server.authentication import Authentication, SchemeAuthentication
 from dragoman.server.cards import Cards
 from dragoman.server.guard import Guard
 from dragoman.server.hosted import Hosted
-from dragoman.server.invocation_guard import InvocationGuard
+from dragoman.server.invocation_guard import InvocationGuard, max_depth_of
 from dragoman.server.lazy import LazyHttp, LazyKeys
 from dragoman.server.limiter import Limiter
 from dragoman.server.session_routes import SessionRoutes
@@ -65,8 +65,9 @@ def build(
     clock = clock or SystemClock()
     store = store or open_store(settings.store)
     path = parse_store(settings.store)
+    home = None if path is None else path.absolute().with_name(f"{path.name}.sessions")
     for agent in agents:
-        agent.settle(None if path is None else path.absolute().with_name(f"{path.name}.sessions"), settings.limits.keep)
+        agent.settle(home, settings.limits.keep, max_depth_of(os.environ))
     bus = LocalBus(clock)
     engine = EngineSettings(
         dedupe=settings.dedupe,

@@ -16,6 +16,7 @@ from dragoman.model.card import AgentCapabilities, AgentCard, AgentExtension, Ag
 from dragoman.model.error import BadCard, ConfigError
 from dragoman.model.extensions import SKILL_SCHEMAS
 from dragoman.server.authentication import OPEN, Security
+from dragoman.server.persona import enriched
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -82,7 +83,7 @@ def card_of(
         extensions = (*extensions, AgentExtension(SKILL_SCHEMAS, _ABOUT_SCHEMAS, params=params))
     return AgentCard(
         name=agent.name,
-        description=agent.description or told or agent.name,
+        description=enriched(agent.description or told or agent.name, agent.persona, agent.skill_bundles),
         supported_interfaces=tuple(
             AgentInterface(base + path, binding, version) for binding, version, path in _INTERFACES
         ),

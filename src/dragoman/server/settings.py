@@ -179,7 +179,10 @@ class _Given(NamedTuple):
     base: Path | None = None  # what a relative path in the value is relative to, if not the current folder
 
 
-_RESERVED = frozenset({"DRAGOMAN_CONFIG", "DRAGOMAN_TOKEN"})
+# The last seven are what programs are told that run as agents; see `docs/guides/programs.md`.
+_RESERVED = frozenset(
+    f"DRAGOMAN_{name}" for name in ("CONFIG", "TOKEN", "TASK", "CONTEXT", "DEPTH", "FILES", "FOLDER", "PROCESS", "USER")
+)
 
 # A Kubernetes Service named `dragoman`, or `dragoman-x`, puts these into every pod beside it.
 _KUBERNETES = re.compile(r"DRAGOMAN_(\w+_)?(SERVICE_(HOST|PORT(_\w+)?)|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)")

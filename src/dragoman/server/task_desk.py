@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from msgspec import structs
 
-from dragoman.agents.process.run import DEPTH
 from dragoman.dialects.session_tasks import task_json
 from dragoman.engine.clock import wait
 from dragoman.engine.ports import Scope
 from dragoman.engine.session_id import session_id
+from dragoman.model.depth import DEPTH
 from dragoman.model.error import A2AError, TaskNotFound
 from dragoman.model.ids import new_id
 from dragoman.model.message import Message

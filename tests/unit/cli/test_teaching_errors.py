@@ -47,7 +47,7 @@ MISTAKES = [
     Mistake(
         "misspelt a flag",
         "serve app.py --prot 9000",
-        "Error: No such option '--prot'. (Did you mean one of: '--host', '--port'?)",
+        "Error: No such option '--prot'. (Did you mean one of: '--host', '--port', '--profile'?)",
     ),
     Mistake(
         "misspelt a variable",

@@ -31,13 +31,17 @@ class CommandSessions:
         self._project_id = project_id
         self._home: Path | None = None
         self._keep = 0.0
+        self._max_depth = 3
         self._runs: SessionRuns | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self.offers = offers_of(recipe.name, description, tools)
 
-    def settle(self, home: Path | None, keep: float) -> None:
-        """Say where folders of sessions are kept, and how long: None is for as long as the server runs."""
-        self._home, self._keep = home, keep
+    def settle(self, home: Path | None, keep: float, max_depth: int) -> None:
+        """Say where folders of sessions are kept, and how long: None is for as long as the server runs.
+
+        A call that has come through more than `max_depth` agents is refused.
+        """
+        self._home, self._keep, self._max_depth = home, keep, max_depth
 
     @property
     def programs(self) -> int:
@@ -59,7 +63,7 @@ class CommandSessions:
         except Failed as error:
             raise ConfigError(str(error)) from None
         if self._home is not None and self._keep:
-            await asyncio.to_thread(Folders(self._home).sweep, self._keep)
+            await asyncio.to_thread(Folders(self._home / self._agent_id).sweep, self._keep)
 
     def _made(self) -> SessionRuns:
         loop = asyncio.get_running_loop()
@@ -73,6 +77,8 @@ class CommandSessions:
                 folders=folders,
                 most=self._recipe.limits.sessions,
                 attaches=self._recipe.profile is not None,
+                artifacts=self._recipe.limits.artifacts,
+                max_depth=self._max_depth,
             )
         return self._runs
 

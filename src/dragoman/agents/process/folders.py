@@ -9,6 +9,7 @@ import shutil
 import stat
 import tempfile
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -112,12 +113,32 @@ def changed(folder: Path, before: dict[str, Stamp], limit: int) -> tuple[list[st
     return names, now
 
 
-def file_part(folder: Path, name: str, media_type: str | None = None) -> Part:
-    """A file as a part, under its path in the folder. Raises OSError or ValueError."""
-    path = folder / name
-    if path.is_symlink() or not path.is_file():
-        raise ValueError(f"{name} is no file")
-    return File(path, name=as_text(name), media_type=media_type).part()
+def stamps(folder: Path, names: Iterable[str]) -> dict[str, Stamp]:
+    """How these files of a folder stand now; those that are not there are left out."""
+    found: dict[str, Stamp] = {}
+    for name in names:
+        with suppress(OSError, ValueError):
+            about = (folder / name).lstat()
+            found[name] = (about.st_mtime_ns, about.st_size)
+    return found
+
+
+def file_part(folder: Path, name: str, media_type: str | None = None, most: int = 0) -> Part:
+    """A file of the folder as a part, under its path in it.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is none, is elsewhere (what a program writes may be its caller's words), or larger than `most`.
+    """
+    home = folder.resolve()
+    path = (home / name).resolve()
+    if not path.is_relative_to(home) or (home / name).is_symlink() or not path.is_file():
+        raise ValueError(f"{name} is no file of the session's folder")
+    with path.open("rb") as file:
+        data = file.read(most + 1) if most else file.read()
+    if most and len(data) > most:
+        raise ValueError(f"{name} is larger than {most} bytes")
+    return File(data, name=as_text(str(path.relative_to(home))), media_type=media_type).part()
 
 
 def as_text(name: str) -> str:

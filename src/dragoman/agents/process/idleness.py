@@ -48,6 +48,7 @@ def _processes(pid: int) -> list[tuple[str, str]]:
     while pids and len(found) < _MOST:
         each = Path("/proc", str(pids.pop()))
         with suppress(OSError, IndexError):
-            found.append(((each / "stat").read_text().rpartition(") ")[2][0], (each / "wchan").read_text()))
-            pids += [int(child) for child in (each / "task" / each.name / "children").read_text().split()]
+            for thread in (each / "task").iterdir():
+                found.append(((thread / "stat").read_text().rpartition(") ")[2][0], (thread / "wchan").read_text()))
+                pids += [int(child) for child in (thread / "children").read_text().split()]
     return found

@@ -120,14 +120,14 @@ def recipe_of(
         raise ConfigError(f"output: `{output}` is neither text nor jsonl")
     if known is not None and (input, output) != ("stdin", "text"):
         raise ConfigError(f"the profile `{profile}` knows the program's input and output: leave input and output out")
-    words = _words(command)
+    words: Sequence[str] = () if command is None else words_of(command)
     if not words and known is not None:
         words = known.command
     if not words:
         raise ConfigError('a command is a text or a list of words, as in "my-agent --flag"')
     if input == "interactive" and any(PROMPT in word for word in words):
         raise ConfigError(f"an interactive program gets its prompts as lines: leave {PROMPT} out")
-    words = _in_place(words, from_here=cwd is None)
+    words = in_place(words, Path.cwd(), files=cwd is None)
     place = None if cwd is None else _absolute(cwd)
     if place is not None and not place.is_dir():
         raise ConfigError(f"cwd: there is no folder {place}")
@@ -142,9 +142,21 @@ def recipe_of(
     )
 
 
-def _words(command: str | Sequence[str] | None) -> Sequence[str]:
-    if command is None:
-        return ()
+def in_place(words: Sequence[str], folder: Path, *, files: bool = True) -> list[str]:
+    """The words with the paths that they name as seen from a folder: programs run in folders of their own.
+
+    That is the program itself, where it is a path, and with `files` every word that is the path of a file.
+    """
+    program, *rest = words
+    if os.sep in program:
+        program = str(folder / _absolute(program)) if program.startswith("~") else str(folder / program)
+    if files:
+        rest = [str(folder / word) if not word.startswith("-") and _is_file(folder / word) else word for word in rest]
+    return [program, *rest]
+
+
+def words_of(command: str | Sequence[str]) -> list[str]:
+    """A command as words, split like a shell does. Raises ConfigError."""
     if not isinstance(command, str):
         return [str(word) for word in command]
     try:
@@ -153,25 +165,15 @@ def _words(command: str | Sequence[str] | None) -> Sequence[str]:
         raise ConfigError(f"command: {error} in `{command}`") from None
 
 
-def _in_place(words: Sequence[str], *, from_here: bool) -> list[str]:
-    """The words with the files that they name, where these are meant: programs run in folders of their own."""
-    program, *rest = words
-    if os.sep in program:
-        program = str(_absolute(program))
-    if from_here:
-        rest = [str(Path(word).absolute()) if not word.startswith("-") and _is_file(word) else word for word in rest]
-    return [program, *rest]
-
-
-def _absolute(place: str | os.PathLike[str]) -> Path:
+def _absolute(path: str | os.PathLike[str]) -> Path:
     try:
-        return Path(place).expanduser().absolute()
+        return Path(path).expanduser().absolute()
     except RuntimeError:
-        raise ConfigError(f"there is no home folder for {os.fspath(place)}") from None
+        raise ConfigError(f"there is no home folder for {path}") from None
 
 
-def _is_file(word: str) -> bool:
+def _is_file(path: Path) -> bool:
     try:
-        return Path(word).is_file()
+        return path.is_file()
     except (OSError, ValueError):  # a word may be anything
         return False

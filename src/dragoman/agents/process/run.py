@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import math
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, cast
@@ -14,7 +13,7 @@ from dragoman.agents.process.manager import stop, talk_of
 from dragoman.agents.process.prompt import prompt_of
 from dragoman.agents.process.session import Session, new_session
 from dragoman.agents.process.turn import Turn
-from dragoman.engine.session_id import session_id
+from dragoman.model.depth import depth_of
 from dragoman.model.error import Failed, Rejected
 
 if TYPE_CHECKING:
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 CreateSession = Callable[[Session], "Session | Awaitable[Session | None] | None"]
 # How the program calls the conversation, kept in the conversation's state.
 REMEMBERED = "dragoman/remembered"
-DEPTH = "dragoman/depth"
 
 
 class SessionRuns:
@@ -33,7 +31,8 @@ class SessionRuns:
 
     `create_session` is told of a session before its first program begins, and may give back another in its place.
     At most `most` tasks work at once; the others are submitted until it is their turn. `attaches` says that a prompt
-    names the files that come with it. A call that is more than `max_depth` calls away from its beginning is refused.
+    names the files that come with it, `artifacts` how large one that it leaves may be. A call that is more than
+    `max_depth` calls away from its beginning is refused.
     """
 
     def __init__(
@@ -46,6 +45,7 @@ class SessionRuns:
         folders: Folders | None = None,
         most: int = 0,
         attaches: bool = False,
+        artifacts: int = 0,
         max_depth: int = 3,
     ) -> None:
         self.manager = manager
@@ -56,6 +56,7 @@ class SessionRuns:
         self._most = most
         self._places: asyncio.Semaphore | None = None
         self._attaches = attaches
+        self._artifacts = artifacts
         self._max_depth = max_depth
         self._sessions: dict[str, Session] = {}
 
@@ -65,7 +66,7 @@ class SessionRuns:
         Raises:
             Rejected: it comes from too deep a chain of agents.
         """
-        if _depth(ctx) > self._max_depth:
+        if depth_of(ctx.opening) > self._max_depth:
             raise Rejected("Invocation depth limit exceeded.")
         if self._most:
             self._places = self._places or asyncio.Semaphore(self._most)
@@ -75,7 +76,7 @@ class SessionRuns:
         # At the end of all of it: a task that is canceled now never gets to `run`.
         worker.add_done_callback(lambda _: self._leave(ctx))
         session = new_session(
-            session_id(ctx.scope, ctx.context_id),
+            ctx.session_id,
             agent_id=self._agent_id,
             project_id=self._project_id,
             message=ctx.history[0].text if ctx.history else ctx.text,
@@ -88,7 +89,7 @@ class SessionRuns:
             except OSError as error:
                 ctx.log.error("a session has no folder: %s", error)
                 raise Failed("the program cannot be started: its folder cannot be made") from error
-        if self._create is not None:
+        if self._create is not None and ctx.resume is None:
             other = self._create(session)
             other = await other if inspect.isawaitable(other) else other
             session = other or session
@@ -114,7 +115,7 @@ class SessionRuns:
                 ctx.log.error("files of a message cannot be kept: %s", error)
                 raise Failed("the files of the message cannot be kept here") from error
         prompt = prompt_of(ctx.message, names if self._attaches else None)
-        turn = Turn(ctx, self.manager, session)
+        turn = Turn(ctx, self.manager, session, given=names, most=self._artifacts)
         # Closed here and not whenever somebody gets to it: a task that has ended has also let go of its program.
         async with aclosing(turn.outputs(prompt, self._facts(ctx, names), ctx.state.get(REMEMBERED))) as outputs:
             async for output in outputs:
@@ -126,7 +127,7 @@ class SessionRuns:
         return {
             "TASK": ctx.task_id,
             "CONTEXT": ctx.context_id,
-            "DEPTH": str(_depth(ctx) + 1),
+            "DEPTH": str(depth_of(ctx.opening) + 1),
             **({"USER": ctx.user.id} if ctx.user else {}),
             **({"FILES": "\n".join(names)} if names else {}),
         }
@@ -147,9 +148,3 @@ class SessionRuns:
         if self._folders is not None:
             self._folders.close()
         self._places = None
-
-
-def _depth(ctx: Context) -> int:
-    given = ctx.opening.get(DEPTH)
-    # Some callers' JSON has no whole numbers, only 4.0.
-    return math.ceil(given) if isinstance(given, (int, float)) and not isinstance(given, bool) and given > 0 else 0

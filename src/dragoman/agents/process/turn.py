@@ -6,8 +6,7 @@ import asyncio
 import base64
 import inspect
 from collections import deque
-from collections.abc import AsyncGenerator, Mapping
-from pathlib import Path
+from collections.abc import AsyncGenerator, Collection, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from dragoman.agents.process import events, folders
@@ -33,10 +32,15 @@ GONE = "the program that asked has ended meanwhile"
 class Turn:
     """Listens to a session while one task of its conversation runs."""
 
-    def __init__(self, ctx: Context, manager: ProcessManager, session: Session) -> None:
+    def __init__(
+        self, ctx: Context, manager: ProcessManager, session: Session, *, given: Collection[str] = (), most: int = 0
+    ) -> None:
         self._ctx = ctx
         self._manager = manager
         self._session = session
+        # Files that came with the message, as they came: what a caller has sent is no result.
+        self._given = {} if session.folder is None else folders.stamps(session.folder, given)
+        self._most = most
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[Event] = deque()
         self._arrived = asyncio.Event()
@@ -186,6 +190,10 @@ class Turn:
     async def _artifact(self, content: Any) -> None:
         about: Mapping[str, Any] = cast("Mapping[str, Any]", content) if isinstance(content, Mapping) else {}
         name: Any = about.get("name")
+        file: Any = about.get("file")
+        folder = self._session.folder
+        if folder is not None and file in self._given and folders.stamps(folder, [file]) == {file: self._given[file]}:
+            return
         try:
             value = await self._value(about)
         except (OSError, ValueError) as error:
@@ -207,6 +215,7 @@ class Turn:
             raw = base64.b64decode(about["base64"], validate=True)
             return File(raw, name=name if isinstance(name, str) else None, media_type=media)
         if isinstance(about.get("file"), str):
-            folder = self._session.folder or Path.cwd()
-            return await asyncio.to_thread(folders.file_part, folder, about["file"], media)
+            if self._session.folder is None:
+                raise ValueError("its session has no folder")
+            return await asyncio.to_thread(folders.file_part, self._session.folder, about["file"], media, self._most)
         raise ValueError("it has neither text nor data, base64 or file")

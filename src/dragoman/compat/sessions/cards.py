@@ -10,7 +10,8 @@ from typing import Any, cast
 from urllib.parse import quote
 
 from dragoman.compat.sessions.deps import member
-from dragoman.server.agent_cards import About, agent_card, agent_protocols, enriched, protocol, tool_skill
+from dragoman.server.agent_cards import About, agent_card, agent_protocols, protocol, tool_skill
+from dragoman.server.persona import enriched
 
 Json = dict[str, Any]
 

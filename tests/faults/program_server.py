@@ -1,0 +1,218 @@
+"""Servers of programs in processes of their own, and what the system knows about them and their programs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import queue
+import re
+import select
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+SOURCE = Path(__file__).resolve().parents[2] / "src"
+SECONDS = 30  # healthy waits take milliseconds, a start half a second
+SEND = "/a2a/tasks/send"
+
+
+class ProgramServer:
+    """`dragoman serve` with agents that are programs, each said as a table of the settings file."""
+
+    def __init__(self, folder: Path, agents: Mapping[str, Mapping[str, Any]], *flags: str) -> None:
+        self.folder = folder
+        config = folder / "dragoman.toml"
+        config.write_text("\n".join(_table(name, table) for name, table in agents.items()))
+        command = [sys.executable, "-m", "dragoman.cli.main", "serve", "--config", str(config), "--port", "0"]
+        self.process = subprocess.Popen(
+            [*command, "--store", f"sqlite:///{folder / 'tasks.db'}", *flags],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": str(SOURCE)},
+        )
+        self.pid = self.process.pid
+        self.output: list[str] = []
+        self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
+        self.url = ""
+
+    def _listen(self) -> None:
+        assert self.process.stderr is not None
+        with self.process.stderr:
+            for line in self.process.stderr:
+                self.output.append(line)
+                self._lines.put(line)
+        self._lines.put(None)
+
+    def ready(self) -> ProgramServer:
+        """Wait until it announces its address."""
+        while (line := self._lines.get(timeout=SECONDS)) is not None:
+            if found := re.match(r"\s+card\s+(http://\S+?)/\.well-known", line):
+                # With several agents this is the first one's.
+                self.url = found[1].partition("/agents/")[0]
+                return self
+        raise AssertionError("the server did not start:\n" + "".join(self.output))
+
+    def kill(self) -> None:
+        """End it as a crash would."""
+        self.process.send_signal(signal.SIGKILL)
+        self.wait()
+
+    def stop(self) -> int:
+        """Ask it to end. Gives its exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.wait()
+
+    def wait(self) -> int:
+        """Its exit code, once it has ended."""
+        code = self.process.wait(timeout=SECONDS)
+        self._listener.join(SECONDS)
+        return code
+
+    # What the system knows about it
+
+    @property
+    def guardian(self) -> int:
+        """The process that its programs are children of."""
+        (found,) = (pid for pid in children(self.pid) if b"guardian_main.py" in _read(pid, "cmdline"))
+        return found
+
+    @property
+    def programs(self) -> list[int]:
+        """The processes that its guardian has."""
+        return children(self.guardian)
+
+    @property
+    def descriptors(self) -> int:
+        """How many files it has open."""
+        return len(os.listdir(f"/proc/{self.pid}/fd"))
+
+    # Session tasks
+
+    def send(self, message: str, agent: str = "", **params: Any) -> httpx2.Response:
+        """Send a session task: to an agent, or to who gets those that are for nobody in particular."""
+        path = f"/api/agents/{agent}{SEND}" if agent else SEND
+        return httpx2.post(self.url + path, json={"params": {"message": message, **params}}, timeout=SECONDS)
+
+    def get(self, task_id: str) -> httpx2.Response:
+        """Ask for a session task."""
+        return httpx2.get(f"{self.url}/a2a/tasks/{task_id}", timeout=SECONDS)
+
+
+@contextmanager
+def served(folder: Path, agents: Mapping[str, Mapping[str, Any]], *flags: str) -> Iterator[ProgramServer]:
+    """A server that runs, and is killed at the end if it still does."""
+    server = ProgramServer(folder, agents, *flags)
+    try:
+        yield server.ready()
+    finally:
+        if server.process.poll() is None:
+            server.kill()
+        else:
+            server.wait()
+
+
+def _table(name: str, table: Mapping[str, Any]) -> str:
+    lines = [f"{key} = {_value(value)}" for key, value in table.items()]
+    return "\n".join([f"[agents.{name}]", *lines, ""])
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key} = {_value(each)}" for key, each in value.items()) + "}"
+    return json.dumps(value)
+
+
+# -- processes ---------------------------------------------------------------------------------------------------------
+
+
+def children(pid: int) -> list[int]:
+    """The children of a process."""
+    return [int(one) for path in Path(f"/proc/{pid}/task").glob("*/children") for one in path.read_text().split()]
+
+
+def memory(pid: int, name: str = "VmRSS") -> int:
+    """How many bytes of memory a process has; with VmHWM, how many it has had at most."""
+    (found,) = re.findall(rf"{name}:\s+(\d+) kB", _read(pid, "status").decode())
+    return int(found) * 1024
+
+
+def forget_peak(pid: int) -> int:
+    """Let the system count the most memory of a process anew. Gives what it has now."""
+    Path(f"/proc/{pid}/clear_refs").write_text("5")
+    return memory(pid)
+
+
+def _read(pid: int, name: str) -> bytes:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/{name}").read_bytes()
+    return b""
+
+
+class Leash:
+    """A pipe with a name that programs hold: they say when they are ready, and it is let go when none is left.
+
+    `go` is another one, for which they wait.
+    """
+
+    def __init__(self, folder: Path, name: str = "leash") -> None:
+        self.path, self.go = folder / name, folder / f"{name}.go"
+        for path in (self.path, self.go):
+            os.mkfifo(path)
+        self._said = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK)
+        # Held here, too, so that it is not let go while some have not come yet.
+        self._held: int | None = os.open(self.path, os.O_WRONLY)
+        self._rest = b""
+
+    def lines(self, number: int) -> list[str]:
+        """Wait for so many lines of the programs, and give them."""
+        while self._rest.count(b"\n") < number:
+            self._rest += self._more()
+        *found, self._rest = self._rest.split(b"\n", number)
+        return [line.decode() for line in found]
+
+    def _more(self) -> bytes:
+        if not select.select([self._said], [], [], SECONDS)[0]:
+            raise AssertionError(f"a program hangs, after {self._rest!r}")
+        return os.read(self._said, 1 << 16)
+
+    def release(self) -> None:
+        """Let the programs go on that wait for it."""
+        os.close(os.open(self.go, os.O_RDWR))
+
+    def until_free(self) -> str:
+        """Wait until no process holds it any more. Gives what was said meanwhile."""
+        self._let_go()
+        while more := self._more():
+            self._rest += more
+        return self._rest.decode()
+
+    def _let_go(self) -> None:
+        if self._held is not None:
+            os.close(self._held)
+            self._held = None
+
+    def close(self) -> None:
+        """Let go of it."""
+        self._let_go()
+        os.close(self._said)
+
+    async def ready(self, number: int = 1) -> list[str]:
+        """As `lines`, beside everything else."""
+        return await asyncio.to_thread(self.lines, number)
+
+    async def free(self) -> str:
+        """As `until_free`, beside everything else."""
+        return await asyncio.to_thread(self.until_free)
