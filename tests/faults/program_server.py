@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -86,18 +87,40 @@ class ProgramServer:
     @property
     def guardian(self) -> int:
         """The process that its programs are children of."""
-        (found,) = (pid for pid in children(self.pid) if b"guardian_main.py" in _read(pid, "cmdline"))
+        (found,) = self._guardians()
         return found
+
+    def _guardians(self) -> list[int]:
+        return [pid for pid in children(self.pid) if b"guardian_main.py" in _read(pid, "cmdline")]
 
     @property
     def programs(self) -> list[int]:
         """The processes that its guardian has."""
         return children(self.guardian)
 
+    def until_idle(self) -> None:
+        """Wait until there is none: the last task may have ended before its program."""
+        guardians = self._guardians()  # none when nothing has been run
+        end = time.monotonic() + SECONDS
+        while left := [program for guardian in guardians for program in children(guardian)]:
+            assert time.monotonic() < end, f"programs are left: {left}"
+
     @property
     def descriptors(self) -> int:
         """How many files it has open."""
-        return len(os.listdir(f"/proc/{self.pid}/fd"))
+        return len(self._files())
+
+    @property
+    def sockets(self) -> int:
+        """How many of them are sockets."""
+        return sum(name.startswith("socket:") for name in self._files())
+
+    def _files(self) -> list[str]:
+        found: list[str] = []
+        for path in Path(f"/proc/{self.pid}/fd").iterdir():
+            with suppress(OSError):  # it may be closed meanwhile
+                found.append(str(path.readlink()))
+        return found
 
     # Session tasks
 
@@ -143,6 +166,31 @@ def children(pid: int) -> list[int]:
     return [int(one) for path in Path(f"/proc/{pid}/task").glob("*/children") for one in path.read_text().split()]
 
 
+def descendants(pid: int) -> list[int]:
+    """The children of a process, and theirs."""
+    found = children(pid)
+    for one in found:
+        found.extend(children(one))
+    return found
+
+
+class Watched:
+    """A process of somebody else's, from now until it is gone."""
+
+    def __init__(self, pid: int) -> None:
+        self._handle = os.pidfd_open(pid)
+
+    def kill(self) -> None:
+        """Kill it."""
+        signal.pidfd_send_signal(self._handle, signal.SIGKILL)
+
+    async def gone(self) -> None:
+        """Wait until it is."""
+        found, _, _ = await asyncio.to_thread(select.select, [self._handle], [], [], SECONDS)
+        os.close(self._handle)
+        assert found, "a process is still there"
+
+
 def memory(pid: int, name: str = "VmRSS") -> int:
     """How many bytes of memory a process has; with VmHWM, how many it has had at most."""
     (found,) = re.findall(rf"{name}:\s+(\d+) kB", _read(pid, "status").decode())
@@ -174,6 +222,7 @@ class Leash:
         self._said = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK)
         # Held here, too, so that it is not let go while some have not come yet.
         self._held: int | None = os.open(self.path, os.O_WRONLY)
+        self._go = os.open(self.go, os.O_RDWR)
         self._rest = b""
 
     def lines(self, number: int) -> list[str]:
@@ -188,9 +237,9 @@ class Leash:
             raise AssertionError(f"a program hangs, after {self._rest!r}")
         return os.read(self._said, 1 << 16)
 
-    def release(self) -> None:
-        """Let the programs go on that wait for it."""
-        os.close(os.open(self.go, os.O_RDWR))
+    def release(self, number: int = 1) -> None:
+        """Let so many programs go on, those too that are about to wait: each reads a line."""
+        os.write(self._go, b"\n" * number)
 
     def until_free(self) -> str:
         """Wait until no process holds it any more. Gives what was said meanwhile."""
@@ -208,6 +257,7 @@ class Leash:
         """Let go of it."""
         self._let_go()
         os.close(self._said)
+        os.close(self._go)
 
     async def ready(self, number: int = 1) -> list[str]:
         """As `lines`, beside everything else."""

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
+from dragoman.agents.command import clean_name
 from dragoman.server.bare_agent import BareAgent
+from dragoman.server.extras import require
 
 if TYPE_CHECKING:
+    from dragoman.agents.bridge import Bridge
     from dragoman.client.connection import Connection
+    from dragoman.engine.context import Context
     from dragoman.model.card import AgentCard
     from dragoman.server.app import App
     from dragoman.server.settings import Settings
@@ -107,8 +111,6 @@ class Agent(BareAgent):
         Raises:
             ConfigError: a server cannot be one, or dragoman[mcp] is not installed.
         """
-        from dragoman.server.extras import require
-
         require("mcp", "mcp")
         from dragoman.agents.mcp_tools.bridge import McpTools
         from dragoman.agents.mcp_tools.source import sources_of
@@ -170,14 +172,143 @@ class Agent(BareAgent):
 
         recipe = recipe_of(command, input=input, output=output, profile=profile, cwd=cwd, env=env, limits=limits)
         title = name or recipe.name
-        project = default_project_id or None
+        project, description = default_project_id or None, description or recipe.about
         sessions = CommandSessions(recipe, agent_id=title, project_id=project, description=description, tools=tools)
         # A partial and not the method: every message gets a task.
         agent = cls(title, description=description, version=version, run=partial(sessions.run), card=card)
-        agent._sessions, agent._prepare = sessions, sessions.prepare
+        agent._sessions, agent._prepare, agent._offers = sessions, sessions.prepare, sessions.offers
         agent._closing, agent._canceled = sessions.close, sessions.canceled
         agent.default_project_id, agent.persona, agent.skill_bundles = project, persona, tuple(skill_bundles)
         agent.tool_names = None if tools is None else tuple(tools)
+        return agent
+
+    # -- agents of other frameworks --------------------------------------------------------------------------------
+
+    @classmethod
+    def from_adk(
+        cls,
+        agent: object,
+        *,
+        show_tools: bool = False,
+        show_thoughts: bool = False,
+        name: str | None = None,
+        description: str | None = None,
+        version: str = "0.1.0",
+        card: Mapping[str, Any] | None = None,
+    ) -> Agent:
+        """An agent of Google's ADK, or its Runner. Its sessions are the conversations.
+
+        Long-running tools, confirmations and credentials pause the task. Tool calls and thoughts are told to callers
+        only with `show_tools` and `show_thoughts`.
+
+        Raises:
+            ConfigError: it is none, or dragoman[adk] is not installed.
+        """
+        require("google.adk", "adk")
+        from dragoman.agents.adk.run import AdkRuns
+
+        bridge = AdkRuns(agent, show_tools=show_tools, show_thoughts=show_thoughts)
+        return cls._bridged(bridge, name, description, version, card)
+
+    @classmethod
+    def from_langgraph(
+        cls,
+        graph: object,
+        *,
+        to_input: Callable[[Context], Any] | None = None,
+        name: str | None = None,
+        description: str | None = None,
+        version: str = "0.1.0",
+        card: Mapping[str, Any] | None = None,
+    ) -> Agent:
+        """A compiled LangGraph graph. Its checkpointer's threads are the conversations, interrupts pause the task.
+
+        `to_input` makes the graph's input from the context of a message; by default that is a list of messages.
+
+        Raises:
+            ConfigError: it is none, or dragoman[langgraph] is not installed.
+        """
+        require("langgraph", "langgraph")
+        from dragoman.agents.langgraph import LangGraphRuns
+
+        return cls._bridged(LangGraphRuns(graph, to_input=to_input), name, description, version, card)
+
+    @classmethod
+    def from_pydantic_ai(
+        cls,
+        agent: object,
+        *,
+        deps: Any = None,
+        name: str | None = None,
+        description: str | None = None,
+        version: str = "0.1.0",
+        card: Mapping[str, Any] | None = None,
+    ) -> Agent:
+        """An agent of Pydantic AI. Its messages are kept with the conversation, deferred tools pause the task.
+
+        `deps` is what its tools depend on, or a function that makes it from the context of a message.
+
+        Raises:
+            ConfigError: it is none, or dragoman[pydantic-ai] is not installed.
+        """
+        require("pydantic_ai", "pydantic-ai")
+        from dragoman.agents.pydantic_ai import PydanticAiRuns
+
+        return cls._bridged(PydanticAiRuns(agent, deps=deps), name, description, version, card)
+
+    @classmethod
+    def from_openai(
+        cls,
+        agent: object,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        version: str = "0.1.0",
+        card: Mapping[str, Any] | None = None,
+    ) -> Agent:
+        """An agent of the OpenAI Agents SDK. Its items are kept with the conversation, approvals pause the task.
+
+        Raises:
+            ConfigError: it is none, or dragoman[openai] is not installed.
+        """
+        require("agents", "openai")
+        from dragoman.agents.openai_agents import OpenAiRuns
+
+        return cls._bridged(OpenAiRuns(agent), name, description, version, card)
+
+    @classmethod
+    def from_executor(
+        cls,
+        executor: object,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        version: str = "0.1.0",
+        card: Mapping[str, Any] | None = None,
+    ) -> Agent:
+        """An AgentExecutor as it is written for a2a-sdk, known by its `execute` and `cancel`.
+
+        Raises:
+            ConfigError: it has neither.
+        """
+        from dragoman.agents.a2a_executor import ExecutorRuns
+
+        return cls._bridged(ExecutorRuns(executor), name, description, version, card)
+
+    @classmethod
+    def _bridged(
+        cls, bridge: Bridge, name: str | None, description: str | None, version: str, card: Mapping[str, Any] | None
+    ) -> Agent:
+        agent = cls(
+            name or clean_name(bridge.name),
+            description=bridge.description if description is None else description,
+            version=version,
+            # A partial and not the method: whether it answers without a task is the bridge's to say.
+            run=partial(bridge.run),
+            card=card,
+        )
+        agent._offers, agent._closing = tuple(bridge.offers()), bridge.close
+        agent._canceled = getattr(bridge, "canceled", None)
         return agent
 
     # -- serving ---------------------------------------------------------------------------------------------------

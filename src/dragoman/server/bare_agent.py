@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from dragoman.engine.context import Context
 
 F = TypeVar("F", bound=Callable[..., Any])
+# Control characters, and halves of characters, which no file can be called by.
+_UNFIT = ("Cc", "Cs")
 
 
 class BareAgent:
@@ -39,8 +42,7 @@ class BareAgent:
         parallel: bool = False,
         restart: bool = False,
     ) -> None:
-        if not name or "/" in name:
-            raise ConfigError("an agent needs a name without a slash")
+        check_name(name)
         self.name = name
         self.description = description
         self.version = version
@@ -55,6 +57,8 @@ class BareAgent:
         self._canceled: Callable[[Any], Awaitable[None]] | None = None
         self._functions = Functions()
         self._tools: Toolset | None = None
+        # What a program or a framework's agent can do, as the card tells it.
+        self._offers: tuple[Offer, ...] = ()
         self._sessions: CommandSessions | None = None
         self._prepare: Callable[[Context], Awaitable[None]] | None = None
         # Who works on what, for those who run several: see `docs/guides/programs.md`.
@@ -129,8 +133,7 @@ class BareAgent:
     def skills(self) -> tuple[Offer, ...]:
         """The skills: tools of other servers, as far as they are known yet, then functions in the order they came."""
         tools = () if self._tools is None else self._tools.offers
-        programs = () if self._sessions is None else self._sessions.offers
-        return (*tools, *programs, *self._functions.skills.values())
+        return (*tools, *self._offers, *self._functions.skills.values())
 
     @property
     def tools(self) -> Toolset | None:
@@ -190,6 +193,11 @@ class BareAgent:
         if self._canceled is not None:
             await self._canceled(ref)
 
+    @property
+    def keeps_talks(self) -> bool:
+        """True when what works for this agent remembers conversations by itself, as a program may."""
+        return self._sessions is not None and self._sessions.keeps_talks
+
     async def open(self) -> None:
         """Make ready what works for this agent elsewhere. Raises DragomanError when it cannot be reached."""
         if self._tools is not None:
@@ -206,6 +214,18 @@ class BareAgent:
         """Let go of what the agent holds open; it opens again when it is used."""
         if self._closing is not None:
             await self._closing()
+
+
+def check_name(name: str) -> None:
+    """See that an agent can be called so: its name is in URLs and in the paths of files. Raises ConfigError."""
+    if not name or "/" in name:
+        raise ConfigError("an agent needs a name without a slash")
+    if name in (".", ".."):
+        raise ConfigError(f"an agent cannot be called `{name}`: that is a place")
+    if name != name.strip():
+        raise ConfigError(f"the name of an agent neither begins nor ends with a space: `{name}`")
+    if any(unicodedata.category(each) in _UNFIT for each in name):
+        raise ConfigError(f"the name of an agent has no control characters: {name!r}")
 
 
 def _extension(extension: AgentExtension | str | Mapping[str, Any]) -> AgentExtension:

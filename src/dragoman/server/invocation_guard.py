@@ -29,7 +29,8 @@ class InvocationGuard:
     """Says which tasks of other agents may begin: not too deep in a chain of calls, and not too many at once.
 
     `max_depth` is the depth of the last agent of a chain. In any 60 seconds an agent may begin `per_minute` tasks;
-    0 is any number. What callers say of themselves is believed: this stops accidents, and nobody who lies.
+    0 is any number. Callers who are not the same do not use up what is each other's. What they say of themselves is
+    believed: this stops accidents, and nobody who lies.
     """
 
     def __init__(self, clock: Clock, *, max_depth: int = MAX_DEPTH, per_minute: int = PER_MINUTE) -> None:
@@ -37,7 +38,7 @@ class InvocationGuard:
         self._max_depth = max_depth
         self._per_minute = per_minute
         # When each one's tasks began; who was seen last is last.
-        self._begun: OrderedDict[str, deque[int]] = OrderedDict()
+        self._begun: OrderedDict[tuple[str, str], deque[int]] = OrderedDict()
 
     @classmethod
     def from_env(cls, clock: Clock, environ: Mapping[str, str]) -> InvocationGuard:
@@ -52,8 +53,8 @@ class InvocationGuard:
         """How many agents are remembered."""
         return len(self._begun)
 
-    def admit(self, source: str | None, depth: int) -> None:
-        """Count a task that an agent wants to begin. One without a name is not counted.
+    def admit(self, source: str | None, depth: int, caller: str = "") -> None:
+        """Count a task that an agent wants to begin, as the caller calls it. One without a name is not counted.
 
         Raises:
             InvalidParams: the chain of calls is too long, or its length is none.
@@ -65,9 +66,9 @@ class InvocationGuard:
             raise InvalidParams("Invocation depth limit exceeded.", field="depth")
         name = (source or "").strip()[:LONGEST_NAME]
         if name and self._per_minute:
-            self._count(name, self._clock.now())
+            self._count((caller[:LONGEST_NAME], name), self._clock.now())
 
-    def _count(self, name: str, now: int) -> None:
+    def _count(self, name: tuple[str, str], now: int) -> None:
         begun = self._begun.pop(name, None)
         if begun is None:
             self._make_room(now)

@@ -73,7 +73,7 @@ def serve(servable: Servable, settings: Settings, *, announce: Callable[[str], N
 
         def tell() -> None:
             # Only now: what an agent can do may be known once it is open.
-            for line in (*_news(servable, settings, host, port), *_warnings(settings, host, port)):
+            for line in (*_news(servable, settings, host, port), *_warnings(servable, settings, host, port)):
                 announce(line)
 
         _run(app, settings, listener, tell)
@@ -288,8 +288,16 @@ def _part(servable: Servable) -> dict[str, Any]:
     return {"text": "hello"} if skill is None else skill.sample()
 
 
-def _warnings(settings: Settings, host: str, port: int) -> list[str]:
-    if settings.auth is not None or ip_address(host).is_loopback:
+def _warnings(servable: Servable, settings: Settings, host: str, port: int) -> list[str]:
+    if settings.auth is not None:
         return []
-    place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    return [f"warning: anyone who can reach {place} can use this agent: set auth, or bind 127.0.0.1"]
+    warnings: list[str] = []
+    if not ip_address(host).is_loopback:
+        place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        warnings.append(f"warning: anyone who can reach {place} can use this agent: set auth, or bind 127.0.0.1")
+    agents: Sequence[Any] = getattr(servable, "agents", (servable,))
+    if any(getattr(agent, "keeps_talks", False) for agent in agents):
+        warnings.append(
+            "note: without auth all callers are one: who names the same contextId goes on with the same conversation"
+        )
+    return warnings

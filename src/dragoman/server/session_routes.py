@@ -146,7 +146,7 @@ class SessionRoutes:
         asked = read_task(read_body(body))
         if hosted is None:
             raise NoSuchAgent("Agent with default project")
-        source = asked.source or request.headers.get("x-source-agent")
+        source = (asked.source or "").strip() or request.headers.get("x-source-agent")
         asked = structs.replace(asked, source=source, skill=_skill(hosted, asked))
         shop = Workshop(hosted.agent.name, hosted.service, self._bus, self._clock)
         return await self.desk.send(shop, Call(user=user), asked, request.caller)

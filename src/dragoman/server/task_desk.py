@@ -113,7 +113,9 @@ class TaskDesk:
             A2AError: the task cannot be accepted.
         """
         if self._guard is not None:
-            self._guard.admit(asked.source, asked.depth or 0)
+            # Whoever is known is known by name, and everybody else by where they call from.
+            who = f"user {call.user.id}" if call.user else caller
+            self._guard.admit(asked.source, asked.depth or 0, who)
         # A caller who leaves now must not leave a task behind whose time nobody watches.
         slip = await asyncio.shield(self._spawn(self._take(shop, call, asked, caller)))
         await wait(shop.clock, slip.begun, PATIENCE)
@@ -169,9 +171,14 @@ class TaskDesk:
 
     def _keep(self, slip: _Slip) -> None:
         self._slips[slip.task_id] = slip
+        self._prune(slip)
+
+    def _prune(self, newest: _Slip, least: int = 1) -> None:
+        """Forget the oldest that have ended, where there are too many and at least so many of these."""
         if len(self._slips) > self._most:
-            ended = (each.task_id for each in self._slips.values() if each.ended and each is not slip)
-            for task_id in tuple(islice(ended, self._pruned)):
+            ended = (each.task_id for each in self._slips.values() if each.ended and each is not newest)
+            old = tuple(islice(ended, self._pruned))
+            for task_id in old if len(old) >= least else ():
                 del self._slips[task_id]
 
     # -- watching --------------------------------------------------------------------------------------------------
@@ -203,6 +210,8 @@ class TaskDesk:
             logger.warning("task %s cannot be read at its end: %s", slip.task_id, error)
         finally:
             slip.ended = True
+            # Not one by one: who has just ended is to be asked for its result.
+            self._prune(slip, self._pruned)
 
     async def _fail(self, slip: _Slip, text: str) -> None:
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from dragoman.agents.process import events
@@ -30,12 +30,21 @@ class Announcer:
         """How many sessions have listeners."""
         return len(self._of_session)
 
-    def subscribe(self, session_id: str, callback: Callback) -> Callable[[], None]:
-        """Tell a listener from now on. One that comes late to a session at work learns at once that it is."""
+    def has_listeners(self, session_id: str) -> bool:
+        """True when somebody listens to this session in particular."""
+        return session_id in self._of_session
+
+    def subscribe(self, session_id: str, callback: Callback, missed: Iterable[Event] = ()) -> Callable[[], None]:
+        """Tell a listener from now on, first what it has `missed`.
+
+        One that comes late to a session at work learns at once that it is.
+        """
         key = object()
         self._of_session.setdefault(session_id, {})[key] = callback
         if session_id in self._running:
             self._tell(callback, session_id, events.thinking())
+        for event in missed:
+            self._tell(callback, session_id, event)
         return lambda: self._drop(session_id, key)
 
     def subscribe_all(self, callback: Callback) -> Callable[[], None]:

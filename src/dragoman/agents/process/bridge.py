@@ -7,13 +7,14 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from dragoman.agents.process.folders import Folders
 from dragoman.agents.process.offer import offers_of
 from dragoman.agents.process.programs import Programs
 from dragoman.agents.process.run import SessionRuns
 from dragoman.engine.clock import SystemClock
-from dragoman.model.error import ConfigError, Failed
+from dragoman.model.error import ConfigError
 
 if TYPE_CHECKING:
     from dragoman.agents.process.recipe import Recipe
@@ -32,8 +33,8 @@ class CommandSessions:
         self._home: Path | None = None
         self._keep = 0.0
         self._max_depth = 3
-        self._runs: SessionRuns | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
+        # One agent may be served on several event loops.
+        self._runs: WeakKeyDictionary[asyncio.AbstractEventLoop, SessionRuns] = WeakKeyDictionary()
         self.offers = offers_of(recipe.name, description, tools)
 
     def settle(self, home: Path | None, keep: float, max_depth: int) -> None:
@@ -46,31 +47,33 @@ class CommandSessions:
     @property
     def programs(self) -> int:
         """How many programs are open."""
-        manager = None if self._runs is None else self._runs.manager
-        return len(manager) if isinstance(manager, Programs) else 0
+        managers = [runs.manager for runs in self._runs.values()]
+        return sum(len(manager) for manager in managers if isinstance(manager, Programs))
+
+    @property
+    def keeps_talks(self) -> bool:
+        """True when a program itself remembers what was said in a conversation."""
+        return self._recipe.interactive or self._recipe.profile is not None
 
     async def open(self) -> None:
         """Look whether there is such a program, and remove folders that are too old.
 
         Raises:
-            ConfigError: there is none, or this system has no process groups.
+            ConfigError: there is none that can be run, or this system has no process groups.
         """
         if os.name != "posix":
             raise ConfigError("programs are served on Linux and macOS: this system has no process groups")
         self._made()
-        try:
-            self._recipe.executable(self._recipe.command[0], self._recipe.cwd or Path.cwd())
-        except Failed as error:
-            raise ConfigError(str(error)) from None
+        self._recipe.check()
         if self._home is not None and self._keep:
             await asyncio.to_thread(Folders(self._home / self._agent_id).sweep, self._keep)
 
     def _made(self) -> SessionRuns:
         loop = asyncio.get_running_loop()
-        if self._runs is None or self._loop is not loop:
-            self._loop = loop
+        runs = self._runs.get(loop)
+        if runs is None:
             folders = Folders(None if self._home is None else self._home / self._agent_id)
-            self._runs = SessionRuns(
+            runs = self._runs[loop] = SessionRuns(
                 Programs(self._recipe, SystemClock()),
                 agent_id=self._agent_id,
                 project_id=self._project_id,
@@ -80,7 +83,7 @@ class CommandSessions:
                 artifacts=self._recipe.limits.artifacts,
                 max_depth=self._max_depth,
             )
-        return self._runs
+        return runs
 
     def prepare(self, ctx: Context) -> Awaitable[None]:
         """See `SessionRuns.prepare`."""
@@ -92,11 +95,10 @@ class CommandSessions:
 
     async def canceled(self, ref: Any) -> None:
         """See `SessionRuns.canceled`."""
-        if self._runs is not None:
-            await self._runs.canceled(ref)
+        await self._made().canceled(ref)
 
     async def close(self) -> None:
         """End all programs."""
-        runs, self._runs, same = self._runs, None, self._loop is asyncio.get_running_loop()
-        if runs is not None and same:
+        runs = self._runs.pop(asyncio.get_running_loop(), None)
+        if runs is not None:
             await runs.close()

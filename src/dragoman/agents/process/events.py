@@ -14,6 +14,8 @@ Event = Mapping[str, Any]
 # Called with the session's id and what happened.
 Callback = Callable[[str, Event], object]
 
+# The type of an error that is the message's, not the program's.
+REJECTED = "rejected"
 ENDS = ("session_exited", "session_stopped", "error")
 
 
@@ -84,6 +86,12 @@ def content_of(event: Event) -> str:
         if isinstance(said, str) and said:
             return said
     return ""
+
+
+def is_rejected(event: Event) -> bool:
+    """True for an `error` event that refuses the message."""
+    said: Any = event.get("error")
+    return isinstance(said, Mapping) and cast("Mapping[str, Any]", said).get("type") == REJECTED
 
 
 def problem_of(event: Event) -> str:

@@ -11,7 +11,9 @@ import tempfile
 import time
 from collections.abc import Iterable
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
+from uuid import UUID
 
 from dragoman.model.file import File
 from dragoman.model.part import Part
@@ -19,6 +21,8 @@ from dragoman.model.part import Part
 logger = logging.getLogger("dragoman.process")
 # Enough to tell what has changed; a program that makes more files has other ways to hand them over.
 _MOST_FILES = 2000
+# Where files of messages lie: not beside the program, which may run or believe what it finds there.
+INBOX = "inbox"
 Stamp = tuple[int, int]
 
 
@@ -50,16 +54,18 @@ class Folders:
     def tidy(self, folder: Path) -> None:
         """Remove a folder in which nothing was left."""
         with suppress(OSError):
+            (folder / INBOX).rmdir()
+        with suppress(OSError):
             folder.rmdir()
 
     def sweep(self, seconds: float) -> int:
-        """Remove the folders in which nothing has happened for that long; 0 keeps all. Gives how many."""
+        """Remove the folders of sessions in which nothing has happened for that long; 0 keeps all. Gives how many."""
         if not seconds or self._given is None or not self._given.is_dir():
             return 0
         before, removed = time.time() - seconds, 0
         for folder in self._given.iterdir():
             with suppress(OSError):
-                if folder.is_dir() and not folder.is_symlink() and _last_change(folder) < before:
+                if _is_session(folder) and _last_change(folder) < before:
                     shutil.rmtree(folder)
                     removed += 1
         return removed
@@ -69,6 +75,14 @@ class Folders:
         if self._given is None and self._root is not None:
             shutil.rmtree(self._root, ignore_errors=True)
         self._root = None
+
+
+def _is_session(folder: Path) -> bool:
+    """True for a folder that can be one of ours: others may have put theirs beside it."""
+    try:
+        return str(UUID(folder.name)) == folder.name and stat.S_ISDIR(folder.lstat().st_mode)
+    except ValueError:
+        return False
 
 
 def _last_change(folder: Path) -> float:
@@ -134,11 +148,18 @@ def file_part(folder: Path, name: str, media_type: str | None = None, most: int 
     path = (home / name).resolve()
     if not path.is_relative_to(home) or (home / name).is_symlink() or not path.is_file():
         raise ValueError(f"{name} is no file of the session's folder")
-    with path.open("rb") as file:
-        data = file.read(most + 1) if most else file.read()
+    data = _read(path, most)
     if most and len(data) > most:
         raise ValueError(f"{name} is larger than {most} bytes")
     return File(data, name=as_text(str(path.relative_to(home))), media_type=media_type).part()
+
+
+def _read(path: Path, most: int) -> bytes:
+    # Whatever it has become since it was looked at: a pipe must not keep us waiting, nor a link lead elsewhere.
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise ValueError(f"{path.name} is no file")
+        return file.read(most + 1) if most else file.read()
 
 
 def as_text(name: str) -> str:
@@ -147,22 +168,36 @@ def as_text(name: str) -> str:
 
 
 def put(folder: Path, files: list[Part]) -> list[str]:
-    """Lay the files of a message into the folder; those that are only links stay where they are. Gives their names.
+    """Lay the files of a message into the inbox of a folder; those that are only links stay where they are.
+
+    Gives their paths in the folder.
 
     Raises:
         OSError: one cannot be kept.
     """
     names: list[str] = []
+    inbox = _inbox(folder) if any(part.raw is not None for part in files) else folder
     for number, part in enumerate(files, 1):
         if part.raw is None:
             continue
         name = _safe(part.filename) or f"file-{number}"
         # Never over another file of this message, nor into a link or a pipe that a program has left.
-        while name in names or not _is_free(folder / name):
+        while name in names or not _is_free(inbox / name):
             name = f"{number}-{name}"
-        (folder / name).write_bytes(part.raw)
+        (inbox / name).write_bytes(part.raw)
         names.append(name)
-    return names
+    return [f"{inbox.name}/{name}" for name in names]
+
+
+def _inbox(folder: Path) -> Path:
+    """The inbox of a folder, made when it is first wanted. What a program has left in its place is not used."""
+    for number in count(1):
+        inbox = folder / (INBOX if number == 1 else f"{INBOX}-{number}")
+        with suppress(FileExistsError):
+            inbox.mkdir(mode=0o700)
+        if stat.S_ISDIR(inbox.lstat().st_mode):
+            return inbox
+    raise AssertionError("there is always a next number")
 
 
 def _is_free(path: Path) -> bool:

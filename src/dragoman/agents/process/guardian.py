@@ -275,6 +275,7 @@ class Guardian:
         self._process.wait()
         if not expected:
             logger.error("the guardian of the programs has ended; %d programs end with it", len(self._children))
+        if self._children:
             # The group of one that has exited may be another's by now.
             end_left({one.id: 0 if one.exited.done() else one.pid for one in self._children.values()})
         for child in self._children.values():

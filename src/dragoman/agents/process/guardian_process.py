@@ -12,6 +12,8 @@ from pathlib import Path
 
 # What marks the environment of a program and of all it starts.
 MARK = "DRAGOMAN_PROCESS"
+# All that a Python needs to start, and what marks this process where it is a program of another server's itself.
+_KEPT = ("DYLD_LIBRARY_PATH", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", MARK)
 # How many files this process may have open, where the system allows it: every program takes a few.
 _OPEN_FILES = 65536
 # How many it could have open before that.
@@ -34,6 +36,8 @@ def start_guardian(descriptor: int) -> subprocess.Popen[bytes]:
             stderr=None if sys.stderr else subprocess.DEVNULL,
             pass_fds=(descriptor,),
             cwd="/",
+            # Programs run as the same user, and can read what the guardian was started with.
+            env={name: os.environ[name] for name in _KEPT if name in os.environ},
             # What a terminal sends is for the server, which then ends its programs in its own way.
             start_new_session=True,
         )

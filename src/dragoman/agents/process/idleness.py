@@ -9,6 +9,8 @@ from pathlib import Path
 
 # What the kernel calls the place where a process waits for a pipe.
 _READING = ("pipe_read", "anon_pipe_read", "pipe_wait")
+# Where it waits for time to pass, or for another process: it works, and says nothing.
+_BUSY = ("hrtimer_nanosleep", "do_nanosleep", "do_wait", "kernel_wait4", "do_wait4")
 _MOST = 100
 
 
@@ -23,7 +25,9 @@ def is_idle(pid: int, stdin: int, *, sure: bool) -> bool:
     found = _processes(pid)
     if any(state in "RD" for state, _ in found):
         return False
-    return sure or any(place in _READING for _, place in found)
+    if any(place in _READING for _, place in found):
+        return True
+    return sure and (not found or any(place not in _BUSY for _, place in found))
 
 
 def _unread(fd: int) -> int:

@@ -30,7 +30,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     inactivity: float = 1800
     artifacts: int = 10_000_000
     quiet: float = 1.0
-    grace: float = 5.0
+    grace: float = 3.0
     sessions: int = 256
 
 

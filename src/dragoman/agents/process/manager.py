@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 if TYPE_CHECKING:
-    from dragoman.agents.process.events import Callback
+    from dragoman.agents.process.events import Callback, Event
     from dragoman.agents.process.session import Session
 
 
@@ -41,6 +41,14 @@ class Talk(Protocol):
 
     def say(self, session: Session, line: str) -> None:
         """Tell the open program of a session something. Nothing happens when there is none."""
+        ...
+
+    def put_back(self, session_id: str, events: Iterable[Event]) -> None:
+        """Keep events that were not taken for whoever listens next, as long as the program is open."""
+        ...
+
+    def ended(self, session_id: str) -> str:
+        """How the last program of a session ended, as far as that is still known."""
         ...
 
 

@@ -34,5 +34,5 @@ def offers_of(name: str, description: str, tools: Sequence[str] | None) -> tuple
     """The tools its owner lets it use, in that order; where nothing is said, the program itself."""
     if tools is None:
         title = humanized(name)
-        return (ProgramSkill(name, title, description or f"Runs {title}", categories(name, description), default=True),)
+        return (ProgramSkill(name, title, description, categories(name, description), default=True),)
     return tuple(ProgramSkill(tool, humanized(tool), f"Tool: {tool}", categories(tool)) for tool in tools)

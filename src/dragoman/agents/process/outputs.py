@@ -70,7 +70,9 @@ class TextOutput:
 
     def pause(self, murmur: str) -> Iterator[Event]:
         """See `Output.pause`."""
-        question = self._partial.strip() or murmur.strip() or self._last.strip() or WAITS
+        # A line that was said already is repeated where it looks like a question.
+        last = self._last.strip() if self._last.rstrip().endswith(("?", ":", ">")) else ""
+        question = self._partial.strip() or _once(murmur) or last or WAITS
         # Said as a question now. What was said before ended with its line, so what follows begins one of its own.
         self._partial, self._last = "", ""
         yield events.ask(question)
@@ -78,6 +80,12 @@ class TextOutput:
     def close(self) -> Iterator[Event]:
         """See `Output.close`."""
         yield from self._take(self._decode(b"", final=True), whole=True)
+
+
+def _once(murmur: str) -> str:
+    """A prompt on stderr; one that came before the first input, and then again, is one."""
+    words = murmur.split()
+    return words[-1] if words and len(set(words)) == 1 else murmur.strip()
 
 
 class LinesOutput:

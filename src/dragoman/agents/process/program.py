@@ -6,13 +6,14 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from dragoman.agents.process import events, folders
 from dragoman.agents.process.idleness import is_idle
 from dragoman.agents.process.outputs import TooLongError
+from dragoman.agents.process.pipe_end import PipeEnd
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,6 +29,10 @@ _CHUNK = 65_536
 _KEPT, _TOLD = 8000, 2000
 # How long the output of a program that has ended may stay silent and open: somebody it left behind holds it.
 _LAST_SECONDS = 0.5
+# How long after its grace a program may take to be gone.
+_STUCK_SECONDS = 5.0
+# How much of a program's lines is read before others get their turn.
+_SLICE = 8192
 
 
 class Pipes:
@@ -73,6 +78,7 @@ class Program:
         self._clock = clock
         self._emit_now = emit
         self._output = recipe.reading()
+        self._is_text = recipe.output == "text" and recipe.profile is None
         self._seen: dict[str, folders.Stamp] = {}
         self._stdin: asyncio.WriteTransport | None = None
         self._stdin_fd = -1
@@ -81,6 +87,7 @@ class Program:
         self._murmur = b""
         self._murmured = b""  # since it last paused
         self._asking = False
+        self.asked_ms = 0
         self._in_read = False
         self._last = clock.now()
         self._quiet_rounds = 0
@@ -98,7 +105,13 @@ class Program:
     @property
     def asks(self) -> bool:
         """True while it waits for an answer."""
-        return self._asking and not self.over.done()
+        return self._asking and self.is_open
+
+    @property
+    def is_open(self) -> bool:
+        """True while it can be talked to: it runs, and nobody has decided that it ends."""
+        ends = self._stop_reason is not None or self._problem is not None
+        return not (ends or self.over.done() or self._child.exited.done())
 
     # -- life ----------------------------------------------------------------------------------------------------------
 
@@ -131,10 +144,10 @@ class Program:
         out, err = asyncio.StreamReader(limit=_CHUNK), asyncio.StreamReader(limit=_CHUNK)
         for reader in (err, out):
             made = asyncio.StreamReaderProtocol(reader)
-            transport, _ = await loop.connect_read_pipe(lambda made=made: made, os.fdopen(pipes.ours.pop(), "rb", 0))
+            transport, _ = await loop.connect_read_pipe(lambda made=made: made, PipeEnd(pipes.ours.pop()))
             self._readers.insert(0, transport)
         self._stdin_fd = pipes.ours.pop()
-        self._stdin, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, os.fdopen(self._stdin_fd, "wb", 0))
+        self._stdin, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, PipeEnd(self._stdin_fd))
         return out, err
 
     def _start_timers(self) -> None:
@@ -161,7 +174,8 @@ class Program:
         if self._stop_reason is None:
             self._stop_reason = reason
         self._child.end(self._recipe.limits.grace)
-        await asyncio.shield(self.over)
+        # No longer than that: a program or a guardian that cannot be ended must not keep the server from ending.
+        await asyncio.wait((self.over,), timeout=self._recipe.limits.grace + _STUCK_SECONDS)
 
     def _fail(self, message: str, kind: str) -> None:
         """Remember why it is to be ended, and end it."""
@@ -174,6 +188,8 @@ class Program:
     async def _follow(self, out: asyncio.StreamReader, err: asyncio.StreamReader) -> None:
         loop = asyncio.get_running_loop()
         listening = {loop.create_task(self._listen(out)), loop.create_task(self._overhear(err))}
+        for task in listening:
+            task.add_done_callback(self._listened)
         try:
             code = await asyncio.shield(self._child.exited)
             await self._drain(listening)
@@ -190,6 +206,12 @@ class Program:
             if waiting and self._in_read and before == self._written:
                 return
 
+    def _listened(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            logger.error("the output of a program cannot be read", exc_info=error)
+            self._fail("the output of the program could not be read", "output")
+
     async def _listen(self, out: asyncio.StreamReader) -> None:
         most = self._recipe.limits.output
         while True:
@@ -205,8 +227,11 @@ class Program:
                 self._readers[0].close()
                 return
             try:
-                for event in self._output.feed(data):
-                    await self._emit(event)
+                for piece in _pieces(data, _CHUNK if self._is_text else _SLICE):
+                    for event in self._output.feed(piece):
+                        await self._emit(event)
+                    if not self._is_text:
+                        await asyncio.sleep(0)
             except TooLongError:
                 self._fail("the program wrote a line that is too long to be a message", "output")
                 self._readers[0].close()
@@ -234,7 +259,7 @@ class Program:
                 )
                 return
             await self._hand_over_files()
-            self._asking = True
+            self._asking, self.asked_ms = True, self._clock.now()
         for waiting in self._emit_now(event):
             await waiting
 
@@ -245,7 +270,7 @@ class Program:
         limit = self._recipe.limits.artifacts
         names, self._seen = await asyncio.to_thread(folders.changed, folder, self._seen, limit)
         for name in names:
-            for waiting in self._emit_now(events.artifact({"file": name, "name": name})):
+            for waiting in self._emit_now(events.artifact({"file": name, "name": name, "found": True})):
                 await waiting
 
     # -- limits --------------------------------------------------------------------------------------------------------
@@ -313,7 +338,7 @@ class Program:
         limits = self._recipe.limits
         if code > 0:
             how = f"the program ended with exit code {code}"
-        elif limits.cpu and -code in (signal.SIGXCPU, signal.SIGKILL):
+        elif limits.cpu and -code == signal.SIGXCPU:
             how = f"the program used more than {limits.cpu} s of CPU time"
         elif -code == signal.SIGXFSZ:
             how = f"the program wrote a file of more than {_size(limits.file_size)}"
@@ -332,6 +357,10 @@ class Program:
         if self._stdin is not None:
             with suppress(Exception):  # one that is closed already cannot be closed at once
                 self._stdin.abort()
+
+
+def _pieces(data: bytes, size: int) -> Iterator[bytes]:
+    return (data[start : start + size] for start in range(0, len(data), size))
 
 
 def _last_line(data: bytes) -> str:

@@ -6,13 +6,15 @@ import asyncio
 import errno
 import logging
 import os
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dragoman.agents.process import events, folders
 from dragoman.agents.process.announcer import Announcer
-from dragoman.agents.process.guardian import Guardian, NotStarted, guardian, release
+from dragoman.agents.process.backlog import Backlog
+from dragoman.agents.process.guardian import Guardian, GuardianGone, NotStarted, guardian, release
 from dragoman.agents.process.program import Pipes, Program
 from dragoman.model.error import Failed, Rejected
 
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from dragoman.engine.clock import Clock
 
 logger = logging.getLogger("dragoman.process")
+# Of how many sessions it is known how their last program ended.
+_REMEMBERED = 1000
 
 
 class Programs:
@@ -41,6 +45,8 @@ class Programs:
         self._projects = projects
         self._announcer = Announcer()
         self._programs: dict[str, Program] = {}
+        self._backlogs: dict[str, Backlog] = {}
+        self._ends: OrderedDict[str, str] = OrderedDict()
         self._guardian: Guardian | None = None
         self._opening = asyncio.Lock()
 
@@ -52,7 +58,8 @@ class Programs:
 
     def subscribe(self, session_id: str, callback: Callback, /) -> Callable[[], None]:
         """See `ProcessManager.subscribe`."""
-        return self._announcer.subscribe(session_id, callback)
+        backlog = self._backlogs.pop(session_id, None)
+        return self._announcer.subscribe(session_id, callback, () if backlog is None else backlog.take())
 
     def subscribe_all(self, callback: Callback, /) -> Callable[[], None]:
         """Call back with what happens in any session."""
@@ -70,7 +77,8 @@ class Programs:
         try:
             program, pipes, seen = await self._started(session, prompt, options)
         except (Failed, Rejected) as error:
-            self._announcer.emit(session.id, events.error(str(error), "start"))
+            kind = events.REJECTED if isinstance(error, Rejected) else "start"
+            self._announcer.emit(session.id, events.error(str(error), kind))
             return
         self._programs[session.id] = program
         program.over.add_done_callback(lambda _: self._gone(session, program))
@@ -111,10 +119,16 @@ class Programs:
         named = {name: getattr(limits, name) for name in ("cpu", "memory", "files", "file_size")}
         stdin, stdout, stderr = pipes.theirs
         try:
-            keeper = await self._kept()
-            return await keeper.spawn(
-                path, argv, env=env, cwd=cwd, stdin=stdin, stdout=stdout, stderr=stderr, limits=named
-            )
+            for attempt in (1, 2):
+                keeper = await self._kept()
+                try:
+                    return await keeper.spawn(
+                        path, argv, env=env, cwd=cwd, stdin=stdin, stdout=stdout, stderr=stderr, limits=named
+                    )
+                except GuardianGone:  # a new one is asked, once: what has not begun can begin again
+                    if attempt == 2:
+                        raise
+            raise AssertionError
         except NotStarted as error:
             raise Failed(_plain(error.errno, error.step, argv[0])) from error
         except OSError as error:
@@ -134,7 +148,7 @@ class Programs:
     def pid(self, session_id: str) -> int | None:
         """The program that is open in a session, if there is one."""
         program = self._programs.get(session_id)
-        return None if program is None or program.over.done() else program.pid
+        return program.pid if program is not None and program.is_open else None
 
     def goes_on(self, session_id: str) -> bool:
         """See `Talk.goes_on`."""
@@ -147,6 +161,15 @@ class Programs:
             session.turns += 1
             program.say(line)
 
+    def put_back(self, session_id: str, events: Iterable[Event]) -> None:
+        """See `Talk.put_back`."""
+        if self.pid(session_id) is not None:
+            self._backlogs.setdefault(session_id, Backlog()).put_back(events)
+
+    def ended(self, session_id: str) -> str:
+        """See `Talk.ended`."""
+        return self._ends.get(session_id, "")
+
     async def stop_process(self, session_id: str, reason: str = "") -> None:
         """End the program of a session, and all it has started."""
         program = self._programs.get(session_id)
@@ -155,8 +178,9 @@ class Programs:
 
     async def close(self) -> None:
         """End all programs."""
-        programs = list(self._programs.values())
-        await asyncio.gather(*(program.stop("the server stops") for program in programs), return_exceptions=True)
+        stopping = [asyncio.ensure_future(each.stop("the server stops")) for each in self._programs.values()]
+        if stopping:
+            await asyncio.wait(stopping)
         keeper, self._guardian = self._guardian, None
         if keeper is not None:
             await release(keeper)
@@ -172,15 +196,31 @@ class Programs:
         elif kind == "ask":
             session.status = "paused"
         session.updated_ms = self._clock.now()
-        return self._announcer.emit(session.id, event)
+        if kind in events.ENDS:
+            self._note_end(session.id, event)
+        kept: asyncio.Future[None] | None = None
+        if kind not in events.ENDS and not self._announcer.has_listeners(session.id):
+            kept = self._backlogs.setdefault(session.id, Backlog()).add(event)
+        waits = self._announcer.emit(session.id, event)
+        return waits if kept is None else [*waits, kept]
+
+    def _note_end(self, session_id: str, event: Event) -> None:
+        how = events.problem_of(event) if event["type"] == "error" else str(event.get("reason") or "")
+        self._ends[session_id] = how
+        self._ends.move_to_end(session_id)
+        if len(self._ends) > _REMEMBERED:
+            self._ends.popitem(last=False)
 
     def _gone(self, session: Session, program: Program) -> None:
         if self._programs.get(session.id) is program:
             del self._programs[session.id]
+            backlog = self._backlogs.pop(session.id, None)
+            if backlog is not None:
+                backlog.take()
         session.pid = None
 
     def _make_room(self) -> None:
-        waiting = [program for program in self._programs.values() if program.asks]
+        waiting = sorted((each for each in self._programs.values() if each.asks), key=lambda each: each.asked_ms)
         for program in waiting[: max(0, len(waiting) - self._recipe.limits.sessions)]:
             ending = asyncio.get_running_loop().create_task(program.stop("others needed its place"))
             ending.add_done_callback(lambda done: done.cancelled() or done.exception())

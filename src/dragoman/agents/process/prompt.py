@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def prompt_of(message: Message, files: Sequence[str] | None = None) -> str:
     """The texts of a message and its data as JSON, a line each.
 
-    With `files`, the names of those it came with, it also tells of these, and of links where they stand.
+    With `files`, the paths of those it came with, it also tells of these, and of links where they stand.
     """
     said: list[str] = []
     for part in message.parts:
@@ -25,5 +25,5 @@ def prompt_of(message: Message, files: Sequence[str] | None = None) -> str:
         elif part.url is not None and files is not None:
             said.append(part.url)
     if files:
-        said.append(f"Files in the current folder: {', '.join(files)}")
+        said.append(f"Files that came with this: {', '.join(files)}")
     return "\n".join(said)

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 
-from dragoman.agents.command import environment_of, name_of_command
+from dragoman.agents.command import environment_of, is_launcher, name_of_command
+from dragoman.agents.mcp_tools.presentation import humanized
+from dragoman.agents.process.command_words import PROMPT, at_home, check_words, in_place, words_of
 from dragoman.agents.process.limits import Limits
 from dragoman.agents.process.outputs import Output, output_of
 from dragoman.model.error import ConfigError, Failed, Rejected
@@ -19,7 +21,6 @@ from dragoman.model.error import ConfigError, Failed, Rejected
 if TYPE_CHECKING:
     from dragoman.agents.process.profiles.profile import Profile
 
-PROMPT = "{prompt}"
 # What every program gets of the server's own environment; whatever else it needs is named by its owner.
 INHERITED = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER")
 # The longest argument Linux takes.
@@ -36,6 +37,11 @@ class Recipe(Struct, frozen=True, kw_only=True):
     cwd: Path | None = None
     env: Mapping[str, str] = {}
     limits: Limits = Limits()
+
+    @property
+    def about(self) -> str:
+        """What is said of the program where its owner says nothing."""
+        return f"Runs {humanized(self.name) if self.profile is None else self.profile.title}"
 
     @property
     def by_argument(self) -> bool:
@@ -67,8 +73,7 @@ class Recipe(Struct, frozen=True, kw_only=True):
         words = tuple(word.replace(PROMPT, prompt) for word in command)
         if any(len(os.fsencode(word)) > LONGEST_ARGUMENT for word in words):
             raise Rejected(f"the text is too long for the program: it takes at most {LONGEST_ARGUMENT // 1024} KB")
-        options = command[: command.index("--")] if "--" in command else command
-        if prompt.startswith("-") and any(word.startswith(PROMPT) for word in options):
+        if prompt.startswith("-") and not _takes_hyphens(command):
             # The caller would be choosing the program's options.
             raise Rejected("the text may not begin with a hyphen: the program would take it for an option")
         return words
@@ -83,7 +88,22 @@ class Recipe(Struct, frozen=True, kw_only=True):
         # What lies there and cannot be run is told by the system, in its own words.
         if os.sep in name and Path(place).exists():
             return place
-        raise Failed(f"the program cannot be started: there is no `{name}` here")
+        where = "" if os.sep in name else " on PATH"
+        raise Failed(f"the program cannot be started: there is no `{name}`{where}")
+
+    def check(self) -> None:
+        """See that there is such a program. Raises ConfigError."""
+        name, cwd = self.command[0], self.cwd or Path.cwd()
+        try:
+            found = Path(self.executable(name, cwd))
+        except Failed as error:
+            raise ConfigError(str(error)) from None
+        if found.is_dir():
+            raise ConfigError(f"the program cannot be started: {found} is a folder")
+        if not os.access(found, os.X_OK):
+            raise ConfigError(
+                f"the program cannot be started: {found} may not be run: chmod +x {shlex.quote(str(found))}"
+            )
 
     def environment(self, facts: Mapping[str, str]) -> dict[str, str]:
         """The variables of a program: some of the server's, the owner's, and facts about its task."""
@@ -109,7 +129,7 @@ def recipe_of(
     env: Mapping[str, str] | Sequence[str] | None = None,
     limits: Limits | Mapping[str, Any] | None = None,
 ) -> Recipe:
-    """A recipe from what a user says. Raises ConfigError."""
+    """A recipe from what a user says. Raises ConfigError, also where callers could choose or write what is run."""
     from dragoman.agents.process.limits import limits_of
     from dragoman.agents.process.profiles import profile as profile_of
 
@@ -127,53 +147,24 @@ def recipe_of(
         raise ConfigError('a command is a text or a list of words, as in "my-agent --flag"')
     if input == "interactive" and any(PROMPT in word for word in words):
         raise ConfigError(f"an interactive program gets its prompts as lines: leave {PROMPT} out")
-    words = in_place(words, Path.cwd(), files=cwd is None)
-    place = None if cwd is None else _absolute(cwd)
+    place = None if cwd is None else at_home(cwd).absolute()
     if place is not None and not place.is_dir():
         raise ConfigError(f"cwd: there is no folder {place}")
+    variables = environment_of(env)
+    words = in_place(words, Path.cwd(), files=place is None)
+    check_words(words, place or Path.cwd(), variables.get("PATH"))
     return Recipe(
         command=tuple(words),
         input=input,
         output=output,
         profile=known,
         cwd=place,
-        env=environment_of(env),
+        env=variables,
         limits=limits_of(limits),
     )
 
 
-def in_place(words: Sequence[str], folder: Path, *, files: bool = True) -> list[str]:
-    """The words with the paths that they name as seen from a folder: programs run in folders of their own.
-
-    That is the program itself, where it is a path, and with `files` every word that is the path of a file.
-    """
-    program, *rest = words
-    if os.sep in program:
-        program = str(folder / _absolute(program)) if program.startswith("~") else str(folder / program)
-    if files:
-        rest = [str(folder / word) if not word.startswith("-") and _is_file(folder / word) else word for word in rest]
-    return [program, *rest]
-
-
-def words_of(command: str | Sequence[str]) -> list[str]:
-    """A command as words, split like a shell does. Raises ConfigError."""
-    if not isinstance(command, str):
-        return [str(word) for word in command]
-    try:
-        return shlex.split(command)
-    except ValueError as error:
-        raise ConfigError(f"command: {error} in `{command}`") from None
-
-
-def _absolute(path: str | os.PathLike[str]) -> Path:
-    try:
-        return Path(path).expanduser().absolute()
-    except RuntimeError:
-        raise ConfigError(f"there is no home folder for {path}") from None
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except (OSError, ValueError):  # a word may be anything
-        return False
+def _takes_hyphens(command: Sequence[str]) -> bool:
+    """True when a prompt that begins with a hyphen is no option: it is only a part of a word, or `--` is before it."""
+    begins = [at for at, word in enumerate(command) if word.startswith(PROMPT)]
+    return not begins or (not is_launcher(command[0]) and all(at and command[at - 1] == "--" for at in begins))

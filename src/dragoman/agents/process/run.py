@@ -17,6 +17,7 @@ from dragoman.model.depth import depth_of
 from dragoman.model.error import Failed, Rejected
 
 if TYPE_CHECKING:
+    from dragoman.agents.process.events import Event
     from dragoman.agents.process.folders import Folders
     from dragoman.agents.process.manager import ProcessManager
     from dragoman.engine.context import Context
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 CreateSession = Callable[[Session], "Session | Awaitable[Session | None] | None"]
 # How the program calls the conversation, kept in the conversation's state.
 REMEMBERED = "dragoman/remembered"
+AFRESH = "The program could not go on with the conversation: the next message begins a new one."
+# What else keeps a program from saying anything: the conversation is not to blame.
+_BLAMELESS = ("start", "timeout", "inactivity", "output", "input")
 
 
 class SessionRuns:
@@ -59,6 +63,8 @@ class SessionRuns:
         self._artifacts = artifacts
         self._max_depth = max_depth
         self._sessions: dict[str, Session] = {}
+        self._begun: set[str] = set()
+        self._endings: set[asyncio.Task[None]] = set()
 
     async def prepare(self, ctx: Context) -> None:
         """Have a session and a place for a task, which is submitted until then.
@@ -66,15 +72,18 @@ class SessionRuns:
         Raises:
             Rejected: it comes from too deep a chain of agents.
         """
-        if depth_of(ctx.opening) > self._max_depth:
+        if _depth(ctx) > self._max_depth:
             raise Rejected("Invocation depth limit exceeded.")
-        if self._most:
-            self._places = self._places or asyncio.Semaphore(self._most)
-            await self._places.acquire()
         worker = asyncio.current_task()
         assert worker is not None
+        places: asyncio.Semaphore | None = None
         # At the end of all of it: a task that is canceled now never gets to `run`.
-        worker.add_done_callback(lambda _: self._leave(ctx))
+        worker.add_done_callback(lambda _: self._leave(ctx, places))
+        # An answer goes to a program that has its place.
+        if self._most and ctx.resume is None:
+            wanted = self._places = self._places or asyncio.Semaphore(self._most)
+            await wanted.acquire()
+            places = wanted
         session = new_session(
             ctx.session_id,
             agent_id=self._agent_id,
@@ -95,18 +104,27 @@ class SessionRuns:
             session = other or session
         self._sessions[ctx.task_id] = session
 
-    def _leave(self, ctx: Context) -> None:
+    def _leave(self, ctx: Context, places: asyncio.Semaphore | None) -> None:
+        begun = ctx.task_id in self._begun
+        self._begun.discard(ctx.task_id)
+        if ctx.resume is not None and not begun:  # canceled before its answer was given: nobody else will
+            ending = asyncio.get_running_loop().create_task(self.canceled(ctx.resume.ref))
+            self._endings.add(ending)
+            ending.add_done_callback(self._endings.discard)
         session = self._sessions.pop(ctx.task_id, None)
         talk = talk_of(self.manager)
         is_open = session is not None and talk is not None and talk.pid(session.id) is not None
         if session is not None and session.folder is not None and self._folders is not None and not is_open:
             self._folders.tidy(session.folder)
-        if self._places is not None:
-            self._places.release()
+        if places is not None:
+            places.release()
 
     async def run(self, ctx: Context) -> AsyncGenerator[Any, None]:
         """Give the message to the session's program, and pass on what it says."""
-        session = self._sessions[ctx.task_id]
+        session = self._sessions.get(ctx.task_id)
+        if session is None:
+            raise Failed("the agent was closed before the task began")
+        self._begun.add(ctx.task_id)
         names: list[str] = []
         if session.folder is not None and ctx.files:
             try:
@@ -114,20 +132,33 @@ class SessionRuns:
             except OSError as error:
                 ctx.log.error("files of a message cannot be kept: %s", error)
                 raise Failed("the files of the message cannot be kept here") from error
-        prompt = prompt_of(ctx.message, names if self._attaches else None)
+        prompt = prompt_of(ctx.message, self._paths(session, names) if self._attaches else None)
         turn = Turn(ctx, self.manager, session, given=names, most=self._artifacts)
+        remembered = ctx.state.get(REMEMBERED)
         # Closed here and not whenever somebody gets to it: a task that has ended has also let go of its program.
-        async with aclosing(turn.outputs(prompt, self._facts(ctx, names), ctx.state.get(REMEMBERED))) as outputs:
-            async for output in outputs:
-                yield output
+        async with aclosing(turn.outputs(prompt, self._facts(ctx, names), remembered)) as outputs:
+            try:
+                async for output in outputs:
+                    yield output
+            except Failed as error:
+                if remembered is None or not _is_lost(turn.first_error):
+                    raise
+                # Or no message of this conversation would ever be answered again.
+                del ctx.state[REMEMBERED]
+                raise Failed(f"{error}\n{AFRESH}") from error
         if turn.remembers is not None:
             ctx.state[REMEMBERED] = turn.remembers
+
+    @staticmethod
+    def _paths(session: Session, names: list[str]) -> list[str]:
+        # Whole paths: the program may run in a folder of its owner's.
+        return [str(name if session.folder is None else session.folder / name) for name in names]
 
     def _facts(self, ctx: Context, names: list[str]) -> dict[str, str]:
         return {
             "TASK": ctx.task_id,
             "CONTEXT": ctx.context_id,
-            "DEPTH": str(depth_of(ctx.opening) + 1),
+            "DEPTH": str(_depth(ctx) + 1),
             **({"USER": ctx.user.id} if ctx.user else {}),
             **({"FILES": "\n".join(names)} if names else {}),
         }
@@ -148,3 +179,16 @@ class SessionRuns:
         if self._folders is not None:
             self._folders.close()
         self._places = None
+
+
+def _depth(ctx: Context) -> int:
+    """How deep a task is: of what its message says and what came with the request, the larger counts."""
+    first = ctx.history[0] if ctx.history else ctx.message
+    return depth_of(ctx.opening, first.metadata)
+
+
+def _is_lost(first_error: Event | None) -> bool:
+    """True when a program failed before it had said anything, and not because it was kept from it."""
+    about: Any = None if first_error is None else first_error.get("error")
+    kind: Any = cast("dict[str, Any]", about).get("type") if isinstance(about, dict) else None
+    return first_error is not None and kind not in _BLAMELESS

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from dragoman.agents.process import events, folders
 from dragoman.agents.process.manager import stop, talk_of
 from dragoman.engine.outputs import Ask, Replace
-from dragoman.model.error import Failed
+from dragoman.model.error import Failed, Rejected
 from dragoman.model.file import File
 from dragoman.model.part import Part
 
@@ -51,6 +51,9 @@ class Turn:
         self._goes_on = False
         self._over = False
         self.remembers: str | None = None
+        # What the program failed with before it had said or done anything.
+        self.first_error: Event | None = None
+        self._has_begun = False
 
     async def outputs(self, prompt: str, facts: Mapping[str, str], remembered: Any) -> AsyncGenerator[Any, None]:
         """What the agent says; ends when the program has, or with a question.
@@ -58,6 +61,7 @@ class Turn:
         Raises:
             Failed: the program failed, or is not there any more.
         """
+        await self._end_other()
         leave = self._manager.subscribe(self._session.id, self._hear)
         try:
             await self._begin(prompt, facts, remembered)
@@ -68,8 +72,20 @@ class Turn:
             if leave is not None:
                 leave()
             self._make_room()
+            talk = talk_of(self._manager)
             if not self._over:
                 await stop(self._manager, self._session.id, "the task has ended")
+            elif talk is not None and self._waiting:
+                talk.put_back(self._session.id, self._waiting)
+
+    async def _end_other(self) -> None:
+        """End a program that waits for the answer to another task and takes nothing else.
+
+        Before anybody listens: its end is not this task's.
+        """
+        talk, here = talk_of(self._manager), self._session.id
+        if talk is not None and self._ctx.resume is None and talk.pid(here) is not None and not talk.goes_on(here):
+            await stop(self._manager, here, "another message came")
 
     async def _begin(self, prompt: str, facts: Mapping[str, str], remembered: Any) -> None:
         talk = talk_of(self._manager)
@@ -78,7 +94,8 @@ class Turn:
             asked = cast("dict[str, Any]", answered.ref) if isinstance(answered.ref, dict) else {}
             if asked.get("pid") is None or asked["pid"] != talk.pid(self._session.id):
                 self._over = True
-                raise Failed(GONE)
+                how = talk.ended(self._session.id)
+                raise Failed(f"{GONE}: {how}" if how else GONE)
             self._say(talk, prompt)
             return
         if talk is not None and talk.goes_on(self._session.id):
@@ -127,6 +144,10 @@ class Turn:
             self._arrived.clear()
             await self._arrived.wait()
         event = self._waiting.popleft()
+        kind = event.get("type")
+        if kind == "error" and not self._has_begun:
+            self.first_error = event
+        self._has_begun = self._has_begun or kind != "session_started"
         if not self._waiting:
             self._make_room()
         return event
@@ -153,9 +174,11 @@ class Turn:
             return [self._ask(str(event.get("question") or ""))]
         elif kind == "error":
             self._over = True
-            raise Failed(events.problem_of(event))
+            raise (Rejected if events.is_rejected(event) else Failed)(events.problem_of(event))
         elif kind in ("session_exited", "session_stopped"):
             self._over = True
+            if event.get("reason"):  # somebody else wanted it to end: what it said may not be all
+                raise Failed(f"the program was ended: {event['reason']}")
         return []
 
     def _text(self, said: Any) -> list[Any]:
@@ -192,12 +215,15 @@ class Turn:
         name: Any = about.get("name")
         file: Any = about.get("file")
         folder = self._session.folder
-        if folder is not None and file in self._given and folders.stamps(folder, [file]) == {file: self._given[file]}:
+        is_given = isinstance(file, str) and file in self._given
+        if folder is not None and is_given and folders.stamps(folder, [file]) == {file: self._given[file]}:
             return
         try:
             value = await self._value(about)
         except (OSError, ValueError) as error:
             self._ctx.log.warning("an artifact of the program cannot be read: %s", error)
+            if about.get("found"):  # the program has not spoken of it, and may have removed it
+                return
             raise Failed(
                 f"the program gave an artifact that cannot be read: {name or about.get('file') or '?'}"
             ) from error

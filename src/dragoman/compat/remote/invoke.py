@@ -11,6 +11,7 @@ from dragoman.compat.remote.errors import BudgetExceededError
 from dragoman.compat.remote.exchange import exchange, good, guard_of, json_object, refusal, under
 from dragoman.compat.remote.result import RemoteInvocationResult
 from dragoman.engine.clock import SystemClock, wait
+from dragoman.model.depth import told_depth
 from dragoman.model.error import DragomanError
 from dragoman.model.json import encode
 from dragoman.net.exchange import HttpRequest
@@ -51,12 +52,14 @@ async def invoke_remote_agent(
     no failure: the next one may not. The other side is told the same limit, or the nearest it takes (1 s to 10 min).
 
     An agent that calls another says so: `source_agent` is its name, and `depth` how deep the call is in a chain of
-    calls, 3 at most (or `A2A_MAX_DEPTH`). `budget` counts the call for a `session`. With `guard=True` nothing is sent
+    calls, 3 at most (or `A2A_MAX_DEPTH`); a program that Dragoman runs need not, for that is in its environment
+    (`DRAGOMAN_DEPTH`). `budget` counts the call for a `session`. With `guard=True` nothing is sent
     that does not go to the public internet; a `Guard` allows what it was told to. What these refuse is not sent.
 
     Whatever goes wrong, here or over there, is in the result's `error`; nothing is raised for it.
     """
     clock = clock or SystemClock()
+    depth = told_depth(os.environ) if depth is None else depth
     params: dict[str, Any] = {"message": message}
     if skill is not None:
         params["skill"] = skill

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 from dragoman.bus.local import LocalBus
 from dragoman.compat.sessions.errors import RateLimitError, ValidationError
@@ -47,8 +50,7 @@ class _Engine(NamedTuple):
 class _Tasks:
     """All tasks of one event loop: what works on them ends with it."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.loop = loop
+    def __init__(self) -> None:
         self.desk = TaskDesk()
         self._engines: list[_Engine] = []
         self._opening = asyncio.Lock()
@@ -82,34 +84,58 @@ class _Tasks:
             return made
 
     def clear(self) -> None:
-        """Forget all tasks and end what works on them."""
+        """Forget all tasks and end what works on them. This is for their event loop only."""
         self.desk.clear()
-        if not self.loop.is_running():
-            return
         engines, self._engines = self._engines, []
         for engine in engines:
-            ending = self.loop.create_task(engine.shop.service.close())
+            ending = asyncio.get_running_loop().create_task(engine.shop.service.close())
             self._ending.add(ending)
             ending.add_done_callback(self._ending.discard)
 
 
 class _Process:
-    """The tasks of the running event loop; those of one that is gone are gone with it."""
+    """The tasks of each event loop; those of one that is gone are gone with it.
+
+    Each thread may have a loop of its own. What belongs to one is only ever touched there.
+    """
 
     def __init__(self) -> None:
-        self._tasks: _Tasks | None = None
+        self._tasks: WeakKeyDictionary[asyncio.AbstractEventLoop, _Tasks] = WeakKeyDictionary()
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        """How many loops have tasks."""
+        return len(self._tasks)
 
     def tasks(self) -> _Tasks:
+        """Those of the running loop."""
         loop = asyncio.get_running_loop()
-        if self._tasks is None or self._tasks.loop is not loop:
-            self.clear()
-            self._tasks = _Tasks(loop)
-        return self._tasks
+        with self._lock:
+            for closed in [each for each in self._tasks if each.is_closed()]:
+                del self._tasks[closed]
+            if loop not in self._tasks:
+                self._tasks[loop] = _Tasks()
+            return self._tasks[loop]
 
     def clear(self) -> None:
-        tasks, self._tasks = self._tasks, None
-        if tasks is not None:
-            tasks.clear()
+        """Forget all of them; those of loops that run in other threads as soon as these get to it."""
+        with self._lock:
+            cleared, self._tasks = dict(self._tasks), WeakKeyDictionary()
+        for loop, tasks in cleared.items():
+            if loop is _running():
+                tasks.clear()
+            elif loop.is_running():
+                with suppress(RuntimeError):  # it may be closed by now
+                    loop.call_soon_threadsafe(tasks.clear)
+            else:
+                tasks.desk.clear()
+
+
+def _running() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 _PROCESS = _Process()

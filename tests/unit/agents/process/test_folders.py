@@ -7,6 +7,7 @@ import os
 import stat
 import tempfile
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from hypothesis import given, settings
@@ -75,33 +76,35 @@ def test_only_an_empty_folder_is_tidied_away(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["used"]
 
 
-def test_folders_in_which_nothing_happens_are_removed(tmp_path: Path) -> None:
+def test_folders_of_sessions_in_which_nothing_happens_are_removed(tmp_path: Path) -> None:
     home = Folders(tmp_path)
-    for name in ("old", "new", "changed-below", "used-again"):
+    old, new, below, again = (str(uuid4()) for _ in range(4))
+    for name in (old, new, below, again, "notes", old.replace("-", ""), old.upper() + "A"):
         folder = home.of(name) / "sub"
         folder.mkdir()
         (folder / "a.txt").touch()
     (tmp_path / "notes.txt").touch()
-    (tmp_path / "link").symlink_to(tmp_path / "new")
+    link = str(uuid4())
+    (tmp_path / link).symlink_to(tmp_path / new)
     for path in tmp_path.iterdir():
-        if path.name != "new":
+        if path.name != new:
             age(path)
-    (tmp_path / "changed-below" / "sub" / "a.txt").write_text("more")
-    home.of("used-again")
+    (tmp_path / below / "sub" / "a.txt").write_text("more")
+    home.of(again)
     assert home.sweep(60) == 1
     assert {path.name for path in tmp_path.iterdir()} == {
-        *("new", "changed-below", "used-again"),
-        *("notes.txt", "link"),  # whoever put these there removes them
+        *(new, below, again),
+        *("notes", "notes.txt", link, old.replace("-", ""), old.upper() + "A"),  # whoever put these there removes them
     }
 
 
 def test_folders_may_be_kept_for_ever(tmp_path: Path) -> None:
-    home = Folders(tmp_path)
-    age(home.of("old"))
+    home, session = Folders(tmp_path), str(uuid4())
+    age(home.of(session))
     assert home.sweep(0) == 0
     assert Folders(None).sweep(1) == 0
     assert Folders(tmp_path / "not-there-yet").sweep(1) == 0
-    assert (tmp_path / "old").is_dir()
+    assert (tmp_path / session).is_dir()
 
 
 # -- what a program leaves ---------------------------------------------------------------------------------------------

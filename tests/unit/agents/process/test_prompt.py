@@ -32,7 +32,7 @@ def test_files_are_told_only_to_programs_that_are_told_of_them() -> None:
     said = message(Part(text="Read"), FILE, LINK)
     assert prompt_of(said) == "Read"
     assert prompt_of(said, ["a.txt", "b.txt"]) == (
-        "Read\nhttps://example.com/a.pdf\nFiles in the current folder: a.txt, b.txt"
+        "Read\nhttps://example.com/a.pdf\nFiles that came with this: a.txt, b.txt"
     )
 
 

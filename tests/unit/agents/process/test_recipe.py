@@ -246,7 +246,7 @@ def test_a_program_is_found_on_the_path_it_will_have(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["no-such-program-here", "./no-such", "/no/such", ""])
 def test_a_program_that_is_not_there_is_told(name: str, tmp_path: Path) -> None:
-    with pytest.raises(Failed, match=f"there is no `{name}` here"):
+    with pytest.raises(Failed, match=f"there is no `{name}`"):
         recipe_of("cat").executable(name, tmp_path)
 
 

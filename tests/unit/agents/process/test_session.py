@@ -110,7 +110,7 @@ async def test_files_are_laid_into_the_folder_and_named(tmp_path: Path, start: A
     [(session, prompt, options)] = manager.started
     assert session.folder == tmp_path / session.id
     assert (session.folder / "a.txt").read_bytes() == b"x"
-    assert prompt == "Read\nhttps://example.com/b\nFiles in the current folder: a.txt"
+    assert prompt == f"Read\nhttps://example.com/b\nFiles that came with this: {session.folder / 'a.txt'}"
     assert (options["facts"]["FILES"], options["facts"]["USER"]) == ("a.txt", "ada")
 
 

@@ -155,6 +155,6 @@ def test_a_line_is_a_question_only_once() -> None:
 def test_a_character_in_two_pieces_around_a_question_is_not_lost() -> None:
     euro = "€".encode()
     output = TextOutput(interactive=True)
-    assert told(output, b"a\n" + euro[:2]) == ["a"]
-    assert question(output) == "a"
+    assert told(output, b"a?\n" + euro[:2]) == ["a?"]
+    assert question(output) == "a?"
     assert told(output, euro[2:] + b"\n") == ["\n€"]

@@ -74,6 +74,7 @@ class Talking(Stopping):
         self.goes = goes
         self.open: int | None = None
         self.told: list[str] = []
+        self.kept: list[Event] = []
         self.answers: tuple[Event, ...] = (events.exited(),)
 
     def start_process(self, session: Session, prompt: str, **options: Any) -> None:
@@ -85,6 +86,12 @@ class Talking(Stopping):
 
     def goes_on(self, session_id: str) -> bool:
         return self.goes and self.open is not None
+
+    def put_back(self, session_id: str, events: Any) -> None:
+        self.kept.extend(events)
+
+    def ended(self, session_id: str) -> str:
+        return ""
 
     def say(self, session: Session, line: str) -> None:
         self.told.append(line)

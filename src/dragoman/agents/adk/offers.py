@@ -1,0 +1,80 @@
+"""What the card says an ADK agent can do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from inspect import getdoc
+from typing import Any
+
+from dragoman.agents.mcp_tools.presentation import humanized
+from dragoman.agents.process.offer import ProgramSkill
+
+_LONGEST = 1024
+_START = "__START__"
+
+
+def offers_of(root: Any) -> tuple[ProgramSkill, ...]:
+    """One skill for the agent, one for each of its tools, and the same for its sub-agents or steps, with their names.
+
+    Instructions are never told. Toolsets are not asked for their tools, which could mean to start a server.
+    """
+    found: dict[str, ProgramSkill] = {}
+    for skill in _offers(root, is_root=True):
+        found.setdefault(skill.id, skill)
+    return tuple(found.values())
+
+
+def description_of(agent: Any) -> str:
+    """What an agent says of itself, within bounds."""
+    return _bounded(getattr(agent, "description", None) or "")
+
+
+def _offers(agent: Any, *, is_root: bool) -> Iterator[ProgramSkill]:
+    name, under = str(agent.name), () if is_root else (f"sub_agent:{agent.name}",)
+    title = humanized(name)
+    kind = _kind(agent)
+    about = description_of(agent) or f"Runs {title}"
+    yield ProgramSkill(name, title, about, (*under, kind), default=is_root)
+    for key, label, text, tag in _abilities(agent):
+        shown = label if is_root else f"{name}: {label}"
+        yield ProgramSkill(f"{name}-{key}", shown, _bounded(text), (*under, kind, tag))
+    for child in _children(agent):
+        yield from _offers(child, is_root=False)
+
+
+def _kind(agent: Any) -> str:
+    if hasattr(agent, "instruction"):
+        return "llm"
+    return "workflow" if any(True for _ in _children(agent)) else "custom"
+
+
+def _abilities(agent: Any) -> Iterator[tuple[str, str, str, str]]:
+    for tool in getattr(agent, "tools", None) or ():
+        if hasattr(tool, "get_tools"):
+            continue
+        key = getattr(tool, "name", None) or getattr(tool, "__name__", None)
+        if isinstance(key, str) and key and not _is_example(tool):
+            text = getattr(tool, "description", None) or (getdoc(tool) if callable(tool) else None)
+            yield key, key, text or f"Tool: {key}", "tools"
+    if getattr(agent, "planner", None) is not None:
+        yield "planner", "planning", "Plans what to do before it does it", "planning"
+    if getattr(agent, "code_executor", None) is not None:
+        yield "code-executor", "code-execution", "Runs code", "code_execution"
+
+
+def _is_example(tool: object) -> bool:
+    # It does nothing: it adds examples to what the model is told.
+    return type(tool).__name__ == "ExampleTool"
+
+
+def _children(agent: Any) -> Iterable[Any]:
+    yield from getattr(agent, "sub_agents", None) or ()
+    graph = getattr(agent, "graph", None)
+    for node in getattr(graph, "nodes", None) or ():
+        if node.name != _START:
+            yield node
+
+
+def _bounded(text: str) -> str:
+    text = text.strip()
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"

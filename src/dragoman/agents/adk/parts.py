@@ -1,0 +1,213 @@
+"""Parts of messages, as the protocol and as Google's ADK write them.
+
+Google's own bridges in Python and Go read and write the same keys of metadata, so a part that goes through any of them
+comes out as it was. Numbers stay what they are: a whole one never becomes a fraction.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import mimetypes
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+from google.adk.utils.variant_utils import GoogleLLMVariant, get_google_llm_variant
+from google.genai import types
+from pydantic import BaseModel, ValidationError
+
+from dragoman.model.part import Part
+from dragoman.model.state import Role
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from dragoman.model.message import Message
+
+TYPE = "adk_type"
+THOUGHT = "adk_thought"
+IS_LONG_RUNNING = "adk_is_long_running"
+SIGNATURE = "adk_thought_signature"
+# What a part may be beside text and files. The names are those of the fields, and what `adk_type` says.
+TYPES = (
+    "function_call",
+    "function_response",
+    "code_execution_result",
+    "executable_code",
+    "tool_call",
+    "tool_response",
+)
+# A part of which only newer peers know what it is: all of it, as data.
+_WHOLE = "part"
+_MEDIA = {"video_metadata": "adk_video_metadata", "media_resolution": "adk_media_resolution"}
+_BEGIN, _END = b"<a2a_datapart_json>", b"</a2a_datapart_json>"
+_DATA_TYPE = "text/plain"
+_FILE_TYPE = "application/octet-stream"
+
+
+def to_genai(part: Part) -> types.Part:
+    """A part for a model. Data that is nothing of ADK's own goes in the wrapping by which ADK knows it again."""
+    metadata = dict(part.metadata or {})
+    made = _typed(part, metadata) or _plain(part, metadata)
+    _put_signature(made, metadata)
+    # Vertex refuses parts with metadata, and older versions have no place for it.
+    if metadata and "part_metadata" in types.Part.model_fields and not _on_vertex():
+        made.part_metadata = metadata
+    return made
+
+
+def _typed(part: Part, metadata: dict[str, Any]) -> types.Part | None:
+    kind = metadata.get(TYPE)
+    if part.kind != "data" or kind not in (*TYPES, _WHOLE):
+        return None
+    try:
+        made = types.Part.model_validate(part.data if kind == _WHOLE else {kind: part.data})
+    except ValidationError:
+        return None  # it only says so: it is data like any other
+    del metadata[TYPE]
+    return made
+
+
+def _plain(part: Part, metadata: dict[str, Any]) -> types.Part:
+    if part.text is not None:
+        return types.Part(text=part.text, thought=True if metadata.pop(THOUGHT, None) is True else None)
+    if part.kind == "data":
+        data = _BEGIN + msgspec.json.encode(_wrapped(part.data)) + _END
+        return types.Part(inline_data=types.Blob(data=data, mime_type=_DATA_TYPE))
+    if part.raw is not None:
+        media_type = part.media_type or _guessed(part.filename) or _FILE_TYPE
+        made = types.Part(inline_data=types.Blob(data=part.raw, mime_type=media_type, display_name=part.filename))
+    else:
+        media_type = part.media_type or _guessed(part.filename) or _guessed(part.url)
+        file = types.FileData(file_uri=part.url, mime_type=media_type, display_name=part.filename)
+        made = types.Part(file_data=file)
+    for field, key in _MEDIA.items():
+        value = _field(field, metadata.get(key))
+        if value is not None:
+            setattr(made, field, value)
+            del metadata[key]
+    return made
+
+
+def _field(name: str, value: Any) -> Any:
+    """A part's field as its own type, or None when it cannot be one, or this version does not know it."""
+    if value is None or name not in types.Part.model_fields:
+        return None
+    try:
+        return getattr(types.Part.model_validate({name: value}), name)
+    except ValidationError:
+        return None
+
+
+def _put_signature(made: types.Part, metadata: dict[str, Any]) -> None:
+    signature = metadata.get(SIGNATURE)
+    if isinstance(signature, str):
+        try:
+            made.thought_signature = base64.b64decode(signature, validate=True)
+        except binascii.Error:
+            return
+        del metadata[SIGNATURE]
+
+
+def _on_vertex() -> bool:
+    return get_google_llm_variant() == GoogleLLMVariant.VERTEX_AI
+
+
+def _guessed(name: str | None) -> str | None:
+    return mimetypes.guess_type(name)[0] if name else None
+
+
+def _wrapped(data: Any) -> Any:
+    # What looks like a part of protocol 0.3 is wrapped in one, or it would be taken for it on the way back.
+    return {"kind": "data", "data": data} if _is_old_part(data) else data
+
+
+def _is_old_part(data: Any) -> bool:
+    if not isinstance(data, dict):
+        return False
+    keys = cast("dict[str, Any]", data)
+    return keys.get("kind") == "data" and {"data", "kind"} <= keys.keys() <= {"data", "kind", "metadata"}
+
+
+def from_genai(part: types.Part) -> Part | None:
+    """A part of ADK's, or None when there is nothing in it."""
+    metadata: dict[str, Any] = {}
+    beside: dict[str, Any] = getattr(part, "part_metadata", None) or {}
+    if part.thought_signature is not None:
+        metadata[SIGNATURE] = base64.b64encode(part.thought_signature).decode()
+    made: dict[str, Any] | None
+    if part.text is not None:
+        if part.thought:
+            metadata[THOUGHT] = True
+        made = {"text": part.text} if part.text or metadata or beside else None
+    else:
+        made = _file(part, metadata) or _data(part, metadata)
+    if made is None:
+        return None
+    metadata |= made.pop("metadata", None) or {}
+    metadata |= beside
+    return Part(**made, metadata=metadata or None)
+
+
+def _file(part: types.Part, metadata: dict[str, Any]) -> dict[str, Any] | None:
+    blob, file = part.inline_data, part.file_data
+    if blob is not None and blob.data is not None:
+        found = _unwrapped(blob)
+        if found is not None:
+            return found
+        made = {"raw": blob.data, "media_type": blob.mime_type or None, "filename": blob.display_name or None}
+    elif file is not None and file.file_uri:
+        made = {"url": file.file_uri, "media_type": file.mime_type or None, "filename": file.display_name or None}
+    else:
+        return None
+    for field, key in _MEDIA.items():
+        value = getattr(part, field, None)
+        if value is not None:
+            metadata[key] = _json(value)
+    return made
+
+
+def _unwrapped(blob: types.Blob) -> dict[str, Any] | None:
+    body = blob.data or b""
+    if blob.mime_type != _DATA_TYPE or not (body.startswith(_BEGIN) and body.endswith(_END)):
+        return None
+    try:
+        data: Any = msgspec.json.decode(body[len(_BEGIN) : -len(_END)])
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    if _is_old_part(data):
+        return {"data": data["data"], "metadata": data.get("metadata")}
+    return {"data": data}
+
+
+def _data(part: types.Part, metadata: dict[str, Any]) -> dict[str, Any] | None:
+    for kind in TYPES:
+        value = getattr(part, kind, None)
+        if value is not None:
+            metadata[TYPE] = kind
+            return {"data": _json(value)}
+    rest = part.model_dump(mode="json", by_alias=True, exclude_none=True)
+    for known in ("thought", "thoughtSignature", "partMetadata", "inlineData", "fileData"):
+        rest.pop(known, None)
+    if not rest:
+        return None
+    metadata[TYPE] = _WHOLE
+    return {"data": rest}
+
+
+def _json(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return value
+
+
+def content_of(message: Message) -> types.Content:
+    """A message as ADK's content: users stay users, agents are models there."""
+    role = "user" if message.role is Role.USER else "model"
+    return types.Content(role=role, parts=[to_genai(part) for part in message.parts])
+
+
+def parts_of_content(content: types.Content | None) -> tuple[Part, ...]:
+    """What there is in ADK's content. Its role is that of the message the parts go into."""
+    found: Iterable[Part | None] = map(from_genai, (content.parts if content is not None else None) or ())
+    return tuple(part for part in found if part is not None)

@@ -1,0 +1,204 @@
+"""From an ADK session to what a remote agent is told next."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+from google.genai import types
+from pydantic import BaseModel
+
+from dragoman.agents.adk.parts import from_genai, parts_of_content, to_genai
+from dragoman.model.part import Part
+from dragoman.model.state import State
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from google.adk.agents.invocation_context import InvocationContext
+    from google.adk.events.event import Event
+
+# What an event of a remote agent says of its task. Nothing else is kept, however much was said.
+TASK_ID, CONTEXT_ID, STATE = "a2a:task_id", "a2a:context_id", "a2a:state"
+# Calls that stand for the question of an agent that is not ADK's, under the names by which ADK's own clients know them.
+ASKS_INPUT = "mock_function_call_for_required_user_input"
+ASKS_AUTH = "mock_function_call_for_required_user_auth"
+# Between the local agents, or with secrets in them: no business of anybody far away.
+_INTERNAL = ("transfer_to_agent", ASKS_INPUT, ASKS_AUTH)
+_REQUESTS = "adk_request_"
+_USER = "user"
+
+
+class NodeInput(types.Content):
+    """What a workflow gives to its node: that is the message, whatever was said elsewhere in the session."""
+
+
+class Outgoing(msgspec.Struct, frozen=True):
+    """A message to a remote agent: its parts, and where it belongs."""
+
+    parts: tuple[Part, ...]
+    context_id: str | None = None
+    task_id: str | None = None
+
+
+def state_key(name: str) -> str:
+    """Where in the session's state a remote agent's conversation is kept, for those who do not see its events."""
+    return f"dragoman:{name}"
+
+
+def node_content(value: Any) -> NodeInput:
+    """A node's input as content: text as text, data as data."""
+    if isinstance(value, types.Content):
+        return NodeInput(role=_USER, parts=value.parts)
+    if isinstance(value, str):
+        return NodeInput(role=_USER, parts=[types.Part(text=value)])
+    data = value.model_dump(mode="json") if isinstance(value, BaseModel) else msgspec.to_builtins(value, enc_hook=str)
+    return NodeInput(role=_USER, parts=[to_genai(Part(data=data))])
+
+
+def outgoing_of(ctx: InvocationContext, name: str) -> Outgoing | None:
+    """What the remote agent `name` is told in this turn, or None when nobody has said anything.
+
+    Where it asked something and the user answers that call, the answer goes to the same task. Otherwise it is told
+    all that has happened since it last spoke: the user in his own words, other agents as quotations.
+    """
+    events = [event for event in ctx.session.events if _is_seen(event, ctx.branch) and not event.partial]
+    last = max((at for at, event in enumerate(events) if _is_own(event, name)), default=-1)
+    since = events[last + 1 :]
+    answer = _answer(events[: last + 1], since, name)
+    if answer is not None:
+        return answer
+    place = _place(events[last].custom_metadata or {}) if last >= 0 else _kept(ctx.session.state, name)
+    given = ctx.user_content
+    parts = parts_of_content(given) if isinstance(given, NodeInput) else _told(since, name)
+    if not parts and given is not None and place[1] is None:
+        # In a loop nothing may have happened since: then the request is what the user said. It answers no question.
+        parts = tuple(_user_parts(given.parts or ()))
+    return Outgoing(parts, *place) if parts else None
+
+
+def _is_seen(event: Event, branch: str | None) -> bool:
+    """True for what was said here or above: agents that run side by side do not hear each other."""
+    return not event.branch or branch == event.branch or (branch or "").startswith(f"{event.branch}.")
+
+
+def _is_own(event: Event, name: str) -> bool:
+    return event.author == name and STATE in (event.custom_metadata or {})
+
+
+def _place(metadata: Mapping[str, Any]) -> tuple[str | None, str | None]:
+    waiting = metadata.get(STATE) in (State.INPUT_REQUIRED, State.AUTH_REQUIRED)
+    return metadata.get(CONTEXT_ID), metadata.get(TASK_ID) if waiting else None
+
+
+def _kept(state: Mapping[str, Any], name: str) -> tuple[str | None, str | None]:
+    """The place that the session's state knows: the events may be elsewhere, or no longer there."""
+    kept: Any = state.get(state_key(name))
+    if not isinstance(kept, dict):
+        return None, None
+    found = cast("dict[str, Any]", kept)
+    return found.get("context_id"), found.get("task_id")
+
+
+# -- an answer to a question ---------------------------------------------------------------------------------------
+
+
+def _answer(before: Sequence[Event], since: Sequence[Event], name: str) -> Outgoing | None:
+    calls = {
+        call.id: event for event in before if _is_own(event, name) for call in event.get_function_calls() if call.id
+    }
+    asked: Event | None = None
+    parts: list[Part] = []
+    for event in since:
+        found = (
+            [each.id for each in event.get_function_responses() if each.id in calls] if event.author == _USER else ()
+        )
+        if not found or event.content is None:
+            continue
+        asked = calls[found[-1]]
+        for part in event.content.parts or ():
+            response = part.function_response
+            if response is None or response.id in calls:
+                parts.extend(_answered(part))
+    if asked is None or not parts:
+        return None
+    metadata = asked.custom_metadata or {}
+    return Outgoing(tuple(parts), metadata.get(CONTEXT_ID), metadata.get(TASK_ID))
+
+
+def _answered(part: types.Part) -> Iterator[Part]:
+    response = part.function_response
+    if response is None or response.name not in (ASKS_INPUT, ASKS_AUTH):
+        made = from_genai(part)
+        if made is not None:
+            yield made
+        return
+    # The call was made up here: the agent over there waits for plain words, or for data.
+    said: Any = response.response or {}
+    if len(said) == 1:
+        (said,) = said.values()
+    yield Part(text=said) if isinstance(said, str) else Part(data=said)
+
+
+# -- what has happened ---------------------------------------------------------------------------------------------
+
+
+def _told(events: Iterable[Event], name: str) -> tuple[Part, ...]:
+    parts: list[Part] = []
+    speakers = 0
+    for event in events:
+        content = event.content
+        if content is None or event.author == name:
+            continue
+        said = content.parts or ()
+        found = tuple(_user_parts(said) if event.author == _USER else _quoted(event.author, said))
+        speakers += len(found) > 0
+        parts.extend(found)
+    return tuple(_apart(parts)) if speakers > 1 else tuple(parts)
+
+
+def _user_parts(parts: Iterable[types.Part]) -> Iterator[Part]:
+    for part in parts:
+        # An answer to somebody else's call, which may be a credential.
+        if part.function_response is None and (made := from_genai(part)) is not None:
+            yield made
+
+
+def _quoted(author: str, parts: Iterable[types.Part]) -> Iterator[Part]:
+    for part in parts:
+        call, response = part.function_call, part.function_response
+        if part.thought or part.executable_code or part.code_execution_result:
+            continue
+        if call is not None:
+            if not _is_internal(call.name):
+                yield Part(text=f"For context: [{author}] called tool {call.name} with {_json(call.args)}")
+        elif response is not None:
+            if not _is_internal(response.name):
+                yield Part(text=f"For context: tool {response.name} returned: {_json(response.response)}")
+        elif part.text:
+            yield Part(text=f"For context: [{author}] said: {part.text}")
+        elif (made := from_genai(part)) is not None and made.text is None:
+            yield made
+
+
+def _is_internal(name: str | None) -> bool:
+    return name is None or name in _INTERNAL or name.startswith(_REQUESTS)
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode({} if value is None else value, enc_hook=str).decode()
+
+
+def _apart(parts: Iterable[Part]) -> Iterator[Part]:
+    """Texts that follow each other as one, with room between them: many agents would read them without any."""
+    texts: list[str] = []
+    for part in parts:
+        if part.text is not None and part.metadata is None and part.media_type is None:
+            texts.append(part.text)
+            continue
+        if texts:
+            yield Part(text="\n\n".join(texts))
+            texts = []
+        yield part
+    if texts:
+        yield Part(text="\n\n".join(texts))

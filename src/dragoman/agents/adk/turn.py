@@ -1,0 +1,190 @@
+"""One run of an ADK agent: from its events to what callers get."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Any
+
+from google.genai import types
+
+from dragoman.agents.adk import credential
+from dragoman.agents.adk.calls import CREDENTIAL, Call
+from dragoman.agents.adk.parts import TYPES, from_genai
+from dragoman.agents.adk.speech import Output, Speech
+from dragoman.engine.values import json_of
+from dragoman.model.part import Part
+
+if TYPE_CHECKING:
+    from google.adk.events.event import Event
+    from google.adk.runners import Runner
+    from google.adk.sessions.session import Session
+
+    from dragoman.engine.context import Context
+
+
+# Why a model ends. Whatever is said after such an error, it is one.
+_MODEL_REASONS = {str(reason.value) for kind in (types.FinishReason, types.BlockedReason) for reason in kind}
+
+
+class _Error:
+    """An error that an event tells of. What is raised on is not told by it."""
+
+    def __init__(self, event: Event, path: str) -> None:
+        code: Any = event.error_code
+        reason = str(getattr(code, "value", code) or "")
+        self.is_final = reason in _MODEL_REASONS
+        # ADK 2 tells the text of an exception in a step of a workflow, before somebody there catches it or nobody does.
+        # It is not for callers, and cannot be told from an error that a step yields.
+        is_exception = "/" in path and reason.endswith(("Error", "Exception"))
+        self.text = reason if is_exception else event.error_message or reason
+
+
+class Turn:
+    """Hears the events of one run. Afterwards it knows what waits, what went wrong and whether somebody gave up."""
+
+    def __init__(
+        self, runner: Runner, session: Session, ctx: Context, *, show_tools: bool, show_thoughts: bool
+    ) -> None:
+        self._runner = runner
+        self._session = session
+        self._ctx = ctx
+        self._show_tools = show_tools
+        self._show_thoughts = show_thoughts
+        self._speech = Speech(_said_before(ctx))
+        self._errors: dict[Hashable, _Error] = {}
+        self._sent: set[str] = set()
+        self.calls: dict[str, Call] = {}
+        self.escalated = False
+
+    @property
+    def error(self) -> str | None:
+        """The first error that its agent has not got over."""
+        return next((error.text for error in self._errors.values()), None)
+
+    async def heard(self, event: Event) -> list[Output]:
+        """What of an event is part of the answer."""
+        who = (event.author, event.branch)
+        parts = _parts(event)
+        if event.partial:
+            said = "".join(part.text for part in parts if part.text and not part.thought)
+            return list(self._speech.piece(who, said))
+        values = [value for part in parts if (value := await self._value(event, part)) is not None]
+        outputs = list(self._speech.whole(who, values)) if values or _tools(event) else []
+        self._note(event, told=bool(parts))
+        return [*outputs, *self._result(event, who)]
+
+    async def show(self, event: Event) -> None:
+        """Send what there is beside the answer."""
+        if event.partial:
+            return
+        if self._show_tools:
+            await self._tell_tools(event)
+        await self._send_artifacts(event)
+
+    def end(self) -> list[Output]:
+        """What is left when there are no more events."""
+        return list(self._speech.end())
+
+    async def _value(self, event: Event, part: types.Part) -> str | Part | None:
+        call, response = part.function_call, part.function_response
+        if call is not None and call.id and call.id in (event.long_running_tool_ids or ()):
+            args: dict[str, Any] = json_of(call.args or {})
+            shown = credential.public(args) if call.name == CREDENTIAL else args
+            self.calls[call.id] = Call(call.id, call.name or "", shown)
+        elif response is not None and response.id in self.calls:
+            said = self.calls[response.id]
+            self.calls[response.id] = Call(said.id, said.name, said.args, json_of(response.response or {}))
+        elif _is_tool(part):
+            pass  # told apart, if at all
+        elif part.thought:
+            if self._show_thoughts and part.text:
+                await self._ctx.progress(part.text)
+        elif part.text is not None:
+            return part.text or None
+        else:
+            return from_genai(part)
+        return None
+
+    def _note(self, event: Event, *, told: bool) -> None:
+        self.escalated = self.escalated or bool(event.actions.escalate)
+        path: str = getattr(getattr(event, "node_info", None), "path", "")
+        where: Hashable = path or (event.author, event.branch)
+        if event.error_code or event.error_message:
+            self._errors.setdefault(where, _Error(event, path))
+        elif told or getattr(event, "output", None) is not None:
+            # It was tried again and worked, or who had it tried has caught the error.
+            over = [each for each, error in self._errors.items() if not error.is_final and _is_within(each, where)]
+            for each in over:
+                del self._errors[each]
+
+    def _result(self, event: Event, who: Hashable) -> list[Output]:
+        """What a workflow has come to. What its steps give to one another is nobody's business."""
+        result = getattr(event, "output", None)
+        node: Any = getattr(event, "node_info", None)
+        if result is None or node is None or node.message_as_output:
+            return []
+        if not any("/" not in path for path in node.output_for or (node.path,)):
+            return []
+        if isinstance(result, str):
+            return [] if self._speech.has_said(result) else list(self._speech.whole(who, [result]))
+        return list(self._speech.whole(who, [Part(data=json_of(result))]))
+
+    async def _tell_tools(self, event: Event) -> None:
+        for part in _tools(event):
+            call = part.function_call or part.function_response
+            if call is not None and call.id in self.calls:
+                continue  # told when the task pauses
+            told = from_genai(part)
+            if told is not None:
+                await self._ctx.artifact(told, name="tool", metadata={"adk_author": event.author})
+
+    async def _send_artifacts(self, event: Event) -> None:
+        service = self._runner.artifact_service
+        for name, version in (event.actions.artifact_delta or {}).items():
+            key = f"{name}@{version}"
+            if service is None or key in self._sent:
+                continue
+            self._sent.add(key)
+            found = await service.load_artifact(
+                app_name=self._runner.app_name,
+                user_id=self._session.user_id,
+                session_id=self._session.id,
+                filename=name,
+                version=version,
+            )
+            part = None if found is None else from_genai(found)
+            if part is not None:
+                await self._ctx.artifact(_named(part, name), name=name, id=key)
+
+
+def _is_within(inner: Hashable, outer: Hashable) -> bool:
+    return inner == outer or (isinstance(inner, str) and isinstance(outer, str) and inner.startswith(f"{outer}/"))
+
+
+def _parts(event: Event) -> list[types.Part]:
+    return (event.content.parts if event.content is not None else None) or []
+
+
+def _tools(event: Event) -> list[types.Part]:
+    return [part for part in _parts(event) if _is_tool(part)]
+
+
+def _is_tool(part: types.Part) -> bool:
+    return any(getattr(part, kind, None) is not None for kind in TYPES)
+
+
+def _named(part: Part, name: str) -> Part:
+    if part.filename is not None or part.kind not in ("raw", "url"):
+        return part
+    return Part(raw=part.raw, url=part.url, filename=name, media_type=part.media_type, metadata=part.metadata)
+
+
+def _said_before(ctx: Context) -> str:
+    """The text that goes on after a pause."""
+    if ctx.resume is None:
+        return ""
+    for artifact in ctx.artifacts:
+        is_text = all(part.kind == "text" and part.media_type is None for part in artifact.parts)
+        if is_text and (artifact.name or "").endswith("-result"):
+            return artifact.text
+    return ""

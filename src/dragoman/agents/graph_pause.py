@@ -1,0 +1,103 @@
+"""The interrupts of a graph as questions, and the answers as what a graph goes on with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import msgspec
+
+from dragoman.agents.approval import approval_of
+from dragoman.agents.graph_values import plain
+from dragoman.agents.pause import YES_OR_NO, Pause, Pending, call_text
+from dragoman.model.error import Rejected
+
+BREAKPOINT = "breakpoint"
+_QUESTIONS = ("question", "message", "prompt", "description")
+
+
+def pause_for(interrupts: Sequence[Any], thread: str, remark: str = "") -> Pause:
+    """What a graph waits for; without any interrupt it has stopped where its author said."""
+    if not interrupts:
+        stopped = Pending(BREAKPOINT, "The graph has stopped at a breakpoint. Shall it go on?", approval=True)
+        return Pause((stopped,), thread)
+    return Pause(tuple(_pending(one, alone=len(interrupts) == 1) for one in interrupts), thread, remark=remark)
+
+
+def _pending(interrupt: Any, *, alone: bool) -> Pending:
+    value = plain(interrupt.value)
+    shown: dict[str, Any] = {"id": interrupt.id, "value": value}
+    schema = getattr(interrupt, "response_schema", None)
+    if isinstance(schema, dict):
+        shown["schema"] = schema
+    is_only_text = alone and isinstance(value, str) and "schema" not in shown
+    return Pending(interrupt.id, _question(value), None if is_only_text else shown)
+
+
+def _question(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    found = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    calls = _calls(found)
+    if calls:
+        return (
+            "May I call " + ", ".join(call_text(str(call.get("name")), _text(call.get("args"))) for call in calls) + "?"
+        )
+    return next((found[key] for key in _QUESTIONS if isinstance(found.get(key), str)), _text(value))
+
+
+def _text(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _calls(value: dict[str, Any]) -> list[dict[str, Any]]:
+    """The tool calls that LangChain's own middleware asks about."""
+    calls = value.get("action_requests")
+    return cast("list[dict[str, Any]]", calls) if isinstance(calls, list) else []
+
+
+def answers_of(pause: Pause) -> dict[str, Any] | Pause:
+    """What the graph goes on with, by the ids of its interrupts; or the pause that asks again.
+
+    Raises:
+        Rejected: it is not to go on.
+    """
+    answers: dict[str, Any] = {}
+    for one in pause.pending:
+        answer = pause.answers[one.id]
+        if one.id == BREAKPOINT:
+            approval = approval_of(answer)
+            if approval is None or not approval.approved:
+                raise Rejected("the graph was not to go on from its breakpoint")
+            return {}
+        shown: dict[str, Any] = one.shown or {}
+        calls = _calls(cast("dict[str, Any]", shown["value"])) if isinstance(shown.get("value"), dict) else []
+        read = _decisions(answer, len(calls)) if calls else _read(answer, shown.get("schema"))
+        if read is msgspec.UNSET:
+            return pause.again(one.id, YES_OR_NO)
+        answers[one.id] = read
+    return answers
+
+
+def _decisions(answer: Any, number: int) -> Any:
+    if isinstance(answer, dict) and "decisions" in answer:
+        return cast("dict[str, Any]", answer)
+    approval = approval_of(answer)
+    if approval is None:
+        return msgspec.UNSET
+    decision = {"type": "approve" if approval.approved else "reject"}
+    return {"decisions": [decision | ({"message": approval.message} if approval.message else {})] * number}
+
+
+def _read(answer: Any, schema: Any) -> Any:
+    """A text as what the graph says that it wants; as it is, where the graph says nothing."""
+    wanted = cast("dict[str, Any]", schema).get("type", "object") if isinstance(schema, dict) else "string"
+    if not isinstance(answer, str) or wanted == "string":
+        return answer
+    if wanted == "boolean":
+        approval = approval_of(answer)
+        return msgspec.UNSET if approval is None else approval.approved
+    try:
+        return msgspec.json.decode(answer)
+    except msgspec.DecodeError:
+        return answer

@@ -1,0 +1,210 @@
+"""A LangGraph graph as an agent of ours."""
+
+from __future__ import annotations
+
+import base64
+import inspect
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, cast
+
+from dragoman.agents.graph_pause import BREAKPOINT, answers_of, pause_for
+from dragoman.agents.graph_turn import GraphTurn
+from dragoman.agents.graph_values import plain
+from dragoman.agents.memory import MOST, Memory
+from dragoman.agents.part_text import media_of, text_of
+from dragoman.agents.pause import Pause, pause_of
+from dragoman.agents.tool_offers import offers_with_tools
+from dragoman.engine.outputs import Replace
+from dragoman.model.error import Failed, Rejected
+
+if TYPE_CHECKING:
+    from dragoman.agents.process.offer import ProgramSkill
+    from dragoman.engine.context import Context
+    from dragoman.model.part import Part
+
+KEY = "dragoman/langgraph"
+_MESSAGES = "messages"
+
+
+class LangGraphRuns:
+    """Runs a compiled graph, or an entrypoint: what its models say is streamed, interrupts pause the task.
+
+    Memory is the graph's checkpointer; every conversation is a thread. A graph that was compiled without one keeps
+    its `messages` in the conversation's state, at most `memory` bytes of them, and what it waits for only in this
+    process. The answer of a graph with `messages` is what its models say, or its `structured_response`; the answer
+    of every other graph is its last state, as data. `to_input` makes the graph's input from the run's context; by
+    default that is a human message, or the message's data.
+    """
+
+    def __init__(self, graph: Any, *, to_input: Callable[[Context], Any] | None = None, memory: int = MOST) -> None:
+        self._graph = graph
+        self._remembers = isinstance(graph.checkpointer, bool | None)
+        if self._remembers:
+            from langgraph.checkpoint.memory import InMemorySaver
+
+            self._graph = graph.copy({"checkpointer": InMemorySaver()})
+        self._to_input = to_input or self._input
+        self._memory = memory
+        builder = getattr(graph, "builder", None)
+        # What an entrypoint takes is one value, without names.
+        self._fields: list[str] = [] if builder is None else list(builder.schemas[builder.input_schema])
+        name: str = graph.name or ""
+        self.name = "graph" if name in ("", "LangGraph") else name.replace("/", "-")
+        self.description = ""
+
+    def offers(self) -> tuple[ProgramSkill, ...]:
+        """The graph, and the tools of its tool nodes."""
+        nodes = cast("Iterable[Any]", self._graph.nodes.values())
+        found = {name: tool for node in nodes for name, tool in getattr(node.bound, "tools_by_name", {}).items()}
+        tools = [(name, str(tool.description or "")) for name, tool in found.items()]
+        return offers_with_tools(self.name, self.description, tools)
+
+    async def close(self) -> None:
+        """Nothing is held open; the checkpointer belongs to whoever made it."""
+
+    async def canceled(self, ref: Any) -> None:
+        """Nobody will answer: forget what a graph without a checkpointer waited for."""
+        thread: Any = cast("dict[str, Any]", ref).get("held") if isinstance(ref, dict) else None
+        if self._remembers and isinstance(thread, str):
+            await self._graph.checkpointer.adelete_thread(thread)
+
+    async def run(self, ctx: Context) -> AsyncGenerator[Any, None]:
+        """Give the message, or the answer to an interrupt, to the graph, and pass on what it says.
+
+        Raises:
+            Failed: the graph took too many steps, or does not wait for this answer any more.
+            Rejected: the graph takes data that the message does not have.
+        """
+        from langgraph.errors import GraphRecursionError
+
+        pause = pause_of(ctx.resume)
+        if pause is not None and pause.open:
+            yield pause.ask()
+            return
+        thread = ctx.task_id if self._remembers else ctx.session_id
+        config = {"configurable": {"thread_id": thread, **({"user_id": ctx.user.id} if ctx.user else {})}}
+        turn = GraphTurn(ctx, self._graph, config)
+        waiting: Pause | None = None
+        try:
+            given = await self._given(ctx) if pause is None else await self._resumed(pause, config)
+            if isinstance(given, Pause):
+                waiting = given
+            else:
+                async with aclosing(turn.texts(given)) as texts:
+                    async for text in texts:
+                        yield text
+                if turn.interrupts is not None:
+                    waiting = pause_for([*turn.interrupts.values()], thread)
+                elif self._remembers:
+                    await self._remember(ctx, config)
+        except GraphRecursionError as error:
+            raise Failed("the graph stopped: it took too many steps") from error
+        except ValueError as error:
+            waiting = await self._again(error, config)
+        finally:
+            if self._remembers and waiting is None:
+                await self._graph.checkpointer.adelete_thread(thread)
+        if waiting is not None:
+            yield waiting.ask()
+            return
+        result = turn.values
+        if isinstance(result, dict) and _MESSAGES in result:
+            result = cast("dict[str, Any]", result).get("structured_response")
+        if not _is_said(result, turn):
+            yield Replace(plain(result))
+
+    async def _remember(self, ctx: Context, config: dict[str, Any]) -> None:
+        values: Any = (await self._graph.aget_state(config)).values
+        if isinstance(values, dict) and _MESSAGES in values:
+            Memory(ctx, KEY, self._memory).replace(_turns(cast("dict[str, Any]", values)[_MESSAGES]))
+
+    # -- what goes in --------------------------------------------------------------------------------------------------
+
+    async def _given(self, ctx: Context) -> Any:
+        from langchain_core.messages import messages_from_dict
+
+        given = self._to_input(ctx)
+        given = await given if inspect.isawaitable(given) else given
+        if not (self._remembers and isinstance(given, dict) and _MESSAGES in given):
+            return cast("Any", given)
+        before = messages_from_dict(Memory(ctx, KEY).messages)
+        values = cast("dict[str, Any]", given)
+        return {**values, _MESSAGES: [*before, *values[_MESSAGES]]}
+
+    def _input(self, ctx: Context) -> Any:
+        if _MESSAGES in self._fields:
+            from langchain_core.messages import HumanMessage
+
+            return {_MESSAGES: [HumanMessage(cast("Any", _content(ctx.message.parts)))]}
+        value = ctx.text if ctx.data is None else ctx.data
+        if self._fields in ([], ["__root__"]) or isinstance(value, dict):
+            return cast("Any", value)
+        if len(self._fields) == 1:
+            return {self._fields[0]: value}
+        raise Rejected(f"this agent takes data, with some of: {', '.join(self._fields)}")
+
+    async def _resumed(self, pause: Pause, config: dict[str, Any]) -> Any:
+        from langgraph.types import Command
+
+        answers = answers_of(pause)
+        if isinstance(answers, Pause):
+            return answers
+        state = await self._graph.aget_state(config)
+        stopped = pause.pending[0].id == BREAKPOINT
+        # Another message of the conversation may have gone past the question, or a restart has lost it.
+        if not state.next or not answers.keys() <= {one.id for one in state.interrupts}:
+            raise Failed("the graph does not wait for this answer any more")
+        return None if stopped else Command(resume=answers)
+
+    async def _again(self, error: ValueError, config: dict[str, Any]) -> Pause:
+        from langgraph import errors
+
+        is_invalid_resume: Callable[[BaseException], bool] | None = getattr(errors, "is_invalid_resume", None)
+        if is_invalid_resume is None or not is_invalid_resume(error):
+            raise error
+        state = await self._graph.aget_state(config)
+        return pause_for(state.interrupts, config["configurable"]["thread_id"], "The last answer does not fit.")
+
+
+def _is_said(value: Any, turn: GraphTurn) -> bool:
+    """True when there is nothing to add to what has been streamed."""
+    from langchain_core.messages import BaseMessage
+
+    if isinstance(value, str):
+        return turn.speech.paragraphs.ends_with(value)
+    items = cast("list[Any]", value) if isinstance(value, list) else [value]
+    return value is None or (bool(items) and all(isinstance(item, BaseMessage) for item in items))
+
+
+def _content(parts: Sequence[Part]) -> str | list[dict[str, Any]]:
+    if len(parts) == 1 and parts[0].text is not None:
+        return parts[0].text
+    content: list[dict[str, Any]] = []
+    for part in parts:
+        text = text_of(part)
+        if text is not None:
+            content.append({"type": "text", "text": text})
+            continue
+        media = media_of(part)
+        kind = media.split("/")[0]
+        block = {"type": kind if kind in ("image", "audio", "video") else "file", "mime_type": media}
+        place = {"base64": base64.b64encode(part.raw).decode()} if part.raw is not None else {"url": part.url}
+        name = {"extras": {"filename": part.filename}} if part.filename else {}
+        content.append({**block, **place, **name})
+    return content
+
+
+def _turns(messages: Iterable[Any]) -> list[list[Any]]:
+    """The messages as JSON, by turns: each begins with what the caller said."""
+    from langchain_core.messages import messages_to_dict
+
+    turns: list[list[Any]] = []
+    for message in messages:
+        if message.type == "human" or not turns:
+            turns.append([])
+        kept = plain(messages_to_dict([message])[0])
+        # What a tool keeps beside its answer may be any object, and no model sees it.
+        kept["data"].pop("artifact", None)
+        turns[-1].append(kept)
+    return turns

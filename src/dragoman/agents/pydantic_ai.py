@@ -1,0 +1,172 @@
+"""A Pydantic AI agent as an agent of ours."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncGenerator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from dragoman.agents.approval import approval_of
+from dragoman.agents.memory import MOST, Memory
+from dragoman.agents.paragraphs import Paragraphs
+from dragoman.agents.part_text import media_of, text_of
+from dragoman.agents.pause import Pause, Pending, call_text, pause_of
+from dragoman.agents.tool_offers import offers_with_tools
+from dragoman.engine.outputs import Replace
+from dragoman.model.error import Failed, Rejected
+from dragoman.model.part import Part
+
+if TYPE_CHECKING:
+    from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults
+    from pydantic_ai.messages import ToolCallPart, UserContent
+
+    from dragoman.agents.process.offer import ProgramSkill
+    from dragoman.engine.context import Context
+
+KEY = "dragoman/pydantic-ai"
+
+
+class PydanticAiRuns:
+    """Runs a Pydantic AI agent: its text is streamed, its structured output is data.
+
+    The messages of a conversation are kept in its state, at most `memory` bytes of them. Tools that need approval,
+    or are done elsewhere, pause the task: the agent's `output_type` must allow for `DeferredToolRequests`. `deps`
+    are the agent's dependencies, or a function that makes them from the run's context.
+    """
+
+    def __init__(self, agent: Agent[Any, Any], *, deps: Any = None, memory: int = MOST) -> None:
+        self._agent = agent
+        self._deps = deps
+        self._memory = memory
+        self.name = (agent.name or "agent").replace("/", "-")
+        said: object = getattr(agent, "description", None)
+        self.description = said if isinstance(said, str) else ""
+
+    def offers(self) -> tuple[ProgramSkill, ...]:
+        """The agent, and its functions; what servers behind it offer is not known before a run."""
+        found: dict[str, Any] = {}
+        for toolset in self._agent.toolsets:
+            found.update(getattr(toolset, "tools", {}))
+        tools = [(name, getattr(tool, "description", None) or "") for name, tool in found.items()]
+        return offers_with_tools(self.name, self.description, tools)
+
+    async def close(self) -> None:
+        """Nothing is held open between runs."""
+
+    async def run(self, ctx: Context) -> AsyncGenerator[Any, None]:
+        """Give the message, or the answer to a question, to the agent, and pass on what it says.
+
+        Raises:
+            Failed: the agent used more than its limits allow.
+            Rejected: the model's provider refused the content.
+        """
+        from pydantic_ai import DeferredToolRequests
+        from pydantic_ai.capabilities import ReinjectSystemPrompt
+        from pydantic_ai.exceptions import ContentFilterError, UsageLimitExceeded
+        from pydantic_ai.messages import ModelMessagesTypeAdapter
+
+        pause = pause_of(ctx.resume)
+        if pause is not None and pause.open:
+            yield pause.ask()
+            return
+        memory = Memory(ctx, KEY, self._memory)
+        begun: list[Any] = [] if pause is None else pause.held
+        paragraphs = Paragraphs(ctx)
+        result: Any = None
+        try:
+            async with self._agent.run_stream_events(
+                _prompt(ctx.message.parts) if pause is None else None,
+                message_history=ModelMessagesTypeAdapter.validate_python([*memory.messages, *begun]),
+                deferred_tool_results=None if pause is None else _results(pause),
+                deps=await self._dependencies(ctx),
+                # The prompt stands in the oldest turn, which may have been forgotten.
+                capabilities=[ReinjectSystemPrompt()],
+            ) as events:
+                async for event in events:
+                    if text := _said(event, paragraphs):
+                        yield text
+                result = events.result
+        except UsageLimitExceeded as error:
+            ctx.log.warning("an agent was stopped: %s", error)
+            raise Failed("the agent stopped: it has used what it may use for one message") from error
+        except ContentFilterError as error:
+            raise Rejected("the model's provider refused the content") from error
+        turn = [*begun, *ModelMessagesTypeAdapter.dump_python(result.new_messages(), mode="json")]
+        if isinstance(result.output, DeferredToolRequests):
+            yield _pause(result.output, turn).ask()
+            return
+        memory.add(turn)
+        output = result.output
+        if output is not None and not (isinstance(output, str) and paragraphs.ends_with(output)):
+            yield Replace(_shown(output))
+
+    async def _dependencies(self, ctx: Context) -> Any:
+        deps = self._deps(ctx) if callable(self._deps) else self._deps
+        return await deps if inspect.isawaitable(deps) else deps
+
+
+def _prompt(parts: Sequence[Part]) -> list[UserContent]:
+    from pydantic_ai import messages
+
+    kinds = {"image": messages.ImageUrl, "audio": messages.AudioUrl, "video": messages.VideoUrl}
+    prompt: list[UserContent] = []
+    for part in parts:
+        if part.raw is not None:
+            prompt.append(messages.BinaryContent(part.raw, media_type=media_of(part), identifier=part.filename))
+        elif part.url is not None:
+            kind = kinds.get(media_of(part).split("/")[0], messages.DocumentUrl)
+            prompt.append(kind(part.url, media_type=part.media_type))
+        else:
+            prompt.append(text_of(part) or "")
+    return prompt
+
+
+def _said(event: Any, paragraphs: Paragraphs) -> str:
+    from pydantic_ai.messages import PartDeltaEvent, PartStartEvent, TextPart, TextPartDelta
+
+    if isinstance(event, PartStartEvent) and isinstance(event.part, TextPart):
+        # Some models give one text in several parts.
+        if event.previous_part_kind != "text":
+            paragraphs.begin()
+        return paragraphs.add(event.part.content)
+    if isinstance(event, PartDeltaEvent) and isinstance(event.delta, TextPartDelta):
+        return paragraphs.add(event.delta.content_delta)
+    return ""
+
+
+def _pause(requests: DeferredToolRequests, turn: list[Any]) -> Pause:
+    approvals = [_pending(call, f"May I call {_call(call)}?", approval=True) for call in requests.approvals]
+    calls = [_pending(call, f"What is the result of {_call(call)}?", approval=False) for call in requests.calls]
+    return Pause((*approvals, *calls), turn)
+
+
+def _pending(call: ToolCallPart, question: str, *, approval: bool) -> Pending:
+    shown = {"id": call.tool_call_id, "tool": call.tool_name, "arguments": call.args_as_dict()}
+    return Pending(call.tool_call_id, question, shown, approval)
+
+
+def _call(call: ToolCallPart) -> str:
+    return call_text(call.tool_name, call.args_as_json_str())
+
+
+def _results(pause: Pause) -> DeferredToolResults:
+    from pydantic_ai import DeferredToolResults, ToolDenied
+
+    results = DeferredToolResults()
+    for one in pause.pending:
+        answer = pause.answers[one.id]
+        approval = approval_of(answer) if one.approval else None
+        if approval is None:
+            results.calls[one.id] = answer
+        else:
+            denied = ToolDenied(approval.message) if approval.message else False
+            results.approvals[one.id] = approval.approved or denied
+    return results
+
+
+def _shown(output: Any) -> Any:
+    from pydantic_ai.messages import BinaryContent
+
+    if isinstance(output, BinaryContent):
+        return Part(raw=output.data, media_type=output.media_type)
+    return output

@@ -1,0 +1,81 @@
+"""Programs behind a server, in large numbers and for long."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman import Client, State
+
+pytestmark = pytest.mark.soak
+KB, MB = 1000, 1_000_000
+
+
+def _faults(name: str) -> Any:
+    # By path: in importlib mode neither tests/ nor its parent is on sys.path.
+    path = Path(__file__).parents[1] / "faults" / f"{name}.py"
+    spec: Any = importlib.util.spec_from_file_location(f"soak_{name}", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+crowd = _faults("program_crowd")
+crash = _faults("program_crash")
+at, odd = crowd.at, crowd.odd
+
+
+@pytest.mark.parametrize("kind", ["gather", "ask"])
+async def test_a_thousand_sessions_at_once_are_all_answered_and_leave_nothing(tmp_path: Path, kind: str) -> None:
+    report = await getattr(crowd, kind)(tmp_path, sessions=1000)
+    print(f"\n{kind}: {report}")
+    assert (len(report.answers), set(report.answers.values())) == (1000, {1})
+    assert report.at_once == 1000
+    assert (report.left, report.descriptors_left) == (0, 0)
+    assert report.per_session < 200 * KB
+
+
+@pytest.mark.timeout(300)
+async def test_ten_thousand_programs_one_after_another_leave_nothing(tmp_path: Path) -> None:
+    report = await crowd.pass_through(tmp_path, sessions=10_000)
+    print(
+        f"\n{report.per_session / KB:.1f} KB are left of each in the server, {report.guardian_per_session:.0f} bytes "
+        "in the guardian"
+    )
+    assert report.answers == Counter(f"{each} is {each}" for each in range(10_000)), report.log
+    assert (report.left, report.descriptors_left) == (0, 0)
+    assert report.guardian_per_session < 100
+    assert report.per_session < 10 * KB
+
+
+@pytest.mark.timeout(300)
+async def test_no_program_outlives_any_of_ten_kills(tmp_path: Path) -> None:
+    for turn in range(10):
+        folder = tmp_path / str(turn)
+        folder.mkdir()
+        report = await crash.kill(folder, programs=200)
+        print(f"\nall of {report.processes} processes were gone {report.seconds:.2f} s after the kill")
+        assert report.ended == {(State.FAILED, "interrupted by a restart"): 200}
+
+
+@pytest.mark.timeout(300)
+async def test_a_slow_reader_of_an_unlimited_output_gets_all_of_it(tmp_path: Path) -> None:
+    agents = {"unlimited": {**odd.WRITES, "limits": {"output": 0}}}
+    leash, heard = at.Leash(tmp_path), list[str]()
+    with at.served(tmp_path, agents) as server:
+        before = at.forget_peak(server.pid)
+        async with Client(server.url) as client:
+            async for event in client.stream(f"{leash.path} 60"):
+                if not heard:
+                    assert await leash.ready() == ["written"]
+                    grown = at.memory(server.pid, "VmHWM") - before
+                    print(f"\nthe server held {grown / MB:.0f} MB of 63 MB that nobody had read")
+                    # The text of a task that runs is kept in memory once; beside it only so much is.
+                    assert grown < 2 * (60 << 20)
+                heard.append(event.text)
+    assert "".join(heard) == "x" * (60 << 20)
+    leash.close()

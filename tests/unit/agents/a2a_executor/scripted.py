@@ -1,0 +1,115 @@
+"""An executor that does what a test says, where there is no a2a-sdk."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager
+from functools import partial
+from typing import Any
+
+from dragoman import Agent, Client, Task
+from dragoman.agents.a2a_executor import ExecutorRuns
+from dragoman.agents.a2a_executor.plain_nouns import PlainContext, PlainNouns
+from dragoman.model.message import Message
+from dragoman.model.operation import Operation
+from dragoman.model.part import Part
+from dragoman.model.request import (
+    CancelTaskRequest,
+    GetTaskRequest,
+    SendMessageConfiguration,
+    SendMessageRequest,
+    SubscribeToTaskRequest,
+)
+from dragoman.model.state import Role
+from dragoman.server.in_process import ServiceConnection, connect
+from dragoman.testing import Clock
+
+Execute = Callable[[PlainContext, "Said"], Awaitable[None]]
+
+
+class Said:
+    """What an executor usually has a TaskUpdater for."""
+
+    def __init__(self, context: PlainContext, queue: Any) -> None:
+        self.queue = queue
+        self._ids = {"taskId": context.task_id, "contextId": context.context_id}
+
+    async def status(self, state: str, text: str | None = None, *more: dict[str, Any], **rest: Any) -> None:
+        parts = [*([] if text is None else [{"text": text}]), *more]
+        message = {"messageId": "m", "role": "agent", "parts": parts} if parts else None
+        await self.queue.enqueue_event({**self._ids, "status": {"state": state, "message": message}, **rest})
+
+    async def artifact(self, id: str, *parts: dict[str, Any], **rest: Any) -> None:
+        await self.queue.enqueue_event({**self._ids, "artifact": {"artifactId": id, "parts": list(parts)}, **rest})
+
+
+class Scripted:
+    """An executor that does what a test says, and keeps what it was told."""
+
+    def __init__(self, execute: Execute, cancel: Execute | None = None) -> None:
+        self._execute, self._cancel = execute, cancel
+        self.contexts: list[PlainContext] = []
+        self.canceled: list[PlainContext] = []
+        self.began, self.stopped = asyncio.Event(), asyncio.Event()
+
+    async def execute(self, context: PlainContext, event_queue: Any) -> None:
+        self.contexts.append(context)
+        self.began.set()
+        try:
+            await self._execute(context, Said(context, event_queue))
+        except asyncio.CancelledError:
+            self.stopped.set()
+            raise
+
+    async def cancel(self, context: PlainContext, event_queue: Any) -> None:
+        self.canceled.append(context)
+        if self._cancel is not None:
+            await self._cancel(context, Said(context, event_queue))
+
+
+def agent_of(executor: object) -> Agent:
+    bridge = ExecutorRuns(executor, nouns=PlainNouns())
+    agent = Agent("x", run=partial(bridge.run))
+    agent._closing, agent._canceled = bridge.close, bridge.canceled
+    return agent
+
+
+async def answer_of(execute: Execute, text: str = "hi") -> Task:
+    async with Client(agent_of(Scripted(execute))) as client:
+        answer = await client.send(text)
+    assert isinstance(answer, Task)
+    return answer
+
+
+@asynccontextmanager
+async def connected(executor: object, clock: Clock | None = None) -> AsyncGenerator[ServiceConnection, None]:
+    connection = connect(agent_of(executor), clock=clock)
+    await connection.open()
+    try:
+        yield connection
+    finally:
+        await connection.close()
+
+
+async def begin(connection: ServiceConnection, text: str = "hi", task: Task | None = None) -> Task:
+    message = Message(f"m {text}", Role.USER, (Part(text=text),), task_id=task.id if task else None)
+    configuration = SendMessageConfiguration(return_immediately=True)
+    begun = await connection.perform(Operation.SEND, SendMessageRequest(message, configuration))
+    assert isinstance(begun, Task)
+    return begun
+
+
+async def canceled(connection: ServiceConnection, task: Task) -> Task:
+    ended = await connection.perform(Operation.CANCEL, CancelTaskRequest(task.id))
+    assert isinstance(ended, Task)
+    return ended
+
+
+async def end_of(connection: ServiceConnection, task: Task) -> Task:
+    async with aclosing(connection.open_stream(Operation.SUBSCRIBE, SubscribeToTaskRequest(task.id), None)) as batches:
+        async for _ in batches:
+            pass  # it ends with the task
+    ended = await connection.perform(Operation.GET, GetTaskRequest(task.id))
+    assert isinstance(ended, Task)
+    return ended

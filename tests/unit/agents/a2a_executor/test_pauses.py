@@ -1,0 +1,248 @@
+"""An executor that asks, is spoken to while it works, or is canceled."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from executor_scripted import Said, Scripted, agent_of, answer_of, begin, canceled, connected, end_of
+
+from dragoman import Agent, Client, Context, State, Task
+from dragoman.agents.a2a_executor.execution import PATIENCE
+from dragoman.agents.a2a_executor.plain_nouns import PlainContext
+from dragoman.model.event import ArtifactUpdate, StatusUpdate
+from dragoman.model.ids import new_id
+from dragoman.model.message import Message
+from dragoman.model.operation import Operation
+from dragoman.model.part import Part
+from dragoman.model.request import (
+    GetTaskRequest,
+    SendMessageRequest,
+)
+from dragoman.model.state import Role
+from dragoman.server.in_process import connect
+from dragoman.stores.sqlite.store import SqliteStore
+from dragoman.testing import Clock
+
+# -- pauses ------------------------------------------------------------------------------------------------------------
+
+
+async def ask_once(context: PlainContext, said: Said) -> None:
+    if context.current_task is None:
+        await said.artifact("a", {"text": "Porto, "})
+        await said.status("input-required", "How many days?", {"data": {"from": 1, "to": 9}})
+        return
+    await said.artifact("a", {"text": f"{context.get_user_input()} days"}, append=True)
+    await said.status("completed")
+
+
+async def test_a_question_pauses_and_the_answer_finds_the_task_as_it_was() -> None:
+    executor = Scripted(ask_once)
+    async with Client(agent_of(executor)) as client:
+        asked = await client.send("Porto")
+        assert isinstance(asked, Task)
+        assert (asked.state, asked.question) == (State.INPUT_REQUIRED, "How many days?")
+        assert asked.status.message is not None
+        assert asked.status.message.data == {"from": 1, "to": 9}
+        answer = await client.send("3", task=asked)
+    assert isinstance(answer, Task)
+    assert (answer.id, answer.state, answer.text) == (asked.id, State.COMPLETED, "Porto, 3 days")
+    before = executor.contexts[1].current_task
+    assert before is not None
+    assert (before.id, before.state, before.question) == (asked.id, State.INPUT_REQUIRED, "How many days?")
+    assert before.artifacts == asked.artifacts
+    assert [message.text for message in before.history if message.role is Role.USER] == ["Porto", "3"]
+
+
+async def once(agent: Agent, store: Path, text: str, task: Task | None = None) -> Task:
+    """One message to a server that has been started for it, and is stopped after it."""
+    connection = connect(agent, store=SqliteStore(store))
+    await connection.open()
+    try:
+        message = Message(new_id(), Role.USER, (Part(text=text),), task_id=task.id if task else None)
+        answer = await connection.perform(Operation.SEND, SendMessageRequest(message))
+        assert isinstance(answer, Task)
+        return answer
+    finally:
+        await connection.close()
+
+
+async def test_a_question_outlives_the_server(tmp_path: Path) -> None:
+    asked = await once(agent_of(Scripted(ask_once)), tmp_path / "tasks.db", "Porto")
+    answer = await once(agent_of(Scripted(ask_once)), tmp_path / "tasks.db", "3", asked)
+    assert answer.text == "Porto, 3 days"
+
+
+async def test_a_question_of_the_function_that_was_there_before_can_be_answered(tmp_path: Path) -> None:
+    before = Agent("x")
+
+    @before.skill
+    async def plan(ctx: Context, city: str) -> str:
+        return city + await ctx.ask("How many days?")
+
+    executor, store = Scripted(ask_once), tmp_path / "tasks.db"
+    asked = await once(before, store, "Porto")
+    assert (await once(agent_of(executor), store, "3", asked)).text == "3 days"
+    [context] = executor.contexts
+    assert context.current_task is not None
+    assert (context.current_task.state, context.current_task.question) == (State.INPUT_REQUIRED, "How many days?")
+    again = await once(before, store, "Porto")
+    connection = connect(agent_of(executor), store=SqliteStore(store))
+    await connection.open()
+    assert (await canceled(connection, again)).state is State.CANCELED
+    await connection.close()
+    assert executor.canceled == []
+
+
+async def test_a_request_for_credentials_pauses_too() -> None:
+    async def execute(context: PlainContext, said: Said) -> None:
+        if context.current_task is None:
+            await said.status("auth-required")
+        else:
+            await said.status("completed", context.current_task.state.name)
+
+    async with Client(agent_of(Scripted(execute))) as client:
+        asked = await client.send("hi")
+        assert isinstance(asked, Task)
+        assert (asked.state, asked.question) == (State.AUTH_REQUIRED, "authentication required")
+        assert (await client.send("in", task=asked)).text == "AUTH_REQUIRED"
+
+
+async def test_the_task_that_was_given_may_be_enqueued_again() -> None:
+    async def execute(context: PlainContext, said: Said) -> None:
+        if context.current_task is None:
+            await said.artifact("a", {"text": "once"})
+            await said.status("input-required", "Go on?")
+        else:
+            await said.queue.enqueue_event(context.current_task)
+
+    async with Client(agent_of(Scripted(execute))) as client:
+        asked = await client.send("hi")
+        assert isinstance(asked, Task)
+        events = [event.raw async for event in client.stream("yes", task=asked)]
+    assert not [event for event in events if isinstance(event, ArtifactUpdate)]
+    assert isinstance(events[-1], StatusUpdate)
+    assert events[-1].status.state is State.COMPLETED
+
+
+async def test_an_executor_that_waits_for_the_answer_itself_goes_on_and_its_question_is_heard() -> None:
+    signed_in = asyncio.Event()
+
+    async def execute(context: PlainContext, said: Said) -> None:
+        await said.status("auth-required", "Sign in at the desk")
+        await signed_in.wait()
+        await said.status("completed", "in")
+
+    clock, executor = Clock(), Scripted(execute)
+    async with connected(executor, clock) as connection:
+        task = await begin(connection)
+        await executor.began.wait()
+        await clock.advance(PATIENCE)
+        seen = await connection.perform(Operation.GET, GetTaskRequest(task.id))
+        assert isinstance(seen, Task)
+        assert seen.state is State.WORKING
+        assert seen.status.message is not None
+        assert seen.status.message.text == "Sign in at the desk"
+        signed_in.set()
+        ended = await end_of(connection, task)
+        assert (ended.state, ended.text) == (State.COMPLETED, "in")
+
+
+async def test_a_question_that_is_taken_back_is_no_question() -> None:
+    async def execute(context: PlainContext, said: Said) -> None:
+        await said.status("input-required", "Sure?")
+        await said.status("working", "never mind")
+
+    task = await answer_of(execute)
+    assert (task.state, task.question) == (State.COMPLETED, None)
+
+
+async def test_a_message_that_comes_while_it_works_is_worked_on_next() -> None:
+    go_on = asyncio.Event()
+
+    async def execute(context: PlainContext, said: Said) -> None:
+        if context.current_task is None:
+            await go_on.wait()
+            await said.status("input-required", "What else?")
+        else:
+            await said.status("completed", f"{context.current_task.state.name}: {context.get_user_input()}")
+
+    executor = Scripted(execute)
+    async with connected(executor) as connection:
+        task = await begin(connection, "first")
+        await executor.began.wait()
+        await begin(connection, "second", task)
+        go_on.set()
+        ended = await end_of(connection, task)
+    assert (ended.state, ended.text) == (State.COMPLETED, "INPUT_REQUIRED: second")
+
+
+# -- cancel ------------------------------------------------------------------------------------------------------------
+
+
+async def wait_forever(context: PlainContext, said: Said) -> None:
+    await said.artifact("a", {"text": "begun"})
+    await asyncio.Event().wait()
+
+
+async def test_a_cancel_reaches_cancel_first_and_then_the_work() -> None:
+    order: list[str] = []
+
+    async def execute(context: PlainContext, said: Said) -> None:
+        try:
+            await wait_forever(context, said)
+        finally:
+            order.append("execute")
+
+    async def cancel(context: PlainContext, said: Said) -> None:
+        await said.status("canceled", "as you like")
+        order.append("cancel")
+
+    executor = Scripted(execute, cancel)
+    async with connected(executor) as connection:
+        task = await begin(connection)
+        await executor.began.wait()
+        assert (await canceled(connection, task)).state is State.CANCELED
+        await executor.stopped.wait()
+    assert order == ["cancel", "execute"]
+    [context] = executor.canceled
+    assert (context.task_id, context.context_id, context.message) == (task.id, task.context_id, None)
+    assert context.get_user_input() == ""
+    assert context.current_task is not None
+    assert context.current_task.text == "begun"
+
+
+async def test_an_executor_that_does_not_want_to_be_canceled_is_canceled(caplog: pytest.LogCaptureFixture) -> None:
+    async def refuse(context: PlainContext, said: Said) -> None:
+        raise NotImplementedError("cancel not supported")
+
+    executor = Scripted(wait_forever, refuse)
+    async with connected(executor) as connection:
+        task = await begin(connection)
+        await executor.began.wait()
+        assert (await canceled(connection, task)).state is State.CANCELED
+        await executor.stopped.wait()
+    assert "cancel not supported" in caplog.text
+
+
+async def test_a_waiting_task_that_is_canceled_is_told_to_the_executor() -> None:
+    executor = Scripted(ask_once)
+    async with connected(executor) as connection:
+        message = Message("m", Role.USER, (Part(text="Porto"),))
+        asked = await connection.perform(Operation.SEND, SendMessageRequest(message))
+        assert isinstance(asked, Task)
+        assert (await canceled(connection, asked)).state is State.CANCELED
+    [context] = executor.canceled
+    assert (context.task_id, context.context_id) == (asked.id, asked.context_id)
+    assert context.current_task is not None
+    assert context.current_task.question == "How many days?"
+
+
+async def test_a_server_that_stops_stops_the_work_and_cancels_nothing() -> None:
+    executor = Scripted(wait_forever)
+    async with connected(executor) as connection:
+        await begin(connection)
+        await executor.began.wait()
+    assert executor.stopped.is_set()
+    assert executor.canceled == []

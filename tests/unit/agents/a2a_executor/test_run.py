@@ -1,0 +1,250 @@
+"""An executor as an agent, where there is no a2a-sdk: what it is told, what it says, how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from types import SimpleNamespace
+
+import pytest
+from executor_scripted import Said, Scripted, agent_of, answer_of, begin, connected
+
+from dragoman import Client, State, Task
+from dragoman.agents.a2a_executor.plain_nouns import PlainContext
+from dragoman.engine.call import Call
+from dragoman.model.event import ArtifactUpdate, StatusUpdate
+from dragoman.model.message import Message
+from dragoman.model.part import Part
+from dragoman.model.request import (
+    SendMessageRequest,
+)
+from dragoman.model.state import Role
+from dragoman.model.user import User
+
+# -- what it is told ---------------------------------------------------------------------------------------------------
+
+
+async def test_the_context_has_what_executors_look_at() -> None:
+    async def execute(context: PlainContext, said: Said) -> None: ...
+
+    executor = Scripted(execute)
+    async with connected(executor) as connection:
+        parts = (Part(text="one"), Part(data={"n": 1}), Part(text="two"))
+        message = Message("m", Role.USER, parts, "c", metadata={"of": "message"})
+        request = SendMessageRequest(message, metadata={"of the": "request"})
+        task = (await connection.service.send(Call(User("ada"), "acme", frozenset({"urn:x"})), request)).result
+    [context] = executor.contexts
+    assert isinstance(task, Task)
+    assert (context.task_id, context.context_id) == (task.id, "c")
+    assert context.message is not None
+    assert (context.message.task_id, context.message.context_id) == (task.id, "c")
+    assert context.get_user_input() == "one\ntwo"
+    assert context.get_user_input(" ") == "one two"
+    assert context.metadata == {"of": "message", "of the": "request"}
+    assert (context.tenant, context.requested_extensions) == ("acme", {"urn:x"})
+    assert (context.call_context.user.is_authenticated, context.call_context.user.user_name) == (True, "ada")
+    assert context.configuration is not None
+    assert (context.current_task, context.related_tasks) == (None, [])
+    context.attach_related_task(task)
+    context.add_activated_extension("urn:x")
+    assert context.related_tasks == [task]
+
+
+async def test_a_caller_nobody_knows_is_not_authenticated() -> None:
+    async def execute(context: PlainContext, said: Said) -> None:
+        user = context.call_context.user
+        await said.status("completed", f"{user.is_authenticated} {user.user_name!r}")
+
+    assert (await answer_of(execute)).text == "False ''"
+
+
+# -- how it ends -------------------------------------------------------------------------------------------------------
+
+
+async def test_a_message_is_the_whole_answer() -> None:
+    async def execute(context: PlainContext, said: Said) -> None:
+        await said.queue.enqueue_event({"messageId": "m", "role": "agent", "parts": [{"text": "Hello"}, {"data": 1}]})
+
+    task = await answer_of(execute)
+    assert (task.state, task.text, task.data) == (State.COMPLETED, "Hello", 1)
+    assert task.artifacts == ()
+
+
+@pytest.mark.parametrize(
+    ("word", "state", "text"),
+    [
+        ("completed", State.COMPLETED, "well"),
+        ("failed", State.FAILED, "well"),
+        ("rejected", State.REJECTED, "well"),
+        ("canceled", State.FAILED, "well"),
+        ("completed", State.COMPLETED, None),
+        ("failed", State.FAILED, None),
+        ("rejected", State.REJECTED, None),
+        ("canceled", State.FAILED, None),
+    ],
+)
+async def test_the_end_it_says_is_the_end_of_the_task(word: str, state: State, text: str | None) -> None:
+    async def execute(context: PlainContext, said: Said) -> None:
+        await said.status("working")
+        await said.status(word, text)
+
+    task = await answer_of(execute)
+    assert task.state is state
+    if text is not None:
+        assert task.status.message is not None
+        assert task.status.message.text == text
+
+
+async def test_a_run_that_says_nothing_of_its_end_has_completed() -> None:
+    async def execute(context: PlainContext, said: Said) -> None:
+        await said.status("working", "thinking")
+        await said.artifact("a", {"text": "done"})
+
+    task = await answer_of(execute)
+    assert (task.state, task.text) == (State.COMPLETED, "done")
+
+
+async def test_what_it_raises_is_not_shown_to_callers(caplog: pytest.LogCaptureFixture) -> None:
+    async def execute(context: PlainContext, said: Said) -> None:
+        raise ValueError("the password is swordfish")
+
+    task = await answer_of(execute)
+    assert task.state is State.FAILED
+    assert "swordfish" not in repr(task)
+    assert "reference" in (task.error or "")
+
+
+async def test_an_executor_that_enqueues_what_is_no_event_fails_with_its_name_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def execute(context: PlainContext, said: Said) -> None:
+        await said.queue.enqueue_event(SimpleNamespace(what="is this"))
+
+    assert (await answer_of(execute)).state is State.FAILED
+    assert "a SimpleNamespace that cannot be read" in caplog.text
+
+
+async def test_an_executor_that_cancels_itself_has_failed() -> None:
+    async def execute(context: PlainContext, said: Said) -> None:
+        raise asyncio.CancelledError
+
+    task = await answer_of(execute)
+    assert (task.state, task.error) == (State.FAILED, "execution failed: the executor cancelled itself")
+
+
+async def test_the_end_counts_when_it_is_said_and_the_executor_may_still_tidy_up(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    tidied, tidy = asyncio.Event(), asyncio.Event()
+
+    async def execute(context: PlainContext, said: Said) -> None:
+        await said.status("completed", "done")
+        await tidy.wait()
+        await said.status("failed", "too late")
+        await said.artifact("late", {"text": "too late"})
+        tidied.set()
+        raise ValueError("nobody hears")
+
+    async with Client(agent_of(Scripted(execute))) as client:
+        answer = await client.send("hi")
+        assert (answer.state, answer.text) == (State.COMPLETED, "done")
+        with caplog.at_level(logging.WARNING):
+            tidy.set()
+            await tidied.wait()
+            await asyncio.sleep(0)
+        assert isinstance(answer, Task)
+        assert (await client.get_task(answer.id)).text == "done"
+    assert "goes on after the end" in caplog.text
+    assert "failed after the end" in caplog.text
+
+
+async def test_an_agent_that_is_closed_stops_those_that_still_tidy_up() -> None:
+    async def execute(context: PlainContext, said: Said) -> None:
+        await said.status("completed")
+        await asyncio.Event().wait()
+
+    executor = Scripted(execute)
+    async with connected(executor) as connection:
+        await begin(connection)
+        await executor.began.wait()
+    assert executor.stopped.is_set()
+
+
+# -- what it says on the way -------------------------------------------------------------------------------------------
+
+
+async def test_artifacts_arrive_exactly_as_given() -> None:
+    async def execute(context: PlainContext, said: Said) -> None:
+        await said.artifact("a", {"text": "one "}, lastChunk=False, metadata={"k": 1})
+        await said.artifact("a", {"text": "two"}, append=True, lastChunk=True)
+        await said.artifact("b", {"data": {"count": 3}})
+        await said.status("completed")
+
+    async with Client(agent_of(Scripted(execute))) as client:
+        events = [event.raw async for event in client.stream("hi")]
+    updates = [event for event in events if isinstance(event, ArtifactUpdate)]
+    assert [(each.artifact.artifact_id, each.append, each.last_chunk) for each in updates] == [
+        ("a", False, False),
+        ("a", True, True),
+        ("b", False, False),
+    ]
+    assert updates[0].metadata == {"k": 1}
+    assert updates[2].artifact.parts == (Part(data={"count": 3}),)
+
+
+async def test_a_piece_that_continues_nothing_begins_its_artifact() -> None:
+    async def execute(context: PlainContext, said: Said) -> None:
+        await said.artifact("a", {"text": "one "}, append=True)
+        await said.artifact("a", {"text": "two"}, append=True)
+
+    assert (await answer_of(execute)).text == "one two"
+
+
+async def test_each_piece_is_there_before_the_next_is_made() -> None:
+    go_on = asyncio.Event()
+
+    async def execute(context: PlainContext, said: Said) -> None:
+        await said.artifact("a", {"text": "one "})
+        await go_on.wait()
+        await said.artifact("a", {"text": "two"}, append=True)
+
+    async with Client(agent_of(Scripted(execute))) as client:
+        seen = ""
+        async for event in client.stream("hi"):
+            seen += event.text
+            if seen == "one ":
+                go_on.set()
+    assert seen == "one two"
+
+
+async def test_what_it_says_while_it_works_is_progress() -> None:
+    async def execute(context: PlainContext, said: Said) -> None:
+        await said.status("submitted")
+        await said.status("working", "half", metadata={"done": 1, "total": 2})
+        await said.status("completed")
+
+    async with Client(agent_of(Scripted(execute))) as client:
+        events = [event.raw async for event in client.stream("hi")]
+    said = [event for event in events if isinstance(event, StatusUpdate) and event.status.message is not None]
+    assert [(each.status.state, each.metadata) for each in said] == [(State.WORKING, {"done": 1, "total": 2})]
+
+
+async def test_last_words_after_an_artifact_are_heard_too() -> None:
+    async def execute(context: PlainContext, said: Said) -> None:
+        await said.artifact("a", {"text": "the report"})
+        await said.status("completed", "it took long")
+
+    async with Client(agent_of(Scripted(execute))) as client:
+        events = [event.raw async for event in client.stream("hi")]
+    said = [each.status.message.text for each in events if isinstance(each, StatusUpdate) and each.status.message]
+    assert said == ["it took long"]
+
+
+async def test_a_whole_task_says_its_artifacts_and_its_state() -> None:
+    async def execute(context: PlainContext, said: Said) -> None:
+        artifact = {"artifactId": "a", "parts": [{"text": "all of it"}]}
+        await said.queue.enqueue_event({"id": "another id", "status": {"state": "submitted"}})
+        await said.queue.enqueue_event({"id": "x", "status": {"state": "completed"}, "artifacts": [artifact]})
+
+    task = await answer_of(execute)
+    assert (task.state, task.text) == (State.COMPLETED, "all of it")

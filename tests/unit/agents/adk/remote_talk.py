@@ -1,0 +1,124 @@
+"""A user who talks with an ADK agent, for the tests of remote agents."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any
+
+from google.adk.agents import BaseAgent
+from google.adk.agents.run_config import RunConfig, StreamingMode
+from google.adk.events import Event
+from google.adk.models import BaseLlm, LlmResponse
+from google.adk.runners import InMemoryRunner
+from google.genai import types
+from pydantic import Field
+
+APP, USER = "talks", "someone"
+
+
+class Talk:
+    """One session with an agent, or a node. Each `say` gives the events of a turn."""
+
+    def __init__(self, agent: Any, *, streaming: bool = False) -> None:
+        agent_like = {"agent": agent} if isinstance(agent, BaseAgent) else {"node": agent}
+        self.runner = InMemoryRunner(app_name=APP, **agent_like)
+        self.streaming = streaming
+        self._session_id = ""
+
+    async def session(self) -> Any:
+        sessions = self.runner.session_service
+        if not self._session_id:
+            self._session_id = (await sessions.create_session(app_name=APP, user_id=USER)).id
+        return await sessions.get_session(app_name=APP, user_id=USER, session_id=self._session_id)
+
+    async def say(self, *said: str | types.Part) -> list[Event]:
+        async with aclosing(self.turn(*said)) as events:
+            return [event async for event in events]
+
+    async def turn(self, *said: str | types.Part) -> AsyncGenerator[Event, None]:
+        await self.session()
+        parts = [types.Part(text=each) if isinstance(each, str) else each for each in said]
+        mode = StreamingMode.SSE if self.streaming else StreamingMode.NONE
+        events = self.runner.run_async(
+            user_id=USER,
+            session_id=self._session_id,
+            new_message=types.Content(role="user", parts=parts),
+            run_config=RunConfig(streaming_mode=mode),
+        )
+        async with aclosing(events):
+            async for event in events:
+                yield event
+
+    async def kept(self) -> list[Event]:
+        """The events of the session, without what the user said."""
+        return [event for event in (await self.session()).events if event.author != "user"]
+
+
+class Says(BaseAgent):
+    """A local agent that says one thing."""
+
+    text: str
+
+    async def _run_async_impl(self, ctx: Any) -> AsyncGenerator[Event, None]:
+        content = types.Content(role="model", parts=[types.Part(text=self.text)])
+        yield Event(author=self.name, invocation_id=ctx.invocation_id, branch=ctx.branch, content=content)
+
+
+class Scripted(BaseLlm):
+    """A model that does these things one after the other: says a text, or makes a call."""
+
+    model: str = "scripted"
+    steps: list[Any]
+    asked: list[Any] = Field(default_factory=list)
+
+    async def generate_content_async(self, llm_request: Any, stream: bool = False) -> AsyncGenerator[LlmResponse, None]:
+        self.asked.append(llm_request)
+        step = self.steps.pop(0)
+        parts = [types.Part(text=step)] if isinstance(step, str) else step
+        yield LlmResponse(content=types.Content(role="model", parts=parts))
+
+
+def call(name: str, **arguments: Any) -> types.Part:
+    return types.Part.from_function_call(name=name, args=arguments)
+
+
+def answer(event: Event, value: Any) -> types.Part:
+    """The user's answer to the call that an event waits for."""
+    (asked,) = [each for each in event.get_function_calls() if each.id in (event.long_running_tool_ids or ())]
+    return types.Part(
+        function_response=types.FunctionResponse(id=asked.id, name=asked.name, response={"result": value})
+    )
+
+
+def text_of(event: Event) -> str:
+    parts = event.content.parts if event.content is not None else None
+    return "".join(part.text or "" for part in parts or () if not part.thought)
+
+
+def texts_of(events: list[Event], *, partial: bool = False) -> list[str]:
+    return [text_of(event) for event in events if bool(event.partial) is partial]
+
+
+class Recorded:
+    """An ASGI app whose JSON-RPC requests are recorded."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+        self.requests: list[dict[str, Any]] = []
+        self.headers: list[dict[str, str]] = []
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        async def heard() -> Any:
+            message = await receive()
+            if message["type"] == "http.request" and message.get("body"):
+                self.requests.append(json.loads(message["body"]))
+                self.headers.append({name.decode(): value.decode() for name, value in scope["headers"]})
+            return message
+
+        await self._app(scope, heard if scope["type"] == "http" else receive, send)
+
+    @property
+    def methods(self) -> list[str]:
+        return [request["method"] for request in self.requests]

@@ -1,0 +1,290 @@
+"""A remote agent as an agent of ADK's: where it can stand, how it is configured, how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.adk.agents import LlmAgent, LoopAgent, ParallelAgent, SequentialAgent
+from google.genai import types
+from pydantic import ValidationError
+
+import dragoman.adk
+from dragoman import Agent, Client, Context
+from dragoman.adk import RemoteAgent
+from dragoman.errors import ConfigError
+from dragoman.testing import served
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+
+def _load(name: str) -> Any:
+    # By path: in importlib mode neither tests/ nor its parent is on sys.path.
+    spec: Any = importlib.util.spec_from_file_location(f"adk_{name}", Path(__file__).with_name(f"{name}.py"))
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+talks = _load("remote_talk")
+Talk, Says, Scripted, Recorded = talks.Talk, talks.Says, talks.Scripted, talks.Recorded
+call, text_of, texts_of = talks.call, talks.text_of, talks.texts_of
+
+Make = Callable[..., RemoteAgent]
+
+
+@pytest.fixture
+async def remote() -> AsyncGenerator[Make]:
+    """Makes remote agents, and lets go of them afterwards."""
+    made: list[RemoteAgent] = []
+
+    def make(url: Any, name: str = "far", **options: Any) -> RemoteAgent:
+        agent = RemoteAgent(name=name, url=url, **options)
+        made.append(agent)
+        return agent
+
+    yield make
+    for agent in made:
+        await agent.close()
+
+
+class Hearing(Agent):
+    """Repeats what it hears, and remembers it with its context."""
+
+    def __init__(self, name: str = "parrot") -> None:
+        super().__init__(name, description="Repeats what it hears", run=self._hear)
+        self.heard: list[str] = []
+        self.contexts: list[str] = []
+
+    async def _hear(self, ctx: Context) -> AsyncGenerator[Any, None]:
+        self.heard.append(ctx.text)
+        self.contexts.append(ctx.context_id)
+        yield f"heard {ctx.text}"
+
+
+# -- where it can stand ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.requirement("S2-3", "S2-26", "S2-54")
+@pytest.mark.parametrize("streaming", [False, True])
+async def test_a_remote_agent_answers_like_a_local_one(remote: Make, streaming: bool) -> None:
+    talk = Talk(remote(Hearing()), streaming=streaming)
+    events = await talk.say("hello")
+    assert texts_of(events) == ["heard hello"]
+    (kept,) = await talk.kept()
+    assert (kept.author, text_of(kept), kept.content.role) == ("far", "heard hello", "model")
+    assert kept.is_final_response() and kept.turn_complete
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+async def test_it_is_called_over_a_real_port(remote: Make, streaming: bool) -> None:
+    with served(Hearing()) as url:
+        agent = remote(url)
+        talk = Talk(agent, streaming=streaming)
+        assert texts_of(await talk.say("one")) == ["heard one"]
+        assert texts_of(await talk.say("two")) == ["heard two"]
+        await agent.close()
+
+
+@pytest.mark.requirement("S2-115")
+@pytest.mark.parametrize("streaming", [False, True])
+async def test_in_a_sequence_it_hears_what_the_agent_before_it_said(remote: Make, streaming: bool) -> None:
+    parrot = Hearing()
+    steps = [Says(name="near", text="It rains."), remote(parrot), Says(name="end", text="Bye.")]
+    events = await Talk(SequentialAgent(name="team", sub_agents=steps), streaming=streaming).say("What now?")
+    assert parrot.heard == ["What now?\n\nFor context: [near] said: It rains."]
+    assert [(event.author, text_of(event)) for event in events if not event.partial] == [
+        ("near", "It rains."),
+        ("far", f"heard {parrot.heard[0]}"),
+        ("end", "Bye."),
+    ]
+
+
+async def test_side_by_side_agents_answer_for_themselves(remote: Make) -> None:
+    left, right = Hearing("left"), Hearing("right")
+    team = ParallelAgent(name="team", sub_agents=[remote(left, "left"), remote(right, "right")])
+    talk = Talk(team)
+    events = await talk.say("hello") + await talk.say("again")
+    assert sorted((event.author, text_of(event)) for event in events) == [
+        ("left", "heard again"),
+        ("left", "heard hello"),
+        ("right", "heard again"),
+        ("right", "heard hello"),
+    ]
+    assert len(set(left.contexts)) == len(set(right.contexts)) == 1
+
+
+async def test_in_a_loop_it_hears_each_round_what_is_new_and_the_request_when_nothing_is(remote: Make) -> None:
+    critic = Hearing()
+    writer = Says(name="writer", text="A draft.")
+    await Talk(LoopAgent(name="loop", sub_agents=[writer, remote(critic)], max_iterations=2)).say("Write!")
+    said = "For context: [writer] said: A draft."
+    assert critic.heard == [f"Write!\n\n{said}", said]
+    assert len(set(critic.contexts)) == 1
+    alone = Hearing()
+    await Talk(LoopAgent(name="loop", sub_agents=[remote(alone, "alone")], max_iterations=2)).say("Go on")
+    assert alone.heard == ["Go on", "Go on"]
+
+
+async def test_a_model_hands_over_to_it_by_its_description(remote: Make) -> None:
+    parrot = Hearing()
+    model = Scripted(steps=[[call("transfer_to_agent", agent_name="far")]])
+    talk = Talk(LlmAgent(name="top", model=model, sub_agents=[remote(parrot)]))
+    events = await talk.say("Tell it")
+    assert "Repeats what it hears" in model.asked[0].config.system_instruction
+    # How the local agents hand over to each other is no business of the remote one.
+    assert parrot.heard == ["Tell it"]
+    assert text_of(events[-1]) == "heard Tell it"
+
+
+async def test_turns_of_a_session_are_one_conversation_and_other_sessions_are_others(remote: Make) -> None:
+    parrot = Hearing()
+    agent = remote(parrot)
+    talk, other = Talk(agent), Talk(agent)
+    await talk.say("one")
+    await talk.say("two")
+    await other.say("three")
+    first, second, third = parrot.contexts
+    assert first == second != third
+    assert parrot.heard == ["one", "two", "three"]
+
+
+# -- how it is configured --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.requirement("S2-90")
+async def test_it_takes_a_name_an_address_a_description_a_card_and_the_options_of_a_client(remote: Make) -> None:
+    with served(Hearing()) as url:
+        async with Client(url) as client:
+            card = await client.card()
+        seen: list[str] = []
+
+        async def interceptor(request: Any, call_next: Any) -> Any:
+            seen.append(request.headers.get("x-team", ""))
+            return await call_next(request)
+
+        options: dict[str, Any] = {"headers": {"x-team": "blue"}, "interceptors": [interceptor], "retries": 0}
+        agent = remote(url, description="Knows birds", **options)
+        assert (agent.name, agent.description) == ("far", "Knows birds")
+        assert texts_of(await Talk(agent).say("hi")) == ["heard hi"]
+        assert "blue" in seen
+
+        by_card = RemoteAgent(name="carded", agent_card=card)
+        assert by_card.description == "Repeats what it hears"
+        assert texts_of(await Talk(by_card).say("hi")) == ["heard hi"]
+        await agent.close()
+        await by_card.close()
+
+
+def test_what_cannot_be_called_is_told_at_once() -> None:
+    with pytest.raises(ConfigError, match="needs url="):
+        RemoteAgent(name="far")
+    with pytest.raises(ConfigError, match="write http://example"):
+        RemoteAgent(name="far", url="example")
+    with pytest.raises(ConfigError, match="retries"):
+        RemoteAgent(name="far", url="http://127.0.0.1:1", retries=-1)
+    with pytest.raises(ValidationError):
+        RemoteAgent(name="far", url="http://127.0.0.1:1", colour="red")
+    with pytest.raises(ValidationError):
+        RemoteAgent(name="not a name", url="http://127.0.0.1:1")
+
+
+async def test_a_description_that_is_not_given_is_read_from_the_card() -> None:
+    with served(Hearing()) as url:
+        agent = RemoteAgent(name="far", url=url)
+        assert agent.description == "The remote agent far."
+        await Talk(agent).say("hi")
+        assert agent.description == "Repeats what it hears"
+        early = RemoteAgent(name="early", url=url)
+        await early.learn()
+        assert early.description == "Repeats what it hears"
+        given = RemoteAgent(name="given", url=url, description="My words")
+        await given.learn()
+        assert given.description == "My words"
+        for each in (agent, early, given):
+            await each.close()
+
+
+@pytest.mark.requirement("S2-105")
+async def test_callbacks_run_before_and_after_it(remote: Make) -> None:
+    parrot = Hearing()
+    order: list[str] = []
+
+    def before(callback_context: Any) -> None:
+        order.append("before")
+
+    def after(callback_context: Any) -> types.Content:
+        order.append(f"after {len(parrot.heard)}")
+        return types.Content(role="model", parts=[types.Part(text="and more")])
+
+    agent = remote(parrot, before_agent_callback=before, after_agent_callback=after)
+    assert texts_of(await Talk(agent).say("hi")) == ["heard hi", "and more"]
+    assert order == ["before", "after 1"]
+
+
+@pytest.mark.requirement("S2-105")
+async def test_a_callback_that_answers_itself_keeps_the_remote_agent_out_of_it(remote: Make) -> None:
+    parrot = Hearing()
+
+    async def before(callback_context: Any) -> types.Content:
+        return types.Content(role="model", parts=[types.Part(text="not now")])
+
+    assert texts_of(await Talk(remote(parrot, before_agent_callback=before)).say("hi")) == ["not now"]
+    assert parrot.heard == []
+
+
+@pytest.mark.requirement("S2-106")
+@pytest.mark.parametrize(("streaming", "method"), [(False, "SendMessage"), (True, "SendStreamingMessage")])
+async def test_the_run_config_says_whether_it_is_sent_or_streamed(remote: Make, streaming: bool, method: str) -> None:
+    app = Recorded(Hearing().app(store="memory:"))
+    talk = Talk(remote(app), streaming=streaming)
+    assert texts_of(await talk.say("hi")) == ["heard hi"]
+    assert app.methods == [method]
+
+
+async def test_credentials_go_along(remote: Make) -> None:
+    app = Recorded(Hearing().app(store="memory:"))
+    await Talk(remote(app, auth="s3cret")).say("hi")
+    assert app.headers[-1]["authorization"] == "Bearer s3cret"
+
+
+def test_it_can_be_used_from_one_event_loop_after_the_other() -> None:
+    with served(Hearing()) as url:
+        agent = RemoteAgent(name="far", url=url)
+
+        async def once() -> list[str]:
+            try:
+                return texts_of(await Talk(agent).say("hi"))
+            finally:
+                await agent.close()
+
+        assert asyncio.run(once()) == asyncio.run(once()) == ["heard hi"]
+
+
+async def test_a_copy_under_another_name_calls_the_same_agent(remote: Make) -> None:
+    parrot = Hearing()
+    copy = remote(parrot).clone(update={"name": "other"})
+    assert [event.author for event in await Talk(copy).say("hi")] == ["other"]
+    assert parrot.heard == ["hi"]
+
+
+def test_without_google_adk_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "google.adk", None)
+    monkeypatch.delitem(vars(dragoman.adk), "RemoteAgent", raising=False)
+    with pytest.raises(ConfigError, match=r"needs dragoman\[adk\]: uv add 'dragoman\[adk\]'"):
+        _ = dragoman.adk.RemoteAgent
+    with pytest.raises(AttributeError):
+        _ = dragoman.adk.Other  # type: ignore[attr-defined]
+
+
+def test_importing_the_module_does_not_import_adk() -> None:
+    code = "import sys, dragoman.adk; assert dir(dragoman.adk) == ['RemoteAgent']; print('google.adk' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

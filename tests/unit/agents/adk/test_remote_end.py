@@ -1,0 +1,199 @@
+"""How a turn of a remote agent ends: the work over there with it, and what cannot be done as an error."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import sys
+import threading
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.adk.agents import LlmAgent, SequentialAgent
+from google.adk.events import Event
+from google.adk.workflow import Workflow
+from google.genai import types
+
+from dragoman import Agent, Context
+from dragoman.adk import RemoteAgent
+from dragoman.outputs import Ask
+from dragoman.testing import served
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+
+def _load(name: str) -> Any:
+    # By path: in importlib mode neither tests/ nor its parent is on sys.path.
+    spec: Any = importlib.util.spec_from_file_location(f"adk_{name}", Path(__file__).with_name(f"{name}.py"))
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+talks = _load("remote_talk")
+Talk, Says, Scripted = talks.Talk, talks.Says, talks.Scripted
+call, text_of, texts_of = talks.call, talks.text_of, talks.texts_of
+
+Make = Callable[..., RemoteAgent]
+
+
+@pytest.fixture
+async def remote() -> AsyncGenerator[Make]:
+    """Makes remote agents, and lets go of them afterwards."""
+    made: list[RemoteAgent] = []
+
+    def make(url: Any, name: str = "far", **options: Any) -> RemoteAgent:
+        agent = RemoteAgent(name=name, url=url, **options)
+        made.append(agent)
+        return agent
+
+    yield make
+    for agent in made:
+        await agent.close()
+
+
+class Hearing(Agent):
+    """Repeats what it hears."""
+
+    def __init__(self) -> None:
+        super().__init__("parrot", run=self._hear)
+        self.heard: list[str] = []
+
+    async def _hear(self, ctx: Context) -> AsyncGenerator[Any, None]:
+        self.heard.append(ctx.text)
+        yield f"heard {ctx.text}"
+
+
+class Working(Agent):
+    """Works until it is canceled."""
+
+    def __init__(self) -> None:
+        super().__init__("worker", run=self._work)
+        self.begun, self.canceled = asyncio.Event(), asyncio.Event()
+
+    async def _work(self, ctx: Context) -> AsyncGenerator[Any, None]:
+        yield "begun "
+        self.begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            self.canceled.set()
+            raise
+
+
+def in_a_sequence(agent: RemoteAgent) -> Any:
+    return SequentialAgent(name="team", sub_agents=[Says(name="near", text="Hm."), agent])
+
+
+def handed_over_to(agent: RemoteAgent) -> Any:
+    model = Scripted(steps=[[call("transfer_to_agent", agent_name="far")]])
+    return LlmAgent(name="top", model=model, sub_agents=[agent])
+
+
+def in_a_workflow(agent: RemoteAgent) -> Any:
+    return Workflow(name="flow", edges=[("START", agent)])
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+@pytest.mark.parametrize("place", [lambda agent: agent, in_a_sequence, handed_over_to, in_a_workflow])
+async def test_who_cancels_the_run_here_cancels_the_work_over_there(remote: Make, streaming: bool, place: Any) -> None:
+    worker = Working()
+    talk = Talk(place(remote(worker)), streaming=streaming)
+    running = asyncio.ensure_future(talk.say("work"))
+    await worker.begun.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    await worker.canceled.wait()
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+async def test_work_behind_a_port_is_canceled_too(streaming: bool) -> None:
+    begun, canceled = threading.Event(), threading.Event()
+
+    async def run(ctx: Context) -> AsyncGenerator[Any, None]:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            canceled.set()
+            raise
+        yield
+
+    with served(Agent("worker", run=run)) as url:
+        agent = RemoteAgent(name="far", url=url)
+        running = asyncio.ensure_future(Talk(agent, streaming=streaming).say("work"))
+        await asyncio.to_thread(begun.wait)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert await asyncio.to_thread(canceled.wait, 10)
+        await agent.close()
+
+
+async def test_who_stops_listening_cancels_the_work_over_there(remote: Make) -> None:
+    worker = Working()
+    async with aclosing(Talk(remote(worker), streaming=True).turn("work")) as events:
+        async for event in events:
+            assert text_of(event) == "begun "
+            break
+    await worker.canceled.wait()
+
+
+async def test_a_task_that_waits_for_an_answer_is_not_canceled(remote: Make) -> None:
+    async def asking(ctx: Context) -> AsyncGenerator[Any, None]:
+        if ctx.resume is None:
+            yield Ask("Who?")
+        else:
+            yield f"Hello {ctx.resume.text}"
+
+    talk = Talk(remote(Agent("asker", run=asking)), streaming=True)
+    async with aclosing(talk.turn("hi")) as events:
+        async for event in events:
+            assert event.long_running_tool_ids
+            break
+    assert texts_of(await talk.say("Ann")) == ["Hello Ann"]
+
+
+async def test_an_agent_that_is_not_there_is_an_error_without_its_address() -> None:
+    agent = RemoteAgent(name="far", url="http://ann:s3cret@127.0.0.1:1/agents/x", retries=0)
+    (event,) = await Talk(agent).say("hi")
+    assert (event.error_code, event.error_message) == (
+        "remote_agent_error",
+        "send failed: the remote agent cannot be reached",
+    )
+    assert event.content is None and event.turn_complete
+    await agent.close()
+
+
+async def test_what_was_not_taken_is_said_again_with_the_next_turn(remote: Make) -> None:
+    parrot = Hearing()
+    app = parrot.app(store="memory:")
+    down = True
+
+    async def sometimes(scope: Any, receive: Any, send: Any) -> None:
+        if down and scope.get("method") == "POST":
+            await send({"type": "http.response.start", "status": 401, "headers": []})
+            await send({"type": "http.response.body", "body": b"token s3cret expired"})
+        else:
+            await app(scope, receive, send)
+
+    talk = Talk(remote(sometimes, retries=0))
+    (event,) = await talk.say("one")
+    assert event.error_message == "send failed: the remote agent does not accept the credentials"
+    down = False
+    assert texts_of(await talk.say("two")) == ["heard one\n\ntwo"]
+
+
+async def test_nothing_to_say_is_an_error(remote: Make) -> None:
+    parrot = Hearing()
+    talk = Talk(remote(parrot))
+    gone = types.FunctionResponse(id="gone", name="somebody_else", response={"result": 1})
+    (event,) = await talk.say(types.Part(function_response=gone))
+    assert event.error_message == "no user content in invocation context"
+    assert isinstance(event, Event) and event.author == "far"
+    assert parrot.heard == []

@@ -1,0 +1,173 @@
+"""What a remote agent is told of a session: what it needs, and no secrets of others."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from google.adk.events import Event
+from google.genai import types
+from pydantic import BaseModel
+
+from dragoman import Part
+from dragoman.agents.adk.remote_message import NodeInput, Outgoing, node_content, outgoing_of
+from dragoman.model.state import State
+
+CREDENTIAL = {"exchanged_auth_credential": {"oauth2": {"access_token": "s3cret"}}}
+
+
+def told(author: str, *parts: Any, **more: Any) -> Event:
+    content = types.Content(parts=[types.Part(text=part) if isinstance(part, str) else part for part in parts])
+    return Event(author=author, content=content, **more)
+
+
+def own(*parts: Any, state: State = State.COMPLETED, **more: Any) -> Event:
+    metadata = {"a2a:context_id": "c1", "a2a:task_id": "t1", "a2a:state": state.value}
+    return told("far", *parts, custom_metadata=metadata, **more)
+
+
+def outgoing(*events: Event, branch: str | None = None, state: Any = None, given: Any = None) -> Outgoing | None:
+    session = SimpleNamespace(events=list(events), state=state or {})
+    ctx: Any = SimpleNamespace(session=session, branch=branch, user_content=given)
+    return outgoing_of(ctx, "far")
+
+
+def called(name: str, id: str = "1", **arguments: Any) -> types.Part:
+    return types.Part(function_call=types.FunctionCall(id=id, name=name, args=arguments))
+
+
+def returned(name: str, value: Any, id: str = "1") -> types.Part:
+    return types.Part(function_response=types.FunctionResponse(id=id, name=name, response=value))
+
+
+def test_the_user_is_told_in_his_own_words_with_his_files() -> None:
+    picture = types.Part(inline_data=types.Blob(data=b"png", mime_type="image/png", display_name="a.png"))
+    assert outgoing(told("user", "Look: ", "here", picture)) == Outgoing(
+        (Part(text="Look: "), Part(text="here"), Part(raw=b"png", media_type="image/png", filename="a.png"))
+    )
+
+
+def test_what_is_told_is_what_happened_since_it_last_spoke() -> None:
+    sent = outgoing(told("user", "one"), own("first"), told("user", "two"), told("near", "hm"))
+    assert sent == Outgoing((Part(text="two\n\nFor context: [near] said: hm"),), "c1", None)
+
+
+def test_tools_of_others_are_told_and_how_they_think_and_hand_over_is_not() -> None:
+    events = (
+        told("user", "Weather?"),
+        told("near", types.Part(text="I wonder", thought=True), called("weather", city="Rome")),
+        told("near", returned("weather", {"degrees": 21})),
+        told("near", called("transfer_to_agent", agent_name="far")),
+        told("near", returned("transfer_to_agent", {"result": None})),
+    )
+    sent = outgoing(*events)
+    assert sent is not None
+    assert sent.parts == (
+        Part(
+            text="Weather?\n\n"
+            'For context: [near] called tool weather with {"city":"Rome"}\n\n'
+            'For context: tool weather returned: {"degrees":21}'
+        ),
+    )
+
+
+def test_credentials_for_others_stay_here() -> None:
+    events = (
+        told("user", "Go"),
+        told("near", called("adk_request_credential", auth_config=CREDENTIAL)),
+        told("user", returned("adk_request_credential", CREDENTIAL)),
+        told("other", called("mock_function_call_for_required_user_auth", "2", auth_required="Token?")),
+        told("user", returned("mock_function_call_for_required_user_auth", {"result": "s3cret"}, "2")),
+    )
+    assert outgoing(*events) == Outgoing((Part(text="Go"),))
+
+
+@pytest.mark.parametrize(
+    ("state", "task_id"),
+    [
+        (State.INPUT_REQUIRED, "t1"),
+        (State.AUTH_REQUIRED, "t1"),
+        (State.COMPLETED, None),
+        (State.FAILED, None),
+        (State.WORKING, None),
+    ],
+)
+def test_words_go_to_the_task_that_waits_for_them(state: State, task_id: str | None) -> None:
+    sent = outgoing(own("so", state=state), told("user", "Rome"))
+    assert sent == Outgoing((Part(text="Rome"),), "c1", task_id)
+
+
+def test_an_answer_to_its_own_call_goes_to_the_task_of_that_call_and_nothing_else_does() -> None:
+    asked = own(called("approve", "7"), state=State.INPUT_REQUIRED, long_running_tool_ids={"7"})
+    events = (
+        asked,
+        told("near", "noise"),
+        told("user", returned("other", {"token": "s3cret"}, "8"), returned("approve", {"ok": True}, "7")),
+    )
+    data = {"id": "7", "name": "approve", "response": {"ok": True}}
+    assert outgoing(*events) == Outgoing((Part(data=data, metadata={"adk_type": "function_response"}),), "c1", "t1")
+
+
+@pytest.mark.parametrize(
+    ("response", "part"),
+    [
+        ({"result": "Rome"}, Part(text="Rome")),
+        ({"answer": "Rome"}, Part(text="Rome")),
+        ({"result": {"city": "Rome"}}, Part(data={"city": "Rome"})),
+        ({"result": 3}, Part(data=3)),
+        ({"city": "Rome", "days": 3}, Part(data={"city": "Rome", "days": 3})),
+    ],
+)
+def test_the_answer_to_a_call_that_was_made_up_here_is_plain(response: Any, part: Part) -> None:
+    name = "mock_function_call_for_required_user_input"
+    asked = own("City?", called(name, "7"), state=State.INPUT_REQUIRED, long_running_tool_ids={"7"})
+    assert outgoing(asked, told("user", returned(name, response, "7"))) == Outgoing((part,), "c1", "t1")
+
+
+def test_an_answer_that_was_passed_on_is_not_passed_on_again() -> None:
+    asked = own(called("approve", "7"), state=State.INPUT_REQUIRED)
+    events = (asked, told("user", returned("approve", {"ok": True}, "7")), own("Approved"), told("user", "Thanks"))
+    assert outgoing(*events) == Outgoing((Part(text="Thanks"),), "c1", None)
+
+
+def test_agents_that_run_side_by_side_do_not_hear_each_other() -> None:
+    events = (
+        told("user", "Go"),
+        told("near", "above", branch="team"),
+        told("left", "beside", branch="team.left"),
+        told("lefty", "alike", branch="team.far2"),
+    )
+    sent = outgoing(*events, branch="team.far")
+    assert sent == Outgoing((Part(text="Go\n\nFor context: [near] said: above"),))
+
+
+def test_where_the_events_are_not_there_the_state_knows_the_conversation() -> None:
+    state = {"dragoman:far": {"context_id": "c2", "task_id": "t2"}}
+    assert outgoing(told("user", "hi"), state=state) == Outgoing((Part(text="hi"),), "c2", "t2")
+    assert outgoing(told("user", "hi"), state={"dragoman:far": "broken"}) == Outgoing((Part(text="hi"),))
+
+
+def test_where_nothing_is_new_the_request_is_told_again_and_where_there_is_none_nothing() -> None:
+    given = types.Content(role="user", parts=[types.Part(text="Go")])
+    assert outgoing(told("user", "Go"), own("done"), given=given) == Outgoing((Part(text="Go"),), "c1", None)
+    assert outgoing(told("user", "Go"), own("Who?", state=State.INPUT_REQUIRED), given=given) is None
+    assert outgoing() is None
+    assert outgoing(told("user", "")) is None
+    assert outgoing(told("user", "half", partial=True)) is None
+
+
+def test_the_input_of_a_node_is_the_message_and_nothing_else_is() -> None:
+    class Trip(BaseModel):
+        days: int
+
+    for value, part in (
+        ("text", Part(text="text")),
+        ({"days": 3}, Part(data={"days": 3})),
+        ([1, 2], Part(data=[1, 2])),
+        (Trip(days=3), Part(data={"days": 3})),
+        (types.Content(role="model", parts=[types.Part(text="said")]), Part(text="said")),
+    ):
+        content = node_content(value)
+        assert isinstance(content, NodeInput) and content.role == "user"
+        assert outgoing(told("user", "before"), own("done"), given=content) == Outgoing((part,), "c1", None)

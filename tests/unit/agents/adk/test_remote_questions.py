@@ -1,0 +1,139 @@
+"""What a remote agent asks, and how it gets its answer."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import AsyncGenerator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman import Agent, Context, Part
+from dragoman.adk import RemoteAgent
+from dragoman.outputs import Ask
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+
+def _load(name: str) -> Any:
+    # By path: in importlib mode neither tests/ nor its parent is on sys.path.
+    spec: Any = importlib.util.spec_from_file_location(f"adk_{name}", Path(__file__).with_name(f"{name}.py"))
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+talks = _load("remote_talk")
+Talk, answer, text_of, texts_of = talks.Talk, talks.answer, talks.text_of, talks.texts_of
+
+Run = Callable[[Context], AsyncGenerator[Any, None]]
+BOTH = pytest.mark.parametrize("streaming", [False, True])
+
+
+@pytest.fixture
+async def talk_with() -> AsyncGenerator[Callable[..., Any]]:
+    """Talks with a remote agent that runs this function."""
+    made: list[RemoteAgent] = []
+
+    def make(run: Run, *, streaming: bool = True) -> Any:
+        made.append(RemoteAgent(name="far", url=Agent("speaker", run=run)))
+        return Talk(made[-1], streaming=streaming)
+
+    yield make
+    for agent in made:
+        await agent.close()
+
+
+async def asks(ctx: Context) -> AsyncGenerator[Any, None]:
+    if ctx.resume is None:
+        yield "Booking. "
+        yield Ask("Which city?", auth=ctx.text == "auth")
+    else:
+        yield f"To {ctx.resume.data or ctx.resume.text}!"
+
+
+@BOTH
+@pytest.mark.parametrize("by_call", [False, True])
+async def test_a_question_is_a_long_running_call_that_words_or_its_response_answer(
+    talk_with: Any, streaming: bool, by_call: bool
+) -> None:
+    talk = talk_with(asks, streaming=streaming)
+    question = (await talk.say("book"))[-1]
+    (call,) = question.get_function_calls()
+    assert question.long_running_tool_ids == {call.id}
+    assert (call.name, call.args) == (
+        "mock_function_call_for_required_user_input",
+        {"input_required": "Which city?"},
+    )
+    assert text_of(question) == "Which city?" and question.is_final_response()
+    events = await talk.say(answer(question, "Rome") if by_call else "Rome")
+    # What was said before the question is not said again.
+    assert texts_of(events) == ["To Rome!"]
+    assert texts_of(await talk.kept()) == ["Booking. ", "Which city?", "To Rome!"]
+    ids = {event.custom_metadata["a2a:task_id"] for event in await talk.kept()}
+    assert len(ids) == 1
+
+
+@BOTH
+async def test_a_question_for_credentials_is_another_call_and_data_answer_as_data(
+    talk_with: Any, streaming: bool
+) -> None:
+    talk = talk_with(asks, streaming=streaming)
+    question = (await talk.say("auth"))[-1]
+    (call,) = question.get_function_calls()
+    assert (call.name, call.args) == ("mock_function_call_for_required_user_auth", {"auth_required": "Which city?"})
+    assert question.custom_metadata["a2a:state"] == "TASK_STATE_AUTH_REQUIRED"
+    assert texts_of(await talk.say(answer(question, {"code": 7}))) == ["To {'code': 7}!"]
+
+
+@BOTH
+async def test_a_task_that_went_on_by_itself_tells_what_has_become_of_it(streaming: bool) -> None:
+    agent = Agent("asker", run=asks)
+    remote = RemoteAgent(name="far", url=agent)
+    talk = Talk(remote, streaming=streaming)
+    task_id = (await talk.say("auth"))[-1].custom_metadata["a2a:task_id"]
+    # Somebody else answers, as a page for logging in does.
+    await remote._line.client().send("Oslo", task=task_id)
+    assert texts_of(await talk.say("done")) == ["Booking. To Oslo!"]
+    assert texts_of(await talk.say("book"))[-1] == "Which city?"
+    await remote.close()
+
+
+@BOTH
+async def test_a_task_that_is_not_known_any_more_is_no_reason_to_fail_for_ever(streaming: bool) -> None:
+    remote = RemoteAgent(name="far", url=Agent("asker", run=asks))
+    talk = Talk(remote, streaming=streaming)
+    await talk.say("book")
+    # In this process the tasks go with the connection.
+    await remote.close()
+    assert texts_of(await talk.say("book again"))[-1] == "Which city?"
+    await remote.close()
+
+
+@BOTH
+async def test_the_pending_call_of_an_adk_agent_stays_what_it_is(talk_with: Any, streaming: bool) -> None:
+    heard: list[Part] = []
+
+    async def run(ctx: Context) -> AsyncGenerator[Any, None]:
+        if ctx.resume is None:
+            data = {"id": "call-1", "name": "approve", "args": {"amount": 3}}
+            pending = Part(data=data, metadata={"adk_type": "function_call", "adk_is_long_running": True})
+            waits = {"id": "call-1", "name": "approve", "response": {"status": "pending"}}
+            response = Part(data=waits, metadata={"adk_type": "function_response"})
+            yield Ask("Approve?", details=(pending, response))
+        else:
+            heard.extend(ctx.message.parts)
+            yield "Approved."
+
+    talk = talk_with(run, streaming=streaming)
+    (question,) = await talk.say("buy")
+    (call,) = question.get_function_calls()
+    assert (call.id, call.name, call.args) == ("call-1", "approve", {"amount": 3})
+    assert question.long_running_tool_ids == {"call-1"} and not question.get_function_responses()
+    assert texts_of(await talk.say(answer(question, "yes"))) == ["Approved."]
+    (response,) = heard
+    assert (response.metadata or {})["adk_type"] == "function_response"
+    assert response.data == {"id": "call-1", "name": "approve", "response": {"result": "yes"}}

@@ -1,0 +1,284 @@
+"""A remote agent as a tool of a model, and as a node of a workflow."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import sys
+from collections.abc import AsyncGenerator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.adk.agents import LlmAgent
+from google.adk.tools.agent_tool import AgentTool
+from google.adk.workflow import Workflow
+
+from dragoman import Agent, Context, Failed, File
+from dragoman.adk import RemoteAgent
+from dragoman.outputs import Ask
+from dragoman.testing import served
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+
+def _load(name: str) -> Any:
+    # By path: in importlib mode neither tests/ nor its parent is on sys.path.
+    spec: Any = importlib.util.spec_from_file_location(f"adk_{name}", Path(__file__).with_name(f"{name}.py"))
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+talks = _load("remote_talk")
+Talk, Scripted, call, answer = talks.Talk, talks.Scripted, talks.call, talks.answer
+text_of, texts_of = talks.text_of, talks.texts_of
+
+Run = Callable[[Context], AsyncGenerator[Any, None]]
+
+
+@pytest.fixture
+async def remote() -> AsyncGenerator[Callable[..., RemoteAgent]]:
+    """Makes remote agents that run a function, and lets go of them afterwards."""
+    made: list[RemoteAgent] = []
+
+    def make(run: Run, name: str = "far") -> RemoteAgent:
+        made.append(RemoteAgent(name=name, url=Agent("behind", description="Knows things", run=run)))
+        return made[-1]
+
+    yield make
+    for agent in made:
+        await agent.close()
+
+
+def caller(tool: Any, *steps: Any) -> tuple[Any, Any]:
+    """A talk with a model that makes these calls, and the model."""
+    model = Scripted(steps=list(steps))
+    return Talk(LlmAgent(name="top", model=model, tools=[tool])), model
+
+
+def results(events: list[Any]) -> list[Any]:
+    return [response.response for event in events for response in event.get_function_responses()]
+
+
+def counting(contexts: list[str]) -> Run:
+    async def run(ctx: Context) -> AsyncGenerator[Any, None]:
+        contexts.append(ctx.context_id)
+        ctx.state["count"] = ctx.state.get("count", 0) + 1
+        yield f"{ctx.text}: {ctx.state['count']}"
+
+    return run
+
+
+# -- a tool ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wrap", [RemoteAgent.as_tool, AgentTool])
+async def test_calls_of_a_tool_are_one_conversation_also_from_turn_to_turn(remote: Any, wrap: Any) -> None:
+    contexts: list[str] = []
+    tool = wrap(remote(counting(contexts)))
+    ask = [call("far", request="again")]
+    talk, _ = caller(tool, ask, ask, "ok", ask, "ok")
+    events = await talk.say("go") + await talk.say("and on")
+    assert results(events) == [{"result": f"again: {number}"} for number in (1, 2, 3)]
+    assert len(set(contexts)) == 1
+
+
+async def test_calls_made_at_once_are_one_conversation_too(remote: Any) -> None:
+    contexts: list[str] = []
+    tool = remote(counting(contexts)).as_tool()
+    talk, _ = caller(tool, [call("far", request="a"), call("far", request="b")], "ok")
+    assert {each["result"] for each in results(await talk.say("go"))} in ({"a: 1", "b: 2"}, {"b: 1", "a: 2"})
+    assert len(set(contexts)) == 1
+
+
+async def test_sessions_do_not_share_a_conversation(remote: Any) -> None:
+    contexts: list[str] = []
+    tool = remote(counting(contexts)).as_tool()
+    for _ in range(2):
+        talk, _ = caller(tool, [call("far", request="hi")], "ok")
+        assert results(await talk.say("go")) == [{"result": "hi: 1"}]
+    assert len(set(contexts)) == 2
+
+
+async def test_results_that_are_not_text_reach_the_model(remote: Any) -> None:
+    async def run(ctx: Context) -> AsyncGenerator[Any, None]:
+        if ctx.text == "mixed":
+            yield "Here. "
+        yield {"rows": [1, 2]}
+        if ctx.text != "data":
+            yield File(b"%PDF", name="report.pdf")
+
+    tool = remote(run).as_tool()
+    talk, _ = caller(tool, *([call("far", request=kind)] for kind in ("data", "file", "mixed")), "ok")
+    data, file, mixed = results(await talk.say("go"))
+    assert data == {"result": {"rows": [1, 2]}}
+    assert file == {"result": {"rows": [1, 2]}, "files": ["report.pdf"]}
+    assert mixed == {"result": "Here. ", "data": [{"rows": [1, 2]}], "files": ["report.pdf"]}
+    session = await talk.session()
+    saved = await talk.runner.artifact_service.load_artifact(
+        app_name=session.app_name, user_id=session.user_id, session_id=session.id, filename="report.pdf"
+    )
+    assert saved.inline_data.data == b"%PDF"
+
+
+async def test_a_question_reaches_the_model_and_its_next_call_answers_it(remote: Any) -> None:
+    async def run(ctx: Context) -> AsyncGenerator[Any, None]:
+        if ctx.resume is None:
+            yield Ask("Which city?")
+        else:
+            yield f"To {ctx.resume.text}!"
+
+    talk, _ = caller(
+        remote(run).as_tool(),
+        [call("far", request="book")],
+        [call("far", request="Rome")],
+        [call("far", request="book")],
+        "ok",
+    )
+    first, second, third = results(await talk.say("go"))
+    assert first["question"] == third["question"] == "Which city?"
+    assert second == {"result": "To Rome!"}
+
+
+async def test_a_failure_is_told_to_the_model_as_one(remote: Any) -> None:
+    async def run(ctx: Context) -> AsyncGenerator[Any, None]:
+        raise Failed("No such city")
+        yield
+
+    talk, _ = caller(remote(run).as_tool(), [call("far", request="book")], "ok")
+    assert results(await talk.say("go")) == [{"error": "No such city"}]
+
+
+async def test_an_agent_that_is_not_there_is_told_without_its_address() -> None:
+    agent = RemoteAgent(name="far", url="http://127.0.0.1:1/s3cret", retries=0)
+    talk, _ = caller(agent.as_tool(), [call("far", request="hi")], "ok")
+    assert results(await talk.say("go")) == [{"error": "send failed: the remote agent cannot be reached"}]
+    await agent.close()
+
+
+async def test_a_model_reads_what_the_card_says_of_the_agent() -> None:
+    async def run(ctx: Context) -> AsyncGenerator[Any, None]:
+        yield "hi"
+
+    with served(Agent("behind", description="Knows birds", run=run)) as url:
+        agent = RemoteAgent(name="far", url=url)
+        talk, model = caller(agent.as_tool(), "ok")
+        await talk.say("go")
+        (declared,) = model.asked[0].config.tools[0].function_declarations
+        assert (declared.name, declared.description) == ("far", "Knows birds")
+        assert list(declared.parameters.properties) == declared.parameters.required == ["request"]
+        named = agent.as_tool("ask_birds", "My words")
+        assert (named.name, named.description) == ("ask_birds", "My words")
+        await agent.close()
+
+
+async def test_who_cancels_the_run_cancels_what_its_tool_asked_for(remote: Any) -> None:
+    begun, canceled = asyncio.Event(), asyncio.Event()
+
+    async def run(ctx: Context) -> AsyncGenerator[Any, None]:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            canceled.set()
+            raise
+        yield
+
+    talk, _ = caller(remote(run).as_tool(), [call("far", request="work")], "ok")
+    running = asyncio.ensure_future(talk.say("go"))
+    await begun.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    await canceled.wait()
+
+
+# -- a node of a workflow ----------------------------------------------------------------------------------------------
+
+
+def workflow(*nodes: Any) -> Workflow:
+    return Workflow(name="flow", edges=[("START", *nodes)])
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+async def test_the_output_of_a_node_is_the_whole_answer_and_its_input_the_message(remote: Any, streaming: bool) -> None:
+    got: list[Any] = []
+
+    async def thorough(ctx: Context) -> AsyncGenerator[Any, None]:
+        await ctx.progress("Looking it up…")
+        await ctx.artifact("A note. ", name="note")
+        yield f"The answer to {ctx.text} "
+        yield "is 42."
+
+    async def second(ctx: Context) -> AsyncGenerator[Any, None]:
+        yield f"{ctx.data['answer']}!"
+
+    def between(node_input: Any) -> dict[str, Any]:
+        got.append(node_input)
+        return {"answer": node_input}
+
+    def last(node_input: Any) -> None:
+        got.append(node_input)
+
+    flow = workflow(remote(thorough), between, remote(second, "second"), last)
+    await Talk(flow, streaming=streaming).say("life")
+    assert got == ["A note. The answer to life is 42.", "A note. The answer to life is 42.!"]
+
+
+async def test_the_output_of_a_node_may_be_data_or_a_file(remote: Any) -> None:
+    got: list[Any] = []
+
+    async def run(ctx: Context) -> AsyncGenerator[Any, None]:
+        if ctx.data is None:
+            yield {"rows": 2}
+        else:
+            yield File(b"%PDF", name="report.pdf")
+
+    def look(node_input: Any) -> Any:
+        got.append(node_input)
+        return node_input
+
+    def end(node_input: Any) -> None:
+        got.append(node_input.parts[0].inline_data.data)
+
+    await Talk(workflow(remote(run), look, remote(run, "second"), end)).say("go")
+    assert got == [{"rows": 2}, b"%PDF"]
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+async def test_a_workflow_waits_for_an_answer_and_goes_on_with_what_becomes_of_it(remote: Any, streaming: bool) -> None:
+    got: list[Any] = []
+
+    async def run(ctx: Context) -> AsyncGenerator[Any, None]:
+        if ctx.resume is None:
+            yield Ask("Which city?")
+        else:
+            yield f"To {ctx.resume.text}!"
+
+    def end(node_input: Any) -> None:
+        got.append(node_input)
+
+    talk = Talk(workflow(remote(run), end), streaming=streaming)
+    question = next(event for event in await talk.say("book") if event.long_running_tool_ids)
+    assert got == []
+    await talk.say(answer(question, "Rome"))
+    assert got == ["To Rome!"]
+
+
+async def test_what_a_callback_says_instead_is_the_output_of_the_node(remote: Any) -> None:
+    got: list[Any] = []
+
+    async def run(ctx: Context) -> AsyncGenerator[Any, None]:
+        yield "never"
+
+    def end(node_input: Any) -> None:
+        got.append(node_input)
+
+    agent = remote(run)
+    agent.before_agent_callback = lambda callback_context: talks.types.Content(
+        role="model", parts=[talks.types.Part(text="not now")]
+    )
+    await Talk(workflow(agent, end)).say("go")
+    assert got == ["not now"]

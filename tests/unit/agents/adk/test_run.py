@@ -1,0 +1,409 @@
+"""An ADK agent as an A2A agent: what it says arrives once, in pieces, and whole."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import pytest
+from adk_scripted import Scripted, call, llm, parts, says, served, thought
+from google.adk.agents import BaseAgent, LoopAgent, ParallelAgent, SequentialAgent
+from google.adk.agents.invocation_context import InvocationContext
+from google.adk.apps.app import App
+from google.adk.artifacts.in_memory_artifact_service import InMemoryArtifactService
+from google.adk.events.event import Event
+from google.adk.events.event_actions import EventActions
+from google.adk.memory.in_memory_memory_service import InMemoryMemoryService
+from google.adk.models.llm_response import LlmResponse
+from google.adk.runners import InMemoryRunner, Runner
+from google.adk.sessions.in_memory_session_service import InMemorySessionService
+from google.adk.tools.tool_context import ToolContext
+from google.genai import types
+
+from dragoman import Agent, Client
+from dragoman.agents.adk.run import AdkRuns
+from dragoman.model.error import ConfigError
+from dragoman.model.state import State
+
+# ADK 2 says so of the agents that run others. They are what 1.x has, and what people use.
+pytestmark = pytest.mark.filterwarnings("ignore:(Sequential|Parallel|Loop)Agent is deprecated:DeprecationWarning")
+
+
+def add(a: int, b: int) -> dict[str, int]:
+    """Add two numbers."""
+    return {"sum": a + b}
+
+
+class Says(BaseAgent):
+    """An agent of its own kind: it has no model, and yields what it was given."""
+
+    events: list[Any]
+
+    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+        for event in self.events:
+            if isinstance(event, Exception):
+                raise event
+            yield event.model_copy(update={"author": self.name, "invocation_id": ctx.invocation_id})
+
+
+def event(text: str = "", **options: Any) -> Event:
+    content = types.Content(role="model", parts=[types.Part(text=text)]) if text else None
+    return Event(author="agent", content=content, **options)
+
+
+async def streamed(agent: Agent, text: str = "hi") -> tuple[list[Any], Any]:
+    async with Client(agent) as client:
+        stream = client.stream(text)
+        events = [each async for each in stream]
+        return events, stream.task
+
+
+# -- text --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.requirement("S2-2", "S2-50")
+async def test_the_answer_arrives_once() -> None:
+    async with Client(served(llm(says("The sum ", "is five.")))) as client:
+        task = await client.send("2+3?")
+    assert task.state is State.COMPLETED
+    assert task.text == "The sum is five."
+    assert len(task.artifacts) == 1
+
+
+async def test_text_is_streamed_piece_by_piece_while_the_model_still_writes() -> None:
+    more = asyncio.Event()
+    agent = llm([parts("one ", piece=True), more, parts("two", piece=True), parts("one two")])
+    seen: list[str] = []
+    async with Client(served(agent)) as client:
+        async for each in client.stream("hi"):
+            if each.kind == "artifact" and not each.replaces:
+                seen.append(each.text)
+                more.set()  # only now the model goes on
+    assert [text for text in seen if text] == ["one ", "two"]
+
+
+async def test_the_streamed_text_is_closed_by_the_whole_text_and_nothing_is_empty() -> None:
+    events, task = await streamed(served(llm(says("a", "b", "c"))))
+    updates = [each.raw for each in events if each.kind == "artifact"]
+    assert task.text == "abc"
+    assert all(update.artifact.text for update in updates)
+    assert updates[-1].last_chunk
+    assert not updates[-1].append
+    assert updates[-1].artifact.text == "abc"
+    assert len({update.artifact.artifact_id for update in updates}) == 1
+
+
+@pytest.mark.requirement("S2-31", "S2-52")
+async def test_events_become_updates_of_the_status_and_of_one_artifact() -> None:
+    events, _ = await streamed(served(llm(says("a", "b"))))
+    told = [each.state if each.kind != "artifact" else each.raw.append for each in events]
+    assert told == [State.SUBMITTED, State.WORKING, False, True, False, State.COMPLETED]
+
+
+async def test_a_model_that_does_not_stream_is_heard_too() -> None:
+    _, task = await streamed(served(llm([parts("all at once")])))
+    assert task.text == "all at once"
+
+
+async def test_what_is_said_before_and_after_a_tool_call_are_two_paragraphs() -> None:
+    first = [parts("Let me ", piece=True), parts("see.", piece=True), parts("Let me see.", call("add", a=2, b=3))]
+    _, task = await streamed(served(llm(first, says("It is ", "five."), tools=[add])))
+    assert task.text == "Let me see.\n\nIt is five."
+
+
+async def test_a_text_that_a_callback_has_changed_takes_the_place_of_what_was_streamed() -> None:
+    def careful(callback_context: Any, llm_response: LlmResponse) -> LlmResponse | None:
+        del callback_context
+        return None if llm_response.partial else parts("My name is ***.")
+
+    agent = llm(says("My name ", "is Eve."), after_model_callback=careful)
+    async with Client(served(agent)) as client:
+        task = await client.send("hi")
+    assert task.text == "My name is ***."
+
+
+async def test_what_a_finished_text_has_more_than_its_pieces_is_told() -> None:
+    _, task = await streamed(served(llm([parts("ab", piece=True), parts("abcd")])))
+    assert task.text == "abcd"
+
+
+async def test_agents_that_speak_at_once_do_not_mix_their_words() -> None:
+    both = [llm(says("a1", "a2"), name="a"), llm(says("b1", "b2"), name="b")]
+    _, task = await streamed(served(ParallelAgent(name="both", sub_agents=both)))
+    assert task.text in ("a1a2\n\nb1b2", "b1b2\n\na1a2")
+
+
+async def test_agents_that_speak_one_after_the_other_make_paragraphs() -> None:
+    both = [llm(says("one"), name="a"), llm(says("two"), name="b")]
+    _, task = await streamed(served(SequentialAgent(name="both", sub_agents=both)))
+    assert task.text == "one\n\ntwo"
+
+
+async def test_an_agent_without_a_model_is_served_too() -> None:
+    _, task = await streamed(served(Says(name="echo", events=[event("one"), event("two")])))
+    assert (task.state, task.text) == (State.COMPLETED, "one\n\ntwo")
+
+
+async def test_an_agent_that_says_nothing_completes_without_an_artifact() -> None:
+    events, task = await streamed(served(Says(name="quiet", events=[])))
+    assert task.state is State.COMPLETED
+    assert not task.artifacts
+    assert not [each for each in events if each.kind == "artifact"]
+
+
+async def test_files_of_the_model_are_artifacts() -> None:
+    image = types.Part(inline_data=types.Blob(data=b"png", mime_type="image/png"))
+    _, task = await streamed(served(llm([parts("Look:", image)])))
+    assert task.text == "Look:"
+    assert [(file.raw, file.media_type) for file in task.files] == [(b"png", "image/png")]
+
+
+# -- tools and thoughts ------------------------------------------------------------------------------------------------
+
+CODE = types.Part(executable_code=types.ExecutableCode(code="1+1", language=types.Language.PYTHON))
+RAN = types.Part(code_execution_result=types.CodeExecutionResult(outcome=types.Outcome.OUTCOME_OK, output="2"))
+
+
+async def test_tool_calls_thoughts_and_code_are_nobody_elses_business() -> None:
+    turns = [parts(thought("hm"), call("add", a=2, b=3))], [parts(thought("aha"), CODE, RAN, "five")]
+    events, task = await streamed(served(llm(*turns, tools=[add])))
+    assert task.text == "five"
+    assert len(task.artifacts) == 1
+    assert not [each for each in events if each.kind == "status" and each.raw.status.message]
+
+
+async def test_tool_calls_can_be_shown_beside_the_answer_and_whole_numbers_stay_whole() -> None:
+    turns = [parts(call("add", a=2, b=3))], [parts(CODE, RAN, "five")]
+    _, task = await streamed(served(llm(*turns, tools=[add]), show_tools=True))
+    told = [artifact for artifact in task.artifacts if artifact.name == "tool"]
+    kinds = [artifact.parts[0].metadata["adk_type"] for artifact in told]
+    assert kinds == ["function_call", "function_response", "executable_code", "code_execution_result"]
+    assert told[0].parts[0].data["args"] == {"a": 2, "b": 3}
+    assert type(told[0].parts[0].data["args"]["a"]) is int
+    assert told[0].metadata == {"adk_author": "helper"}
+    assert [artifact.text for artifact in task.artifacts if artifact.name != "tool"] == ["five"]
+
+
+async def test_thoughts_can_be_shown_as_progress() -> None:
+    turn = [parts(thought("let me "), piece=True), parts(thought("let me think"), "five")]
+    events, task = await streamed(served(llm(turn), show_thoughts=True))
+    notes = [each.raw.status.message.text for each in events if each.kind == "status" and each.raw.status.message]
+    assert notes == ["let me think"]
+    assert task.text == "five"
+
+
+async def test_saved_artifacts_are_delivered() -> None:
+    async def draw(tool_context: ToolContext) -> str:
+        """Draw."""
+        part = types.Part(inline_data=types.Blob(data=b"png", mime_type="image/png"))
+        await tool_context.save_artifact("a.png", part)
+        await tool_context.save_artifact("note.txt", types.Part(text="a note"))
+        return "drawn"
+
+    _, task = await streamed(served(llm([parts(call("draw"))], says("Here."), tools=[draw])))
+    found = {artifact.artifact_id: artifact for artifact in task.artifacts}
+    assert found["a.png@0"].name == "a.png"
+    part = found["a.png@0"].parts[0]
+    assert (part.raw, part.media_type, part.filename) == (b"png", "image/png", "a.png")
+    assert found["note.txt@0"].text == "a note"
+    assert found["helper-result"].text == "Here."
+
+
+# -- errors ------------------------------------------------------------------------------------------------------------
+
+
+def boom() -> str:
+    """Break."""
+    raise ValueError("secret-db-password=hunter2")
+
+
+@pytest.mark.parametrize(
+    "agent",
+    [
+        pytest.param(lambda: llm([parts(call("boom"))], tools=[boom]), id="tool"),
+        pytest.param(lambda: llm([ValueError("secret-db-password=hunter2")]), id="model"),
+        pytest.param(lambda: Says(name="own", events=[ValueError("secret-db-password=hunter2")]), id="agent"),
+    ],
+)
+async def test_the_text_of_an_exception_is_not_told(agent: Any) -> None:
+    events, task = await streamed(served(agent()))
+    assert task.state is State.FAILED
+    assert "Internal error" in task.status.message.text
+    assert "hunter2" not in repr([each.raw for each in events])
+
+
+async def test_what_the_model_refuses_fails_the_task_with_its_words() -> None:
+    refused = LlmResponse(error_code="SAFETY", error_message="blocked for safety")
+    _, task = await streamed(served(llm([refused])))
+    assert (task.state, task.status.message.text) == (State.FAILED, "blocked for safety")
+
+
+async def test_an_error_message_without_a_code_fails_the_task() -> None:
+    _, task = await streamed(served(Says(name="own", events=[event("so far", error_message="no more paper")])))
+    assert (task.state, task.status.message.text) == (State.FAILED, "no more paper")
+    assert task.artifacts[0].text == "so far"
+
+
+async def test_an_error_code_without_a_message_fails_the_task() -> None:
+    _, task = await streamed(served(Says(name="own", events=[event(error_code="MAX_TOKENS")])))
+    assert (task.state, task.status.message.text) == (State.FAILED, "MAX_TOKENS")
+
+
+async def test_an_error_that_the_agent_gets_over_is_none() -> None:
+    said = [event(error_code="BUSY", error_message="try later"), event("done")]
+    _, task = await streamed(served(Says(name="own", events=said)))
+    assert (task.state, task.text) == (State.COMPLETED, "done")
+
+
+async def test_a_refusal_stays_one_whatever_is_said_after_it() -> None:
+    def disclaim(callback_context: Any) -> types.Content:
+        del callback_context
+        return types.Content(role="model", parts=[types.Part(text="No warranty.")])
+
+    refused = LlmResponse(error_code="SAFETY", error_message="blocked for safety")
+    _, task = await streamed(served(llm([refused], after_agent_callback=disclaim)))
+    assert (task.state, task.status.message.text) == (State.FAILED, "blocked for safety")
+
+
+# -- escalation --------------------------------------------------------------------------------------------------------
+
+
+def gives_up() -> Says:
+    return Says(name="own", events=[event("I cannot.", actions=EventActions(escalate=True))])
+
+
+async def test_an_agent_that_escalates_has_ended() -> None:
+    _, task = await streamed(served(LoopAgent(name="loop", sub_agents=[gives_up()], max_iterations=3)))
+    assert (task.state, task.text) == (State.COMPLETED, "I cannot.")
+
+
+async def test_an_agent_that_escalates_can_be_made_to_wait_for_help() -> None:
+    async with Client(served(gives_up(), escalate="input")) as client:
+        task = await client.send("hi")
+        assert task.state is State.INPUT_REQUIRED
+        task = await client.send("try again", task=task)
+        assert task.state is State.INPUT_REQUIRED
+        assert task.artifacts[0].text == "I cannot.\n\nI cannot."
+
+
+# -- cancel ------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_cancel_reaches_the_tool() -> None:
+    began, ended = asyncio.Event(), asyncio.Event()
+
+    async def wait() -> str:
+        """Wait."""
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            ended.set()
+            raise
+        return ""
+
+    async with Client(served(llm([parts(call("wait"))], tools=[wait]))) as client:
+        task = await client.send("hi", wait=False)
+        await began.wait()
+        canceled = await client.cancel_task(task)
+        assert canceled.state is State.CANCELED
+        await ended.wait()
+
+
+async def test_a_cancel_while_the_model_writes_ends_the_model() -> None:
+    ended = asyncio.Event()
+
+    class Endless(Scripted):
+        async def generate_content_async(self, llm_request: Any, stream: bool = False) -> Any:
+            try:
+                while True:
+                    yield parts("on ", piece=True)
+                    await asyncio.sleep(0)
+            finally:
+                ended.set()
+
+    agent = llm()
+    agent.model = Endless(turns=[])
+    async with Client(served(agent)) as client:
+        async for each in client.stream("hi"):
+            if each.text and each.task is not None:
+                await client.cancel_task(each.task)
+                break
+        await ended.wait()
+
+
+# -- what is served ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.requirement("S2-50", "S2-91")
+async def test_a_runner_with_its_own_services_and_name_is_used_as_it_is() -> None:
+    sessions = InMemorySessionService()
+    runner = Runner(
+        app_name="desk",
+        agent=llm(says("hello")),
+        session_service=sessions,
+        artifact_service=InMemoryArtifactService(),
+        memory_service=InMemoryMemoryService(),
+    )
+    runs = AdkRuns(runner, app_name="desk")
+    assert runs.runner is runner
+    async with Client(served(runner)) as client:
+        task = await client.send("hi")
+    known = await sessions.list_sessions(app_name="desk", user_id=f"A2A_USER_{task.context_id}")
+    assert [session.id for session in known.sessions] == [task.context_id]
+
+
+async def test_an_app_is_served_and_keeps_its_name() -> None:
+    runs = AdkRuns(App(name="desk", root_agent=llm(says("hello"))))
+    assert (runs.name, runs.runner.app_name) == ("helper", "desk")
+
+
+async def test_a_runner_without_artifacts_runs() -> None:
+    runner = Runner(app_name="desk", agent=llm(says("hello")), session_service=InMemorySessionService())
+    _, task = await streamed(served(runner))
+    assert task.text == "hello"
+
+
+@pytest.mark.parametrize(
+    ("make", "says_why"),
+    [
+        (lambda: AdkRuns(object()), "and not object"),
+        (lambda: AdkRuns(InMemoryRunner(agent=llm(), app_name="a"), app_name="b"), "already called `a`"),
+        (lambda: AdkRuns(llm(), escalate="shout"), "complete"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_cannot_be_served_says_why(make: Any, says_why: str) -> None:
+    with pytest.raises(ConfigError, match=says_why):
+        make()
+
+
+async def test_only_a_runner_that_was_made_here_is_closed() -> None:
+    closed: list[str] = []
+
+    class Noting(InMemoryRunner):
+        async def close(self) -> None:
+            closed.append("given")
+            await super().close()
+
+    await AdkRuns(Noting(agent=llm(), app_name="a")).close()
+    await AdkRuns(llm()).close()
+    assert not closed
+
+
+@pytest.mark.requirement("S2-92")
+@pytest.mark.parametrize(
+    ("imported", "unwanted"),
+    [
+        ("dragoman, dragoman.server.agent", ("google",)),
+        ("dragoman.agents.adk.run", ("dragoman.server", "dragoman.transports", "uvicorn")),
+    ],
+)
+async def test_the_agent_kit_and_the_protocol_are_apart(imported: str, unwanted: tuple[str, ...]) -> None:
+    code = f"import sys, {imported}; print([name for name in sys.modules if name.startswith({unwanted!r})])"
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-W", "ignore", "-c", code, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    out, err = await process.communicate()
+    assert (out.decode().strip(), err.decode()) == ("[]", "")

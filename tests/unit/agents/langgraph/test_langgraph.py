@@ -1,0 +1,398 @@
+"""A LangGraph graph answers, remembers, is canceled and fails as an A2A agent."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.language_models import BaseChatModel
+from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage
+from langchain_core.outputs import ChatGenerationChunk, ChatResult
+from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.func import entrypoint
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode
+from typing_extensions import TypedDict
+
+from dragoman import Agent, Client, Part, State, User
+from dragoman.agents.langgraph import LangGraphRuns
+from dragoman.engine.call import Call
+from dragoman.stores.sqlite.store import SqliteStore
+
+
+def _served(graph: Any, **options: Any) -> Agent:
+    return Agent("graph", run=partial(LangGraphRuns(graph, **options).run))
+
+
+def _model(*texts: str) -> GenericFakeChatModel:
+    """A model that says one text after the other, word by word."""
+    return GenericFakeChatModel(messages=iter([AIMessage(text) for text in texts]))
+
+
+def _graph(*nodes: Any, schema: Any = MessagesState, **options: Any) -> Any:
+    """The nodes one after the other."""
+    builder = StateGraph(schema)
+    before = START
+    for node in nodes:
+        name = getattr(node, "__name__", "tools")
+        builder.add_node(name, node)
+        builder.add_edge(before, name)
+        before = name
+    return builder.compile(**options)
+
+
+async def echo(state: MessagesState) -> dict[str, Any]:
+    """Say everything that people have said so far."""
+    said = [message.text for message in state["messages"] if message.type == "human"]
+    return {"messages": [AIMessage(json.dumps(said))]}
+
+
+# -- text --------------------------------------------------------------------------------------------------------------
+
+
+class HeldModel(BaseChatModel):
+    """Says two words, and the second when the test lets it."""
+
+    words: tuple[str, str] = ("Hello ", "there.")
+    go_on: Any
+
+    @property
+    def _llm_type(self) -> str:
+        return "held"
+
+    def _generate(self, *args: Any, **options: Any) -> ChatResult:
+        raise NotImplementedError
+
+    async def _astream(self, messages: list[BaseMessage], *args: Any, **options: Any) -> AsyncIterator[Any]:
+        yield ChatGenerationChunk(message=AIMessageChunk(self.words[0]))
+        await self.go_on.wait()
+        yield ChatGenerationChunk(message=AIMessageChunk(self.words[1]))
+
+
+async def test_text_arrives_while_the_model_still_speaks() -> None:
+    go_on = asyncio.Event()
+    model = HeldModel(go_on=go_on)
+
+    async def talk(state: MessagesState) -> dict[str, Any]:
+        return {"messages": [await model.ainvoke(state["messages"])]}
+
+    async with Client(_served(_graph(talk))) as client:
+        stream = client.stream("hi")
+        texts = []
+        async for event in stream:
+            texts.append(event.text)
+            if event.text == "Hello ":
+                go_on.set()
+        assert [text for text in texts if text][:2] == ["Hello ", "there."]
+        assert (stream.task.text, stream.task.state) == ("Hello there.", State.COMPLETED)
+        assert len(stream.task.artifacts) == 1
+
+
+async def test_messages_of_several_nodes_are_set_apart_and_none_is_said_twice(start: Any) -> None:
+    model = _model("one two", "three four", "five six")
+
+    async def first(state: MessagesState) -> dict[str, Any]:
+        return {"messages": [await model.ainvoke(state["messages"])]}
+
+    async def copied(state: MessagesState) -> dict[str, Any]:
+        answer = await model.ainvoke(state["messages"])
+        return {"messages": [AIMessage(answer.text, name="copied")]}
+
+    async def team(state: MessagesState) -> dict[str, Any]:
+        return {"messages": [HumanMessage("not an answer"), AIMessage("whole")]}
+
+    graph = _graph(first, copied, team)
+    task = await (await start(_served(graph))).send("go")
+    assert task.text == "one two\n\nthree four\n\nwhole"
+    assert len(task.artifacts) == 1
+
+
+async def test_a_graph_within_the_graph_streams_too(start: Any) -> None:
+    model = _model("inner words")
+
+    # Not async: it runs in a thread.
+    def talk(state: MessagesState) -> dict[str, Any]:
+        return {"messages": [model.invoke(state["messages"])]}
+
+    builder = StateGraph(MessagesState)
+    builder.add_node("inner", _graph(talk))
+    builder.add_edge(START, "inner")
+    engine = await start(_served(builder.compile()))
+    task = await engine.send("go")
+    assert task.text == "inner words"
+    chunks = [event.artifact.text for event in await engine.journal(task) if hasattr(event, "artifact")]
+    assert chunks[:3] == ["inner", " ", "words"]
+
+
+async def test_nodes_side_by_side_do_not_talk_into_each_other(start: Any, turns: Any) -> None:
+    held = [asyncio.Event(), asyncio.Event()]
+    models = [HeldModel(words=("a1 ", "a2"), go_on=held[0]), HeldModel(words=("b1 ", "b2"), go_on=held[1])]
+    builder = StateGraph(MessagesState)
+    for name, model in zip("ab", models, strict=True):
+
+        async def talk(state: MessagesState, model: Any = model) -> dict[str, Any]:
+            return {"messages": [await model.ainvoke(state["messages"])]}
+
+        builder.add_node(name, talk)
+        builder.add_edge(START, name)
+    engine = await start(_served(builder.compile()))
+    sending = engine.sending("go")
+    # The second ends before the first does.
+    held[1].set()
+    await turns(50)
+    held[0].set()
+    assert sorted((await sending).text.split("\n\n")) == ["a1 a2", "b1 b2"]
+
+
+async def test_tool_calls_and_what_tools_say_within_are_hidden(start: Any) -> None:
+    model = _model("thinking aloud")
+
+    @tool
+    async def look(place: str) -> str:
+        """Look somewhere."""
+        return (await model.ainvoke(place)).text
+
+    async def call(state: MessagesState) -> dict[str, Any]:
+        calls = [{"name": "look", "args": {"place": "there"}, "id": "c1"}]
+        return {"messages": [AIMessage("Let me look.", tool_calls=calls)]}
+
+    async def answer(state: MessagesState) -> dict[str, Any]:
+        return {"messages": [AIMessage(f"Found: {len(state['messages'][-1].text)} letters.")]}
+
+    graph = _graph(call, ToolNode([look]), answer)
+    task = await (await start(_served(graph))).send("go")
+    assert task.text == "Let me look.\n\nFound: 14 letters."
+    assert [(offer.id, offer.description) for offer in LangGraphRuns(graph).offers()] == [
+        ("graph", "Talks to graph"),
+        ("graph-look", "Look somewhere."),
+    ]
+
+
+async def test_the_parts_of_a_message_reach_the_graph(start: Any) -> None:
+    seen: list[Any] = []
+
+    async def talk(state: MessagesState) -> dict[str, Any]:
+        seen.extend(state["messages"][-1].content)
+        return {"messages": [AIMessage("ok")]}
+
+    parts = (
+        Part(data={"n": 1}),
+        Part(raw=b"a,b", media_type="text/csv", filename="t.csv"),
+        Part(raw=b"\x89PNG", media_type="image/png", filename="dot.png"),
+        Part(url="https://example.com/a.pdf", media_type="application/pdf"),
+    )
+    assert (await (await start(_served(_graph(talk)))).send("look", parts=parts)).text == "ok"
+    assert seen == [
+        {"type": "text", "text": "look"},
+        {"type": "text", "text": '{"n":1}'},
+        {"type": "text", "text": "t.csv:\na,b"},
+        {"type": "image", "mime_type": "image/png", "base64": "iVBORw==", "extras": {"filename": "dot.png"}},
+        {"type": "file", "mime_type": "application/pdf", "url": "https://example.com/a.pdf"},
+    ]
+
+
+# -- graphs without messages -------------------------------------------------------------------------------------------
+
+
+class Topic(TypedDict):
+    topic: str
+
+
+class Poem(TypedDict):
+    topic: str
+    lines: int
+
+
+async def count(state: Topic) -> dict[str, Any]:
+    return {"lines": len(state["topic"])}
+
+
+async def test_the_last_state_of_a_graph_without_messages_is_data(start: Any) -> None:
+    engine = await start(_served(_graph(count, schema=Poem)))
+    task = await engine.send(None, parts=(Part(data={"topic": "sea"}),))
+    assert (task.state, task.data) == (State.COMPLETED, {"topic": "sea", "lines": 3})
+
+
+class Answered(TypedDict):
+    answer: str
+
+
+class Talk(MessagesState):
+    answer: Any
+
+
+async def test_what_the_author_gives_out_is_the_answer_and_messages_are_remembered_all_the_same(start: Any) -> None:
+    async def talk(state: Talk) -> dict[str, Any]:
+        # The text of a message is more than a text, and an object is no JSON at all.
+        said = [message.text for message in state["messages"]]
+        return {"answer": {"said": said, "odd": Path("x")}, "messages": [AIMessage("hm")]}
+
+    builder = StateGraph(Talk, input_schema=MessagesState, output_schema=Answered)
+    builder.add_node(talk)
+    builder.add_edge(START, "talk")
+    engine = await start(_served(builder.compile()))
+    assert (await engine.send("one", context="c")).data == {"answer": {"said": ["one"], "odd": "x"}}
+    task = await engine.send("two", context="c")
+    assert (task.data["answer"]["said"], len(task.artifacts)) == (["one", "hm", "two"], 1)
+
+
+async def test_a_graph_that_takes_one_value_takes_text(start: Any) -> None:
+    builder = StateGraph(Poem, input_schema=Topic)
+    builder.add_node(count)
+    builder.add_edge(START, "count")
+    assert (await (await start(_served(builder.compile()))).send("sea")).data == {"topic": "sea", "lines": 3}
+
+
+async def test_a_graph_that_takes_several_values_says_which(start: Any) -> None:
+    task = await (await start(_served(_graph(count, schema=Poem)))).send("sea")
+    assert (task.state, task.status.message.text) == (
+        State.REJECTED,
+        "this agent takes data, with some of: topic, lines",
+    )
+
+
+async def test_the_author_may_say_what_goes_in(start: Any) -> None:
+    def to_input(ctx: Any) -> Any:
+        return {"topic": ctx.text.upper()}
+
+    engine = await start(_served(_graph(count, schema=Poem), to_input=to_input))
+    assert (await engine.send("sea")).data == {"topic": "SEA", "lines": 3}
+
+
+class Structured(MessagesState):
+    structured_response: Any
+
+
+async def test_a_structured_response_is_the_answer(start: Any) -> None:
+    async def talk(state: Structured) -> dict[str, Any]:
+        return {"messages": [AIMessage("some JSON")], "structured_response": {"city": "Porto"}}
+
+    task = await (await start(_served(_graph(talk, schema=Structured)))).send("plan")
+    assert task.data == {"city": "Porto"}
+    assert len(task.artifacts) == 1
+
+
+async def test_an_entrypoint_is_a_graph_too(start: Any) -> None:
+    @entrypoint()
+    async def shout(text: str) -> str:
+        return text.upper()
+
+    @entrypoint()
+    async def size(text: str) -> dict[str, int]:
+        return {"size": len(text)}
+
+    @entrypoint()
+    async def talk(text: str) -> AIMessage:
+        return AIMessage(text)
+
+    assert (await (await start(_served(shout))).send("sea")).text == "SEA"
+    assert (await (await start(_served(talk))).send("sea")).text == "sea"
+    assert (await (await start(_served(size))).send("sea")).data == {"size": 3}
+
+
+# -- memory ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("checkpointer", [None, InMemorySaver()], ids=["none", "memory"])
+async def test_a_conversation_is_remembered_and_no_other(start: Any, checkpointer: Any) -> None:
+    engine = await start(_served(_graph(echo, checkpointer=checkpointer)))
+    anna, bert = Call(user=User("anna")), Call(user=User("bert"))
+    assert (await engine.send("one", context="c", call=anna)).text == '["one"]'
+    assert (await engine.send("two", context="c", call=anna)).text == '["one", "two"]'
+    assert (await engine.send("three", context="other", call=anna)).text == '["three"]'
+    assert (await engine.send("four", context="c", call=bert)).text == '["four"]'
+
+
+async def test_without_a_checkpointer_messages_are_known_after_a_restart(start: Any, tmp_path: Path) -> None:
+    engine = await start(_served(_graph(echo)), store=SqliteStore(tmp_path / "tasks.db"))
+    await engine.send("one", context="c")
+    await engine.connection.close()
+    engine = await start(_served(_graph(echo)), store=SqliteStore(tmp_path / "tasks.db"))
+    assert (await engine.send("two", context="c")).text == '["one", "two"]'
+
+
+async def test_without_a_checkpointer_the_oldest_turns_are_forgotten(start: Any) -> None:
+    engine = await start(_served(_graph(echo), memory=2000))
+    for number in range(10):
+        task = await engine.send(f"message {number}", context="c")
+    said = json.loads(task.text)
+    assert 1 < len(said) < 10
+    assert said[-1] == "message 9"
+
+
+async def test_without_a_checkpointer_nothing_stays_in_the_process(start: Any) -> None:
+    runs = LangGraphRuns(_graph(echo))
+    engine = await start(Agent("graph", run=partial(runs.run)))
+    for _ in range(3):
+        await engine.send("one", context="c")
+    assert not runs._graph.checkpointer.storage
+
+
+async def test_a_node_knows_the_conversation_and_the_caller(start: Any) -> None:
+    async def who(state: MessagesState, config: RunnableConfig) -> dict[str, Any]:
+        return {"messages": [AIMessage(f"{config['configurable']['user_id']}")]}
+
+    task = await (await start(_served(_graph(who)))).send("go", call=Call(user=User("anna")))
+    assert task.text == "anna"
+
+
+# -- ends --------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_cancel_reaches_the_tool(start: Any) -> None:
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def wait() -> str:
+        """Wait."""
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            ended.set()
+            raise
+        return ""
+
+    async def call(state: MessagesState) -> dict[str, Any]:
+        return {"messages": [AIMessage("", tool_calls=[{"name": "wait", "args": {}, "id": "c1"}])]}
+
+    runs = LangGraphRuns(_graph(call, ToolNode([wait])))
+    engine = await start(Agent("graph", run=partial(runs.run)))
+    task = await engine.send("go", wait=False)
+    await begun.wait()
+    assert (await engine.cancel(task)).state is State.CANCELED
+    await engine.idle()
+    assert ended.is_set()
+    assert not runs._graph.checkpointer.storage
+
+
+async def test_the_text_of_an_exception_stays_here(start: Any) -> None:
+    async def fail(state: MessagesState) -> dict[str, Any]:
+        raise ValueError("password=hunter2")
+
+    task = await (await start(_served(_graph(fail)))).send("go")
+    assert task.state is State.FAILED
+    assert "hunter2" not in task.status.message.text
+
+
+async def test_too_many_steps_fail_in_plain_words(start: Any) -> None:
+    builder = StateGraph(MessagesState)
+    builder.add_node("echo", echo)
+    builder.add_edge(START, "echo")
+    builder.add_edge("echo", "echo")
+    graph = builder.compile().with_config(recursion_limit=5)
+    task = await (await start(_served(graph))).send("go")
+    assert (task.state, task.status.message.text) == (State.FAILED, "the graph stopped: it took too many steps")
+
+
+def test_a_graph_has_the_name_its_author_gave_it() -> None:
+    assert LangGraphRuns(_graph(echo, name="poet")).name == "poet"
+    assert LangGraphRuns(_graph(echo)).name == "graph"

@@ -1,0 +1,228 @@
+"""A LangGraph graph that waits for people: its interrupts are questions, and the answers go back to it."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+from langchain_core.messages import AIMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import interrupt
+from pydantic import BaseModel
+from typing_extensions import TypedDict
+
+from dragoman import Agent, Part, State
+from dragoman.agents.langgraph import LangGraphRuns
+from dragoman.stores.sqlite.store import SqliteStore
+
+
+def _served(graph: Any) -> Agent:
+    runs = LangGraphRuns(graph)
+    agent = Agent("graph", run=partial(runs.run))
+    agent._canceled = runs.canceled
+    return agent
+
+
+def _asking(question: Any, **options: Any) -> Callable[..., Any]:
+    async def ask(state: MessagesState) -> dict[str, Any]:
+        answer = interrupt(question, **options)
+        return {"messages": [AIMessage(f"You said {answer!r}.")]}
+
+    return ask
+
+
+def _graph(node: Any, **options: Any) -> Any:
+    async def begin(state: MessagesState) -> dict[str, Any]:
+        return {"messages": [AIMessage("Well.")]}
+
+    builder = StateGraph(MessagesState)
+    builder.add_node("begin", begin)
+    builder.add_node("ask", node)
+    builder.add_edge(START, "begin")
+    builder.add_edge("begin", "ask")
+    return builder.compile(**options)
+
+
+@pytest.mark.parametrize("checkpointer", [None, InMemorySaver()], ids=["none", "memory"])
+async def test_an_interrupt_is_a_question_and_a_text_its_answer(start: Any, checkpointer: Any) -> None:
+    graph = _graph(_asking("How many days?"), checkpointer=checkpointer)
+    engine = await start(_served(graph))
+    task = await engine.send("go")
+    assert (task.state, task.question, task.text) == (State.INPUT_REQUIRED, "How many days?", "Well.")
+    assert len(task.status.message.parts) == 1
+    task = await engine.send("3", task=task)
+    assert (task.state, task.text) == (State.COMPLETED, "Well.\n\nYou said '3'.")
+    assert len(task.artifacts) == 1
+
+
+async def test_data_is_an_answer_too(start: Any) -> None:
+    engine = await start(_served(_graph(_asking({"question": "Where?", "choices": ["Porto"]}))))
+    task = await engine.send("go")
+    assert task.question == "Where?"
+    assert task.status.message.parts[1].data["value"] == {"question": "Where?", "choices": ["Porto"]}
+    task = await engine.send(None, parts=(Part(data={"city": "Porto"}),), task=task)
+    assert task.text == "Well.\n\nYou said {'city': 'Porto'}."
+
+
+async def test_an_interrupt_in_a_graph_within_the_graph_is_asked_once(start: Any) -> None:
+    builder = StateGraph(MessagesState)
+    builder.add_node("inner", _graph(_asking("Sure?")))
+    builder.add_edge(START, "inner")
+    engine = await start(_served(builder.compile()))
+    task = await engine.send("go")
+    assert (task.question, task.text) == ("Sure?", "Well.")
+    assert (await engine.send("yes", task=task)).text == "Well.\n\nYou said 'yes'."
+
+
+# -- several at once ---------------------------------------------------------------------------------------------------
+
+
+class Guests(TypedDict):
+    party: str
+    said: Annotated[list[str], operator.add]
+
+
+def _party() -> Any:
+    builder = StateGraph(Guests)
+    for name in ("anna", "bert"):
+
+        def ask(state: Guests, name: str = name) -> dict[str, Any]:
+            return {"said": [f"{name}: {interrupt(f'Does {name} come?')}"]}
+
+        builder.add_node(name, ask)
+        builder.add_edge(START, name)
+    return builder.compile(checkpointer=InMemorySaver())
+
+
+async def test_several_interrupts_are_asked_one_after_the_other(start: Any) -> None:
+    engine = await start(_served(_party()))
+    task = await engine.send(None, parts=(Part(data={"party": "birthday"}),))
+    assert task.question == "Does anna come?"
+    task = await engine.send("yes", task=task)
+    assert (task.state, task.question) == (State.INPUT_REQUIRED, "Does bert come?")
+    task = await engine.send("no", task=task)
+    assert task.data == {"party": "birthday", "said": ["anna: yes", "bert: no"]}
+
+
+async def test_several_interrupts_are_answered_at_once_by_their_ids(start: Any) -> None:
+    engine = await start(_served(_party()))
+    task = await engine.send(None, parts=(Part(data={"party": "birthday"}),))
+    shown = [part.data for part in task.status.message.parts[1:]]
+    answer = {one["id"]: one["value"].split()[1] for one in shown}
+    task = await engine.send(None, parts=(Part(data=answer),), task=task)
+    assert task.data == {"party": "birthday", "said": ["anna: anna", "bert: bert"]}
+
+
+# -- what the graph wants ----------------------------------------------------------------------------------------------
+
+
+class Trip(BaseModel):
+    days: int
+
+
+async def test_an_answer_that_does_not_fit_is_asked_for_again(start: Any) -> None:
+    engine = await start(_served(_graph(_asking("How long?", response_schema=Trip))))
+    task = await engine.send("go")
+    assert task.status.message.parts[1].data["schema"]["required"] == ["days"]
+    task = await engine.send(None, parts=(Part(data={"days": "many"}),), task=task)
+    assert (task.state, task.question) == (State.INPUT_REQUIRED, "How long? The last answer does not fit.")
+    task = await engine.send('{"days": 3}', task=task)
+    assert task.text == "Well.\n\nYou said Trip(days=3)."
+
+
+async def test_a_yes_or_no_that_the_graph_wants_is_read_from_text(start: Any) -> None:
+    engine = await start(_served(_graph(_asking("Sure?", response_schema={"type": "boolean"}))))
+    task = await engine.send("go")
+    task = await engine.send("perhaps", task=task)
+    assert task.question == "Sure? Please answer yes or no."
+    assert (await engine.send("no", task=task)).text == "Well.\n\nYou said False."
+
+
+REQUEST = {
+    "action_requests": [{"name": "pay", "args": {"amount": 3}, "description": "Tool execution requires approval"}],
+    "review_configs": [{"action_name": "pay", "allowed_decisions": ["approve", "edit", "reject"]}],
+}
+
+
+@pytest.mark.parametrize(
+    ("answer", "decision"),
+    [
+        ("yes", {"type": "approve"}),
+        ("no, too much", {"type": "reject", "message": "no, too much"}),
+        ({"decisions": [{"type": "edit"}]}, {"type": "edit"}),
+    ],
+)
+async def test_approvals_that_langchain_asks_for_are_given_in_its_words(start: Any, answer: Any, decision: Any) -> None:
+    engine = await start(_served(_graph(_asking(REQUEST))))
+    task = await engine.send("go")
+    assert task.question == 'May I call pay({"amount":3})?'
+    task = await engine.send("hm", task=task)
+    assert task.question == 'May I call pay({"amount":3})? Please answer yes or no.'
+    said = {"text": answer} if isinstance(answer, str) else {"text": None, "parts": (Part(data=answer),)}
+    task = await engine.send(said.pop("text"), task=task, **said)
+    assert task.text == f"Well.\n\nYou said { ({'decisions': [decision]})!r}."
+
+
+@pytest.mark.parametrize(
+    ("answer", "state", "text"),
+    [("yes", State.COMPLETED, "Well.\n\nDone."), ("no", State.REJECTED, "Well.")],
+)
+async def test_a_breakpoint_asks_whether_to_go_on(start: Any, answer: str, state: State, text: str) -> None:
+    async def done(state: MessagesState) -> dict[str, Any]:
+        return {"messages": [AIMessage("Done.")]}
+
+    engine = await start(_served(_graph(done, interrupt_before=["ask"])))
+    task = await engine.send("go")
+    assert task.question == "The graph has stopped at a breakpoint. Shall it go on?"
+    task = await engine.send(answer, task=task)
+    assert (task.state, task.text) == (state, text)
+
+
+# -- what is lost, and what is not -------------------------------------------------------------------------------------
+
+
+async def test_a_question_is_answered_after_a_restart_when_the_checkpointer_lasts(start: Any, tmp_path: Path) -> None:
+    saver = InMemorySaver()
+    engine = await start(_served(_graph(_asking("Sure?"), checkpointer=saver)), store=SqliteStore(tmp_path / "t.db"))
+    task = await engine.send("go")
+    await engine.connection.close()
+    engine = await start(_served(_graph(_asking("Sure?"), checkpointer=saver)), store=SqliteStore(tmp_path / "t.db"))
+    assert (await engine.send("yes", task=task)).text == "Well.\n\nYou said 'yes'."
+
+
+async def test_without_a_checkpointer_a_restart_loses_the_question_and_says_so(start: Any, tmp_path: Path) -> None:
+    engine = await start(_served(_graph(_asking("Sure?"))), store=SqliteStore(tmp_path / "t.db"))
+    task = await engine.send("go")
+    await engine.connection.close()
+    engine = await start(_served(_graph(_asking("Sure?"))), store=SqliteStore(tmp_path / "t.db"))
+    task = await engine.send("yes", task=task)
+    assert (task.state, task.status.message.text) == (
+        State.FAILED,
+        "the graph does not wait for this answer any more",
+    )
+
+
+async def test_a_conversation_that_has_gone_on_does_not_take_an_old_answer(start: Any) -> None:
+    engine = await start(_served(_graph(_asking("Sure?"), checkpointer=InMemorySaver())))
+    old = await engine.send("go", context="c")
+    new = await engine.send("something else", context="c")
+    assert (await engine.send("yes", task=old)).state is State.FAILED
+    assert (await engine.send("yes", task=new)).text == "Well.\n\nYou said 'yes'."
+
+
+@pytest.mark.parametrize("end", ["answer", "cancel"])
+async def test_without_a_checkpointer_nothing_stays_in_the_process(start: Any, end: str) -> None:
+    runs = LangGraphRuns(_graph(_asking("Sure?")))
+    agent = Agent("graph", run=partial(runs.run))
+    agent._canceled = runs.canceled
+    engine = await start(agent)
+    task = await engine.send("go")
+    assert runs._graph.checkpointer.storage
+    await (engine.send("yes", task=task) if end == "answer" else engine.cancel(task))
+    await engine.idle()
+    assert not runs._graph.checkpointer.storage

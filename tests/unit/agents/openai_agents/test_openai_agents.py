@@ -1,0 +1,441 @@
+"""An agent of the OpenAI Agents SDK answers, remembers, asks, is canceled and fails as an A2A agent."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import agents as sdk
+import pytest
+from agents.tracing.processors import BatchTraceProcessor
+from pydantic import BaseModel
+
+from dragoman import Agent, Client, Part, State, User
+from dragoman.agents.openai_agents import OpenAiRuns
+from dragoman.engine.call import Call
+from dragoman.stores.sqlite.store import SqliteStore
+
+
+@pytest.fixture(autouse=True)
+def traced(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What would have been sent to OpenAI as a trace."""
+    traced: list[Any] = []
+    for name in ("on_trace_start", "on_trace_end", "on_span_start", "on_span_end"):
+        monkeypatch.setattr(BatchTraceProcessor, name, lambda self, each: traced.append(each))
+    return traced
+
+
+def _served(agent: sdk.Agent[Any], **options: Any) -> Agent:
+    return Agent("teller", run=partial(OpenAiRuns(agent, **options).run))
+
+
+@pytest.fixture
+def made(scripted: Any) -> Any:
+    """Make an agent from what its model says."""
+
+    def made(speak: Any, **options: Any) -> sdk.Agent[Any]:
+        return sdk.Agent(name="Teller", model=scripted.ScriptedStream(speak), **options)
+
+    return made
+
+
+@pytest.fixture
+def echo(made: Any, scripted: Any) -> sdk.Agent[Any]:
+    """Says everything that the user has said so far."""
+
+    async def speak(items: list[Any]) -> AsyncIterator[str]:
+        yield json.dumps(scripted.said_by_user(items))
+
+    return made(speak)
+
+
+# -- text --------------------------------------------------------------------------------------------------------------
+
+
+async def test_text_arrives_while_the_model_still_speaks(made: Any, traced: list[Any]) -> None:
+    go_on = asyncio.Event()
+
+    async def speak(items: list[Any]) -> AsyncIterator[str]:
+        yield "Hello "
+        await go_on.wait()
+        yield "there."
+
+    async with Client(_served(made(speak))) as client:
+        stream = client.stream("hi")
+        texts = []
+        async for event in stream:
+            texts.append(event.text)
+            if event.text == "Hello ":
+                go_on.set()
+        assert [text for text in texts if text][:2] == ["Hello ", "there."]
+        assert (stream.task.text, stream.task.state) == ("Hello there.", State.COMPLETED)
+        assert len(stream.task.artifacts) == 1
+    assert traced == []
+
+
+async def test_what_is_said_before_and_after_a_tool_call_is_set_apart_and_the_call_is_hidden(
+    start: Any, made: Any, scripted: Any
+) -> None:
+    @sdk.function_tool
+    async def weather() -> str:
+        return "sunny"
+
+    async def speak(items: list[Any]) -> AsyncIterator[Any]:
+        if scripted.results(items):
+            yield "It is "
+            yield "sunny."
+        else:
+            yield "Let me look."
+            yield ("weather", {}, "c1")
+
+    task = await (await start(_served(made(speak, tools=[weather])))).send("how is it?")
+    assert task.text == "Let me look.\n\nIt is sunny."
+    assert len(task.artifacts) == 1
+
+
+async def test_what_an_agent_says_that_it_was_handed_to_is_the_answer(start: Any, made: Any) -> None:
+    async def triage(items: list[Any]) -> AsyncIterator[Any]:
+        yield ("transfer_to_teller", {}, "h1")
+
+    async def expert(items: list[Any]) -> AsyncIterator[str]:
+        yield "I know that."
+
+    first = made(triage, handoffs=[made(expert)])
+    first.name = "Triage"
+    assert (await (await start(_served(first))).send("well?")).text == "I know that."
+
+
+async def test_the_parts_of_a_message_reach_the_model(start: Any, made: Any) -> None:
+    seen: list[Any] = []
+
+    async def speak(items: list[Any]) -> AsyncIterator[str]:
+        seen.extend(items[0]["content"])
+        yield "ok"
+
+    parts = (
+        Part(data={"n": 1}),
+        Part(raw=b"a,b", media_type="text/csv", filename="t.csv"),
+        Part(raw=b"\x89PNG", media_type="image/png"),
+        Part(raw=b"%PDF", media_type="application/pdf", filename="a.pdf"),
+        Part(url="https://example.com/a.jpg", media_type="image/jpeg"),
+        Part(url="https://example.com/a.pdf"),
+    )
+    assert (await (await start(_served(made(speak)))).send("look", parts=parts)).text == "ok"
+    assert seen == [
+        {"type": "input_text", "text": "look"},
+        {"type": "input_text", "text": '{"n":1}'},
+        {"type": "input_text", "text": "t.csv:\na,b"},
+        {"type": "input_image", "image_url": "data:image/png;base64,iVBORw==", "detail": "auto"},
+        {"type": "input_file", "file_data": "data:application/pdf;base64,JVBERg==", "filename": "a.pdf"},
+        {"type": "input_image", "image_url": "https://example.com/a.jpg", "detail": "auto"},
+        {"type": "input_file", "file_url": "https://example.com/a.pdf"},
+    ]
+
+
+# -- output ------------------------------------------------------------------------------------------------------------
+
+
+class Trip(BaseModel):
+    city: str
+    days: int
+
+
+async def test_structured_output_is_data_and_its_text_is_not_streamed(made: Any) -> None:
+    async def speak(items: list[Any]) -> AsyncIterator[str]:
+        yield '{"city": "Porto",'
+        yield ' "days": 3}'
+
+    async with Client(_served(made(speak, output_type=Trip))) as client:
+        stream = client.stream("plan")
+        assert [event.text async for event in stream if event.text] == []
+        assert (stream.task.state, stream.task.data) == (State.COMPLETED, {"city": "Porto", "days": 3})
+        assert len(stream.task.artifacts) == 1
+
+
+async def test_what_a_tool_gives_may_be_the_answer(start: Any, made: Any) -> None:
+    @sdk.function_tool
+    async def weather() -> str:
+        return "sunny"
+
+    async def speak(items: list[Any]) -> AsyncIterator[Any]:
+        yield "Let me look."
+        yield ("weather", {}, "c1")
+
+    agent = made(speak, tools=[weather], tool_use_behavior="stop_on_first_tool")
+    assert (await (await start(_served(agent))).send("how is it?")).text == "Let me look.\n\nsunny"
+
+
+# -- memory ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kept", ["here", "in sessions"])
+async def test_a_conversation_is_remembered_and_no_other(start: Any, echo: Any, kept: str, tmp_path: Path) -> None:
+    opened: list[sdk.SQLiteSession] = []
+
+    def session(id: str) -> sdk.SQLiteSession:
+        opened.append(sdk.SQLiteSession(id, tmp_path / "sessions.db"))
+        return opened[-1]
+
+    engine = await start(_served(echo, session=session if kept == "in sessions" else None))
+    anna, bert = Call(user=User("anna")), Call(user=User("bert"))
+    assert (await engine.send("one", context="c", call=anna)).text == '["one"]'
+    assert (await engine.send("two", context="c", call=anna)).text == '["one", "two"]'
+    assert (await engine.send("three", context="other", call=anna)).text == '["three"]'
+    assert (await engine.send("four", context="c", call=bert)).text == '["four"]'
+    for each in opened:
+        each.close()
+
+
+async def test_the_oldest_turns_are_forgotten(start: Any, echo: Any) -> None:
+    engine = await start(_served(echo, memory=1000))
+    for number in range(10):
+        task = await engine.send(f"message {number}", context="c")
+    said = json.loads(task.text)
+    assert 1 < len(said) < 10
+    assert said[-1] == "message 9"
+
+
+# -- the run's context -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("context", [{"who": "anna"}, lambda ctx: {"who": ctx.user.id}], ids=["value", "function"])
+async def test_the_context_is_given_or_made_for_every_run_also_after_a_pause(
+    start: Any, made: Any, scripted: Any, context: Any
+) -> None:
+    @sdk.function_tool(needs_approval=True)
+    async def who(run: sdk.RunContextWrapper[Any]) -> str:
+        return run.context["who"]
+
+    async def speak(items: list[Any]) -> AsyncIterator[Any]:
+        if scripted.results(items):
+            yield scripted.results(items)[0]
+        else:
+            yield ("who", {}, "c1")
+
+    engine = await start(_served(made(speak, tools=[who]), context=context))
+    anna = Call(user=User("anna"))
+    task = await engine.send("who?", call=anna)
+    assert (await engine.send("yes", task=task, call=anna)).text == "anna"
+
+
+# -- pauses ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def bank(made: Any, scripted: Any) -> Any:
+    """Make an agent that wants to pay three and five, and says how that went."""
+
+    def bank(done: list[int]) -> sdk.Agent[Any]:
+        @sdk.function_tool(needs_approval=True)
+        async def pay(amount: int) -> str:
+            done.append(amount)
+            return f"paid {amount}"
+
+        async def speak(items: list[Any]) -> AsyncIterator[Any]:
+            said = scripted.said_by_user(items)[-1]
+            results = scripted.results(items)
+            if said == "what was it?" or len(results) > 1:
+                yield f"Results: {json.dumps(results)}"
+            elif said == "wait":
+                yield "Still here."
+            else:
+                yield "One moment."
+                yield ("pay", {"amount": 3}, "c1")
+                yield ("pay", {"amount": 5}, "c2")
+
+        return made(speak, tools=[pay])
+
+    return bank
+
+
+async def test_tools_that_need_approval_pause_the_task(start: Any, bank: Any, traced: list[Any]) -> None:
+    done: list[int] = []
+    engine = await start(_served(bank(done)))
+    task = await engine.send("pay", context="c")
+    assert (task.state, task.question) == (State.INPUT_REQUIRED, 'May I call pay({"amount":3})?')
+    assert task.text == "One moment."
+    assert [part.data for part in task.status.message.parts[1:]] == [
+        {"id": "c1", "tool": "pay", "arguments": {"amount": 3}},
+        {"id": "c2", "tool": "pay", "arguments": {"amount": 5}},
+    ]
+    task = await engine.send("yes, but less", task=task)
+    assert task.question == 'May I call pay({"amount":3})? Please answer yes or no.'
+    task = await engine.send("yes", task=task)
+    assert (task.question, done) == ('May I call pay({"amount":5})?', [])
+    task = await engine.send("no, that is too much", task=task)
+    assert (task.state, done) == (State.COMPLETED, [3])
+    assert task.text == 'One moment.\n\nResults: ["paid 3", "no, that is too much"]'
+    assert len(task.artifacts) == 1
+    # What was approved is part of what the conversation remembers.
+    after = await engine.send("what was it?", context="c")
+    assert after.text == 'Results: ["paid 3", "no, that is too much"]'
+    assert traced == []
+
+
+async def test_an_agent_that_is_a_tool_may_ask_too(start: Any, made: Any, scripted: Any, tmp_path: Path) -> None:
+    @sdk.function_tool(needs_approval=True)
+    async def pay(amount: int) -> str:
+        return f"paid {amount}"
+
+    async def helping(items: list[Any]) -> AsyncIterator[Any]:
+        results = scripted.results(items)
+        yield results[0] if results else ("pay", {"amount": 3}, "c1")
+
+    async def speak(items: list[Any]) -> AsyncIterator[Any]:
+        results = scripted.results(items)
+        yield f"It has {results[0]}." if results else ("helper", {"input": "pay"}, "c2")
+
+    def agent() -> Agent:
+        helper = made(helping, tools=[pay]).as_tool("helper", "Helps.")
+        return _served(made(speak, tools=[helper]))
+
+    engine = await start(agent(), store=SqliteStore(tmp_path / "tasks.db"))
+    task = await engine.send("go")
+    assert task.question == 'May I call pay({"amount":3})?'
+    await engine.connection.close()
+    engine = await start(agent(), store=SqliteStore(tmp_path / "tasks.db"))
+    assert (await engine.send("yes", task=task)).text == "It has paid 3."
+
+
+async def test_one_data_part_answers_all_calls(start: Any, bank: Any) -> None:
+    done: list[int] = []
+    engine = await start(_served(bank(done)))
+    task = await engine.send("pay")
+    task = await engine.send(None, parts=(Part(data={"c1": False, "c2": {"approved": True}}),), task=task)
+    assert (task.state, done) == (State.COMPLETED, [5])
+
+
+async def test_a_question_is_answered_after_a_restart(start: Any, bank: Any, tmp_path: Path) -> None:
+    done: list[int] = []
+    engine = await start(_served(bank(done)), store=SqliteStore(tmp_path / "tasks.db"))
+    await engine.send("wait", context="c")
+    task = await engine.send("pay", context="c")
+    await engine.connection.close()
+    engine = await start(_served(bank(done)), store=SqliteStore(tmp_path / "tasks.db"))
+    task = await engine.send(None, parts=(Part(data={"c1": True, "c2": True}),), task=task)
+    assert (task.text, done) == ('One moment.\n\nResults: ["paid 3", "paid 5"]', [3, 5])
+    assert (await engine.send("what was it?", context="c")).text == 'Results: ["paid 3", "paid 5"]'
+
+
+async def test_a_question_is_answered_in_a_session_of_the_sdk(start: Any, bank: Any, tmp_path: Path) -> None:
+    done: list[int] = []
+    session = sdk.SQLiteSession("one", tmp_path / "sessions.db")
+    engine = await start(_served(bank(done), session=lambda _: session))
+    task = await engine.send("pay", context="c")
+    task = await engine.send(None, parts=(Part(data={"c1": True, "c2": True}),), task=task)
+    assert task.text == 'One moment.\n\nResults: ["paid 3", "paid 5"]'
+    assert (await engine.send("what was it?", context="c")).text == 'Results: ["paid 3", "paid 5"]'
+    session.close()
+
+
+async def test_another_message_of_the_conversation_does_not_disturb_a_question(start: Any, bank: Any) -> None:
+    done: list[int] = []
+    engine = await start(_served(bank(done)))
+    task = await engine.send("pay", context="c")
+    assert (await engine.send("wait", context="c")).text == "Still here."
+    task = await engine.send(None, parts=(Part(data={"c1": True, "c2": True}),), task=task)
+    assert task.text == 'One moment.\n\nResults: ["paid 3", "paid 5"]'
+    assert (await engine.send("what was it?", context="c")).text == 'Results: ["paid 3", "paid 5"]'
+
+
+# -- ends --------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_cancel_reaches_the_tool(start: Any, made: Any) -> None:
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    @sdk.function_tool
+    async def wait() -> str:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            ended.set()
+            raise
+        return ""
+
+    async def speak(items: list[Any]) -> AsyncIterator[Any]:
+        yield ("wait", {}, "c1")
+
+    engine = await start(_served(made(speak, tools=[wait])))
+    task = await engine.send("go", wait=False)
+    await begun.wait()
+    assert (await engine.cancel(task)).state is State.CANCELED
+    await engine.idle()
+    assert ended.is_set()
+
+
+async def test_a_cancel_reaches_the_model(start: Any, made: Any) -> None:
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def speak(items: list[Any]) -> AsyncIterator[str]:
+        yield "Well, "
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    engine = await start(_served(made(speak)))
+    task = await engine.send("go", wait=False)
+    await begun.wait()
+    task = await engine.cancel(task)
+    assert (task.state, task.text) == (State.CANCELED, "Well, ")
+    await engine.idle()
+    assert ended.is_set()
+
+
+async def test_the_text_of_an_exception_stays_here(start: Any, made: Any) -> None:
+    async def speak(items: list[Any]) -> AsyncIterator[str]:
+        raise RuntimeError("password=hunter2")
+        yield ""
+
+    task = await (await start(_served(made(speak)))).send("go")
+    assert task.state is State.FAILED
+    assert "hunter2" not in task.status.message.text
+
+
+async def test_too_many_turns_fail_in_plain_words(start: Any, made: Any) -> None:
+    @sdk.function_tool
+    async def again() -> str:
+        return ""
+
+    async def speak(items: list[Any]) -> AsyncIterator[Any]:
+        yield ("again", {}, f"c{len(items)}")
+
+    task = await (await start(_served(made(speak, tools=[again]), max_turns=3))).send("go")
+    assert (task.state, task.status.message.text) == (State.FAILED, "the agent stopped: it took too many turns")
+
+
+@pytest.mark.parametrize("side", ["input", "output"])
+async def test_a_guardrail_rejects_in_plain_words(start: Any, made: Any, side: str) -> None:
+    async def speak(items: list[Any]) -> AsyncIterator[str]:
+        yield "fine"
+
+    async def refuse(*args: Any) -> sdk.GuardrailFunctionOutput:
+        return sdk.GuardrailFunctionOutput(output_info="secret rule", tripwire_triggered=True)
+
+    rails: dict[str, Any] = {
+        "input": {"input_guardrails": [sdk.InputGuardrail(refuse)]},
+        "output": {"output_guardrails": [sdk.OutputGuardrail(refuse)]},
+    }
+    task = await (await start(_served(made(speak, **rails[side])))).send("go")
+    assert (task.state, task.status.message.text) == (State.REJECTED, "a guardrail of the agent refused this")
+
+
+# -- the card ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_agent_and_its_tools_are_skills(bank: Any) -> None:
+    agent = bank([])
+    agent.handoff_description = "Pays what you owe."
+    runs = OpenAiRuns(agent)
+    assert (runs.name, runs.description) == ("Teller", "Pays what you owe.")
+    assert [(offer.id, offer.name, offer.default) for offer in runs.offers()] == [
+        ("teller", "Teller", True),
+        ("teller-pay", "Pay", False),
+    ]

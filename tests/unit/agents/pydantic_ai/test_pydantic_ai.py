@@ -1,0 +1,356 @@
+"""A Pydantic AI agent answers, remembers, asks, is canceled and fails as an A2A agent."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pydantic_ai
+import pytest
+from pydantic import BaseModel
+from pydantic_ai import CallDeferred, DeferredToolRequests, TextOutput
+from pydantic_ai.messages import ModelMessage, ModelRequest
+from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
+
+from dragoman import Agent, Client, Part, State, User
+from dragoman.agents.pydantic_ai import PydanticAiRuns
+from dragoman.engine.call import Call
+from dragoman.stores.sqlite.store import SqliteStore
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:pydantic_ai")
+
+Model = Callable[[list[ModelMessage], AgentInfo], AsyncIterator[Any]]
+
+
+def _agent(model: Model, **options: Any) -> pydantic_ai.Agent[Any, Any]:
+    return pydantic_ai.Agent(FunctionModel(stream_function=model), name="teller", **options)
+
+
+def _served(agent: pydantic_ai.Agent[Any, Any], **options: Any) -> Agent:
+    return Agent("teller", run=partial(PydanticAiRuns(agent, **options).run))
+
+
+def _contents(messages: list[ModelMessage], kind: str) -> list[Any]:
+    """What all parts of one kind say, in the order of the history."""
+    return [part.content for message in messages for part in message.parts if part.part_kind == kind]
+
+
+async def echo(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
+    """Say everything the user has said so far."""
+    yield json.dumps(_contents(messages, "user-prompt"))
+
+
+# -- text --------------------------------------------------------------------------------------------------------------
+
+
+async def test_text_arrives_while_the_model_still_speaks() -> None:
+    go_on = asyncio.Event()
+
+    async def model(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
+        yield "Hello "
+        await go_on.wait()
+        yield "there."
+
+    async with Client(_served(_agent(model))) as client:
+        stream = client.stream("hi")
+        texts = []
+        async for event in stream:
+            texts.append(event.text)
+            if event.text == "Hello ":
+                go_on.set()
+        assert [text for text in texts if text][:2] == ["Hello ", "there."]
+        assert (stream.task.text, stream.task.state) == ("Hello there.", State.COMPLETED)
+        assert len(stream.task.artifacts) == 1
+
+
+async def test_what_is_said_before_and_after_a_tool_call_is_set_apart_and_the_call_is_hidden(start: Any) -> None:
+    async def model(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[Any]:
+        if _contents(messages, "tool-return"):
+            yield "It is "
+            yield "sunny."
+        else:
+            yield "Let me look."
+            yield {1: DeltaToolCall("weather", "{}", tool_call_id="c1")}
+
+    agent = _agent(model)
+
+    @agent.tool_plain
+    async def weather() -> str:
+        return "sunny"
+
+    task = await (await start(_served(agent))).send("how is it?")
+    assert task.text == "Let me look.\n\nIt is sunny."
+    assert len(task.artifacts) == 1
+
+
+async def test_the_parts_of_a_message_reach_the_model(start: Any) -> None:
+    seen: list[Any] = []
+
+    async def model(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
+        seen.extend(_contents(messages, "user-prompt")[0])
+        yield "ok"
+
+    parts = (
+        Part(data={"n": 1}),
+        Part(raw=b"\x89PNG", media_type="image/png", filename="dot.png"),
+        Part(url="https://example.com/a.jpg", media_type="image/jpeg"),
+        Part(url="https://example.com/a.pdf", media_type="application/pdf"),
+    )
+    assert (await (await start(_served(_agent(model)))).send("look", parts=parts)).text == "ok"
+    assert seen[:2] == ["look", '{"n":1}']
+    assert (seen[2].data, seen[2].media_type, seen[2].identifier) == (b"\x89PNG", "image/png", "dot.png")
+    assert [(type(each).__name__, each.url) for each in seen[3:]] == [
+        ("ImageUrl", "https://example.com/a.jpg"),
+        ("DocumentUrl", "https://example.com/a.pdf"),
+    ]
+
+
+# -- output ------------------------------------------------------------------------------------------------------------
+
+
+class Trip(BaseModel):
+    city: str
+    days: int
+
+
+async def test_structured_output_is_data(start: Any) -> None:
+    async def model(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[Any]:
+        yield "Planning."
+        yield {1: DeltaToolCall(info.output_tools[0].name, '{"city": "Porto", "days": 3}', tool_call_id="o1")}
+
+    task = await (await start(_served(_agent(model, output_type=Trip)))).send("plan")
+    assert (task.state, task.data) == (State.COMPLETED, {"city": "Porto", "days": 3})
+    assert len(task.artifacts) == 1
+
+
+async def test_an_output_that_a_function_makes_of_the_text_replaces_it(start: Any) -> None:
+    async def model(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
+        yield "quiet"
+
+    def louder(text: str) -> str:
+        return text.upper()
+
+    task = await (await start(_served(_agent(model, output_type=TextOutput(louder))))).send("say")
+    assert task.text == "QUIET"
+
+
+# -- memory ------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_conversation_is_remembered_and_no_other(start: Any) -> None:
+    engine = await start(_served(_agent(echo)))
+    anna, bert = Call(user=User("anna")), Call(user=User("bert"))
+    assert (await engine.send("one", context="c", call=anna)).text == '[["one"]]'
+    assert (await engine.send("two", context="c", call=anna)).text == '[["one"], ["two"]]'
+    assert (await engine.send("three", context="other", call=anna)).text == '[["three"]]'
+    assert (await engine.send("four", context="c", call=bert)).text == '[["four"]]'
+
+
+async def test_the_oldest_turns_are_forgotten_and_the_system_prompt_never(start: Any) -> None:
+    seen: list[list[ModelMessage]] = []
+
+    async def model(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
+        seen.append(messages)
+        yield "."
+
+    engine = await start(_served(_agent(model, system_prompt="Be brief."), memory=3000))
+    for number in range(10):
+        await engine.send(f"message {number}", context="c")
+    assert 1 < len(_contents(seen[-1], "user-prompt")) < 10
+    assert _contents(seen[-1], "user-prompt")[-1] == ["message 9"]
+    assert _contents(seen[-1], "system-prompt") == ["Be brief."]
+    assert isinstance(seen[-1][0], ModelRequest)
+
+
+async def test_a_failed_turn_is_not_remembered(start: Any) -> None:
+    async def model(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
+        said = _contents(messages, "user-prompt")
+        if said[-1] == ["bad"]:
+            raise RuntimeError("no")
+        yield json.dumps(said)
+
+    engine = await start(_served(_agent(model)))
+    await engine.send("one", context="c")
+    assert (await engine.send("bad", context="c")).state is State.FAILED
+    assert (await engine.send("two", context="c")).text == '[["one"], ["two"]]'
+
+
+# -- dependencies ------------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class Deps:
+    who: str
+
+
+@pytest.mark.parametrize("deps", [Deps("anna"), lambda ctx: Deps(ctx.user.id)], ids=["value", "function"])
+async def test_dependencies_are_given_or_made_for_every_run(start: Any, deps: Any) -> None:
+    async def model(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
+        yield info.instructions or ""
+
+    agent = _agent(model, deps_type=Deps)
+
+    @agent.instructions
+    def who(ctx: pydantic_ai.RunContext[Deps]) -> str:
+        return f"You talk to {ctx.deps.who}."
+
+    task = await (await start(_served(agent, deps=deps))).send("hi", call=Call(user=User("anna")))
+    assert task.text == "You talk to anna."
+
+
+# -- pauses ------------------------------------------------------------------------------------------------------------
+
+
+def _bank(done: list[int]) -> pydantic_ai.Agent[Any, Any]:
+    """Wants to pay three and five; says how that went, and what it has heard."""
+
+    async def model(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[Any]:
+        results = _contents(messages, "tool-return")
+        said = _contents(messages, "user-prompt")[-1]
+        if said == ["what was it?"] or len(results) > 1:
+            yield f"Results: {json.dumps(results)}"
+        elif said == ["wait"]:
+            yield "Still here."
+        else:
+            yield "One moment."
+            yield {1: DeltaToolCall("pay", '{"amount": 3}', tool_call_id="c1")}
+            yield {2: DeltaToolCall("rate", '{"of": "EUR"}', tool_call_id="c2")}
+
+    agent = _agent(model, output_type=[str, DeferredToolRequests])
+
+    @agent.tool_plain(requires_approval=True)
+    async def pay(amount: int) -> str:
+        done.append(amount)
+        return f"paid {amount}"
+
+    @agent.tool_plain
+    async def rate(of: str) -> str:
+        raise CallDeferred
+
+    return agent
+
+
+async def test_tools_that_need_approval_or_are_done_elsewhere_pause_the_task(start: Any) -> None:
+    done: list[int] = []
+    engine = await start(_served(_bank(done)))
+    task = await engine.send("pay", context="c")
+    assert (task.state, task.question) == (State.INPUT_REQUIRED, 'May I call pay({"amount":3})?')
+    assert task.text == "One moment."
+    assert [part.data for part in task.status.message.parts[1:]] == [
+        {"id": "c1", "tool": "pay", "arguments": {"amount": 3}},
+        {"id": "c2", "tool": "rate", "arguments": {"of": "EUR"}},
+    ]
+    task = await engine.send("hm", task=task)
+    assert task.question == 'May I call pay({"amount":3})? Please answer yes or no.'
+    task = await engine.send("yes", task=task)
+    assert (task.question, done) == ('What is the result of rate({"of":"EUR"})?', [])
+    task = await engine.send("1.1", task=task)
+    assert (task.state, done) == (State.COMPLETED, [3])
+    assert task.text == 'One moment.\n\nResults: ["paid 3", "1.1"]'
+    # What was approved is part of what the conversation remembers.
+    assert (await engine.send("what was it?", context="c")).text == 'Results: ["paid 3", "1.1"]'
+
+
+async def test_one_data_part_answers_all_calls_and_a_no_reaches_the_model_with_its_reason(start: Any) -> None:
+    done: list[int] = []
+    engine = await start(_served(_bank(done)))
+    task = await engine.send("pay")
+    answer = Part(data={"c1": {"approved": False, "message": "too much"}, "c2": {"EUR": 1.1}})
+    task = await engine.send(None, parts=(answer,), task=task)
+    assert (task.state, done) == (State.COMPLETED, [])
+    assert task.text == 'One moment.\n\nResults: ["too much", {"EUR": 1.1}]'
+
+
+async def test_a_question_is_answered_after_a_restart(start: Any, tmp_path: Path) -> None:
+    done: list[int] = []
+    engine = await start(_served(_bank(done)), store=SqliteStore(tmp_path / "tasks.db"))
+    task = await engine.send("pay", context="c")
+    await engine.connection.close()
+    engine = await start(_served(_bank(done)), store=SqliteStore(tmp_path / "tasks.db"))
+    task = await engine.send(None, parts=(Part(data={"c1": True, "c2": 2}),), task=task)
+    assert (task.text, done) == ('One moment.\n\nResults: ["paid 3", 2]', [3])
+    assert (await engine.send("what was it?", context="c")).text == 'Results: ["paid 3", 2]'
+
+
+async def test_another_message_of_the_conversation_does_not_disturb_a_question(start: Any) -> None:
+    done: list[int] = []
+    engine = await start(_served(_bank(done)))
+    task = await engine.send("pay", context="c")
+    assert (await engine.send("wait", context="c")).text == "Still here."
+    task = await engine.send(None, parts=(Part(data={"c1": True, "c2": 2}),), task=task)
+    assert task.text == 'One moment.\n\nResults: ["paid 3", 2]'
+
+
+# -- ends --------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_cancel_reaches_the_tool(start: Any) -> None:
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def model(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[Any]:
+        yield {0: DeltaToolCall("wait", "{}", tool_call_id="c1")}
+
+    agent = _agent(model)
+
+    @agent.tool_plain
+    async def wait() -> str:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            ended.set()
+            raise
+        return ""
+
+    engine = await start(_served(agent))
+    task = await engine.send("go", wait=False)
+    await begun.wait()
+    assert (await engine.cancel(task)).state is State.CANCELED
+    await engine.idle()
+    assert ended.is_set()
+
+
+async def test_the_text_of_an_exception_stays_here(start: Any) -> None:
+    async def model(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
+        raise RuntimeError("password=hunter2")
+        yield ""
+
+    task = await (await start(_served(_agent(model)))).send("go")
+    assert task.state is State.FAILED
+    assert "hunter2" not in task.status.message.text
+
+
+async def test_a_run_that_uses_too_much_fails_in_plain_words(start: Any) -> None:
+    async def model(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[Any]:
+        yield {0: DeltaToolCall("again", "{}", tool_call_id=f"c{len(messages)}")}
+
+    agent = _agent(model)
+
+    @agent.tool_plain
+    async def again() -> str:
+        return ""
+
+    task = await (await start(_served(agent))).send("go")
+    assert (task.state, task.status.message.text) == (
+        State.FAILED,
+        "the agent stopped: it has used what it may use for one message",
+    )
+
+
+# -- the card ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_agent_and_its_tools_are_skills() -> None:
+    runs = PydanticAiRuns(_bank([]))
+    assert (runs.name, runs.description) == ("teller", "")
+    assert [(offer.id, offer.name, offer.default) for offer in runs.offers()] == [
+        ("teller", "teller", True),
+        ("teller-pay", "Pay", False),
+        ("teller-rate", "Rate", False),
+    ]
+    assert all(offer.card().description for offer in runs.offers())
