@@ -8,6 +8,7 @@ from pathlib import Path
 from dragoman.agents.process.limits import Limits
 from dragoman.agents.process.profiles import PROFILES, profile
 from dragoman.agents.process.recipe import INHERITED
+from dragoman.compat.remote.budget import COOLDOWN_MS, MAX_AGENTS, MAX_CALLS
 from dragoman.server.invocation_guard import MAX_DEPTH, PER_MINUTE
 
 GUIDE = (Path(__file__).resolve().parents[2] / "docs/guides/programs.md").read_text(encoding="utf-8")
@@ -49,3 +50,17 @@ def test_the_variables_of_every_program_are_those_there_are() -> None:
 def test_the_limits_of_agents_that_call_agents_are_those_there_are() -> None:
     shown = {names(name)[0]: int(default) for name, default, _ in rows("environment of the server")}
     assert shown == {"A2A_MAX_DEPTH": MAX_DEPTH, "A2A_RATE_PER_MINUTE": PER_MINUTE}
+
+
+def test_the_reference_has_the_same_and_those_of_a_budget() -> None:
+    reference = (Path(__file__).resolve().parents[2] / "docs/reference.md").read_text(encoding="utf-8")
+    shown = {
+        name: int(default) for name, default in re.findall(r"^\| `(A2A_\w+)` \| (\d+) \|", reference, re.MULTILINE)
+    }
+    assert shown == {
+        "A2A_MAX_DEPTH": MAX_DEPTH,
+        "A2A_RATE_PER_MINUTE": PER_MINUTE,
+        "A2A_SESSION_MAX_CALLS": MAX_CALLS,
+        "A2A_SESSION_MAX_AGENTS": MAX_AGENTS,
+        "A2A_SESSION_COOLDOWN_MS": COOLDOWN_MS,
+    }

@@ -51,7 +51,7 @@ AGENTS: dict[str, Any] = {
     "killed": odd.sh("kill -KILL $$"),
     "asks": odd.sh('printf "Which? "; read a; read b', input="interactive"),
     "files": odd.sh(FILES, "{prompt}"),
-    "looks": odd.sh('cat >/dev/null; echo "$DRAGOMAN_FILES"; cat -- *.txt; ls -A'),
+    "looks": odd.sh('cat >/dev/null; echo "$DRAGOMAN_FILES"; cat -- inbox/*.txt; ls -A; ls -A inbox'),
     "notes": odd.sh("cat >>notes; cat notes; pwd >&2; basename $PWD"),
 }
 
@@ -173,11 +173,14 @@ async def test_files_that_are_new_or_changed_are_artifacts_and_nothing_else_is(s
         assert (third.state, texts(third)) == (State.COMPLETED, {})
 
 
-async def test_the_files_of_a_message_lie_in_the_folder_under_harmless_names(server: Any) -> None:
+async def test_the_files_of_a_message_lie_in_the_inbox_under_harmless_names(server: Any) -> None:
     async with Client(f"{server.url}/agents/looks") as client:
         files = [File(b"one\n", name="../../a.txt"), File("zwei ü\n".encode(), name="b.txt")]
         task = await client.send("look", files=files)
-    assert task.artifacts[0].text.split("\n") == ["a.txt", "b.txt", "one", "zwei ü", "a.txt", "b.txt"]
+    assert task.artifacts[0].text.split("\n") == [
+        *("inbox/a.txt", "inbox/b.txt", "one", "zwei ü"),
+        *("inbox", "a.txt", "b.txt"),
+    ]
     # They are what it was given, and not what it has made.
     assert texts(task) == {}
 

@@ -62,18 +62,19 @@ AGENTS: dict[str, Any] = {
     "broods": {**odd.STUBBORN, "limits": {**BRIEF, "inactivity": 0.3}},
 }
 # Programs that cannot be started, by what lies in their place.
-BROKEN = {"vanished": 0o755, "forbidden": 0o644, "shapeless": 0o755}
+BROKEN = ("vanished", "forbidden", "shapeless")
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     folder = tmp_path_factory.mktemp("programs")
-    for name, mode in BROKEN.items():
+    for name in BROKEN:
         (folder / name).write_bytes(b"\0no program\n")
-        (folder / name).chmod(mode)
+        (folder / name).chmod(0o755)
     broken = {name: {"command": [str(folder / name)]} for name in BROKEN}
     with at.served(folder, {**AGENTS, **broken}) as server:
         (folder / "vanished").unlink()
+        (folder / "forbidden").chmod(0o644)
         yield server
         server.until_idle()
 

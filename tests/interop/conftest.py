@@ -79,6 +79,13 @@ class Table:
             for peer in field.PEERS
             for wire in (peer.server_wires if direction == table.OURS else peer.client_wires)
         ]
+        rows += [
+            table.Row(table.ADK_THEIRS, str(field.ADK), field.ADK_CLIENT, f"google-adk {field.ADK.version}"),
+            *(
+                table.Row(table.ADK_OURS, str(field.ADK), path, f"google-adk {field.ADK.version}, {title}")
+                for path, title in field.ADK_SERVERS.items()
+            ),
+        ]
         servers = [compared(server) for server in mcp_field().SERVERS]
         missing = table.unfilled(rows, self.cells) + table.not_compared(servers, self.mcp_servers)
         if missing:
@@ -86,7 +93,7 @@ class Table:
             for line in missing:
                 terminalreporter.write_line(f"  {line}")
             return
-        versions = [(peer.name, peer.version) for peer in field.PEERS]
+        versions = [(peer.name, peer.version) for peer in (*field.PEERS, field.ADK)]
         PAGE.write_text(table.page(rows, self.cells, versions, table.in_order(servers, self.mcp_servers)))
         terminalreporter.write_line("docs/interop.md is written")
 

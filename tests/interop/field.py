@@ -129,6 +129,16 @@ PEERS = (
     ),
 )
 
+# Its own bridges between ADK and A2A, as server and as client. They have a script of their own.
+ADK = python("adk", "adk_server.py", "adk_client.py", "google-adk")
+ADK_SERVERS = {
+    "legacy": "to_a2a as it is",
+    "legacy-streaming": "to_a2a with tokens streamed",
+    "v2": "to_a2a with force_new_version",
+    "v2-streaming": "to_a2a with force_new_version and tokens streamed",
+}
+ADK_CLIENT = "RemoteA2aAgent"
+
 
 @dataclass(frozen=True)
 class Driven:

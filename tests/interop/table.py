@@ -9,6 +9,9 @@ from typing import Any
 OURS = "Dragoman's client, their server"
 THEIRS = "Their client, Dragoman's server"
 DIRECTIONS = (OURS, THEIRS)
+ADK_THEIRS = "Their RemoteA2aAgent, Dragoman's server"
+ADK_OURS = "Dragoman's RemoteAgent, their to_a2a"
+ADK_DIRECTIONS = (ADK_THEIRS, ADK_OURS)
 
 PASS, FAIL = "pass", "fail"
 ABSENT = "absent"  # not in this version, or the peer has no such thing
@@ -52,6 +55,27 @@ MEANINGS = {
     "data": "JSON there and back: nesting, numbers, null",
     "file": "bytes with a name and a media type",
 }
+
+ADK_MEANINGS = {
+    "answer": "the answer of the agent comes whole, and is kept once",
+    "tokens": "it is shown piece by piece as the model writes it",
+    "bare": "no event without anything in it, and nothing told again",
+    "tools": "calls of tools are no part of the answer",
+    "pause": "a tool that waits, answered with a function response",
+    "words": "the same, answered in plain words",
+    "allow": "a tool that has to be allowed, allowed and not",
+    "failed": "a failure is an error of the turn, with its reason",
+    "secret": "the text of an exception is not told",
+    "saved": "a file that the agent has saved arrives",
+    "cancel": "a run that is left here ends over there",
+    "numbers": "`2` arrives as `2`",
+}
+
+COLUMNS = {
+    **dict.fromkeys(DIRECTIONS, OPERATIONS),
+    **dict.fromkeys(ADK_DIRECTIONS, tuple(ADK_MEANINGS)),
+}
+"""Which operations are tried in a direction."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +156,7 @@ def unfilled(rows: Iterable[Row], cells: Iterable[Cell]) -> list[str]:
     return [
         f"{row.title}, {row.direction}: {operation}"
         for row in rows
-        for operation in OPERATIONS
+        for operation in COLUMNS[row.direction]
         if (row.direction, row.peer, row.wire, operation) not in found
     ]
 
@@ -155,12 +179,16 @@ def page(
         "",
     ]
     for direction in DIRECTIONS:
-        lines += [f"## {direction}", "", f"| | {' | '.join(OPERATIONS)} |", f"|---|{'---|' * len(OPERATIONS)}"]
-        for row in rows:
-            if row.direction == direction:
-                keys = [(row.direction, row.peer, row.wire, operation) for operation in OPERATIONS]
-                lines.append(f"| {row.title} | {' | '.join(_sign(found.get(key), notes) for key in keys)} |")
-        lines.append("")
+        lines += [f"## {direction}", "", *_grid(direction, rows, found, notes), ""]
+    lines += [
+        "## Google's ADK",
+        "",
+        "An ADK agent with a scripted model, served by google-adk's own bridge and called by Dragoman's, and the other",
+        "way round.",
+        "",
+    ]
+    for direction in ADK_DIRECTIONS:
+        lines += [f"### {direction}", "", *_grid(direction, rows, found, notes), ""]
     lines += [
         "## MCP servers behind A2A",
         "",
@@ -188,10 +216,23 @@ def page(
         "",
         "| | what is tried |",
         "|---|---|",
-        *(f"| {operation} | {MEANINGS[operation]} |" for operation in OPERATIONS),
+        *(f"| {operation} | {meaning} |" for operation, meaning in {**MEANINGS, **ADK_MEANINGS}.items()),
         "",
     ]
     return "\n".join(lines)
+
+
+def _grid(
+    direction: str, rows: list[Row], found: dict[tuple[str, str, str, str], Cell], notes: list[str]
+) -> list[str]:
+    """The table of one direction. What its cells have to explain is added to the notes."""
+    operations = COLUMNS[direction]
+    lines = [f"| | {' | '.join(operations)} |", f"|---|{'---|' * len(operations)}"]
+    for row in rows:
+        if row.direction == direction:
+            keys = [(row.direction, row.peer, row.wire, operation) for operation in operations]
+            lines.append(f"| {row.title} | {' | '.join(_sign(found.get(key), notes) for key in keys)} |")
+    return lines
 
 
 def _sign(cell: Cell | None, notes: list[str]) -> str:

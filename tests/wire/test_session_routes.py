@@ -312,6 +312,7 @@ async def test_a_chain_of_agents_is_at_most_three_long(site: Any, headers: Any) 
     ("headers", "body"),
     [
         ({"x-source-agent": "ada"}, {}),
+        ({"x-source-agent": "ada"}, {"sourceAgent": " "}),
         ({}, {"sourceAgent": "ada"}),
         ({}, {"params": {"sourceAgent": "ada"}}),
     ],

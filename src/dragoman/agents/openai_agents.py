@@ -97,7 +97,7 @@ class OpenAiRuns:
                 return
             output = result.final_output
             if self._session is None:
-                memory.add(cast("list[Any]", result.to_input_list())[known:])
+                _remember(memory, result, known)
             if isinstance(output, str) and not paragraphs.ends_with(output):
                 # A tool has given the answer.
                 paragraphs.begin()
@@ -142,6 +142,14 @@ class OpenAiRuns:
             run_config=dataclasses.replace(self._config or RunConfig(), tracing_disabled=True),
             session=None if self._session is None else self._session(ctx.session_id),
         )
+
+
+def _remember(memory: Memory, result: RunResultStreaming, known: int) -> None:
+    if len(result.input) == known + 1:
+        memory.add([*result.to_input_list()[known:]])
+    else:
+        # A handoff has put something else in the place of all that was said.
+        memory.replace([[*result.to_input_list(mode="normalized")]])
 
 
 def _public(error: Exception) -> Failed | Rejected | None:

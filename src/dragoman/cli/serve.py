@@ -15,6 +15,13 @@ from dragoman.cli.command_options import (
     taken_command_options,
     with_command_options,
 )
+from dragoman.cli.framework_options import (
+    FRAMEWORKS,
+    agent_of_framework_table,
+    agents_of_frameworks,
+    taken_framework_options,
+    with_framework_options,
+)
 from dragoman.cli.tool_options import (
     ABOUT,
     TEXT,
@@ -68,6 +75,7 @@ def _with_settings(function: Callable[..., None]) -> Callable[..., None]:
 @click.option("--a2a", metavar="URL", multiple=True, help="Stand in front of the agent at URL, or of a remote by name.")
 @with_tool_options
 @with_command_options
+@with_framework_options
 @click.option("--name", metavar="NAME", help="What the agent of --mcp or of --command is called.")
 @click.option(
     "--env", metavar="KEY[=VALUE]", multiple=True, help="Variable for their programs; KEY alone passes this one's on."
@@ -79,7 +87,8 @@ def command(
 ) -> None:
     """Serve agents over A2A.
 
-    TARGET is `module:name`, `module`, `file.py` or `file.py:name`: an Agent, a Server, a function or an MCP server.
+    TARGET is `module:name`, `module`, `file.py` or `file.py:name`: an Agent, a Server, a function, an MCP server or an
+    agent of Google's ADK, LangGraph, Pydantic AI or the OpenAI Agents SDK.
     Several are served together, each under /agents/NAME, the first also at the root. Without one, the [agents.NAME]
     tables of the settings file say what to serve. With --a2a, the agent at URL becomes durable, resumable and readable
     in every version. With --mcp, the tools of an MCP server become the skills of an agent; it listens once they are
@@ -92,6 +101,7 @@ def command(
     cwd = Path.cwd()
     tools = taken_tool_options(flags, bool(mcp))
     program = taken_command_options(flags)
+    frameworks = taken_framework_options(flags)
     shared = _taken_shared_options(flags, mcp=bool(mcp), program=bool(program))
     given = {name: value for name, value in flags.items() if value is not None and value != ()}
 
@@ -103,6 +113,7 @@ def command(
     configure(settings.log, settings.log_level)
     file = find_config(config, environ=os.environ, cwd=cwd)
     loaded = [_load(target, target, cwd) for target in targets]
+    loaded += agents_of_frameworks(frameworks, cwd)
     fronts = [_in_front(place, None, file) for place in a2a]
     bridges = [agent_of_tools(mcp, {**tools, **shared})] if mcp else []
     programs = [agent_of_command({**program, **shared})] if program else []
@@ -141,6 +152,10 @@ def _of_table(file: ConfigFile, name: str, table: Mapping[str, Any]) -> Servable
     given = [key for key in ("target", "a2a", "mcp") if key in table]
     if not given and ("command" in table or "profile" in table):
         return agent_of_command_table(source, name, table, folder)
+    if not given and any(framework in table for framework in FRAMEWORKS):
+        agent = agent_of_framework_table(source, name, table, folder)
+        _say_about(source, agent, table)
+        return agent
     _see_that_it_says_what(source, table, given)
     if given == ["mcp"]:
         servable: Servable = agent_of_table(source, name, table)
@@ -154,7 +169,7 @@ def _of_table(file: ConfigFile, name: str, table: Mapping[str, Any]) -> Servable
 
 def _see_that_it_says_what(source: str, table: Mapping[str, Any], given: Sequence[str]) -> None:
     """Raise ConfigError unless a table says one thing to serve."""
-    known = ("target", "a2a", "mcp", "command", "profile")
+    known = ("target", "a2a", "mcp", "command", "profile", *FRAMEWORKS)
     unknown = next((key for key in table if key not in (*known, *ABOUT)), None)
     if not given and unknown is not None:
         # A short word is like many others: `file` is not meant to be `profile`.
@@ -162,7 +177,8 @@ def _see_that_it_says_what(source: str, table: Mapping[str, Any], given: Sequenc
         hint = (
             f"did you mean `{near[0]}`?"
             if near
-            else "there are `target`, `a2a` and `mcp`, and for programs `command` and `profile`"
+            else "there are `target`, `a2a` and `mcp`, for programs `command` and `profile`, and for frameworks "
+            + ", ".join(f"`{each}`" for each in FRAMEWORKS)
         )
         raise ConfigError(f"{source}: there is no setting `{unknown}`; {hint}")
     kind = (str, list) if given == ["mcp"] else str

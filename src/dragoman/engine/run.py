@@ -12,7 +12,7 @@ import msgspec
 from dragoman.engine.context import agent_message
 from dragoman.engine.outputs import Ask, Replace, Reply
 from dragoman.engine.response import Response
-from dragoman.engine.values import json_of, parts_of
+from dragoman.engine.values import json_of, parts_of, plain_text
 from dragoman.model.error import Failed, InvalidAgentResponse, Rejected
 from dragoman.model.part import Part
 from dragoman.model.state import State
@@ -103,7 +103,7 @@ class Run:
 
     def _output(self, response: Response, value: Any) -> None:
         if isinstance(value, str):
-            response.chunk(value)
+            response.chunk(plain_text(value))
         elif isinstance(value, Replace):
             response.replace(parts_of(value.value))
         elif value is not None:

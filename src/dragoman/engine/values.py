@@ -25,7 +25,7 @@ def parts_of(value: Any) -> tuple[Part, ...]:
     if isinstance(value, Part):
         return (value,)
     if isinstance(value, str):
-        return (Part(text=value),)
+        return (Part(text=plain_text(value)),)
     if isinstance(value, (bool, int, float)):
         return (Part(text=msgspec.json.encode(value).decode(), media_type=JSON_TYPE),)
     if isinstance(value, (bytes, bytearray, memoryview)):
@@ -37,6 +37,11 @@ def parts_of(value: Any) -> tuple[Part, ...]:
         if items and all(isinstance(item, (Part, File)) for item in items):
             return tuple(part for item in items for part in parts_of(item))
     return (Part(data=json_of(value)),)
+
+
+def plain_text(value: str) -> str:
+    """A text as nothing but a text: some frameworks have kinds of their own, which no codec knows."""
+    return value if type(value) is str else str.__str__(value)
 
 
 def json_of(value: Any) -> Any:

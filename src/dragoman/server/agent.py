@@ -187,10 +187,11 @@ class Agent(BareAgent):
     @classmethod
     def from_adk(
         cls,
-        agent: object,
+        agent: Any,
         *,
         show_tools: bool = False,
         show_thoughts: bool = False,
+        escalate: Literal["complete", "input"] = "complete",
         name: str | None = None,
         description: str | None = None,
         version: str = "0.1.0",
@@ -199,7 +200,8 @@ class Agent(BareAgent):
         """An agent of Google's ADK, or its Runner. Its sessions are the conversations.
 
         Long-running tools, confirmations and credentials pause the task. Tool calls and thoughts are told to callers
-        only with `show_tools` and `show_thoughts`.
+        only with `show_tools` and `show_thoughts`. An agent that escalates has ended its work; with `escalate="input"`
+        it waits for the caller instead.
 
         Raises:
             ConfigError: it is none, or dragoman[adk] is not installed.
@@ -207,13 +209,13 @@ class Agent(BareAgent):
         require("google.adk", "adk")
         from dragoman.agents.adk.run import AdkRuns
 
-        bridge = AdkRuns(agent, show_tools=show_tools, show_thoughts=show_thoughts)
+        bridge = AdkRuns(agent, show_tools=show_tools, show_thoughts=show_thoughts, escalate=escalate)
         return cls._bridged(bridge, name, description, version, card)
 
     @classmethod
     def from_langgraph(
         cls,
-        graph: object,
+        graph: Any,
         *,
         to_input: Callable[[Context], Any] | None = None,
         name: str | None = None,
@@ -236,7 +238,7 @@ class Agent(BareAgent):
     @classmethod
     def from_pydantic_ai(
         cls,
-        agent: object,
+        agent: Any,
         *,
         deps: Any = None,
         name: str | None = None,
@@ -259,7 +261,7 @@ class Agent(BareAgent):
     @classmethod
     def from_openai(
         cls,
-        agent: object,
+        agent: Any,
         *,
         name: str | None = None,
         description: str | None = None,

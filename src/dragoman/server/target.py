@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from dragoman.model.error import ConfigError
+from dragoman.server.frameworks import agent_of, framework_of
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -24,16 +25,6 @@ if TYPE_CHECKING:
 _is_importing: ContextVar[bool] = ContextVar("is_importing", default=False)
 
 _USUAL_NAMES = ("agent", "app", "server")
-
-# Where the class of a framework's object comes from: what to call the object, and the extra that will serve it.
-_FRAMEWORKS = {
-    "google.adk": ("a Google ADK agent", "adk"),
-    "langgraph": ("a LangGraph graph", "langgraph"),
-    "pydantic_ai": ("a Pydantic AI agent", "pydantic-ai"),
-    "agents": ("an OpenAI Agents agent", "openai"),
-    "fastmcp": ("an MCP server", "mcp"),
-    "mcp": ("an MCP server", "mcp"),
-}
 
 
 def load_target(text: str, *, cwd: Path) -> Any:
@@ -73,6 +64,8 @@ def _importing() -> Generator[None]:
 def as_servable(obj: Any) -> Servable:
     """The object itself when it is an Agent or a Server; a function becomes an Agent with that one skill.
 
+    An agent of another framework that is known becomes one of ours.
+
     Raises:
         ConfigError: it is neither, or the function cannot be a skill.
     """
@@ -80,19 +73,11 @@ def as_servable(obj: Any) -> Servable:
         return cast("Servable", obj)
     if inspect.isfunction(obj) or inspect.ismethod(obj):
         return _agent_of(obj)
-    framework = _framework_of(obj)
+    framework = framework_of(obj)
     if framework is not None:
-        kind, extra = framework
-        if extra == "mcp":
-            from dragoman.server.agent import Agent
-
-            return Agent.from_mcp(obj)
-        raise ConfigError(
-            f"serving {kind} needs dragoman[{extra}], which this version does not have yet: "
-            "it serves Python functions, see @agent.skill"
-        )
+        return agent_of(obj, framework)
     what = f"the class `{obj.__name__}`" if isinstance(obj, type) else f"an object of type `{type(obj).__name__}`"
-    raise ConfigError(f"{what} cannot be served: an Agent, a Server or a function can")
+    raise ConfigError(f"{what} cannot be served: an Agent, a Server, a function or an agent of a framework can")
 
 
 def _is_servable(obj: object) -> bool:
@@ -110,19 +95,6 @@ def _agent_of(function: Any) -> Servable:
     agent = Agent(name, description=lines[0] if lines else name.replace("_", " "))
     agent.skill(function)
     return agent
-
-
-def _framework_of(obj: Any) -> tuple[str, str] | None:
-    for cls in type(obj).__mro__:
-        for package, framework in _FRAMEWORKS.items():
-            if f"{cls.__module__}.".startswith(f"{package}.") and _is_really(package):
-                return framework
-    return None
-
-
-def _is_really(package: str) -> bool:
-    # People name their own packages `agents` as well; only the SDK has a Runner at its top.
-    return package != "agents" or hasattr(sys.modules.get("agents"), "Runner")
 
 
 def _make_importable(folder: Path) -> None:
@@ -282,7 +254,7 @@ def _once_each(named: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_framework_object(value: Any) -> bool:
-    return not isinstance(value, type) and _framework_of(value) is not None
+    return not isinstance(value, type) and framework_of(value) is not None
 
 
 def _what_would(module: ModuleType, place: str) -> str:

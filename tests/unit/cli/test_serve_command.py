@@ -150,6 +150,18 @@ def test_the_variables_are_for_either_kind_of_program(tmp_path: Path, monkeypatc
     [
         (["--command", ""], 'a command is a text or a list of words, as in "my-agent --flag"'),
         (["--command", "cat 'a"], "command: No closing quotation in `cat 'a`"),
+        (
+            ["--command", "wc -w | sort"],
+            "command: no shell runs this, so `|` means nothing: use sh -c '…', or a script",
+        ),
+        (
+            ["--command", "python agnt.py"],
+            "command: `python` is to run {folder}/agnt.py, and there is no such file",
+        ),
+        (
+            ["--command", "cat", "--env", "KEY VALUE"],
+            "env: `KEY VALUE` is not the name of a variable: write KEY=VALUE, or KEY",
+        ),
         (["--profile", "clade"], "there is no profile `clade`; did you mean `claude`?"),
         (
             ["--profile", "claude", "--input", "interactive"],
@@ -161,7 +173,16 @@ def test_a_program_that_cannot_be_one_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: list[str], says: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert said_by(*flags) == says
+    assert said_by(*flags) == says.format(folder=tmp_path)
+
+
+def test_a_script_of_a_table_is_looked_for_beside_the_settings(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        agent_of_command_table(TABLE, "x", {"command": "sh agent.sh"}, tmp_path)
+    missing = tmp_path / "agent.sh"
+    assert str(caught.value) == f"{TABLE}: command: `sh` is to run {missing}, and there is no such file"
+    missing.touch()
+    assert agent_of_command_table(TABLE, "x", {"command": "sh agent.sh"}, tmp_path).name == "x"
 
 
 def test_a_profile_is_enough_in_a_table(tmp_path: Path) -> None:

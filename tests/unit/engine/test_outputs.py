@@ -470,3 +470,14 @@ async def test_an_authorisation_is_waited_for_in_a_state_of_its_own(start: Any) 
 async def test_a_reference_that_is_not_json_fails_the_task(start: Any) -> None:
     engine = await start(yielding(Ask("?", ref=object())))
     assert (await engine.send()).state is State.FAILED
+
+
+async def test_a_text_of_a_frameworks_own_kind_is_a_text(start: Any) -> None:
+    class Said(str):
+        pass
+
+    engine = await start(yielding(Said("Hel"), Said("lo")))
+    task = await engine.send("go")
+    assert [artifact.text for artifact in task.artifacts] == ["Hello"]
+    engine = await start(yielding(Replace(Said("Hello"))))
+    assert [artifact.text for artifact in (await engine.send("go")).artifacts] == ["Hello"]

@@ -110,6 +110,16 @@ def test_each_agent_has_its_own_rate() -> None:
             guard.admit(name, 0)
 
 
+def test_nobody_uses_up_the_rate_of_another_callers_agent() -> None:
+    guard = InvocationGuard(Clock())
+    for caller in ("mallory", "victim"):
+        for _ in range(5):
+            guard.admit("fox", 0, caller)
+        with pytest.raises(Overloaded):
+            guard.admit("fox", 0, caller)
+    begin(guard, 5, "fox")
+
+
 def test_a_name_is_the_same_with_space_around_it_and_beyond_its_longest() -> None:
     guard = InvocationGuard(Clock())
     begin(guard, 3, "fox")

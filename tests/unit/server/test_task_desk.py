@@ -278,6 +278,41 @@ async def test_the_oldest_that_have_ended_go_and_none_that_goes_on(open_shop: Op
     assert len(shop.desk) == 4
 
 
+@pytest.mark.requirement("S3-25", "S3-26", "S3-27")
+async def test_a_thousand_are_left_of_a_burst_of_more_once_all_have_ended(open_shop: Open) -> None:
+    go = asyncio.Event()
+
+    async def run(ctx: Context) -> AsyncIterator[str]:
+        await go.wait()
+        yield "done"
+
+    shop = await open_shop(run)
+    sent = [(await shop.send())["id"] for _ in range(1200)]
+    assert len(shop.desk) == 1200
+    go.set()
+    async with asyncio.timeout(SECONDS):
+        while not all(slip.ended for slip in shop.desk._slips.values()):  # noqa: ASYNC110
+            await asyncio.sleep(0)
+    assert len(shop.desk) == 1000
+    assert [task_id in shop.desk._slips for task_id in sent] == [False] * 200 + [True] * 1000
+    await shop.send()
+    assert len(shop.desk) <= 1000
+
+
+async def test_who_has_just_ended_is_still_known_although_there_are_too_many(open_shop: Open) -> None:
+    go = asyncio.Event()
+
+    async def run(ctx: Context) -> AsyncIterator[str]:
+        await (go if ctx.text == "first" else asyncio.Event()).wait()
+        yield "done"
+
+    shop = await open_shop(run, TaskDesk(most=5, pruned=2))
+    first, *_ = [await shop.send(text) for text in ("first", *"123456")]
+    go.set()
+    await shop.quiet()
+    assert (await shop.get(first))["state"] == "completed"
+
+
 # -- what is asked -------------------------------------------------------------------------------------------------
 
 
@@ -311,3 +346,13 @@ async def test_an_agent_that_sends_too_often_is_told_to_wait(open_shop: Open) ->
         await shop.send(source="ada")
     await shop.send(source="bob")
     assert len(shop.desk) == 6
+
+
+async def test_the_rate_is_the_callers_own(open_shop: Open) -> None:
+    shop = await open_shop(at_once, TaskDesk(InvocationGuard(Clock())))
+    mallory, victim = Call(user=User("mallory")), Call(user=User("victim"))
+    for _ in range(5):
+        await shop.send(source="ada", call=mallory)
+    await shop.send(source="ada", call=victim)
+    with pytest.raises(Overloaded):
+        await shop.send(source="ada", call=mallory)

@@ -90,7 +90,7 @@ def in_place(words: Sequence[str], folder: Path, *, files: bool = True) -> list[
     if script is not None:
         word = found[script.at]
         found[script.at] = _found(word, folder, script.kind) or str(folder / at_home(word))
-    elif is_launcher(words[0]) and PurePath(words[0]).name not in _AWAY:
+    elif is_launcher(words[0]) and PurePath(words[0]).name not in _AWAY and not list(code_words(words)):
         for at, word in enumerate(found[1:], 1):
             if PurePath(word).suffix in _SCRIPTS and _exists(folder / word):
                 found[at] = str(folder / word)

@@ -112,7 +112,7 @@ class _Process:
         loop = asyncio.get_running_loop()
         with self._lock:
             for closed in [each for each in self._tasks if each.is_closed()]:
-                del self._tasks[closed]
+                self._tasks.pop(closed).desk.clear()
             if loop not in self._tasks:
                 self._tasks[loop] = _Tasks()
             return self._tasks[loop]

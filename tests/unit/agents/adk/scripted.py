@@ -7,13 +7,15 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from functools import partial
 from typing import Any
 
-from google.adk.agents import LlmAgent
+from google.adk.agents import BaseAgent, LlmAgent
+from google.adk.agents.invocation_context import InvocationContext
+from google.adk.events.event import Event
 from google.adk.models.base_llm import BaseLlm
 from google.adk.models.llm_response import LlmResponse
 from google.genai import types
 from pydantic import Field
 
-from dragoman import Agent
+from dragoman import Agent, Client
 from dragoman.agents.adk.run import AdkRuns
 
 Step = LlmResponse | asyncio.Event | Exception
@@ -68,3 +70,29 @@ def served(agent: object, **options: Any) -> Agent:
     """An ADK agent as an agent of ours."""
     runs = AdkRuns(agent, **options)
     return Agent(runs.name, run=partial(runs.run))
+
+
+class Says(BaseAgent):
+    """An agent of its own kind: it has no model, and yields what it was given."""
+
+    events: list[Any]
+
+    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+        for event in self.events:
+            if isinstance(event, Exception):
+                raise event
+            yield event.model_copy(update={"author": self.name, "invocation_id": ctx.invocation_id})
+
+
+def event(text: str = "", **options: Any) -> Event:
+    """An event that says a text, or is only what the options say."""
+    content = types.Content(role="model", parts=[types.Part(text=text)]) if text else None
+    return Event(author="agent", content=content, **options)
+
+
+async def streamed(agent: Agent, text: str = "hi") -> tuple[list[Any], Any]:
+    """All that a stream tells, and the task in the end."""
+    async with Client(agent) as client:
+        stream = client.stream(text)
+        events = [each async for each in stream]
+        return events, stream.task

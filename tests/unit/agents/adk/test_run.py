@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
-from adk_scripted import Scripted, call, llm, parts, says, served, thought
-from google.adk.agents import BaseAgent, LoopAgent, ParallelAgent, SequentialAgent
-from google.adk.agents.invocation_context import InvocationContext
+from adk_scripted import Says, call, event, llm, parts, says, served, streamed, thought
+from google.adk.agents import ParallelAgent, SequentialAgent
 from google.adk.apps.app import App
 from google.adk.artifacts.in_memory_artifact_service import InMemoryArtifactService
-from google.adk.events.event import Event
-from google.adk.events.event_actions import EventActions
 from google.adk.memory.in_memory_memory_service import InMemoryMemoryService
 from google.adk.models.llm_response import LlmResponse
 from google.adk.runners import InMemoryRunner, Runner
@@ -22,42 +18,18 @@ from google.adk.sessions.in_memory_session_service import InMemorySessionService
 from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 
-from dragoman import Agent, Client
+from dragoman import Client
 from dragoman.agents.adk.run import AdkRuns
 from dragoman.model.error import ConfigError
 from dragoman.model.state import State
 
 # ADK 2 says so of the agents that run others. They are what 1.x has, and what people use.
-pytestmark = pytest.mark.filterwarnings("ignore:(Sequential|Parallel|Loop)Agent is deprecated:DeprecationWarning")
+pytestmark = pytest.mark.filterwarnings("ignore:(Sequential|Parallel)Agent is deprecated:DeprecationWarning")
 
 
 def add(a: int, b: int) -> dict[str, int]:
     """Add two numbers."""
     return {"sum": a + b}
-
-
-class Says(BaseAgent):
-    """An agent of its own kind: it has no model, and yields what it was given."""
-
-    events: list[Any]
-
-    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
-        for event in self.events:
-            if isinstance(event, Exception):
-                raise event
-            yield event.model_copy(update={"author": self.name, "invocation_id": ctx.invocation_id})
-
-
-def event(text: str = "", **options: Any) -> Event:
-    content = types.Content(role="model", parts=[types.Part(text=text)]) if text else None
-    return Event(author="agent", content=content, **options)
-
-
-async def streamed(agent: Agent, text: str = "hi") -> tuple[list[Any], Any]:
-    async with Client(agent) as client:
-        stream = client.stream(text)
-        events = [each async for each in stream]
-        return events, stream.task
 
 
 # -- text --------------------------------------------------------------------------------------------------------------
@@ -209,129 +181,6 @@ async def test_saved_artifacts_are_delivered() -> None:
     assert (part.raw, part.media_type, part.filename) == (b"png", "image/png", "a.png")
     assert found["note.txt@0"].text == "a note"
     assert found["helper-result"].text == "Here."
-
-
-# -- errors ------------------------------------------------------------------------------------------------------------
-
-
-def boom() -> str:
-    """Break."""
-    raise ValueError("secret-db-password=hunter2")
-
-
-@pytest.mark.parametrize(
-    "agent",
-    [
-        pytest.param(lambda: llm([parts(call("boom"))], tools=[boom]), id="tool"),
-        pytest.param(lambda: llm([ValueError("secret-db-password=hunter2")]), id="model"),
-        pytest.param(lambda: Says(name="own", events=[ValueError("secret-db-password=hunter2")]), id="agent"),
-    ],
-)
-async def test_the_text_of_an_exception_is_not_told(agent: Any) -> None:
-    events, task = await streamed(served(agent()))
-    assert task.state is State.FAILED
-    assert "Internal error" in task.status.message.text
-    assert "hunter2" not in repr([each.raw for each in events])
-
-
-async def test_what_the_model_refuses_fails_the_task_with_its_words() -> None:
-    refused = LlmResponse(error_code="SAFETY", error_message="blocked for safety")
-    _, task = await streamed(served(llm([refused])))
-    assert (task.state, task.status.message.text) == (State.FAILED, "blocked for safety")
-
-
-async def test_an_error_message_without_a_code_fails_the_task() -> None:
-    _, task = await streamed(served(Says(name="own", events=[event("so far", error_message="no more paper")])))
-    assert (task.state, task.status.message.text) == (State.FAILED, "no more paper")
-    assert task.artifacts[0].text == "so far"
-
-
-async def test_an_error_code_without_a_message_fails_the_task() -> None:
-    _, task = await streamed(served(Says(name="own", events=[event(error_code="MAX_TOKENS")])))
-    assert (task.state, task.status.message.text) == (State.FAILED, "MAX_TOKENS")
-
-
-async def test_an_error_that_the_agent_gets_over_is_none() -> None:
-    said = [event(error_code="BUSY", error_message="try later"), event("done")]
-    _, task = await streamed(served(Says(name="own", events=said)))
-    assert (task.state, task.text) == (State.COMPLETED, "done")
-
-
-async def test_a_refusal_stays_one_whatever_is_said_after_it() -> None:
-    def disclaim(callback_context: Any) -> types.Content:
-        del callback_context
-        return types.Content(role="model", parts=[types.Part(text="No warranty.")])
-
-    refused = LlmResponse(error_code="SAFETY", error_message="blocked for safety")
-    _, task = await streamed(served(llm([refused], after_agent_callback=disclaim)))
-    assert (task.state, task.status.message.text) == (State.FAILED, "blocked for safety")
-
-
-# -- escalation --------------------------------------------------------------------------------------------------------
-
-
-def gives_up() -> Says:
-    return Says(name="own", events=[event("I cannot.", actions=EventActions(escalate=True))])
-
-
-async def test_an_agent_that_escalates_has_ended() -> None:
-    _, task = await streamed(served(LoopAgent(name="loop", sub_agents=[gives_up()], max_iterations=3)))
-    assert (task.state, task.text) == (State.COMPLETED, "I cannot.")
-
-
-async def test_an_agent_that_escalates_can_be_made_to_wait_for_help() -> None:
-    async with Client(served(gives_up(), escalate="input")) as client:
-        task = await client.send("hi")
-        assert task.state is State.INPUT_REQUIRED
-        task = await client.send("try again", task=task)
-        assert task.state is State.INPUT_REQUIRED
-        assert task.artifacts[0].text == "I cannot.\n\nI cannot."
-
-
-# -- cancel ------------------------------------------------------------------------------------------------------------
-
-
-async def test_a_cancel_reaches_the_tool() -> None:
-    began, ended = asyncio.Event(), asyncio.Event()
-
-    async def wait() -> str:
-        """Wait."""
-        began.set()
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            ended.set()
-            raise
-        return ""
-
-    async with Client(served(llm([parts(call("wait"))], tools=[wait]))) as client:
-        task = await client.send("hi", wait=False)
-        await began.wait()
-        canceled = await client.cancel_task(task)
-        assert canceled.state is State.CANCELED
-        await ended.wait()
-
-
-async def test_a_cancel_while_the_model_writes_ends_the_model() -> None:
-    ended = asyncio.Event()
-
-    class Endless(Scripted):
-        async def generate_content_async(self, llm_request: Any, stream: bool = False) -> Any:
-            try:
-                while True:
-                    yield parts("on ", piece=True)
-                    await asyncio.sleep(0)
-            finally:
-                ended.set()
-
-    agent = llm()
-    agent.model = Endless(turns=[])
-    async with Client(served(agent)) as client:
-        async for each in client.stream("hi"):
-            if each.text and each.task is not None:
-                await client.cancel_task(each.task)
-                break
-        await ended.wait()
 
 
 # -- what is served ----------------------------------------------------------------------------------------------------

@@ -190,6 +190,25 @@ async def test_a_conversation_is_remembered_and_no_other(start: Any, echo: Any, 
         each.close()
 
 
+@pytest.mark.parametrize("nested", [False, True])
+async def test_a_conversation_is_remembered_over_a_handoff(start: Any, made: Any, nested: bool) -> None:
+    seen: list[str] = []
+
+    async def triage(items: list[Any]) -> AsyncIterator[Any]:
+        seen.append(json.dumps(items))
+        yield ("transfer_to_teller", {}, f"h{len(items)}")
+
+    async def expert(items: list[Any]) -> AsyncIterator[str]:
+        yield "I know that."
+
+    first = made(triage, handoffs=[made(expert)])
+    first.name = "Triage"
+    engine = await start(_served(first, run_config=sdk.RunConfig(nest_handoff_history=nested)))
+    for word in ("apples", "pears", "plums"):
+        assert (await engine.send(word, context="c")).text == "I know that."
+    assert all(seen[-1].count(word) == 1 for word in ("apples", "pears", "plums"))
+
+
 async def test_the_oldest_turns_are_forgotten(start: Any, echo: Any) -> None:
     engine = await start(_served(echo, memory=1000))
     for number in range(10):

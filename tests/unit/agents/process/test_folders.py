@@ -71,7 +71,10 @@ def test_only_an_empty_folder_is_tidied_away(tmp_path: Path) -> None:
     home = Folders(tmp_path)
     empty, used = home.of("empty"), home.of("used")
     (used / ".memory").touch()
-    for folder in (empty, used, empty):
+    read = home.of("read")
+    put(read, [file("a.txt")])
+    (read / "inbox" / "a.txt").unlink()
+    for folder in (empty, used, empty, read):
         home.tidy(folder)
     assert [path.name for path in tmp_path.iterdir()] == ["used"]
 
@@ -212,11 +215,29 @@ def test_a_name_that_is_no_text_is_told_as_one(tmp_path: Path) -> None:
 # -- what a caller sends -----------------------------------------------------------------------------------------------
 
 
-def test_the_files_of_a_message_are_laid_into_the_folder_and_links_are_not(tmp_path: Path) -> None:
+def test_the_files_of_a_message_do_not_lie_where_the_program_runs_and_links_are_not_laid(tmp_path: Path) -> None:
     names = put(tmp_path, [file("a.txt", b"1"), Part(url="https://example.com/b.txt"), file("c d.txt", b"")])
-    assert names == ["a.txt", "c d.txt"]
-    assert (tmp_path / "a.txt").read_bytes() == b"1"
-    assert (tmp_path / "c d.txt").read_bytes() == b""
+    assert names == ["inbox/a.txt", "inbox/c d.txt"]
+    assert (tmp_path / "inbox/a.txt").read_bytes() == b"1"
+    assert (tmp_path / "inbox/c d.txt").read_bytes() == b""
+    assert [path.name for path in tmp_path.iterdir()] == ["inbox"]
+    assert stat.S_IMODE((tmp_path / "inbox").stat().st_mode) == 0o700
+
+
+def test_without_files_there_is_no_inbox(tmp_path: Path) -> None:
+    assert put(tmp_path, [Part(url="https://example.com/b.txt")]) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_inbox_that_is_none_is_not_used(tmp_path: Path) -> None:
+    folder, outside = tmp_path / "folder", tmp_path / "outside"
+    for each in (folder, outside):
+        each.mkdir()
+    (folder / "inbox").symlink_to(outside)
+    (folder / "inbox-2").touch()
+    assert put(folder, [file("a.txt")]) == ["inbox-3/a.txt"]
+    assert (folder / "inbox-3" / "a.txt").is_file()
+    assert list(outside.iterdir()) == []
 
 
 @pytest.mark.parametrize(
@@ -243,8 +264,8 @@ def test_the_files_of_a_message_are_laid_into_the_folder_and_links_are_not(tmp_p
     ],
 )
 def test_of_a_name_only_what_is_a_name_is_kept(tmp_path: Path, given: str | None, kept: str) -> None:
-    assert put(tmp_path, [file(given)]) == [kept]
-    assert [path.name for path in tmp_path.iterdir()] == [kept]
+    assert put(tmp_path, [file(given)]) == [f"inbox/{kept}"]
+    assert [path.name for path in (tmp_path / "inbox").iterdir()] == [kept]
 
 
 def test_two_files_of_one_name_are_both_kept(tmp_path: Path) -> None:
@@ -255,24 +276,24 @@ def test_two_files_of_one_name_are_both_kept(tmp_path: Path) -> None:
 
 def test_a_file_that_is_sent_again_takes_the_place_of_the_earlier_one(tmp_path: Path) -> None:
     put(tmp_path, [file("a.txt", b"old and long")])
-    assert put(tmp_path, [file("a.txt", b"new")]) == ["a.txt"]
-    assert (tmp_path / "a.txt").read_bytes() == b"new"
+    assert put(tmp_path, [file("a.txt", b"new")]) == ["inbox/a.txt"]
+    assert (tmp_path / "inbox/a.txt").read_bytes() == b"new"
 
 
 def test_nothing_is_written_through_what_a_program_has_left(tmp_path: Path) -> None:
-    folder, outside = tmp_path / "folder", tmp_path / "outside"
-    folder.mkdir()
-    (folder / "a.txt").symlink_to(outside)
-    (folder / "1-a.txt").symlink_to(outside)
-    (folder / "b.txt").mkdir()
-    os.mkfifo(folder / "c.txt")  # whoever opens that waits for ever
-    names = put(folder, [file("a.txt"), file("b.txt"), file("c.txt")])
-    assert names == ["1-1-a.txt", "2-b.txt", "3-c.txt"]
+    inbox, outside = tmp_path / "inbox", tmp_path / "outside"
+    inbox.mkdir()
+    (inbox / "a.txt").symlink_to(outside)
+    (inbox / "1-a.txt").symlink_to(outside)
+    (inbox / "b.txt").mkdir()
+    os.mkfifo(inbox / "c.txt")  # whoever opens that waits for ever
+    names = put(tmp_path, [file("a.txt"), file("b.txt"), file("c.txt")])
+    assert names == ["inbox/1-1-a.txt", "inbox/2-b.txt", "inbox/3-c.txt"]
     assert not outside.exists()
 
 
 def test_a_folder_that_is_gone_is_told(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match=r"a\.txt"):
+    with pytest.raises(OSError, match="inbox"):
         put(tmp_path / "gone", [file("a.txt")])
 
 
@@ -281,10 +302,12 @@ def test_a_folder_that_is_gone_is_told(tmp_path: Path) -> None:
 def test_whatever_files_are_called_nothing_is_written_outside_the_folder(names: list[str]) -> None:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place, "folder")
-        folder.mkdir()
-        (folder / "link").symlink_to("..")
+        inbox = folder / "inbox"
+        inbox.mkdir(parents=True)
+        (inbox / "link").symlink_to("..")
         kept = put(folder, [file(name, str(number).encode()) for number, name in enumerate(names)])
         assert [path.name for path in Path(place).iterdir()] == ["folder"]
-        assert {path.name for path in folder.iterdir()} == {*kept, "link"}
+        assert {str(path.relative_to(folder)) for path in inbox.iterdir()} == {*kept, "inbox/link"}
+        assert [path.name for path in folder.iterdir()] == ["inbox"]
         assert [(folder / name).read_bytes().decode() for name in kept] == [str(number) for number in range(len(names))]
         assert set(look(folder)) == set(kept)  # none is hidden

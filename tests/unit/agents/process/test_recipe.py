@@ -55,6 +55,7 @@ def test_it_is_called_by_the_program_that_is_meant() -> None:
         ({"cwd": "/no/such/folder"}, "cwd: there is no folder /no/such/folder"),
         ({"cwd": "~nobody-of-that-name/x"}, "there is no home folder for ~nobody-of-that-name/x"),
         ({"limits": {"tme": 1}}, "there is no limit `tme`; did you mean `time`?"),
+        ({"env": {"A": "x\0y"}}, "env A: no variable can hold the character NUL"),
         ({"env": ["NOT_SET_ANYWHERE"]}, "env NOT_SET_ANYWHERE: the variable is not set here"),
         ({"profile": "no-such-agent"}, "no-such-agent"),
     ],
@@ -87,34 +88,6 @@ def test_a_profile_brings_its_command_and_knows_input_and_output() -> None:
             recipe_of(None, profile="claude", **options)
 
 
-def test_files_that_the_command_names_are_meant_where_it_was_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "agent.py").touch()
-    (tmp_path / "-v").touch()
-    (tmp_path / "sub").mkdir()
-    monkeypatch.chdir(tmp_path)
-    recipe = recipe_of(["./run.sh", "agent.py", "-v", "sub", "no.py", "nul\0", "x" * 5000])
-    assert recipe.command == (
-        str(tmp_path / "run.sh"),
-        str(tmp_path / "agent.py"),
-        "-v",
-        "sub",
-        "no.py",
-        "nul\0",
-        "x" * 5000,
-    )
-
-
-def test_in_a_folder_of_its_owner_the_other_words_are_meant_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "agent.py").touch()
-    monkeypatch.chdir(tmp_path)
-    recipe = recipe_of("python agent.py", cwd=tmp_path)
-    assert (recipe.command, recipe.cwd) == (("python", "agent.py"), tmp_path)
-
-
 def test_limits_and_variables_are_read() -> None:
     recipe = recipe_of("cat", limits={"time": "5"}, env=["A=1", "B=x=y"])
     assert recipe.limits == Limits(time=5.0)
@@ -141,14 +114,24 @@ def test_braces_in_a_prompt_mean_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["say {prompt}", "say --to x {prompt}", "say {prompt}!", "say {prompt} -- {prompt}"]
+    "command",
+    [
+        *("say {prompt}", "say --to x {prompt}", "say {prompt}!", "say {prompt} -- {prompt}"),
+        *(
+            "say -- x {prompt}",
+            "npm run agent -- {prompt}",
+            "docker run -i image -- {prompt}",
+            "uv run say -- {prompt}",
+        ),
+        *("/usr/bin/env say -- {prompt}", "sudo say -- {prompt}", "sh -c code -- {prompt}"),
+    ],
 )
 def test_a_caller_does_not_choose_the_options(command: str) -> None:
     with pytest.raises(Rejected, match="may not begin with a hyphen"):
         recipe_of(command).argv("--delete-all")
 
 
-@pytest.mark.parametrize("command", ["say -- {prompt}", "say --text={prompt}", "say -- x {prompt}"])
+@pytest.mark.parametrize("command", ["say -- {prompt}", "say --text={prompt}", "python -c code -- {prompt}"])
 def test_where_no_option_can_be_a_hyphen_is_text(command: str) -> None:
     assert recipe_of(command).argv("-1 degrees")[-1].endswith("-1 degrees")
 
@@ -250,9 +233,18 @@ def test_a_program_that_is_not_there_is_told(name: str, tmp_path: Path) -> None:
         recipe_of("cat").executable(name, tmp_path)
 
 
-def test_what_cannot_be_run_is_left_to_the_system_to_tell(tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").touch(mode=0o644)
-    assert recipe_of("cat").executable("./notes.txt", tmp_path) == str(tmp_path / "notes.txt")
+def test_what_cannot_be_run_is_told_before_anybody_calls(tmp_path: Path) -> None:
+    (tmp_path / "my agent.sh").touch(mode=0o644)
+    with pytest.raises(ConfigError) as caught:
+        recipe_of([f"{tmp_path}/my agent.sh"]).check()
+    path = tmp_path / "my agent.sh"
+    assert str(caught.value) == f"the program cannot be started: {path} may not be run: chmod +x '{path}'"
+    with pytest.raises(ConfigError, match=f"cannot be started: {tmp_path} is a folder"):
+        recipe_of([str(tmp_path)]).check()
+    with pytest.raises(ConfigError, match="there is no `no-such-program-here` on PATH"):
+        recipe_of("no-such-program-here").check()
+    path.chmod(0o755)
+    recipe_of([str(path)]).check()
 
 
 # -- its output --------------------------------------------------------------------------------------------------------

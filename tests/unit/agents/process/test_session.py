@@ -13,7 +13,7 @@ from dragoman import Agent, Client, Part, User
 from dragoman.agents.process import events
 from dragoman.agents.process.events import Callback, Event
 from dragoman.agents.process.folders import Folders
-from dragoman.agents.process.run import SessionRuns
+from dragoman.agents.process.run import AFRESH, SessionRuns
 from dragoman.agents.process.session import Session, new_session, title_of
 from dragoman.engine.call import Call
 from dragoman.model.state import State
@@ -102,16 +102,32 @@ async def test_a_start_that_takes_its_time_is_waited_for() -> None:
         assert (await client.send("go")).text == "late"
 
 
-async def test_files_are_laid_into_the_folder_and_named(tmp_path: Path, start: Any) -> None:
+async def test_files_are_laid_into_the_inbox_and_named(tmp_path: Path, start: Any) -> None:
     manager = Manager(EXITED)
     engine = await start(agent_of(manager, folders=Folders(tmp_path), attaches=True))
     link = Part(url="https://example.com/b")
     await engine.send("Read", parts=(Part(raw=b"x", filename="../a.txt"), link), call=ADA)
     [(session, prompt, options)] = manager.started
     assert session.folder == tmp_path / session.id
-    assert (session.folder / "a.txt").read_bytes() == b"x"
-    assert prompt == f"Read\nhttps://example.com/b\nFiles that came with this: {session.folder / 'a.txt'}"
-    assert (options["facts"]["FILES"], options["facts"]["USER"]) == ("a.txt", "ada")
+    assert [path.name for path in session.folder.iterdir()] == ["inbox"]
+    assert (session.folder / "inbox/a.txt").read_bytes() == b"x"
+    assert prompt == f"Read\nhttps://example.com/b\nFiles that came with this: {session.folder / 'inbox/a.txt'}"
+    assert (options["facts"]["FILES"], options["facts"]["USER"]) == ("inbox/a.txt", "ada")
+
+
+@pytest.mark.parametrize("is_changed", [False, True], ids=["as it came", "changed"])
+async def test_a_file_of_the_inbox_is_a_result_once_it_is_changed(tmp_path: Path, start: Any, is_changed: bool) -> None:
+    class Changing(Manager):
+        def start_process(self, session: Session, prompt: str, **options: Any) -> None:
+            assert session.folder is not None
+            if is_changed:
+                (session.folder / "inbox/a.txt").write_text("changed")
+            super().start_process(session, prompt, **options)
+
+    found = events.artifact({"file": "inbox/a.txt", "name": "inbox/a.txt"})
+    engine = await start(agent_of(Changing(found, EXITED), folders=Folders(tmp_path)))
+    task = await engine.send("Read", parts=(Part(raw=b"x", filename="a.txt"),))
+    assert [artifact.name for artifact in task.artifacts] == (["inbox/a.txt"] if is_changed else [])
 
 
 async def test_a_folder_that_cannot_be_made_fails_the_task(tmp_path: Path) -> None:
@@ -140,6 +156,39 @@ async def test_what_a_program_remembers_is_told_to_the_next_of_the_conversation(
         await client.send("two", context=first)
         await client.send("three")
     assert [options["remembered"] for _, _, options in manager.started] == [None, "abc", None]
+
+
+@pytest.mark.parametrize(
+    ("said", "next_time"),
+    [
+        ((events.started(5), events.error("No conversation found", "exit")), None),
+        ((events.error("No conversation found"),), None),
+        ((events.thinking("hm"), events.error("out of money")), "abc"),
+        ((events.text("half"), events.error("exit code 1", "exit")), "abc"),
+        ((events.started(5), events.error("too slow", "timeout")), "abc"),
+        ((events.error("there is no `claude`", "start"),), "abc"),
+        ((events.error("may not begin with a hyphen", "rejected"),), "abc"),
+    ],
+    ids=["exit", "error", "after a thought", "after a word", "timeout", "start", "rejected"],
+)
+async def test_a_conversation_that_a_program_cannot_go_on_with_begins_afresh(
+    said: tuple[Event, ...], next_time: str | None
+) -> None:
+    manager = Manager(events.result("hi", remembers="abc"), EXITED)
+    async with Client(agent_of(manager)) as client:
+        first = await client.send("one")
+        manager.said = said
+        second = await client.send("two", context=first)
+        assert second.state in (State.FAILED, State.REJECTED)
+        assert str(second.error).endswith(AFRESH) is (next_time is None)
+        manager.said = (EXITED,)
+        assert (await client.send("three", context=first)).state is State.COMPLETED
+    assert [options["remembered"] for _, _, options in manager.started] == [None, "abc", next_time]
+
+
+async def test_a_conversation_that_has_never_been_one_is_not_said_to_be_lost() -> None:
+    async with Client(agent_of(Manager(events.error("exit code 1", "exit")))) as client:
+        assert (await client.send("one")).error == "exit code 1"
 
 
 # -- sessions ----------------------------------------------------------------------------------------------------------
@@ -249,19 +298,22 @@ async def test_who_waits_for_an_answer_takes_no_place() -> None:
 # -- chains of agents --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("depth", [4, 100, 4.0, 10**30])
+@pytest.mark.parametrize("depth", [4, 100, 4.0, 10**30, "4", "9" * 5000])
 async def test_too_deep_a_chain_of_agents_is_refused(start: Any, depth: Any) -> None:
     manager = Manager(EXITED)
     engine = await start(agent_of(manager, most=1))
     for where in ("metadata", "message_metadata"):
         task = await engine.send("go", **{where: {"dragoman/depth": depth}})
         assert (task.state, task.error) == (State.REJECTED, "Invocation depth limit exceeded.")
+    for message, request in ((depth, 0), (0, depth)):
+        said = {"metadata": {"dragoman/depth": request}, "message_metadata": {"dragoman/depth": message}}
+        assert (await engine.send("go", **said)).state is State.REJECTED
     assert manager.started == []
     assert (await engine.send("go")).state is State.COMPLETED
 
 
 @pytest.mark.parametrize(
-    ("depth", "told"), [(3, "4"), (2.0, "3"), (0, "1"), (-5, "1"), ("9", "1"), (True, "1"), (None, "1")]
+    ("depth", "told"), [(3, "4"), (2.0, "3"), (0, "1"), (-5, "1"), ("2", "3"), ("deep", "1"), (True, "1"), (None, "1")]
 )
 async def test_a_program_learns_how_deep_it_is(start: Any, depth: Any, told: str) -> None:
     manager = Manager(EXITED)

@@ -22,8 +22,6 @@ from dragoman.agents.pydantic_ai import PydanticAiRuns
 from dragoman.engine.call import Call
 from dragoman.stores.sqlite.store import SqliteStore
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:pydantic_ai")
-
 Model = Callable[[list[ModelMessage], AgentInfo], AsyncIterator[Any]]
 
 

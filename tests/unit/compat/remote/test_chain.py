@@ -15,6 +15,7 @@ TOO_DEEP = RemoteInvocationResult(False, "", error="Invocation depth limit excee
 @pytest.fixture(autouse=True)
 def no_limit_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("A2A_MAX_DEPTH", raising=False)
+    monkeypatch.delenv("DRAGOMAN_DEPTH", raising=False)
 
 
 @pytest.mark.parametrize("depth", [0, 1, 3])
@@ -35,6 +36,18 @@ async def test_a_call_deeper_than_three_is_not_sent(stub: Any) -> None:
     server = await stub(lambda _: DONE)
     assert await invoke_remote_agent(server.url, "hi", depth=4) == TOO_DEEP
     assert server.seen == []
+
+
+async def test_a_program_that_is_an_agent_passes_on_the_depth_it_was_told(
+    stub: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = await stub(lambda _: DONE)
+    monkeypatch.setenv("DRAGOMAN_DEPTH", "2")
+    assert (await invoke_remote_agent(server.url, "hi")).success
+    assert server.seen[0].json["params"]["depth"] == 2
+    monkeypatch.setenv("DRAGOMAN_DEPTH", "4")
+    assert await invoke_remote_agent(server.url, "hi") == TOO_DEEP
+    assert (await invoke_remote_agent(server.url, "hi", depth=0)).success  # it knows better
 
 
 async def test_the_environment_sets_the_depth(stub: Any, monkeypatch: pytest.MonkeyPatch) -> None:

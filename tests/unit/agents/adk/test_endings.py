@@ -1,0 +1,140 @@
+"""How tasks of ADK agents end: errors that are told and errors that are not, giving up, and cancel."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from adk_scripted import Says, Scripted, call, event, llm, parts, served, streamed
+from google.adk.agents import LoopAgent
+from google.adk.events.event_actions import EventActions
+from google.adk.models.llm_response import LlmResponse
+from google.genai import types
+
+from dragoman import Client
+from dragoman.model.state import State
+
+pytestmark = pytest.mark.filterwarnings("ignore:LoopAgent is deprecated:DeprecationWarning")
+
+# -- errors ------------------------------------------------------------------------------------------------------------
+
+
+def boom() -> str:
+    """Break."""
+    raise ValueError("secret-db-password=hunter2")
+
+
+@pytest.mark.parametrize(
+    "agent",
+    [
+        pytest.param(lambda: llm([parts(call("boom"))], tools=[boom]), id="tool"),
+        pytest.param(lambda: llm([ValueError("secret-db-password=hunter2")]), id="model"),
+        pytest.param(lambda: Says(name="own", events=[ValueError("secret-db-password=hunter2")]), id="agent"),
+    ],
+)
+async def test_the_text_of_an_exception_is_not_told(agent: Any) -> None:
+    events, task = await streamed(served(agent()))
+    assert task.state is State.FAILED
+    assert "Internal error" in task.status.message.text
+    assert "hunter2" not in repr([each.raw for each in events])
+
+
+async def test_what_the_model_refuses_fails_the_task_with_its_words() -> None:
+    refused = LlmResponse(error_code="SAFETY", error_message="blocked for safety")
+    _, task = await streamed(served(llm([refused])))
+    assert (task.state, task.status.message.text) == (State.FAILED, "blocked for safety")
+
+
+async def test_an_error_message_without_a_code_fails_the_task() -> None:
+    _, task = await streamed(served(Says(name="own", events=[event("so far", error_message="no more paper")])))
+    assert (task.state, task.status.message.text) == (State.FAILED, "no more paper")
+    assert task.artifacts[0].text == "so far"
+
+
+async def test_an_error_code_without_a_message_fails_the_task() -> None:
+    _, task = await streamed(served(Says(name="own", events=[event(error_code="MAX_TOKENS")])))
+    assert (task.state, task.status.message.text) == (State.FAILED, "MAX_TOKENS")
+
+
+async def test_an_error_that_the_agent_gets_over_is_none() -> None:
+    said = [event(error_code="BUSY", error_message="try later"), event("done")]
+    _, task = await streamed(served(Says(name="own", events=said)))
+    assert (task.state, task.text) == (State.COMPLETED, "done")
+
+
+async def test_a_refusal_stays_one_whatever_is_said_after_it() -> None:
+    def disclaim(callback_context: Any) -> types.Content:
+        del callback_context
+        return types.Content(role="model", parts=[types.Part(text="No warranty.")])
+
+    refused = LlmResponse(error_code="SAFETY", error_message="blocked for safety")
+    _, task = await streamed(served(llm([refused], after_agent_callback=disclaim)))
+    assert (task.state, task.status.message.text) == (State.FAILED, "blocked for safety")
+
+
+# -- escalation --------------------------------------------------------------------------------------------------------
+
+
+def gives_up() -> Says:
+    return Says(name="own", events=[event("I cannot.", actions=EventActions(escalate=True))])
+
+
+async def test_an_agent_that_escalates_has_ended() -> None:
+    _, task = await streamed(served(LoopAgent(name="loop", sub_agents=[gives_up()], max_iterations=3)))
+    assert (task.state, task.text) == (State.COMPLETED, "I cannot.")
+
+
+async def test_an_agent_that_escalates_can_be_made_to_wait_for_help() -> None:
+    async with Client(served(gives_up(), escalate="input")) as client:
+        task = await client.send("hi")
+        assert task.state is State.INPUT_REQUIRED
+        task = await client.send("try again", task=task)
+        assert task.state is State.INPUT_REQUIRED
+        assert task.artifacts[0].text == "I cannot.\n\nI cannot."
+
+
+# -- cancel ------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_cancel_reaches_the_tool() -> None:
+    began, ended = asyncio.Event(), asyncio.Event()
+
+    async def wait() -> str:
+        """Wait."""
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            ended.set()
+            raise
+        return ""
+
+    async with Client(served(llm([parts(call("wait"))], tools=[wait]))) as client:
+        task = await client.send("hi", wait=False)
+        await began.wait()
+        canceled = await client.cancel_task(task)
+        assert canceled.state is State.CANCELED
+        await ended.wait()
+
+
+async def test_a_cancel_while_the_model_writes_ends_the_model() -> None:
+    ended = asyncio.Event()
+
+    class Endless(Scripted):
+        async def generate_content_async(self, llm_request: Any, stream: bool = False) -> Any:
+            try:
+                while True:
+                    yield parts("on ", piece=True)
+                    await asyncio.sleep(0)
+            finally:
+                ended.set()
+
+    agent = llm()
+    agent.model = Endless(turns=[])
+    async with Client(served(agent)) as client:
+        async for each in client.stream("hi"):
+            if each.text and each.task is not None:
+                await client.cancel_task(each.task)
+                break
+        await ended.wait()

@@ -1,0 +1,29 @@
+"""The process that the guardian is."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+import pytest
+
+from dragoman.agents.process.guardian import guardian, release
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+
+
+async def test_nothing_secret_is_in_its_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DRAGOMAN_SECRET", "s3cret")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "s3cret")
+    monkeypatch.setenv("DRAGOMAN_PROCESS", "of-another-server")
+    monkeypatch.setenv("LANG", "C.UTF-8")
+    keeper = await guardian()
+    try:
+        environ = await asyncio.to_thread(Path(f"/proc/{keeper.pid}/environ").read_bytes)
+    finally:
+        await release(keeper)
+    names = {each.partition(b"=")[0].decode() for each in environ.split(b"\0") if each}
+    assert b"s3cret" not in environ
+    assert {"LANG", "DRAGOMAN_PROCESS"} <= names
+    assert names <= {"LANG", "DRAGOMAN_PROCESS", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH"}

@@ -1,0 +1,36 @@
+"""The lines that a server says at its start."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dragoman import Agent, Server
+from dragoman.server.serve import _warnings
+from dragoman.server.settings import Settings
+
+SHARED = "note: without auth all callers are one: who names the same contextId goes on with the same conversation"
+
+
+def said(servable: Any, **settings: Any) -> list[str]:
+    return _warnings(servable, Settings(**settings), "127.0.0.1", 8080)
+
+
+@pytest.mark.parametrize("options", [{"command": "bc", "input": "interactive"}, {"profile": "claude"}])
+def test_who_serves_conversations_without_auth_is_told_whose_they_are(options: Any) -> None:
+    agent = Agent.from_command(**options)
+    assert said(agent) == [SHARED]
+    assert said(Server(Agent("other"), agent)) == [SHARED]
+    assert said(agent, auth=lambda request: None) == []
+
+
+def test_of_agents_that_keep_no_conversations_nothing_is_said() -> None:
+    assert said(Agent.from_command("cat")) == []
+    assert said(Server(Agent("other"))) == []
+
+
+def test_an_open_address_is_told_first() -> None:
+    first, second = _warnings(Agent.from_command(profile="claude"), Settings(), "0.0.0.0", 80)
+    assert first.startswith("warning: anyone who can reach 0.0.0.0:80")
+    assert second == SHARED
