@@ -41,6 +41,7 @@ class Field(Struct, frozen=True):
     sdk_memory: Contestant | None
     sdk_sqlite: Contestant | None
     fasta2a: Contestant | None
+    adk: Contestant | None
 
     def versions(self) -> dict[str, str]:
         """What was compared, by package."""
@@ -48,6 +49,7 @@ class Field(Struct, frozen=True):
             (self.floor, ("dragoman", "uvicorn", "uvloop", "httptools", "msgspec")),
             (self.sdk_memory, ("a2a-sdk", "SQLAlchemy", "aiosqlite")),
             (self.fasta2a, ("fasta2a",)),
+            (self.adk, ("google-adk",)),
         ]
         return {
             name: environments.version_of(one.python, name) for one, names in asked if one is not None for name in names
@@ -59,6 +61,7 @@ def gather() -> Field:
     own = environments.own_python()
     sdk = _peer("a2a-sdk-bench", "a2a-sdk")
     fasta2a = _peer("fasta2a", "fasta2a")
+    adk = _peer("adk", "adk")
     ours = "bench.agents.dragoman_echo"
     theirs = "bench.agents.a2a_sdk_echo"
     return Field(
@@ -68,6 +71,7 @@ def gather() -> Field:
         sdk_memory=Contestant("a2a-sdk", theirs, sdk) if sdk else None,
         sdk_sqlite=Contestant("a2a-sdk", theirs, sdk, "sqlite") if sdk else None,
         fasta2a=Contestant("fasta2a", "bench.agents.fasta2a_echo", fasta2a, blocks=False) if fasta2a else None,
+        adk=Contestant("to_a2a", "bench.agents.adk_to_a2a", adk) if adk else None,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import sections, svg
+from bench import adk_section, sections, svg
 from bench.results import Results, Scenario
 from bench.scenarios.blocking import UUID_IDS
 from bench.scenarios.reading import CASES
@@ -20,6 +20,7 @@ SECTIONS: dict[str, tuple[str, Callable[[Scenario], list[str]]]] = {
     "parked": ("Tasks that wait", sections.parked),
     "client": ("The client", sections.client),
     "mcp": ("MCP tools behind A2A", sections.mcp),
+    "adk": ("ADK agents behind A2A", adk_section.adk),
     "startup": ("Starting", sections.startup),
 }
 _IMAGES = {"blocking": "bench-requests", "growth": "bench-events", "reading": "bench-reading"}
@@ -87,7 +88,7 @@ def _honest(server: str) -> str:
 
 def _introduction(results: Results) -> str:
     machine, versions = results.machine, results.versions
-    peers = ", ".join(f"{name} {versions[name]}" for name in ("a2a-sdk", "fasta2a") if name in versions)
+    peers = ", ".join(f"{name} {versions[name]}" for name in ("a2a-sdk", "fasta2a", "google-adk") if name in versions)
     taken = max((scenario.taken for scenario in results.scenarios), default="")
     rounds = max((scenario.rounds for scenario in results.scenarios), default=0)
     seconds = max((scenario.seconds for scenario in results.scenarios), default=0.0)

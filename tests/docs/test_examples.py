@@ -35,6 +35,7 @@ def name(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
 
 
+@pytest.mark.filterwarnings("ignore:SequentialAgent is deprecated:DeprecationWarning")  # what the page on ADK says, too
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_a_page_does_what_it_shows(page: Path, tmp_path: Path) -> None:
     if shutil.which("curl") is None:

@@ -10,6 +10,7 @@ import json
 import os
 import pkgutil
 import re
+import tomllib
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,7 @@ NOT_PROMISED = {
         "app_for",
         "canceled",
         "in_process",
+        "keeps_talks",
         "may_reply",
         "open",
         "prepare",
@@ -140,6 +142,11 @@ def test_the_imports_are_all_there_are() -> None:
     assert shown["dragoman"] == found["dragoman"], "the order is that of dragoman.__all__"
 
 
+def test_the_extras_are_those_of_the_package() -> None:
+    project = tomllib.loads((DOCS.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert [code(row[0])[0] for row in rows("extra", "for")] == list(project["optional-dependencies"])
+
+
 # -- classes -------------------------------------------------------------------------------------------------------
 
 
@@ -209,15 +216,62 @@ def test_a_state_has_the_members_that_are_listed() -> None:
     [
         ("keyword of `Agent`", Agent.__init__),
         ("keyword of `skill`", Agent.skill),
+        ("keyword of `from_command`", Agent.from_command),
         ("keyword of `Client`", Client.__init__),
         ("keyword of `Client`", sync.Client.__init__),
     ],
 )
 def test_the_keywords_and_their_defaults_are_those_of_the_function(title: str, function: Any) -> None:
     shown = {code(row[0])[0]: code(row[1])[0] for row in rows(title, "default", "")}
+    assert shown == keywords_of(function)
+
+
+def keywords_of(function: Any) -> dict[str, str]:
     parameters = inspect.signature(function).parameters.values()
-    found = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
-    assert shown == {name: repr(value).replace("'", '"') for name, value in found.items()}
+    return {p.name: repr(p.default).replace("'", '"') for p in parameters if p.kind is p.KEYWORD_ONLY}
+
+
+def test_the_class_methods_of_an_agent_take_what_is_listed() -> None:
+    for shown in (text for row in rows("member of `Agent`", "") for text in code(row[0]) if text.startswith("from_")):
+        name, _, given = shown.removesuffix(")").partition("(")
+        parameters = inspect.signature(getattr(Agent, name)).parameters.values()
+        bare = [p.replace(annotation=inspect.Parameter.empty) for p in parameters]
+        if given.endswith("…"):
+            bare = [p for p in bare if p.kind is p.POSITIONAL_OR_KEYWORD]
+        signature = str(inspect.Signature(bare)).replace("'", '"').strip("()")
+        assert given.removesuffix(", …") == signature, name
+
+
+def test_the_class_methods_for_other_frameworks_are_listed_with_their_keywords() -> None:
+    methods = [code(row[0])[0] for row in rows("class method", "takes", "a conversation is", "what pauses a task")]
+    (together,) = (code(row[0]) for row in rows("member of `Agent`", "") if "`from_adk" in row[0])
+    assert methods == [text.partition("(")[0] for text in together]
+    table = rows("keyword of these methods", "of", "default", "")
+    assert {name for row in table for name in code(row[1])} <= set(methods)
+    for method in methods:
+        shown = {code(row[0])[0]: code(row[2])[0] for row in table if row[1] == "all" or method in code(row[1])}
+        assert shown == keywords_of(getattr(Agent, method)), method
+
+
+def test_a_remote_agent_is_made_and_used_as_it_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Before ADK is imported: it traces from then on.
+    monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
+    from google.adk.agents import BaseAgent
+
+    from dragoman.adk import RemoteAgent
+
+    made = inspect.signature(RemoteAgent.__init__).parameters.values()
+    shown = {code(row[0])[0]: "".join(code(row[1])) for row in rows("keyword of `RemoteAgent`", "default", "")}
+    found = {str(p).partition(":")[0]: p.default for p in made if p.name != "self"}
+    assert shown == {
+        name: "" if default is inspect.Parameter.empty else repr(default) for name, default in found.items()
+    }
+    for row in rows("member of `RemoteAgent`", ""):
+        (text,) = code(row[0])
+        listed = re.findall(r"(\w+)=", text)
+        assert listed == [*inspect.signature(getattr(RemoteAgent, names(row[0])[0])).parameters][1:]
+        assert inspect.iscoroutinefunction(getattr(RemoteAgent, names(row[0])[0])) == text.startswith("await ")
+    assert members_shown("member of `RemoteAgent`") == public(RemoteAgent) - public(BaseAgent)
 
 
 def test_the_client_methods_take_what_is_listed() -> None:
@@ -348,6 +402,21 @@ def test_every_command_is_described_with_all_its_options_and_no_other() -> None:
             assert listed == commands_of(name)
     shown["serve"] |= {flag for row in rows("setting", "default", "flag", "environment", "") for flag in code(row[2])}
     assert shown == {name: options_of(name) for name in commands}
+
+
+def test_the_tables_of_agents_may_say_what_is_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = rows("in `[agents.NAME]`", "beside it may stand")
+    kinds = [name for row in table for name in code(row[0])]
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "dragoman.toml").write_text("[agents.x]\nqqq = 1\n")
+    assert kinds == code(str(CliRunner().invoke(group, ["serve"]).exception).partition("there are")[2])
+    always = code(table[-1][1])
+    for row in table[2:-1]:
+        (tmp_path / "dragoman.toml").write_text(f'[agents.x]\n{code(row[0])[0]} = "x"\nqqq = 1\n')
+        told = str(CliRunner().invoke(group, ["serve"]).exception).partition("there are ")[2].split(", ")
+        listed = [name for name in code(row[1]) if not name.startswith("from_")]
+        both = ["profile"] if "command" in code(row[0]) else []
+        assert sorted([*listed, *both, *always]) == sorted(told), row[0]
 
 
 def test_the_exit_codes_are_those_of_the_table() -> None:

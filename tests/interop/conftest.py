@@ -8,8 +8,8 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -114,6 +114,22 @@ def title_of(wire: Any) -> str:
 def record(record_property: Callable[[str, object], None]) -> Callable[[Any], None]:
     """Put a cell into the table."""
     return lambda cell: record_property(PROPERTY, cell.plain())
+
+
+@pytest.fixture
+def trying(record: Callable[[Any], None]) -> Callable[..., Any]:
+    """Put a cell of ADK into the table: how the block went, or what the peer does instead, as the block has shown."""
+
+    @contextmanager
+    def tried(direction: str, wire: str, operation: str, found: str = table.PASS, why: str = "") -> Generator[None]:
+        try:
+            yield
+        except BaseException as error:
+            record(table.Cell(direction, str(field.ADK), wire, operation, table.FAIL, str(error)))
+            raise
+        record(table.Cell(direction, str(field.ADK), wire, operation, found, why))
+
+    return tried
 
 
 @pytest.fixture

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import re
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 HERE = Path(__file__).parent
@@ -138,6 +141,17 @@ ADK_SERVERS = {
     "v2-streaming": "to_a2a with force_new_version and tokens streamed",
 }
 ADK_CLIENT = "RemoteA2aAgent"
+
+
+def program(name: str) -> ModuleType:
+    """A module of peers/, for a test that plays its script too. Programs import it by the same name."""
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, PROGRAMS / f"{name}.py")
+        assert spec is not None
+        assert spec.loader is not None
+        sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[name])
+    return sys.modules[name]
 
 
 @dataclass(frozen=True)

@@ -222,9 +222,7 @@ def page(
     return "\n".join(lines)
 
 
-def _grid(
-    direction: str, rows: list[Row], found: dict[tuple[str, str, str, str], Cell], notes: list[str]
-) -> list[str]:
+def _grid(direction: str, rows: list[Row], found: dict[tuple[str, str, str, str], Cell], notes: list[str]) -> list[str]:
     """The table of one direction. What its cells have to explain is added to the notes."""
     operations = COLUMNS[direction]
     lines = [f"| | {' | '.join(operations)} |", f"|---|{'---|' * len(operations)}"]

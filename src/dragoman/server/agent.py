@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from dragoman.agents.command import clean_name
+from dragoman.model.error import ConfigError
 from dragoman.server.bare_agent import BareAgent
 from dragoman.server.extras import require
 
@@ -209,8 +210,10 @@ class Agent(BareAgent):
         require("google.adk", "adk")
         from dragoman.agents.adk.run import AdkRuns
 
-        bridge = AdkRuns(agent, show_tools=show_tools, show_thoughts=show_thoughts, escalate=escalate)
-        return cls._bridged(bridge, name, description, version, card)
+        make: partial[Bridge] = partial(
+            AdkRuns, agent, show_tools=show_tools, show_thoughts=show_thoughts, escalate=escalate
+        )
+        return cls._bridged(make, name, description, version, card)
 
     @classmethod
     def from_langgraph(
@@ -233,7 +236,7 @@ class Agent(BareAgent):
         require("langgraph", "langgraph")
         from dragoman.agents.langgraph import LangGraphRuns
 
-        return cls._bridged(LangGraphRuns(graph, to_input=to_input), name, description, version, card)
+        return cls._bridged(partial(LangGraphRuns, graph, to_input=to_input), name, description, version, card)
 
     @classmethod
     def from_pydantic_ai(
@@ -256,7 +259,7 @@ class Agent(BareAgent):
         require("pydantic_ai", "pydantic-ai")
         from dragoman.agents.pydantic_ai import PydanticAiRuns
 
-        return cls._bridged(PydanticAiRuns(agent, deps=deps), name, description, version, card)
+        return cls._bridged(partial(PydanticAiRuns, agent, deps=deps), name, description, version, card)
 
     @classmethod
     def from_openai(
@@ -276,7 +279,7 @@ class Agent(BareAgent):
         require("agents", "openai")
         from dragoman.agents.openai_agents import OpenAiRuns
 
-        return cls._bridged(OpenAiRuns(agent), name, description, version, card)
+        return cls._bridged(partial(OpenAiRuns, agent), name, description, version, card)
 
     @classmethod
     def from_executor(
@@ -295,21 +298,38 @@ class Agent(BareAgent):
         """
         from dragoman.agents.a2a_executor import ExecutorRuns
 
-        return cls._bridged(ExecutorRuns(executor), name, description, version, card)
+        return cls._bridged(partial(ExecutorRuns, executor), name, description, version, card)
 
     @classmethod
     def _bridged(
-        cls, bridge: Bridge, name: str | None, description: str | None, version: str, card: Mapping[str, Any] | None
+        cls,
+        make: partial[Bridge],
+        name: str | None,
+        description: str | None,
+        version: str,
+        card: Mapping[str, Any] | None,
     ) -> Agent:
+        try:
+            bridge = make()
+            name, told, offers = name or clean_name(bridge.name), bridge.description, tuple(bridge.offers())
+        except (AttributeError, TypeError) as error:
+            thing: Any = make.args[0]
+            what = (
+                f"the class {thing.__name__}"
+                if isinstance(thing, type)
+                else f"an object of type {type(thing).__name__}"
+            )
+            hint = ": call its compile() first" if hasattr(thing, "compile") else ""
+            raise ConfigError(f"{what} cannot be served like this{hint}") from error
         agent = cls(
-            name or clean_name(bridge.name),
-            description=bridge.description if description is None else description,
+            name,
+            description=told if description is None else description,
             version=version,
-            # A partial and not the method: whether it answers without a task is the bridge's to say.
+            # A partial and not the method: every message gets a task.
             run=partial(bridge.run),
             card=card,
         )
-        agent._offers, agent._closing = tuple(bridge.offers()), bridge.close
+        agent._offers, agent._closing = offers, bridge.close
         agent._canceled = getattr(bridge, "canceled", None)
         return agent
 

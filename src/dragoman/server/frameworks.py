@@ -64,6 +64,13 @@ def framework_of(thing: object) -> Framework | None:
     return None
 
 
+def extra_of(module: str) -> str | None:
+    """The extra of ours that brings a module of a framework."""
+    bringing = {"langgraph": _LANGGRAPH, **{each.module: each for each in (_ADK, _PYDANTIC_AI, _OPENAI, _MCP)}}
+    found = (each.extra for name, each in bringing.items() if f"{module}.".startswith(f"{name}."))
+    return next(found, None)
+
+
 def agent_of(thing: object, framework: Framework, **options: Any) -> Agent:
     """The agent that `Agent` makes of an agent of another framework.
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from dragoman.model.error import ConfigError
-from dragoman.server.frameworks import agent_of, framework_of
+from dragoman.server.frameworks import agent_of, extra_of, framework_of
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _is_importing: ContextVar[bool] = ContextVar("is_importing", default=False)
 
-_USUAL_NAMES = ("agent", "app", "server")
+_USUAL_NAMES = ("agent", "app", "server", "root_agent", "graph")
 
 
 def load_target(text: str, *, cwd: Path) -> Any:
@@ -190,7 +190,11 @@ def _install(module: str, cwd: Path) -> str:
     near = get_close_matches(module, _modules_in(cwd), n=1)
     if near:
         return f"; did you mean `{near[0]}`?"
-    return f": uv add {module}" if "." not in module else ""
+    extra = extra_of(module)
+    if extra is not None:
+        # Not always what the module is called: `agents` comes with another package than `agents`.
+        return f": uv add 'dragoman[{extra}]'"
+    return f": uv add {module}" if "." not in module and module != "google" else ""
 
 
 def _where(error: BaseException, cwd: Path) -> str | None:

@@ -276,8 +276,8 @@ def test_what_a_table_cannot_give_a_program_is_told(
         ('comand = "cat"', "there is no setting `comand`; did you mean `command`?"),
         (
             'program = "cat"',
-            "there is no setting `program`; there are `target`, `a2a` and `mcp`, and for programs `command` and "
-            "`profile`",
+            "there is no setting `program`; there are `target`, `a2a` and `mcp`, for programs `command` and `profile`, "
+            "and for frameworks `adk`, `langgraph`, `pydantic_ai`, `openai`",
         ),
         (
             'command = "cat"\ntarget = "app.py"',

@@ -195,11 +195,10 @@ async def test_an_agent_of_a_framework_is_served_as_it_is(
 
 
 def test_of_two_agents_the_user_says_which(folder: Path) -> None:
-    text = f"{ADK}\nother = LlmAgent(name='other', model=model)\n"
-    (folder / "two.py").write_text(text)
+    (folder / "two.py").write_text(ADK.replace("root_agent", "one") + "two = LlmAgent(name='other', model=model)\n")
     with pytest.raises(ConfigError) as caught:
         load_target("two.py", cwd=folder)
-    assert str(caught.value).startswith("`two.py` has several things to serve, `root_agent`, `other`: say which")
+    assert str(caught.value).startswith("`two.py` has several things to serve, `one`, `two`: say which")
 
 
 def test_an_agent_of_ours_goes_before_those_it_is_made_of(folder: Path) -> None:
@@ -334,3 +333,10 @@ def test_a_framework_that_is_not_installed_is_told_with_how_to_get_it(
 def test_every_extra_that_is_named_is_one_of_the_package() -> None:
     project = tomllib.loads((Path(__file__).resolve().parents[3] / "pyproject.toml").read_text(encoding="utf-8"))
     assert {each.extra for each in BY_NAME.values()} <= set(project["project"]["optional-dependencies"])
+
+
+@pytest.mark.parametrize("make", ["from_adk", "from_langgraph", "from_pydantic_ai", "from_openai", "from_executor"])
+@pytest.mark.parametrize("thing", [5, object, "text"], ids=["number", "class", "text"])
+def test_what_is_no_agent_at_all_is_told_by_each_way_to_make_one(make: str, thing: object) -> None:
+    with pytest.raises(ConfigError):
+        getattr(Agent, make)(thing)
