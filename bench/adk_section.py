@@ -13,6 +13,7 @@ from bench.scenarios.adk import (
     CHUNKS,
     OURS,
     OVERHEAD_BAR,
+    PART_OF_SECONDS,
     STREAM,
     THEIRS,
     THEIRS_NEW,
@@ -30,8 +31,10 @@ def adk(scenario: Scenario) -> list[str]:
         "The same ADK agent with a scripted model: run by ADK's Runner in the process that measures, and served by "
         "Dragoman and by google-adk's own `to_a2a`, with each of its two executors, over loopback HTTP to one and the "
         "same client, which checks every answer. One turn at a time, each in a conversation of its own, tasks and "
-        "sessions in memory, uvloop and Python's own garbage collector for everybody. CPU is that of the process in "
-        "which the agent runs. `to_a2a` streams no chunks by itself: its converter of requests is replaced where "
+        "sessions in memory, uvloop and Python's own garbage collector for everybody. Time is that of "
+        "the median turn of a burst, CPU that of the process in which the agent runs, all turns of a burst together. "
+        f"Bursts: {max((len(row.outcomes) for row in scenario.rows), default=0)} of "
+        f"{scenario.seconds * PART_OF_SECONDS:g} s for each row, in turn. `to_a2a` streams no chunks by itself: its converter of requests is replaced where "
         "chunks are asked for.",
         _costs(scenario),
         "What a bridge adds to a turn of the Runner, round by round, beside `to_a2a`, and the bar: "
@@ -96,7 +99,8 @@ def _over(row: Row, base: Row, measure: Measure) -> list[float]:
 
 
 def _ms(row: Row) -> list[float]:
-    return [1000 * one.seconds / one.requests if one.requests else 0.0 for one in row.outcomes]
+    """The median turn of each burst: a pause of the machine is nobody's cost."""
+    return [one.p50_ms for one in row.outcomes]
 
 
 def _cpu_ms(row: Row) -> list[float]:

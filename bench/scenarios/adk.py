@@ -31,6 +31,9 @@ THEIRS_NEW = "to_a2a, force_new_version"
 # What may be left of the other bridge's cost over the Runner, and of its bytes.
 OVERHEAD_BAR = 0.5
 BYTES_BAR = 0.4
+# What a bridge adds is a small part of a turn, and the machine is noisy: many short bursts say more than a few long ones.
+TIMES_ROUNDS = 2
+PART_OF_SECONDS = 0.25
 
 
 def run(plan: Plan, scenario: Scenario) -> None:
@@ -42,7 +45,7 @@ def run(plan: Plan, scenario: Scenario) -> None:
     else:
         everybody[THEIRS] = plan.field.adk
         everybody[THEIRS_NEW] = msgspec.structs.replace(plan.field.adk, module="bench.agents.adk_to_a2a_new")
-    for _ in range(plan.settings.rounds):
+    for _ in range(plan.settings.rounds * (1 if plan.settings.quick else TIMES_ROUNDS)):
         # Neighbours in time are compared: what disturbs one is likely to disturb the other.
         bare = Client(BARE, "bench.callers.adk_runner", own)
         for end, cases in CASES.items():
@@ -61,6 +64,6 @@ def _served(plan: Plan, scenario: Scenario, client: Client, contestant: Contesta
 def _measure(
     plan: Plan, scenario: Scenario, client: Client, url: str, pid: int, cases: Mapping[str, Mapping[str, int]]
 ) -> None:
-    for case, outcome in call_with(plan, client, url, pid, "uvloop", cases).items():
+    for case, outcome in call_with(plan, client, url, pid, "uvloop", cases, PART_OF_SECONDS).items():
         scenario.row(client.name, case).outcomes.append(outcome)
         tell(scenario, client.name, case, outcome)

@@ -54,6 +54,11 @@ class Scripted:
     def __init__(self) -> None:
         self.doors: dict[str, asyncio.Event] = {}
 
+    marks = None
+
+    def prepare(self, ctx: Any) -> None:
+        return None
+
     def may_reply(self, ctx: Any) -> bool:
         return False
 

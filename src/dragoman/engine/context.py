@@ -83,6 +83,7 @@ class Context:
         self.restarted = restarted
         self.state: dict[str, Any] = state if state is not None else {}
         self.skill = ""
+        self.note_metadata: dict[str, Any] | None = None
         self.questions: Questions | None = None
         self.log = logging.LoggerAdapter(logger, {"task_id": live.id, "context_id": live.folding.context_id})
 
@@ -217,7 +218,7 @@ class Context:
         if self._mute:
             return
         measure = {key: value for key, value in (("done", done), ("total", total)) if value is not None}
-        message = agent_message(self._live, (Part(text=text),))
+        message = agent_message(self._live, (Part(text=text, metadata=self.note_metadata),))
         self._live.status(State.WORKING, message, metadata=measure or None)
         await self._live.room()
 

@@ -184,7 +184,8 @@ class Inbox:
         context_id = message.context_id or (new_id() if projector is None else task_id)
         message = structs.replace(message, task_id=task_id, context_id=context_id)
         status = TaskStatus(State.SUBMITTED, None, timestamp(now))
-        folding = Folding(Task(task_id, context_id, status, history=(message,)))
+        marks = None if self._agent.marks is None else self._agent.marks.task
+        folding = Folding(Task(task_id, context_id, status, history=(message,), metadata=marks or None))
         number = tasks.store.next_number()
         row = TaskRow(number, task_id, scope, context_id, call.origin, State.SUBMITTED, now, 1, now)
         live = LiveTask(tasks.store, tasks.bus, tasks.clock, row, folding, committed=0, projector=projector)
@@ -301,6 +302,9 @@ class Inbox:
         )
 
     def _begin(self, live: LiveTask, ctx: Context, *, new_context: bool = False) -> None:
+        if self._agent.marks is not None:
+            live.marks, ctx.note_metadata = self._agent.marks.task, self._agent.marks.note or None
+
         async def load_state() -> dict[str, Any]:
             if live.projector is not None and not live.draft and live.state is State.SUBMITTED:
                 # Whoever reads the table sees that it has begun before anything is done.

@@ -68,23 +68,22 @@ class LiveTask:
         self.projector = projector
         self._artifact_ids = {artifact.artifact_id for artifact in standing}
         self.draft = False
+        self.marks: dict[str, Any] = {}  # what the agent writes on every status
         self.reply: Message | None = None
         self.inbox: deque[Message] = deque()
-        # Set when there is something to look at: a message, or the end.
-        self.arrived = asyncio.Event()
+        self.arrived = asyncio.Event()  # set when there is something to look at: a message, or the end
         self.worker: asyncio.Task[None] | None = None
-        # Output that waits one turn of the loop to learn whether it is the last; any event must let it go first.
+        # Output that waits one turn of the loop: is it the last? Any event must let it go first.
         self.held: Callable[[], None] | None = None
         self.repeat: Repeat | None = None
         self.request: bytes | None = None
-        # Webhooks that come with the task, and whom to tell once it is durable.
-        self.pushes: tuple[Push, ...] = ()
+        self.pushes: tuple[Push, ...] = ()  # webhooks that come with the task; then whom to tell once it is durable
         self.created: Callable[[], None] | None = None
         self.joins = False
         self._window: deque[Record] = deque()
         self._window_bytes = 0
         self._ahead_bytes = 0
-        # How many records and how many notes must be durable before the future is done.
+        # How many records and notes must be durable before the future is done.
         self._waiters: list[tuple[int, int, asyncio.Future[None]]] = []
         self._notes_queued = 0
         self._notes_kept = 0
@@ -211,6 +210,7 @@ class LiveTask:
     ) -> None:
         """Write a new status, stamped now."""
         now = self._clock.now()
+        metadata = {**self.marks, **(metadata or {})} if self.marks else metadata
         if self.projector is not None:  # the time tells the changes of a row apart
             now = max(now, self.row.status_ms + 1)
         self.emit(

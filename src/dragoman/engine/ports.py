@@ -16,6 +16,7 @@ from dragoman.model.state import State
 
 if TYPE_CHECKING:
     from dragoman.engine.context import Context
+    from dragoman.engine.marks import Marks
     from dragoman.engine.projection import Projection
 
 
@@ -347,6 +348,11 @@ class Runnable(Protocol):
     @property
     def streams(self) -> bool:
         """False when the agent's card says that it does not stream."""
+        ...
+
+    @property
+    def marks(self) -> Marks | None:
+        """What it writes on everything it says, if anything."""
         ...
 
     def may_reply(self, ctx: Context) -> bool:

@@ -330,7 +330,7 @@ class Agent(BareAgent):
             card=card,
         )
         agent._offers, agent._closing = offers, bridge.close
-        agent._canceled = getattr(bridge, "canceled", None)
+        agent._canceled, agent._marks = getattr(bridge, "canceled", None), getattr(bridge, "marks", None)
         return agent
 
     # -- serving ---------------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dragoman.agents.skill import Skill
     from dragoman.agents.toolset import Toolset
     from dragoman.engine.context import Context
+    from dragoman.engine.marks import Marks
 
 F = TypeVar("F", bound=Callable[..., Any])
 # Control characters, and halves of characters, which no file can be called by.
@@ -59,6 +60,7 @@ class BareAgent:
         self._tools: Toolset | None = None
         # What a program or a framework's agent can do, as the card tells it.
         self._offers: tuple[Offer, ...] = ()
+        self._marks: Marks | None = None
         self._sessions: CommandSessions | None = None
         self._prepare: Callable[[Context], Awaitable[None]] | None = None
         # Who works on what, for those who run several: see `docs/guides/programs.md`.
@@ -146,6 +148,11 @@ class BareAgent:
         return (0 if self._tools is None else self._tools.revision, len(self._functions.skills))
 
     # -- as the engine sees it -------------------------------------------------------------------------------------
+
+    @property
+    def marks(self) -> Marks | None:
+        """What the agent writes on everything it says, if anything."""
+        return self._marks
 
     @property
     def streams(self) -> bool:

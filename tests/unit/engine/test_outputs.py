@@ -10,6 +10,7 @@ import pydantic
 import pytest
 
 from dragoman import Agent, File, Part
+from dragoman.engine.marks import Marks
 from dragoman.model.artifact import Artifact
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
 from dragoman.model.message import Message
@@ -481,3 +482,24 @@ async def test_a_text_of_a_frameworks_own_kind_is_a_text(start: Any) -> None:
     assert [artifact.text for artifact in task.artifacts] == ["Hello"]
     engine = await start(yielding(Replace(Said("Hello"))))
     assert [artifact.text for artifact in (await engine.send("go")).artifacts] == ["Hello"]
+
+
+async def test_the_marks_of_an_agent_are_on_its_task_its_statuses_and_its_notes(start: Any) -> None:
+    async def run(ctx: Any) -> Any:
+        await ctx.progress("looking", done=1)
+        yield "found"
+
+    agent = Agent("marked", run=run)
+    agent._marks = Marks({"their/key": True}, {"thought": True})
+    engine = await start(agent)
+    task = await engine.send("go")
+    events = await engine.journal(task)
+    assert task.metadata == {"their/key": True}
+    statuses = [event for event in events if isinstance(event, StatusUpdate)]
+    assert [event.metadata for event in statuses] == [
+        {"their/key": True},
+        {"their/key": True, "done": 1},
+        {"their/key": True},
+    ]
+    note = statuses[1].status.message
+    assert note is not None and note.parts[0].metadata == {"thought": True}
