@@ -83,6 +83,7 @@ async def test_a_remote_agent_answers_like_a_local_one(remote: Make, streaming: 
     assert kept.is_final_response() and kept.turn_complete
 
 
+@pytest.mark.requirement("S2-107")
 @pytest.mark.parametrize("streaming", [False, True])
 async def test_it_is_called_over_a_real_port(remote: Make, streaming: bool) -> None:
     with served(Hearing()) as url:
