@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from bench.adk_turns import TURNS as BURST_TURNS
 from bench.job import Outcome
 from bench.results import Row, Scenario
 from bench.scenarios.adk import (
     BARE,
+    BURSTS,
     BYTES_BAR,
     CASES,
     CHUNKS,
     OURS,
     OVERHEAD_BAR,
-    PART_OF_SECONDS,
     STREAM,
     THEIRS,
     THEIRS_NEW,
-    TURNS,
 )
 from bench.stats import ratios, spread
 from bench.tables import number, ranged, table
@@ -28,16 +28,16 @@ Measure = Callable[[Row], list[float]]
 def adk(scenario: Scenario) -> list[str]:
     """An ADK agent run by its Runner, and behind two bridges."""
     return [
-        "The same ADK agent with a scripted model: run by ADK's Runner in the process that measures, and served by "
-        "Dragoman and by google-adk's own `to_a2a`, with each of its two executors, over loopback HTTP to one and the "
-        "same client, which checks every answer. One turn at a time, each in a conversation of its own, tasks and "
-        "sessions in memory, uvloop and Python's own garbage collector for everybody. Time is that of "
-        "the median turn of a burst, CPU that of the process in which the agent runs, all turns of a burst together. "
-        f"Bursts: {max((len(row.outcomes) for row in scenario.rows), default=0)} of "
-        f"{scenario.seconds * PART_OF_SECONDS:g} s for each row, in turn. `to_a2a` streams no chunks by itself: its converter of requests is replaced where "
-        "chunks are asked for.",
+        "The same ADK agent with a scripted model: run by ADK's Runner alone, and served by Dragoman and by "
+        "google-adk's own `to_a2a`, with each of its two executors, over loopback HTTP to one and the same client, "
+        "which checks every answer. All run side by side on one core and are asked in turn, one turn at a time, each "
+        f"in a conversation of its own: bursts of {BURST_TURNS} turns, or of one stream, {_bursts(scenario)} for each "
+        f"row, with fresh processes after {BURSTS}. Tasks and sessions are in memory, everybody has uvloop and "
+        "Python's own garbage collector. Time is that of the median turn of a burst, CPU that of the process in which "
+        "the agent runs. `to_a2a` streams no chunks by itself: its converter of requests is replaced where chunks are "
+        "asked for.",
         _costs(scenario),
-        "What a bridge adds to a turn of the Runner, round by round, beside `to_a2a`, and the bar: "
+        "What a bridge adds to a turn of the Runner, burst by burst, beside `to_a2a`, and the bar: "
         f"{_percent(OVERHEAD_BAR)} of it, in time and in CPU time.",
         _overheads(scenario),
         f"A stream of {CHUNKS:,} chunks of six bytes: all that is received, divided by the chunks. The bar is "
@@ -49,7 +49,7 @@ def adk(scenario: Scenario) -> list[str]:
 def _costs(scenario: Scenario) -> str:
     rows = [
         [row.server, case, ranged(spread(_ms(row))), ranged(spread(_cpu_ms(row))), _errors(row)]
-        for case in (name for cases in CASES.values() for name in cases)
+        for case in CASES
         for row in scenario.rows
         if row.case == case and row.outcomes
     ]
@@ -58,7 +58,7 @@ def _costs(scenario: Scenario) -> str:
 
 def _overheads(scenario: Scenario) -> str:
     rows: list[list[str]] = []
-    for case in (*TURNS, STREAM):
+    for case in CASES:
         ours = scenario.find(OURS, case), scenario.find(BARE, case)
         for name in (THEIRS, THEIRS_NEW):
             theirs = scenario.find(name, case)
@@ -104,12 +104,11 @@ def _ms(row: Row) -> list[float]:
 
 
 def _cpu_ms(row: Row) -> list[float]:
-    """Of the process with the agent: that is the caller itself when there is no server."""
-    alone = row.server == BARE
-    return [
-        1000 * (one.cpu_seconds if alone else one.generator_cpu_seconds) / one.requests if one.requests else 0.0
-        for one in row.outcomes
-    ]
+    return [one.cpu_us / 1000 for one in row.outcomes]
+
+
+def _bursts(scenario: Scenario) -> int:
+    return max((len(row.outcomes) for row in scenario.rows), default=0)
 
 
 def _chunk_bytes(outcome: Outcome) -> float:

@@ -30,10 +30,7 @@ Operation = Callable[[], Awaitable[None]]
 
 
 class Caller(Protocol):
-    """A client that calls the agent; it connects with the first call. Wrong states are raised as ValueError.
-
-    It may have `open()`, `received` (the bytes that came so far) and `chunk_text` (what its agent streams).
-    """
+    """A client that calls the agent; it connects with the first call. Wrong states are raised as ValueError."""
 
     async def echo(self, text: str) -> str:
         """Send a text and read the text of the completed task."""
@@ -84,7 +81,6 @@ async def measure(order: dict[str, Any]) -> dict[str, dict[str, Any]]:
 async def _case(caller: Caller, order: dict[str, Any], *, concurrency: int, chunks: int) -> dict[str, Any]:
     warm, found = Count(), Count()
     await _work(warm, _operation(caller, warm, min(chunks, WARM_UP_CHUNKS)), concurrency, order["warmup"])
-    received = getattr(caller, "received", 0)
     server, own, began = proc.cpu_seconds(order["pid"]), time.process_time(), time.perf_counter()
     await _work(found, _operation(caller, found, chunks), concurrency, order["seconds"])
     seconds, own = time.perf_counter() - began, time.process_time() - own
@@ -103,8 +99,6 @@ async def _case(caller: Caller, order: dict[str, Any], *, concurrency: int, chun
         "p50_ms": p50,
         "p95_ms": p95,
         "p99_ms": p99,
-        # Of those who count them.
-        "received_bytes": getattr(caller, "received", 0) - received,
     }
 
 
@@ -129,8 +123,7 @@ async def _work(found: Count, operation: Operation, concurrency: int, seconds: f
 
 def _operation(caller: Caller, found: Count, chunks: int) -> Operation:
     numbers = count(1)
-    text_of = getattr(caller, "chunk_text", chunk_text)
-    whole = "".join(text_of(number) for number in range(chunks))
+    whole = "".join(chunk_text(number) for number in range(chunks))
 
     async def echo() -> None:
         text = echo_text(next(numbers))

@@ -13,6 +13,11 @@ def cpu_seconds(pid: int) -> float:
     return cpu_of_stat(Path(f"/proc/{pid}/stat").read_text())
 
 
+def cpu_exactly(pid: int) -> float:
+    """The same of the threads that there are, to the nanosecond: for what takes but a few ticks of the clock."""
+    return sum(int(file.read_text().split()[0]) for file in Path(f"/proc/{pid}/task").glob("*/schedstat")) / 1e9
+
+
 def cpu_of_stat(text: str) -> float:
     """Read the CPU time out of a /proc/PID/stat line."""
     # The name may hold spaces and parentheses: the numbers begin after the last one.

@@ -74,16 +74,10 @@ def _burst(plan: Plan, client: Client, loop: str) -> dict[str, Outcome]:
 
 
 def call_with(
-    plan: Plan,
-    client: Client,
-    url: str,
-    pid: int,
-    loop: str,
-    cases: Mapping[str, Mapping[str, int]],
-    part_of_seconds: float = 0.5,
+    plan: Plan, client: Client, url: str, pid: int, loop: str, cases: Mapping[str, Mapping[str, int]]
 ) -> dict[str, Outcome]:
     """Have a client call whoever is at the address, in a process of its own. Raises RuntimeError when it breaks."""
-    seconds, warmup = plan.settings.seconds * part_of_seconds, plan.settings.warmup
+    seconds, warmup = plan.settings.seconds / 2, plan.settings.warmup
     plan.need(len(cases) * (seconds + warmup) + OVERHEAD_SECONDS)
     order = {
         "module": client.module,

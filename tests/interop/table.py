@@ -64,10 +64,10 @@ ADK_MEANINGS = {
     "pause": "a tool that waits, answered with a function response",
     "words": "the same, answered in plain words",
     "allow": "a tool that has to be allowed, allowed and not",
-    "failed": "a failure is an error of the turn, with its reason",
+    "failure": "a failure is an error of the turn, with its reason",
     "secret": "the text of an exception is not told",
     "saved": "a file that the agent has saved arrives",
-    "cancel": "a run that is left here ends over there",
+    "leave": "a run that is left here ends over there",
     "numbers": "`2` arrives as `2`",
 }
 

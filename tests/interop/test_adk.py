@@ -47,10 +47,7 @@ CONVERSATIONS: dict[str, list[dict[str, Any]]] = {
     "saved": [{"text": "save"}],
 }
 
-EMPTY = (
-    "RemoteA2aAgent keeps an event without content before the answer and another after it, both of which it calls "
-    "final, and after a pause it tells the question again as a thought."
-)
+EMPTY = "RemoteA2aAgent keeps an event without content after the answer, and calls both of them final."
 NO_ERROR = "RemoteA2aAgent makes an ordinary text of the reason: the event has neither error_code nor error_message."
 GOES_ON = "RemoteA2aAgent does not cancel the task of a run that was left."
 FLOATS = "google-adk keeps data in a2a-sdk's protobuf, where every number is a float: `2` is read as `2.0`."
@@ -132,14 +129,13 @@ def test_their_client_gets_it_piece_by_piece(heard: Any, trying: Try) -> None:
         assert said(turn) == said(kept(heard["tokens"])) == [WHOLE]
 
 
-def test_their_client_keeps_empty_events_of_its_own(heard: Any, trying: Try) -> None:
+def test_their_client_keeps_an_empty_event_of_its_own(heard: Any, trying: Try) -> None:
     with trying(ADK_THEIRS, ADK_CLIENT, "bare", PEER, EMPTY):
-        first, answer, last = (event for event in heard["tokens"]["turns"][0] if not event.get("partial"))
-        assert (parts(first), parts(last)) == ([], [])
-        assert first["final"] and answer["final"] and last["final"]
-        again = heard["pause"]["turns"][1][0]
-        assert all(part["thought"] for part in parts(again))
-        assert waiting([again])["function_call"]["name"] == "review"
+        answer, last = (event for event in heard["tokens"]["turns"][0] if not event.get("partial"))
+        assert (text(answer), answer["final"]) == (WHOLE, True)
+        assert (parts(last), last["final"]) == ([], True)
+        # Nothing comes before, and no question is told again with its answer: by our marks it knows an ADK agent.
+        assert text(heard["pause"]["turns"][1][0]) == "The review "
 
 
 def test_their_client_is_not_told_of_tools(heard: Any, trying: Try) -> None:
@@ -172,7 +168,7 @@ def test_their_client_allows_a_tool_or_does_not(heard: Any, trying: Try) -> None
 
 
 def test_their_client_makes_a_text_of_a_failure(heard: Any, trying: Try) -> None:
-    with trying(ADK_THEIRS, ADK_CLIENT, "failed", PEER, NO_ERROR):
+    with trying(ADK_THEIRS, ADK_CLIENT, "failure", PEER, NO_ERROR):
         [turn] = heard["failed"]["turns"]
         assert said(turn) == [script.REFUSAL]
         assert not [event for event in turn if event.get("error_code") or event.get("error_message")]
@@ -203,7 +199,7 @@ def test_integers_leave_our_server_as_integers(heard: Any, our_server: str, tryi
 
 
 async def test_their_client_leaves_and_the_task_goes_on(our_server: str, trying: Try) -> None:
-    with trying(ADK_THEIRS, ADK_CLIENT, "cancel", PEER, GOES_ON):
+    with trying(ADK_THEIRS, ADK_CLIENT, "leave", PEER, GOES_ON):
         script.began.clear()
         script.canceled.clear()
         [turn] = drive(our_server, {"left": [{"text": "hang", "leave": True}]})["left"]["turns"]

@@ -212,7 +212,7 @@ async def test_our_agent_allows_a_tool_or_does_not(any_talk: Talk, path: str, tr
 
 
 async def test_our_agent_makes_an_error_of_a_failure(any_talk: Talk, path: str, trying: Try) -> None:
-    with trying(ADK_OURS, path, "failed"):
+    with trying(ADK_OURS, path, "failure"):
         events = await any_talk.say("refuse")
         assert (events[-1].error_code, events[-1].error_message) == ("remote_agent_error", script.REFUSAL)
         assert whole(events) == []
@@ -237,7 +237,7 @@ async def test_their_server_makes_floats_of_integers(talk: Talk, path: str, tryi
 
 
 async def test_our_agent_leaves_and_the_task_is_canceled(talk: Talk, their_server: str, path: str, trying: Try) -> None:
-    with trying(ADK_OURS, path, "cancel"):
+    with trying(ADK_OURS, path, "leave"):
         async with Client(f"{their_server}/{path}") as client:
             run = asyncio.ensure_future(talk.say("hang"))
             while not (at_work := [task async for task in client.list_tasks() if task.state is State.WORKING]):

@@ -16,12 +16,12 @@ BREAKPOINT = "breakpoint"
 _QUESTIONS = ("question", "message", "prompt", "description")
 
 
-def pause_for(interrupts: Sequence[Any], thread: str, remark: str = "") -> Pause:
+def pause_for(interrupts: Sequence[Any], held: Any, remark: str = "") -> Pause:
     """What a graph waits for; without any interrupt it has stopped where its author said."""
     if not interrupts:
         stopped = Pending(BREAKPOINT, "The graph has stopped at a breakpoint. Shall it go on?", approval=True)
-        return Pause((stopped,), thread)
-    return Pause(tuple(_pending(one, alone=len(interrupts) == 1) for one in interrupts), thread, remark=remark)
+        return Pause((stopped,), held)
+    return Pause(tuple(_pending(one, alone=len(interrupts) == 1) for one in interrupts), held, remark=remark)
 
 
 def _pending(interrupt: Any, *, alone: bool) -> Pending:
@@ -31,7 +31,8 @@ def _pending(interrupt: Any, *, alone: bool) -> Pending:
     if isinstance(schema, dict):
         shown["schema"] = schema
     is_only_text = alone and isinstance(value, str) and "schema" not in shown
-    return Pending(interrupt.id, _question(value), None if is_only_text else shown)
+    reason = isinstance(value, dict) and bool(_calls(cast("dict[str, Any]", value)))
+    return Pending(interrupt.id, _question(value), None if is_only_text else shown, reason=reason)
 
 
 def _question(value: Any) -> str:

@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from dragoman.agents.graph_tools import Path, is_within
 from dragoman.agents.paragraphs import Paragraphs
 
 if TYPE_CHECKING:
     from dragoman.engine.context import Context
 
-# What is called by a tool, also by another agent that is a tool, is none of the caller's.
-_TOOLS = "tools"
-
 
 class GraphSpeech:
     """Puts the messages of nodes one after the other.
 
-    Nodes may work side by side: one message at a time is streamed, and the others are held until it has ended.
+    Nodes may work side by side: one message at a time is streamed, and the others are held until it has ended. What
+    is said in a tool, also by another agent that is a tool, is none of the caller's.
     """
 
-    def __init__(self, ctx: Context) -> None:
+    def __init__(self, ctx: Context, tools: frozenset[Path]) -> None:
         self.paragraphs = Paragraphs(ctx)
+        self._tools = tools
         self._speaker: str | None = None
         self._place = ""
         self._held: dict[str, list[str]] = {}
@@ -31,9 +31,7 @@ class GraphSpeech:
     def hear(self, message: Any, about: dict[str, Any]) -> Iterator[str]:
         """Take the next piece of a message, and give what can be said now."""
         place: str = about.get("langgraph_checkpoint_ns", "")
-        if message.type not in ("ai", "AIMessageChunk") or any(
-            node.split(":")[0] == _TOOLS for node in place.split("|")
-        ):
+        if message.type not in ("ai", "AIMessageChunk") or is_within(place, self._tools):
             return
         speaker, text = str(message.id), str(message.text)
         whole = message.type == "ai"

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import base64
 import inspect
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, cast
 
+import msgspec
+
+from dragoman.agents.graph_answer import GraphAnswer
+from dragoman.agents.graph_messages import MESSAGES, canceled_calls, messages_in, messages_of, turns_of
 from dragoman.agents.graph_pause import BREAKPOINT, answers_of, pause_for
+from dragoman.agents.graph_tools import tool_places, tools_of
 from dragoman.agents.graph_turn import GraphTurn
 from dragoman.agents.graph_values import plain
 from dragoman.agents.memory import MOST, Memory
 from dragoman.agents.part_text import media_of, text_of
 from dragoman.agents.pause import Pause, pause_of
+from dragoman.agents.run_value import value_for
 from dragoman.agents.tool_offers import offers_with_tools
 from dragoman.engine.outputs import Replace
 from dragoman.model.error import Failed, Rejected
@@ -24,7 +30,13 @@ if TYPE_CHECKING:
     from dragoman.model.part import Part
 
 KEY = "dragoman/langgraph"
-_MESSAGES = "messages"
+
+
+class _Held(msgspec.Struct):
+    """What a task needs to go on after a question."""
+
+    thread: str
+    answer: GraphAnswer
 
 
 class LangGraphRuns:
@@ -32,12 +44,20 @@ class LangGraphRuns:
 
     Memory is the graph's checkpointer; every conversation is a thread. A graph that was compiled without one keeps
     its `messages` in the conversation's state, at most `memory` bytes of them, and what it waits for only in this
-    process. The answer of a graph with `messages` is what its models say, or its `structured_response`; the answer
-    of every other graph is its last state, as data. `to_input` makes the graph's input from the run's context; by
-    default that is a human message, or the message's data.
+    process. The answer of a graph with `messages` is what the task has added to them, or its `structured_response`; the
+    answer of every other graph is its last state, as data. `to_input` makes the graph's input from the run's context;
+    by default that is a human message, or the message's data. `context` is what the graph's `context_schema` wants, or
+    a function that makes it from the run's context.
     """
 
-    def __init__(self, graph: Any, *, to_input: Callable[[Context], Any] | None = None, memory: int = MOST) -> None:
+    def __init__(
+        self,
+        graph: Any,
+        *,
+        to_input: Callable[[Context], Any] | None = None,
+        context: Any = None,
+        memory: int = MOST,
+    ) -> None:
         self._graph = graph
         self._remembers = isinstance(graph.checkpointer, bool | None)
         if self._remembers:
@@ -45,7 +65,9 @@ class LangGraphRuns:
 
             self._graph = graph.copy({"checkpointer": InMemorySaver()})
         self._to_input = to_input or self._input
+        self._context = context
         self._memory = memory
+        self._tools = tool_places(graph)
         builder = getattr(graph, "builder", None)
         # What an entrypoint takes is one value, without names.
         self._fields: list[str] = [] if builder is None else list(builder.schemas[builder.input_schema])
@@ -55,9 +77,7 @@ class LangGraphRuns:
 
     def offers(self) -> tuple[ProgramSkill, ...]:
         """The graph, and the tools of its tool nodes."""
-        nodes = cast("Iterable[Any]", self._graph.nodes.values())
-        found = {name: tool for node in nodes for name, tool in getattr(node.bound, "tools_by_name", {}).items()}
-        tools = [(name, str(tool.description or "")) for name, tool in found.items()]
+        tools = [(name, str(tool.description or "")) for name, tool in tools_of(self._graph).items()]
         return offers_with_tools(self.name, self.description, tools)
 
     async def close(self) -> None:
@@ -65,9 +85,9 @@ class LangGraphRuns:
 
     async def canceled(self, ref: Any) -> None:
         """Nobody will answer: forget what a graph without a checkpointer waited for."""
-        thread: Any = cast("dict[str, Any]", ref).get("held") if isinstance(ref, dict) else None
-        if self._remembers and isinstance(thread, str):
-            await self._graph.checkpointer.adelete_thread(thread)
+        held: Any = cast("dict[str, Any]", ref).get("held") if isinstance(ref, dict) else None
+        if self._remembers and isinstance(held, dict):
+            await self._graph.checkpointer.adelete_thread(cast("dict[str, Any]", held)["thread"])
 
     async def run(self, ctx: Context) -> AsyncGenerator[Any, None]:
         """Give the message, or the answer to an interrupt, to the graph, and pass on what it says.
@@ -84,59 +104,82 @@ class LangGraphRuns:
             return
         thread = ctx.task_id if self._remembers else ctx.session_id
         config = {"configurable": {"thread_id": thread, **({"user_id": ctx.user.id} if ctx.user else {})}}
-        turn = GraphTurn(ctx, self._graph, config)
+        held = _Held(thread, GraphAnswer()) if pause is None else msgspec.convert(pause.held, _Held)
+        turn = GraphTurn(ctx, self._graph, config, held.answer, self._tools)
         waiting: Pause | None = None
         try:
-            given = await self._given(ctx) if pause is None else await self._resumed(pause, config)
+            given = await self._given(ctx, config) if pause is None else await self._resumed(pause, config)
             if isinstance(given, Pause):
                 waiting = given
             else:
-                async with aclosing(turn.texts(given)) as texts:
+                async with aclosing(turn.texts(given, await value_for(ctx, self._context))) as texts:
                     async for text in texts:
                         yield text
                 if turn.interrupts is not None:
-                    waiting = pause_for([*turn.interrupts.values()], thread)
+                    waiting = pause_for([*turn.interrupts.values()], msgspec.to_builtins(held))
                 elif self._remembers:
                     await self._remember(ctx, config)
         except GraphRecursionError as error:
             raise Failed("the graph stopped: it took too many steps") from error
         except ValueError as error:
-            waiting = await self._again(error, config)
+            waiting = await self._again(error, config, held)
         finally:
             if self._remembers and waiting is None:
                 await self._graph.checkpointer.adelete_thread(thread)
         if waiting is not None:
             yield waiting.ask()
             return
+        output = self._output(turn, held.answer)
+        if output is not None:
+            yield output
+
+    def _output(self, turn: GraphTurn, answer: GraphAnswer) -> Replace | None:
+        """What the graph gives, where that is not what has been streamed."""
         result = turn.values
-        if isinstance(result, dict) and _MESSAGES in result:
+        if isinstance(result, dict) and MESSAGES in result:
             result = cast("dict[str, Any]", result).get("structured_response")
-        if not _is_said(result, turn):
-            yield Replace(plain(result))
+            # What an entrypoint returns is no state: nobody knows what of it is new.
+            if result is None and self._fields:
+                text = answer.text(turn.values)
+                return None if text is None or turn.speech.paragraphs.say(text) else Replace(text)
+        return None if _is_said(result, turn) else Replace(plain(result))
 
     async def _remember(self, ctx: Context, config: dict[str, Any]) -> None:
-        values: Any = (await self._graph.aget_state(config)).values
-        if isinstance(values, dict) and _MESSAGES in values:
-            Memory(ctx, KEY, self._memory).replace(_turns(cast("dict[str, Any]", values)[_MESSAGES]))
+        messages = messages_in((await self._graph.aget_state(config)).values)
+        if messages:
+            Memory(ctx, KEY, self._memory).replace(turns_of(messages))
 
     # -- what goes in --------------------------------------------------------------------------------------------------
 
-    async def _given(self, ctx: Context) -> Any:
+    async def _given(self, ctx: Context, config: dict[str, Any]) -> Any:
         from langchain_core.messages import messages_from_dict
 
         given = self._to_input(ctx)
         given = await given if inspect.isawaitable(given) else given
-        if not (self._remembers and isinstance(given, dict) and _MESSAGES in given):
+        if not isinstance(given, dict) or MESSAGES not in given:
             return cast("Any", given)
-        before = messages_from_dict(Memory(ctx, KEY).messages)
         values = cast("dict[str, Any]", given)
-        return {**values, _MESSAGES: [*before, *values[_MESSAGES]]}
+        if self._remembers:
+            before = messages_from_dict(Memory(ctx, KEY).messages)
+        else:
+            before = canceled_calls(await self._standing(config))
+            if not before:
+                return values
+        return {**values, MESSAGES: [*before, *messages_of(values[MESSAGES])]}
+
+    async def _standing(self, config: dict[str, Any]) -> Sequence[Any]:
+        """The messages of the thread, which an earlier task may have left in the middle of its work."""
+        state = await self._graph.aget_state(config)
+        if state.next:
+            # What was done of a step that never ended is lost when another begins, so it must not count here.
+            state = await self._graph.aget_state(state.config)
+        return messages_in(state.values)
 
     def _input(self, ctx: Context) -> Any:
-        if _MESSAGES in self._fields:
+        if MESSAGES in self._fields:
             from langchain_core.messages import HumanMessage
 
-            return {_MESSAGES: [HumanMessage(cast("Any", _content(ctx.message.parts)))]}
+            return {MESSAGES: [HumanMessage(cast("Any", _content(ctx.message.parts)))]}
         value = ctx.text if ctx.data is None else ctx.data
         if self._fields in ([], ["__root__"]) or isinstance(value, dict):
             return cast("Any", value)
@@ -157,14 +200,14 @@ class LangGraphRuns:
             raise Failed("the graph does not wait for this answer any more")
         return None if stopped else Command(resume=answers)
 
-    async def _again(self, error: ValueError, config: dict[str, Any]) -> Pause:
+    async def _again(self, error: ValueError, config: dict[str, Any], held: _Held) -> Pause:
         from langgraph import errors
 
         is_invalid_resume: Callable[[BaseException], bool] | None = getattr(errors, "is_invalid_resume", None)
         if is_invalid_resume is None or not is_invalid_resume(error):
             raise error
         state = await self._graph.aget_state(config)
-        return pause_for(state.interrupts, config["configurable"]["thread_id"], "The last answer does not fit.")
+        return pause_for(state.interrupts, msgspec.to_builtins(held), "The last answer does not fit.")
 
 
 def _is_said(value: Any, turn: GraphTurn) -> bool:
@@ -193,18 +236,3 @@ def _content(parts: Sequence[Part]) -> str | list[dict[str, Any]]:
         name = {"extras": {"filename": part.filename}} if part.filename else {}
         content.append({**block, **place, **name})
     return content
-
-
-def _turns(messages: Iterable[Any]) -> list[list[Any]]:
-    """The messages as JSON, by turns: each begins with what the caller said."""
-    from langchain_core.messages import messages_to_dict
-
-    turns: list[list[Any]] = []
-    for message in messages:
-        if message.type == "human" or not turns:
-            turns.append([])
-        kept = plain(messages_to_dict([message])[0])
-        # What a tool keeps beside its answer may be any object, and no model sees it.
-        kept["data"].pop("artifact", None)
-        turns[-1].append(kept)
-    return turns

@@ -8,16 +8,18 @@ import dataclasses
 import inspect
 import json
 from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 from dragoman.agents.approval import Approval, approval_of
 from dragoman.agents.memory import MOST, Memory
 from dragoman.agents.paragraphs import Paragraphs
 from dragoman.agents.part_text import media_of, text_of
-from dragoman.agents.pause import Pause, Pending, call_text, pause_of
+from dragoman.agents.pause import Pause, Pending, call_text, keep, kept, pause_of
+from dragoman.agents.run_value import value_for
 from dragoman.agents.tool_offers import offers_with_tools
 from dragoman.engine.outputs import Replace
-from dragoman.model.error import Failed, Rejected
+from dragoman.model.error import ConfigError, Failed, Rejected
 
 if TYPE_CHECKING:
     from agents import Agent, RunConfig
@@ -29,15 +31,24 @@ if TYPE_CHECKING:
     from dragoman.model.part import Part
 
 KEY = "dragoman/openai-agents"
+_IN_MEMORY = (
+    "a session of the SDK is closed after every message: give it a file, as in SQLiteSession(id, 'sessions.db')"
+)
 
 
 class OpenAiRuns:
     """Runs an agent of the OpenAI Agents SDK: its text is streamed, what has an `output_type` is data.
 
+    What output guardrails have to see is not streamed: the answer comes when they have let it pass.
+
     The messages of a conversation are kept in its state, at most `memory` bytes of them, or in the SDK's own sessions:
-    `session` makes one from the conversation's id. Tools that need approval pause the task. `context` is the run's
-    context object, or a function that makes it. Every message begins with this agent, whoever it was handed to
+    `session` makes one from the conversation's id, for every message, and it is closed after that. Tools that need
+    approval pause the task. `context` is the run's context object, or a function that makes it; it is not stored.
+    `max_turns` is the SDK's default unless given. Every message begins with this agent, whoever it was handed to
     before. Nothing is traced, whatever `run_config` says: traces would go to OpenAI.
+
+    Raises:
+        ConfigError: `session` makes sessions that forget.
     """
 
     def __init__(
@@ -47,9 +58,13 @@ class OpenAiRuns:
         context: Any = None,
         session: Callable[[str], Session] | None = None,
         run_config: RunConfig | None = None,
-        max_turns: int | None = 10,
+        max_turns: int | None = None,
         memory: int = MOST,
     ) -> None:
+        from agents import SQLiteSession
+
+        if session is SQLiteSession:
+            raise ConfigError(_IN_MEMORY)
         self._agent = agent
         self._context = context
         self._session = session
@@ -74,32 +89,46 @@ class OpenAiRuns:
             Failed: the agent took too many turns.
             Rejected: a guardrail or the model refused the message.
         """
-        from agents import AgentsException
-
         pause = pause_of(ctx.resume)
         if pause is not None and pause.open:
             yield pause.ask()
             return
         memory = Memory(ctx, KEY, self._memory)
-        known = len(memory.messages) if pause is None else pause.held["known"]
-        paragraphs, quiet = Paragraphs(ctx), False
-        result = await self._begin(ctx, memory, pause)
-        events = result.stream_events()
+        held = {"known": len(memory.messages)} if pause is None else await kept(ctx, pause.held)
+        async with self._open_session(ctx) as session:
+            result = await self._begin(ctx, memory, pause, held.get("state"), session)
+            events = result.stream_events()
+            try:
+                async with aclosing(self._outputs(ctx, result, events, memory, held["known"])) as outputs:
+                    async for output in outputs:
+                        yield output
+            finally:
+                # Closing the events alone would wait for the end of the run.
+                result.cancel()
+                await cast("AsyncGenerator[Any, None]", events).aclose()
+                if result.run_loop_task is not None:
+                    await asyncio.wait((result.run_loop_task,))
+
+    async def _outputs(
+        self, ctx: Context, result: RunResultStreaming, events: Any, memory: Memory, known: int
+    ) -> AsyncGenerator[Any, None]:
+        from agents import AgentsException
+
+        paragraphs, quiet = Paragraphs(ctx), self._is_quiet(result.current_agent)
         try:
             async for event in events:
                 if event.type == "agent_updated_stream_event":
-                    # What it streams is the JSON of its output, which comes whole at the end.
-                    quiet = event.new_agent.output_type not in (None, str)
+                    quiet = self._is_quiet(event.new_agent)
                 elif text := "" if quiet else _said(event, paragraphs):
                     yield text
             if result.interruptions:
-                yield _pause(result, known).ask()
+                yield (await _pause(ctx, result, known)).ask()
                 return
             output = result.final_output
             if self._session is None:
                 _remember(memory, result, known)
             if isinstance(output, str) and not paragraphs.ends_with(output):
-                # A tool has given the answer.
+                # A tool has given the answer, or it was not streamed.
                 paragraphs.begin()
                 yield paragraphs.add(output)
             elif output is not None and not isinstance(output, str):
@@ -109,24 +138,39 @@ class OpenAiRuns:
             if public is None:
                 raise
             ctx.log.info("an agent has stopped: %s", error)
+            if isinstance(public, Rejected) and paragraphs.text != paragraphs.before:
+                # Guardrails may take their time, while the model speaks.
+                yield Replace(paragraphs.before)
             raise public from error
+
+    def _is_quiet(self, agent: Any) -> bool:
+        """True when what the agent streams is not for callers: the JSON of its output, or what may be refused."""
+        rails = [*agent.output_guardrails, *((self._config and self._config.output_guardrails) or ())]
+        return bool(rails) or agent.output_type not in (None, str)
+
+    @asynccontextmanager
+    async def _open_session(self, ctx: Context) -> AsyncGenerator[Session | None, None]:
+        session = None if self._session is None else self._session(ctx.session_id)
+        try:
+            if str(getattr(session, "db_path", "")) == ":memory:":
+                raise ConfigError(_IN_MEMORY)
+            yield session
         finally:
-            # Closing the events alone would wait for the end of the run.
-            result.cancel()
-            await cast("AsyncGenerator[Any, None]", events).aclose()
-            if result.run_loop_task is not None:
-                await asyncio.wait((result.run_loop_task,))
+            close = getattr(session, "close", None)
+            closed = close() if close is not None else None
+            if inspect.isawaitable(closed):
+                await closed
 
-    async def _begin(self, ctx: Context, memory: Memory, pause: Pause | None) -> RunResultStreaming:
+    async def _begin(
+        self, ctx: Context, memory: Memory, pause: Pause | None, state: Any, session: Session | None
+    ) -> RunResultStreaming:
         from agents import RunConfig, RunContextWrapper, Runner, RunState
+        from agents.run import DEFAULT_MAX_TURNS
 
-        context = self._context(ctx) if callable(self._context) else self._context
-        context = await context if inspect.isawaitable(context) else context
+        context = await value_for(ctx, self._context)
         given: Any = [*memory.messages, {"role": "user", "content": _content(ctx.message.parts)}]
         if pause is not None:
-            given = await RunState.from_json(
-                self._agent, pause.held["state"], context_override=RunContextWrapper(context)
-            )
+            given = await RunState.from_json(self._agent, state, context_override=RunContextWrapper(context))
             for item in given.get_interruptions():
                 approval = approval_of(pause.answers.get(item.call_id)) or Approval(False)
                 if approval.approved:
@@ -138,9 +182,9 @@ class OpenAiRuns:
             given,
             # A resumed run has its context already.
             context=context if pause is None else None,
-            max_turns=self._max_turns,
+            max_turns=DEFAULT_MAX_TURNS if self._max_turns is None else self._max_turns,
             run_config=dataclasses.replace(self._config or RunConfig(), tracing_disabled=True),
-            session=None if self._session is None else self._session(ctx.session_id),
+            session=session,
         )
 
 
@@ -197,11 +241,26 @@ def _said(event: Any, paragraphs: Paragraphs) -> str:
     return ""
 
 
-def _pause(result: RunResultStreaming, known: int) -> Pause:
+async def _pause(ctx: Context, result: RunResultStreaming, known: int) -> Pause:
     pending = tuple(_pending(item) for item in result.interruptions)
-    # The context is made anew for the run that goes on.
-    state = result.to_state().to_json(context_serializer=lambda _: {})
-    return Pause(pending, {"state": state, "known": known})
+    state = _without_context(result.to_state().to_json(context_serializer=lambda _: {}))
+    return Pause(pending, await keep(ctx, {"state": state, "known": known}))
+
+
+def _without_context(state: Any) -> Any:
+    """The state without the run's context, also in the states of agents that are tools.
+
+    It is made anew for the run that goes on, and may hold secrets, or what has no JSON form.
+    """
+    if isinstance(state, list):
+        return [_without_context(each) for each in cast("list[Any]", state)]
+    if not isinstance(state, dict):
+        return state
+    found = cast("dict[str, Any]", state)
+    if "context" in found and "context_meta" in found:
+        nothing: dict[str, Any] = {}
+        found = {**found, "context": nothing}
+    return {key: _without_context(value) for key, value in found.items()}
 
 
 def _pending(item: Any) -> Pending:

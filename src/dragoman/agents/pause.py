@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 from msgspec import Struct
 
 from dragoman.agents.approval import approval_of
 from dragoman.engine.outputs import Answered, Ask
+from dragoman.model.error import Failed
+
+if TYPE_CHECKING:
+    from dragoman.engine.context import Context
 
 YES_OR_NO = "Please answer yes or no."
+SOMETHING = "Please answer with a text or with data."
 # More of a call's arguments is not put into a question; all of them are shown beside it.
 _LONGEST = 200
 
@@ -18,20 +23,22 @@ _LONGEST = 200
 class Pending(Struct, frozen=True, omit_defaults=True):
     """One thing that a run waits for: an approval, or a value.
 
-    `shown` is what programs may read beside the question.
+    `shown` is what programs may read beside the question. With `reason`, a value may be a no that has one, too.
     """
 
     id: str
     question: str
     shown: Any = None
     approval: bool = False
+    reason: bool = False
 
 
 class Pause(Struct, frozen=True, omit_defaults=True):
     """All that a run waits for. It is JSON, and is kept with the question.
 
     The questions are asked one after the other, so that a plain "yes" is about one thing. A data part may answer
-    several at once, by their ids. `held` is what the framework needs to go on.
+    several at once, by their ids. `held` is what the framework needs to go on. It is written with every question:
+    what may be large is kept with `keep`, and its name is held.
     """
 
     pending: tuple[Pending, ...]
@@ -50,14 +57,19 @@ class Pause(Struct, frozen=True, omit_defaults=True):
         question = f"{first.question} {self.remark}".strip()
         return Ask(question, ref=msgspec.to_builtins(self), details=tuple(one.shown for one in self.open if one.shown))
 
-    def heard(self, answer: Any) -> Pause:
-        """The pause after an answer. What cannot be read is asked for again."""
+    def heard(self, answer: Any, beside: str = "") -> Pause:
+        """The pause after an answer. What cannot be read is asked for again.
+
+        `beside` is a text that came with data: it is the reason of every no that has none.
+        """
         waiting = self.open
         by_id = cast("dict[str, Any]", answer) if isinstance(answer, dict) else {}
-        if not by_id or not by_id.keys() <= {one.id for one in waiting}:
+        # Programs may send all answers again and again: what has been answered stays as it was.
+        if not by_id or not by_id.keys() <= {one.id for one in self.pending}:
             by_id = {waiting[0].id: cast("Any", answer)}
-        unread = {one.id for one in waiting if one.id in by_id and one.approval and approval_of(by_id[one.id]) is None}
-        read = {key: value for key, value in by_id.items() if key not in unread}
+        named = [one for one in waiting if one.id in by_id]
+        unread = {one.id for one in named if one.approval and approval_of(by_id[one.id]) is None}
+        read = {one.id: _with_reason(one, by_id[one.id], beside) for one in named if one.id not in unread}
         return Pause(self.pending, self.held, {**self.answers, **read}, YES_OR_NO if unread else "")
 
     def again(self, id: str, remark: str) -> Pause:
@@ -66,12 +78,48 @@ class Pause(Struct, frozen=True, omit_defaults=True):
         return Pause(self.pending, self.held, answers, remark)
 
 
+def _with_reason(one: Pending, answer: Any, beside: str) -> Any:
+    approval = approval_of(answer) if beside.strip() and (one.approval or one.reason) else None
+    if approval is None or approval.approved or approval.message:
+        return answer
+    return {"approved": False, "message": beside.strip()}
+
+
 def pause_of(resume: Answered | None) -> Pause | None:
     """The pause that this run goes on from, with the answer that has just come; None in a first run."""
     if resume is None:
         return None
-    answer = resume.text if resume.data is None else resume.data
-    return msgspec.convert(resume.ref, Pause).heard(answer)
+    pause = msgspec.convert(resume.ref, Pause)
+    if resume.data is not None:
+        return pause.heard(resume.data, resume.text)
+    if not resume.text.strip():
+        # A file alone, for one.
+        return Pause(pause.pending, pause.held, pause.answers, SOMETHING)
+    return pause.heard(resume.text)
+
+
+async def keep(ctx: Context, held: Any) -> str:
+    """Keep something with the task, once, however often a question is asked again. Gives its name."""
+    name = f"dragoman/pause/{len(ctx.answered)}"
+
+    async def it() -> Any:
+        return held
+
+    await ctx.once(name, it)
+    return name
+
+
+async def kept(ctx: Context, name: str) -> Any:
+    """What was kept under that name.
+
+    Raises:
+        Failed: nothing was.
+    """
+
+    async def lost() -> Any:
+        raise Failed("the agent does not wait for this answer any more")
+
+    return await ctx.once(name, lost)
 
 
 def call_text(tool: str, arguments: str) -> str:

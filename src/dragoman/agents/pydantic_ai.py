@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import AsyncGenerator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dragoman.agents.approval import approval_of
 from dragoman.agents.memory import MOST, Memory
-from dragoman.agents.paragraphs import Paragraphs
+from dragoman.agents.paragraphs import APART
 from dragoman.agents.part_text import media_of, text_of
-from dragoman.agents.pause import Pause, Pending, call_text, pause_of
+from dragoman.agents.pause import Pause, Pending, call_text, keep, kept, pause_of
+from dragoman.agents.pydantic_speech import PydanticSpeech, accepted_texts, answer_texts, speaks_text
+from dragoman.agents.run_value import value_for
 from dragoman.agents.tool_offers import offers_with_tools
 from dragoman.engine.outputs import Replace
 from dragoman.model.error import Failed, Rejected
@@ -18,7 +20,7 @@ from dragoman.model.part import Part
 
 if TYPE_CHECKING:
     from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults
-    from pydantic_ai.messages import ToolCallPart, UserContent
+    from pydantic_ai.messages import ModelMessage, ToolCallPart, UserContent
 
     from dragoman.agents.process.offer import ProgramSkill
     from dragoman.engine.context import Context
@@ -29,6 +31,7 @@ KEY = "dragoman/pydantic-ai"
 class PydanticAiRuns:
     """Runs a Pydantic AI agent: its text is streamed, its structured output is data.
 
+    A text that its validators refuse is taken back. Of an agent whose output is never text, nothing is streamed.
     The messages of a conversation are kept in its state, at most `memory` bytes of them. Tools that need approval,
     or are done elsewhere, pause the task: the agent's `output_type` must allow for `DeferredToolRequests`. `deps`
     are the agent's dependencies, or a function that makes them from the run's context.
@@ -62,7 +65,7 @@ class PydanticAiRuns:
         """
         from pydantic_ai import DeferredToolRequests
         from pydantic_ai.capabilities import ReinjectSystemPrompt
-        from pydantic_ai.exceptions import ContentFilterError, UsageLimitExceeded
+        from pydantic_ai.exceptions import ContentFilterError, UnexpectedModelBehavior, UsageLimitExceeded
         from pydantic_ai.messages import ModelMessagesTypeAdapter
 
         pause = pause_of(ctx.resume)
@@ -70,20 +73,20 @@ class PydanticAiRuns:
             yield pause.ask()
             return
         memory = Memory(ctx, KEY, self._memory)
-        begun: list[Any] = [] if pause is None else pause.held
-        paragraphs = Paragraphs(ctx)
+        begun: list[Any] = [] if pause is None else await kept(ctx, pause.held)
+        speech = PydanticSpeech(ctx, quiet=not speaks_text(self._agent.output_type))
         result: Any = None
         try:
             async with self._agent.run_stream_events(
                 _prompt(ctx.message.parts) if pause is None else None,
                 message_history=ModelMessagesTypeAdapter.validate_python([*memory.messages, *begun]),
                 deferred_tool_results=None if pause is None else _results(pause),
-                deps=await self._dependencies(ctx),
+                deps=await value_for(ctx, self._deps),
                 # The prompt stands in the oldest turn, which may have been forgotten.
                 capabilities=[ReinjectSystemPrompt()],
             ) as events:
                 async for event in events:
-                    if text := _said(event, paragraphs):
+                    if text := speech.hear(event):
                         yield text
                 result = events.result
         except UsageLimitExceeded as error:
@@ -91,18 +94,49 @@ class PydanticAiRuns:
             raise Failed("the agent stopped: it has used what it may use for one message") from error
         except ContentFilterError as error:
             raise Rejected("the model's provider refused the content") from error
-        turn = [*begun, *ModelMessagesTypeAdapter.dump_python(result.new_messages(), mode="json")]
+        except UnexpectedModelBehavior:
+            # No answer was good enough, so that none stays.
+            if not speech.says(speech.settled):
+                yield Replace(speech.settled)
+            raise
+        said = result.new_messages()
+        turn = [*begun, *ModelMessagesTypeAdapter.dump_python(_without_metadata(said), mode="json")]
+        messages = [*ModelMessagesTypeAdapter.validate_python(begun), *said]
         if isinstance(result.output, DeferredToolRequests):
-            yield _pause(result.output, turn).ask()
+            text = APART.join(accepted_texts(messages))
+            if not speech.says(text):
+                yield Replace(text)
+            yield _pause(result.output, await keep(ctx, turn)).ask()
             return
         memory.add(turn)
-        output = result.output
-        if output is not None and not (isinstance(output, str) and paragraphs.ends_with(output)):
-            yield Replace(_shown(output))
+        output = _final(result.output, messages, speech)
+        if output is not None:
+            yield output
 
-    async def _dependencies(self, ctx: Context) -> Any:
-        deps = self._deps(ctx) if callable(self._deps) else self._deps
-        return await deps if inspect.isawaitable(deps) else deps
+
+def _final(output: Any, messages: list[ModelMessage], speech: PydanticSpeech) -> Replace | None:
+    """The output, where it is not what has been streamed."""
+    if not isinstance(output, str):
+        return None if output is None else Replace(_shown(output))
+    text = APART.join(answer_texts(messages, output))
+    return None if speech.says(text) else Replace(text)
+
+
+def _without_metadata(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
+    """The messages without what tools keep beside their results: it may be any object, and no model sees it."""
+    from pydantic_ai.messages import ToolReturnPart
+
+    return [
+        replace(
+            message,
+            parts=[
+                replace(part, metadata=None) if isinstance(part, ToolReturnPart) else part for part in message.parts
+            ],
+        )
+        if message.kind == "request"
+        else message
+        for message in messages
+    ]
 
 
 def _prompt(parts: Sequence[Part]) -> list[UserContent]:
@@ -121,23 +155,10 @@ def _prompt(parts: Sequence[Part]) -> list[UserContent]:
     return prompt
 
 
-def _said(event: Any, paragraphs: Paragraphs) -> str:
-    from pydantic_ai.messages import PartDeltaEvent, PartStartEvent, TextPart, TextPartDelta
-
-    if isinstance(event, PartStartEvent) and isinstance(event.part, TextPart):
-        # Some models give one text in several parts.
-        if event.previous_part_kind != "text":
-            paragraphs.begin()
-        return paragraphs.add(event.part.content)
-    if isinstance(event, PartDeltaEvent) and isinstance(event.delta, TextPartDelta):
-        return paragraphs.add(event.delta.content_delta)
-    return ""
-
-
-def _pause(requests: DeferredToolRequests, turn: list[Any]) -> Pause:
+def _pause(requests: DeferredToolRequests, held: str) -> Pause:
     approvals = [_pending(call, f"May I call {_call(call)}?", approval=True) for call in requests.approvals]
     calls = [_pending(call, f"What is the result of {_call(call)}?", approval=False) for call in requests.calls]
-    return Pause((*approvals, *calls), turn)
+    return Pause((*approvals, *calls), held)
 
 
 def _pending(call: ToolCallPart, question: str, *, approval: bool) -> Pending:

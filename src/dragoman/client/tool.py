@@ -7,6 +7,8 @@ import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+import msgspec
+
 from dragoman.model.card import AgentCard
 
 if TYPE_CHECKING:
@@ -15,6 +17,9 @@ if TYPE_CHECKING:
     from dragoman.client.client import Client
     from dragoman.client.connection import Connection
     from dragoman.client.portal import Portal
+    from dragoman.model.message import Message
+    from dragoman.model.part import Part
+    from dragoman.model.task import Task
 
 _OTHER = re.compile(r"[^a-zA-Z0-9_]+")
 _LONGEST = 64
@@ -28,7 +33,11 @@ def tool_of(
     description: str | None,
     tool: str | None,
 ) -> Callable[..., Awaitable[Any]]:
-    """A typed async function that sends what it is given and gives back the answer."""
+    """A typed async function that sends what it is given and gives back the answer.
+
+    Without `tool` that is always a text. With `tool` it is the tool's value; the arguments are a dict of any names,
+    because cards do not tell them.
+    """
     card = connection.known_card
     called = name or tool or (card.name if card else _called(target))
 
@@ -37,7 +46,7 @@ def tool_of(
         async def ask(message: str) -> str:
             reply = await client.send(message)
             reply.raise_for_state()
-            return reply.text
+            return _answer(reply)
 
         made: Any = ask
         said = description or _said(card)
@@ -80,6 +89,22 @@ def without_await(function: Callable[..., Awaitable[Any]], portal: Portal) -> Ca
 
 async def _awaited(function: Callable[..., Awaitable[Any]], args: Any, kwargs: Any) -> Any:
     return await function(*args, **kwargs)
+
+
+def _answer(reply: Task | Message) -> str:
+    """What a model reads: the text, else the data as JSON, else which files there are."""
+    if reply.text:
+        return reply.text
+    data = [part.data for part in reply.parts if part.kind == "data"]
+    if data:
+        return "\n".join(msgspec.json.encode(value).decode() for value in data)
+    files = ", ".join(_file(part) for part in reply.files)
+    return f"The agent has sent files: {files}" if files else ""
+
+
+def _file(part: Part) -> str:
+    name = part.filename or part.url or "without a name"
+    return f"{name} ({part.media_type})" if part.media_type else name
 
 
 def _said(card: AgentCard | None) -> str:

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from dragoman.agents.command import clean_name
+from dragoman.agents.memory import MOST
 from dragoman.model.error import ConfigError
 from dragoman.server.bare_agent import BareAgent
 from dragoman.server.extras import require
@@ -221,6 +222,8 @@ class Agent(BareAgent):
         graph: Any,
         *,
         to_input: Callable[[Context], Any] | None = None,
+        context: Any = None,
+        memory: int = MOST,
         name: str | None = None,
         description: str | None = None,
         version: str = "0.1.0",
@@ -229,6 +232,8 @@ class Agent(BareAgent):
         """A compiled LangGraph graph. Its checkpointer's threads are the conversations, interrupts pause the task.
 
         `to_input` makes the graph's input from the context of a message; by default that is a list of messages.
+        `context` is what its `context_schema` wants, or a function that makes it in the same way. Of a graph without a
+        checkpointer, `memory` bytes of messages are kept with the conversation.
 
         Raises:
             ConfigError: it is none, or dragoman[langgraph] is not installed.
@@ -236,7 +241,8 @@ class Agent(BareAgent):
         require("langgraph", "langgraph")
         from dragoman.agents.langgraph import LangGraphRuns
 
-        return cls._bridged(partial(LangGraphRuns, graph, to_input=to_input), name, description, version, card)
+        make: partial[Bridge] = partial(LangGraphRuns, graph, to_input=to_input, context=context, memory=memory)
+        return cls._bridged(make, name, description, version, card)
 
     @classmethod
     def from_pydantic_ai(
@@ -244,6 +250,7 @@ class Agent(BareAgent):
         agent: Any,
         *,
         deps: Any = None,
+        memory: int = MOST,
         name: str | None = None,
         description: str | None = None,
         version: str = "0.1.0",
@@ -251,7 +258,8 @@ class Agent(BareAgent):
     ) -> Agent:
         """An agent of Pydantic AI. Its messages are kept with the conversation, deferred tools pause the task.
 
-        `deps` is what its tools depend on, or a function that makes it from the context of a message.
+        `deps` is what its tools depend on, or a function that makes it from the context of a message. At most `memory`
+        bytes of messages are kept.
 
         Raises:
             ConfigError: it is none, or dragoman[pydantic-ai] is not installed.
@@ -259,13 +267,19 @@ class Agent(BareAgent):
         require("pydantic_ai", "pydantic-ai")
         from dragoman.agents.pydantic_ai import PydanticAiRuns
 
-        return cls._bridged(partial(PydanticAiRuns, agent, deps=deps), name, description, version, card)
+        make: partial[Bridge] = partial(PydanticAiRuns, agent, deps=deps, memory=memory)
+        return cls._bridged(make, name, description, version, card)
 
     @classmethod
     def from_openai(
         cls,
         agent: Any,
         *,
+        context: Any = None,
+        session: Callable[[str], Any] | None = None,
+        run_config: Any = None,
+        max_turns: int | None = None,
+        memory: int = MOST,
         name: str | None = None,
         description: str | None = None,
         version: str = "0.1.0",
@@ -273,13 +287,26 @@ class Agent(BareAgent):
     ) -> Agent:
         """An agent of the OpenAI Agents SDK. Its items are kept with the conversation, approvals pause the task.
 
+        `context` is the run's context object, or a function that makes it from the context of a message. At most
+        `memory` bytes of items are kept; or `session` makes a session of the SDK from the conversation's id, which is
+        closed after each message. `run_config` and `max_turns` are the SDK's; nothing is traced.
+
         Raises:
-            ConfigError: it is none, or dragoman[openai] is not installed.
+            ConfigError: it is none, its sessions would forget, or dragoman[openai] is not installed.
         """
         require("agents", "openai")
         from dragoman.agents.openai_agents import OpenAiRuns
 
-        return cls._bridged(partial(OpenAiRuns, agent), name, description, version, card)
+        make: partial[Bridge] = partial(
+            OpenAiRuns,
+            agent,
+            context=context,
+            session=session,
+            run_config=run_config,
+            max_turns=max_turns,
+            memory=memory,
+        )
+        return cls._bridged(make, name, description, version, card)
 
     @classmethod
     def from_executor(

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from dragoman.agents.pause import Pause, Pending, pause_of
+from dragoman import Agent, Context, State
+from dragoman.agents.pause import Pause, Pending, keep, kept, pause_of
 from dragoman.engine.outputs import Answered
+from dragoman.stores.sqlite.store import SqliteStore
 
 PAUSE = Pause(
     (
@@ -61,3 +65,59 @@ def test_an_approval_that_is_neither_yes_nor_no_is_asked_for_again(text: str, da
 
 def test_a_first_run_has_no_pause() -> None:
     assert pause_of(None) is None
+
+
+@pytest.mark.parametrize("text", ["", "  \n"])
+def test_an_answer_with_nothing_in_it_is_asked_for_again(text: str) -> None:
+    second = _after(PAUSE, "yes")
+    again = _after(second, text)
+    assert again.ask().question == "Which? Please answer with a text or with data."
+    assert again.answers == {"a": "yes"}
+    assert _after(again, "this").ask().question == "And this?"
+
+
+def test_what_has_been_answered_before_stays_as_it_was() -> None:
+    second = _after(PAUSE, data={"a": True})
+    done = _after(second, data={"a": False, "b": 1, "c": True})
+    assert (done.open, done.answers) == ((), {"a": True, "b": 1, "c": True})
+    # And what says nothing new is no answer to what is open.
+    assert _after(second, data={"a": False}).ask().question == "Which?"
+
+
+def test_data_is_the_answer_and_a_text_beside_it_the_reason_of_a_no() -> None:
+    done = _after(PAUSE, "too much", data={"a": False, "b": False, "c": {"approved": False, "message": "late"}})
+    assert done.answers == {
+        "a": {"approved": False, "message": "too much"},
+        "b": False,
+        "c": {"approved": False, "message": "late"},
+    }
+    assert _after(PAUSE, "go on", data=True).answers == {"a": True}
+
+
+async def test_what_is_kept_for_a_pause_is_written_once_and_found_again(start: Any, tmp_path: Path) -> None:
+    large = "x" * 100_000
+
+    async def run(ctx: Context) -> AsyncIterator[Any]:
+        pause = pause_of(ctx.resume)
+        if pause is None:
+            pause = Pause(PAUSE.pending[:1], await keep(ctx, [large]))
+        if pause.open:
+            yield pause.ask()
+        else:
+            yield f"{(await kept(ctx, pause.held)) == [large]} {len(msgspec.json.encode(ctx.answered)) < 5000}"
+
+    engine = await start(Agent("test", run=run), store=SqliteStore(tmp_path / "tasks.db"))
+    task = await engine.send("go")
+    for _ in range(5):
+        task = await engine.send("hm", task=task)
+    await engine.connection.close()
+    engine = await start(Agent("test", run=run), store=SqliteStore(tmp_path / "tasks.db"))
+    assert (await engine.send("yes", task=task)).text == "True True"
+
+
+async def test_what_is_not_kept_any_more_fails_in_plain_words(start: Any) -> None:
+    async def run(ctx: Context) -> AsyncIterator[Any]:
+        yield await kept(ctx, "nothing")
+
+    task = await (await start(Agent("test", run=run))).send("go")
+    assert (task.state, task.error) == (State.FAILED, "the agent does not wait for this answer any more")

@@ -98,7 +98,7 @@ class Execution:
     async def _execute(self, message: Message) -> None:
         """Let the executor work until it returns, or has said how the task ends."""
         context = self._nouns.context(self._situation(message, self._known))
-        self.work = work = asyncio.create_task(self._executor.execute(context, self._queue))
+        self.work = work = asyncio.create_task(self._work(context))
         work.add_done_callback(lambda _: self._news.set())
         shown: TaskStatus | None = None
         while self._end is None and not work.done():
@@ -113,6 +113,13 @@ class Execution:
             await self._news.wait()
         if self._end is None:
             self._returned(work)
+
+    async def _work(self, context: Any) -> None:
+        try:
+            await self._executor.execute(context, self._queue)
+        except SystemExit as error:
+            # Out of a task of its own it would end the event loop, and all that others do there.
+            raise RuntimeError(f"the executor wanted to end the program: SystemExit({error.code!r})") from error
 
     def _returned(self, work: asyncio.Task[None]) -> None:
         if work.cancelled():

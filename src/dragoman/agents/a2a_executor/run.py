@@ -8,6 +8,7 @@ import logging
 import re
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dragoman.agents.a2a_executor.execution import Execution, asked_status, canceled
@@ -76,9 +77,10 @@ class ExecutorRuns:
         finally:
             if not execution.over:
                 await _stop(execution.work)
-            elif execution.work is not None and not execution.work.done():
+            elif execution.work is not None:
+                # Also when it has returned already: what it raised after the end is told nowhere else.
                 self._finishing.add(execution.work)
-                execution.work.add_done_callback(self._finished)
+                execution.work.add_done_callback(partial(self._finished, ctx.task_id))
 
     async def canceled(self, ref: Any) -> None:
         """Tell the executor that nobody will answer what it asked."""
@@ -103,14 +105,14 @@ class ExecutorRuns:
     async def _tell(self, cancel: Any, task_id: str) -> None:
         try:
             await cancel()
-        except Exception as error:  # noqa: BLE001 - it is the executor's own, and the task is canceled all the same
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - its own, and the task is canceled all the same
             logger.warning("the executor could not cancel task %s: %s: %s", task_id, type(error).__name__, error)
 
-    def _finished(self, work: asyncio.Task[None]) -> None:
+    def _finished(self, task_id: str, work: asyncio.Task[None]) -> None:
         self._finishing.discard(work)
         error = None if work.cancelled() else work.exception()
         if error is not None:
-            logger.warning("an executor failed after the end of its task", exc_info=error)
+            logger.warning("an executor failed after the end of task %s", task_id, exc_info=error)
 
 
 async def _stop(work: asyncio.Task[None] | None) -> None:

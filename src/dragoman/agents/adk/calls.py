@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from dragoman.agents.adk import credential
 from dragoman.agents.adk.parts import IS_LONG_RUNNING, TYPE
+from dragoman.agents.adk.remote_message import ASKS_AUTH, ASKS_INPUT
 from dragoman.model.part import Part
 
 CONFIRMATION = "adk_request_confirmation"
@@ -17,27 +18,40 @@ CREDENTIAL = "adk_request_credential"
 INPUT = "adk_request_input"
 # How ADK words a confirmation that nobody has worded. It is addressed to programs.
 _UNWORDED = "Please approve or reject the tool call"
+# Where the calls that stand for a remote agent's question have its words.
+_ASKED = {ASKS_INPUT: "input_required", ASKS_AUTH: "auth_required"}
 _LONGEST = 200
 
-Kind = Literal["confirmation", "credential", "input", "tool"]
+Kind = Literal["confirmation", "credential", "input", "question", "tool"]
 
 
 class Call(Struct, frozen=True, omit_defaults=True):
-    """A call that waits. `args` are what callers may see of its arguments, `response` is what the tool said so far."""
+    """A call that waits. `args` are what callers may see of its arguments, `response` is what the tool said so far.
+
+    `asked` is the question that came with it, where a remote agent makes the call.
+    """
 
     id: str
     name: str
     args: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
     response: dict[str, Any] | None = None
+    asked: str = ""
 
     @property
     def kind(self) -> Kind:
         """What it waits for."""
         if self.name == CREDENTIAL:
             return "credential"
+        if self.name in _ASKED:
+            return "question"
         if self.name == CONFIRMATION or "confirmed" in (self.schema.get("properties") or {}):
             return "confirmation"
         return "input" if self.name == INPUT else "tool"
+
+    @property
+    def auth(self) -> bool:
+        """True when somebody has to say who he is."""
+        return self.name in (CREDENTIAL, ASKS_AUTH)
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -53,10 +67,11 @@ class Call(Struct, frozen=True, omit_defaults=True):
             return credential.question(self.args)
         if self.name == CONFIRMATION:
             return self._confirmation()
-        if self.name == INPUT:
-            message = self.args.get("message")
-            return message if isinstance(message, str) and message else "Input is needed."
-        return f"{_called(self.name, self.args)} waits for its result."
+        if self.name == INPUT or self.name in _ASKED:
+            message = self.args.get(_ASKED.get(self.name, "message"))
+            said = message if isinstance(message, str) else self.asked
+            return said or ("Credentials are needed." if self.auth else "Input is needed.")
+        return self.asked or f"{_called(self.name, self.args)} waits for its result."
 
     def _confirmation(self) -> str:
         call = _object(self.args.get("originalFunctionCall"))
@@ -77,15 +92,24 @@ class Call(Struct, frozen=True, omit_defaults=True):
 
 
 class Open(Struct, frozen=True, omit_defaults=True):
-    """What a task that waits remembers: its calls, and the answers that came while others were missing."""
+    """What a task that waits remembers: its calls, the answers that came while others were missing, its session."""
 
     calls: tuple[Call, ...]
     given: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict[str, dict[str, Any]])
+    user: str = ""
+    session: str = ""
 
     @property
     def missing(self) -> tuple[Call, ...]:
         """The calls that nobody has answered."""
         return tuple(call for call in self.calls if call.id not in self.given)
+
+
+def details_of(calls: Sequence[Call]) -> tuple[Part, ...]:
+    """What to show beside the question. A question in plain words, if it is the only one, needs nothing."""
+    if len(calls) == 1 and calls[0].kind == "question":
+        return ()
+    return tuple(part for call in calls for part in call.details())
 
 
 def question_of(calls: Sequence[Call]) -> str:

@@ -38,14 +38,14 @@ def _offers(agent: Any, *, is_root: bool) -> Iterator[ProgramSkill]:
     for key, label, text, tag in _abilities(agent):
         shown = label if is_root else f"{name}: {label}"
         yield ProgramSkill(f"{name}-{key}", shown, _bounded(text), (*under, kind, tag))
-    for child in _children(agent):
+    for child in children_of(agent):
         yield from _offers(child, is_root=False)
 
 
 def _kind(agent: Any) -> str:
     if hasattr(agent, "instruction"):
         return "llm"
-    return "workflow" if any(True for _ in _children(agent)) else "custom"
+    return "workflow" if any(True for _ in children_of(agent)) else "custom"
 
 
 def _abilities(agent: Any) -> Iterator[tuple[str, str, str, str]]:
@@ -67,7 +67,8 @@ def _is_example(tool: object) -> bool:
     return type(tool).__name__ == "ExampleTool"
 
 
-def _children(agent: Any) -> Iterable[Any]:
+def children_of(agent: Any) -> Iterable[Any]:
+    """The sub-agents of an agent, or the steps of a workflow."""
     yield from getattr(agent, "sub_agents", None) or ()
     graph = getattr(agent, "graph", None)
     for node in getattr(graph, "nodes", None) or ():

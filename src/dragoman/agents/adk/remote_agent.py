@@ -12,13 +12,14 @@ from google.adk.agents.run_config import StreamingMode  # pyright: ignore[report
 from pydantic import PrivateAttr
 
 from dragoman.agents.adk.parts import parts_of_content
-from dragoman.agents.adk.remote_errand import RemoteErrand, plain
+from dragoman.agents.adk.remote_errand import Gone, RemoteErrand, plain
 from dragoman.agents.adk.remote_events import RemoteEvents
 from dragoman.agents.adk.remote_line import RemoteLine
 from dragoman.agents.adk.remote_message import STATE, node_content, outgoing_of
 from dragoman.agents.adk.remote_tool import RemoteTool
 from dragoman.client.client import Client
 from dragoman.model.error import ConfigError, DragomanError
+from dragoman.model.state import State
 
 if TYPE_CHECKING:
     from google.adk.agents.invocation_context import InvocationContext
@@ -40,6 +41,11 @@ class RemoteAgent(BaseAgent):
     It goes on in the same conversation from turn to turn. A task that asks becomes a long-running call; the answer to
     that, or the user's next words, go to the task. With `StreamingMode.SSE` the answer is streamed. When the run here
     is canceled, so is the task over there, unless it waits for an answer.
+
+    A copy, also a deep or a pickled one, calls the same target over a connection of its own. The tasks of an Agent in
+    this process live on the event loop of their run: where each turn has a loop of its own, as with the synchronous
+    `Runner.run`, a question cannot be answered, and the answer to it is an error that says so. Serve the agent and give
+    its address, or use `run_async`.
 
     Raises:
         ConfigError: there is nothing to call, or an option is wrong.
@@ -79,27 +85,41 @@ class RemoteAgent(BaseAgent):
         if outgoing is None:
             yield RemoteEvents(ctx, self.name).error("no user content in invocation context")
             return
-        errand = RemoteErrand(self._line.client(), outgoing)
+        errand = RemoteErrand(self._line, outgoing)
         try:
             async with aclosing(self._turn(ctx, errand)) as events:
                 async for event in events:
                     yield event
         except DragomanError as error:
-            yield RemoteEvents(ctx, self.name).error(f"send failed: {plain(error)}")
+            gone = error if isinstance(error, Gone) else None
+            yield RemoteEvents(ctx, self.name).error(f"send failed: {plain(error)}", gone)
         finally:
             await errand.leave()
 
     async def _turn(self, ctx: InvocationContext, errand: RemoteErrand) -> AsyncGenerator[Event, None]:
         before = await errand.before()
+        if before is not None and before.state.final and not errand.answers:
+            # It went on without an answer, and somebody says something new. What has become of it is told all the same.
+            if before.state is State.COMPLETED:
+                for event in await RemoteEvents(ctx, self.name).heard(before):
+                    yield event
+            errand.begin_anew()
+            before = None
         if before is not None and before.state.final:
-            # It went on without an answer. What has become of it is what there is to say.
+            # The answer comes too late. What has become of it is what there is to say.
             telling, result = RemoteEvents(ctx, self.name), before
         elif ctx.run_config is not None and ctx.run_config.streaming_mode is StreamingMode.SSE:
             telling, stream = RemoteEvents(ctx, self.name, before), errand.stream()
-            async with aclosing(errand.events(stream)) as told:
-                async for each in told:
-                    for event in await telling.take(each):
-                        yield event
+            try:
+                async with aclosing(errand.events(stream)) as told:
+                    async for each in told:
+                        for event in await telling.take(each):
+                            yield event
+            except DragomanError:
+                # What was heard until then stays.
+                for event in await telling.heard_of(stream):
+                    yield event
+                raise
             result = stream.result
         else:
             telling, result = RemoteEvents(ctx, self.name, before), await errand.send()

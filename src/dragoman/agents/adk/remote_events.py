@@ -12,19 +12,23 @@ from google.genai import types
 from dragoman.agents.adk.parts import IS_LONG_RUNNING, to_genai
 from dragoman.agents.adk.remote_content import file_name, joined, news
 from dragoman.agents.adk.remote_message import ASKS_AUTH, ASKS_INPUT, CONTEXT_ID, STATE, TASK_ID, state_key
+from dragoman.model.artifact import Artifact
+from dragoman.model.error import BadResponse
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
+from dragoman.model.fold import Folding
 from dragoman.model.ids import new_id
 from dragoman.model.message import Message
 from dragoman.model.state import Role, State
-from dragoman.model.task import Task
+from dragoman.model.task import Task, TaskStatus
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from google.adk.agents.invocation_context import InvocationContext
 
+    from dragoman.agents.adk.remote_errand import Gone
+    from dragoman.client.client import EventStream
     from dragoman.client.event import Event as Told
-    from dragoman.model.artifact import Artifact
     from dragoman.model.part import Part
 
 logger = logging.getLogger("dragoman.adk")
@@ -53,10 +57,14 @@ class RemoteEvents:
         if before is not None:
             self._known = {artifact.artifact_id: joined(artifact.parts) for artifact in before.artifacts}
         self._begun = set(self._known)
+        self._told: set[str] = set()
         # The chunks of an artifact and what comes of them are one event to whoever shows them.
         self._ids: dict[str, str] = {}
         self._unshown: dict[str, tuple[Part, ...]] = {}
         self._done: str | None = None
+        # Each artifact by itself: to put the whole task together whenever one is done would take ever longer.
+        self._written: dict[str, Folding] = {}
+        self._place: tuple[str, str] | None = None
 
     # -- on the way ----------------------------------------------------------------------------------------------------
 
@@ -65,6 +73,9 @@ class RemoteEvents:
         raw = told.raw
         if isinstance(raw, ArtifactUpdate):
             return await self._piece(told, raw)
+        if isinstance(raw, Task):
+            # The artifacts as they are, whatever was heard of them before.
+            self._written = {each.artifact_id: _writing((each,)) for each in raw.artifacts}
         note = self._note(told)
         if not note:
             return []
@@ -74,14 +85,31 @@ class RemoteEvents:
         key = update.artifact.artifact_id
         chunk = self._chunk(told, update)
         self._begun.add(key)
+        self._write(update)
         events = [self._event(_content(chunk), id=self._id(key), partial=True)] if chunk else []
         if update.last_chunk:
             done, self._done = self._done, key
             # Some say of every chunk that it is the last. It is, when another artifact is done.
-            if done is not None and done != key and told.task is not None:
-                finished = (artifact for artifact in told.task.artifacts if artifact.artifact_id == done)
-                events += [event for each in finished if (event := await self._artifact(each, told.task))]
+            if done is not None and done != key and (written := self._written.pop(done, None)) is not None:
+                finished = written.task().artifacts
+                events += [event for each in finished if (event := await self._artifact(each, self._where(told)))]
         return events
+
+    def _write(self, update: ArtifactUpdate) -> None:
+        key = update.artifact.artifact_id
+        if key not in self._written:
+            # What is written on after its event has been told goes on from there.
+            told = self._known.get(key)
+            self._written[key] = _writing((Artifact(key, told),) if told and key in self._told else ())
+        self._written[key].apply(update)
+
+    def _where(self, told: Told) -> tuple[str, str]:
+        """The context and the task. Some events do not name their context, so it is looked up, once."""
+        if self._place is None:
+            task = told.task
+            assert task is not None
+            self._place = task.context_id, task.id
+        return self._place
 
     def _chunk(self, told: Told, update: ArtifactUpdate) -> list[types.Part]:
         artifact = update.artifact
@@ -110,11 +138,24 @@ class RemoteEvents:
         if isinstance(result, Message):
             metadata = self._metadata(result.context_id, result.task_id, State.COMPLETED)
             return [self._last(metadata, content=_content(map(to_genai, joined(result.parts))))]
-        events = [event for each in result.artifacts if (event := await self._artifact(each, result))]
+        events = await self.heard(result)
         if result.state is State.COMPLETED:
             last = events.pop() if events else None
             return [*events, self._completed(result, last)]
         return [*events, self._asks(result) if result.state.waiting else self._ends(result)]
+
+    async def heard(self, task: Task) -> list[Event]:
+        """What the task has made, as far as it has not been told yet. The turn goes on."""
+        where = task.context_id, task.id
+        return [event for each in task.artifacts if (event := await self._artifact(each, where))]
+
+    async def heard_of(self, stream: EventStream) -> list[Event]:
+        """What there is of a stream that broke."""
+        try:
+            result = stream.result
+        except BadResponse:
+            return []
+        return await self.heard(result) if isinstance(result, Task) else []
 
     def _completed(self, task: Task, last: Event | None) -> Event:
         metadata = self._metadata(task.context_id, task.id, task.state)
@@ -153,7 +194,7 @@ class RemoteEvents:
         metadata = self._metadata(task.context_id, task.id, task.state)
         return self._last(metadata, error_code=ERROR, error_message=message)
 
-    async def _artifact(self, artifact: Artifact, task: Task) -> Event | None:
+    async def _artifact(self, artifact: Artifact, where: tuple[str, str]) -> Event | None:
         """The event of an artifact, unless there is nothing new in it."""
         key = artifact.artifact_id
         parts = joined(artifact.parts)
@@ -161,8 +202,9 @@ class RemoteEvents:
         if not fresh:
             return None
         self._known[key] = parts
+        self._told.add(key)
         event = self._event(_content(map(to_genai, fresh)), id=self._ids.pop(key, ""))
-        event.custom_metadata = self._metadata(task.context_id, task.id, State.WORKING)
+        event.custom_metadata = self._metadata(*where, State.WORKING)
         event.actions.artifact_delta.update(await self._saved(fresh, artifact))
         return event
 
@@ -190,9 +232,12 @@ class RemoteEvents:
 
     # -- events --------------------------------------------------------------------------------------------------------
 
-    def error(self, text: str) -> Event:
-        """The end of a turn that did not come about."""
-        return self._event(None, error_code=ERROR, error_message=text, turn_complete=True)
+    def error(self, text: str, gone: Gone | None = None) -> Event:
+        """The end of a turn that did not come about. A task that is gone is not asked for again."""
+        if gone is None:
+            return self._event(None, error_code=ERROR, error_message=text, turn_complete=True)
+        metadata = self._metadata(gone.context_id, gone.task_id, State.FAILED)
+        return self._last(metadata, error_code=ERROR, error_message=text)
 
     def _last(self, metadata: dict[str, Any], *, content: types.Content | None = None, **more: Any) -> Event:
         event = self._event(content, custom_metadata=metadata, turn_complete=True, **more)
@@ -233,6 +278,10 @@ def kept(state: Any, name: str, metadata: dict[str, Any]) -> dict[str, Any]:
 def _content(parts: Iterable[types.Part]) -> types.Content | None:
     found = list(parts)
     return types.Content(role="model", parts=found) if found else None
+
+
+def _writing(artifacts: tuple[Artifact, ...]) -> Folding:
+    return Folding(Task("", "", TaskStatus(State.WORKING), artifacts=artifacts))
 
 
 def _question(task: Task) -> types.FunctionCall:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from dragoman.client.client import Client
+from dragoman.client.connection import InProcess
 from dragoman.model.card import AgentCard
 
 # What a stranger says of himself is read by a model with every request.
@@ -15,6 +16,8 @@ _LONGEST = 1024
 
 class RemoteLine:
     """Clients of one agent. A connection belongs to an event loop, so each loop has a client of its own.
+
+    A copy has clients of its own; the target is the same one, also when that is an object.
 
     Raises:
         ConfigError: the target cannot be called, or an option is wrong.
@@ -27,6 +30,14 @@ class RemoteLine:
         # Made at once: what is wrong is told where the agent is written, and not when it is first called.
         self._spare: Client | None = Client(target, **self._options)
         self._clients: dict[asyncio.AbstractEventLoop, Client] = {}
+        self._latest: asyncio.AbstractEventLoop | None = None
+        self._moved = False
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> RemoteLine:
+        return RemoteLine(self._target, self._options)
+
+    def __reduce__(self) -> tuple[type[RemoteLine], tuple[object, dict[str, Any]]]:
+        return RemoteLine, (self._target, self._options)
 
     def client(self) -> Client:
         """The client of the running loop."""
@@ -36,6 +47,8 @@ class RemoteLine:
                 del self._clients[gone]
             spare, self._spare = self._spare, None
             self._clients[here] = spare or Client(self._target, **self._options)
+            self._moved = self._moved or self._latest not in (None, here)
+            self._latest = here
         return self._clients[here]
 
     async def close(self) -> None:
@@ -43,6 +56,16 @@ class RemoteLine:
         client = self._clients.pop(asyncio.get_running_loop(), None)
         if client is not None:
             await client.close()
+
+    @property
+    def forgot(self) -> bool:
+        """True when tasks may be gone because they went with the event loop that an agent in this process ran on."""
+        return self._moved and isinstance(self._target, InProcess)
+
+    @property
+    def idle_timeout(self) -> float | None:
+        """After so many seconds without any news an agent is given up; None for never."""
+        return self._options.get("idle_timeout")
 
     @property
     def known_description(self) -> str | None:

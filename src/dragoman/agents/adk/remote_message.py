@@ -34,11 +34,15 @@ class NodeInput(types.Content):
 
 
 class Outgoing(msgspec.Struct, frozen=True):
-    """A message to a remote agent: its parts, and where it belongs."""
+    """A message to a remote agent: its parts, and where it belongs.
+
+    `answers` is True for the response to a call of that task's: it is of no use to any other.
+    """
 
     parts: tuple[Part, ...]
     context_id: str | None = None
     task_id: str | None = None
+    answers: bool = False
 
 
 def state_key(name: str) -> str:
@@ -62,13 +66,16 @@ def outgoing_of(ctx: InvocationContext, name: str) -> Outgoing | None:
     Where it asked something and the user answers that call, the answer goes to the same task. Otherwise it is told
     all that has happened since it last spoke: the user in his own words, other agents as quotations.
     """
-    events = [event for event in ctx.session.events if _is_seen(event, ctx.branch) and not event.partial]
+    events = [event for event in live(ctx.session.events) if _is_seen(event, ctx.branch) and not event.partial]
     last = max((at for at, event in enumerate(events) if _is_own(event, name)), default=-1)
     since = events[last + 1 :]
     answer = _answer(events[: last + 1], since, name)
     if answer is not None:
         return answer
-    place = _place(events[last].custom_metadata or {}) if last >= 0 else _kept(ctx.session.state, name)
+    if last < 0 or _is_moved(events, ctx.session.state, name):
+        place = _kept(ctx.session.state, name)
+    else:
+        place = _place(events[last].custom_metadata or {})
     given = ctx.user_content
     parts = parts_of_content(given) if isinstance(given, NodeInput) else _told(since, name)
     if not parts and given is not None and place[1] is None:
@@ -77,9 +84,30 @@ def outgoing_of(ctx: InvocationContext, name: str) -> Outgoing | None:
     return Outgoing(parts, *place) if parts else None
 
 
+def live(events: Sequence[Event]) -> list[Event]:
+    """The events that still count. Who rewinds a session takes back all from the first event of an invocation on."""
+    begins: dict[str, int] = {}
+    for at, event in enumerate(events):
+        begins.setdefault(event.invocation_id, at)
+    kept: list[Event] = []
+    at = len(events) - 1
+    while at >= 0:
+        # Older versions of ADK do not rewind.
+        back: str | None = getattr(events[at].actions, "rewind_before_invocation_id", None)
+        if back:
+            at = min(at, begins.get(back, at))
+        else:
+            kept.append(events[at])
+        at -= 1
+    return kept[::-1]
+
+
 def _is_seen(event: Event, branch: str | None) -> bool:
-    """True for what was said here or above: agents that run side by side do not hear each other."""
-    return not event.branch or branch == event.branch or (branch or "").startswith(f"{event.branch}.")
+    """True for what was said here or above: agents that run side by side do not hear each other.
+
+    Who comes after them, and belongs to no branch, hears all of them.
+    """
+    return not event.branch or not branch or branch == event.branch or branch.startswith(f"{event.branch}.")
 
 
 def _is_own(event: Event, name: str) -> bool:
@@ -89,6 +117,15 @@ def _is_own(event: Event, name: str) -> bool:
 def _place(metadata: Mapping[str, Any]) -> tuple[str | None, str | None]:
     waiting = metadata.get(STATE) in (State.INPUT_REQUIRED, State.AUTH_REQUIRED)
     return metadata.get(CONTEXT_ID), metadata.get(TASK_ID) if waiting else None
+
+
+def _is_moved(events: Sequence[Event], state: Mapping[str, Any], name: str) -> bool:
+    """True when the state knows another place than the events put there: it was reset, or a tool went on from it."""
+    key = state_key(name)
+    for event in reversed(events):
+        if key in event.actions.state_delta:
+            return state.get(key) != event.actions.state_delta[key]
+    return False
 
 
 def _kept(state: Mapping[str, Any], name: str) -> tuple[str | None, str | None]:
@@ -123,7 +160,7 @@ def _answer(before: Sequence[Event], since: Sequence[Event], name: str) -> Outgo
     if asked is None or not parts:
         return None
     metadata = asked.custom_metadata or {}
-    return Outgoing(tuple(parts), metadata.get(CONTEXT_ID), metadata.get(TASK_ID))
+    return Outgoing(tuple(parts), metadata.get(CONTEXT_ID), metadata.get(TASK_ID), answers=True)
 
 
 def _answered(part: types.Part) -> Iterator[Part]:

@@ -12,7 +12,7 @@ from google.genai import types
 
 from dragoman.agents.adk.parts import to_genai
 from dragoman.agents.adk.remote_content import file_name
-from dragoman.agents.adk.remote_errand import RemoteErrand, plain
+from dragoman.agents.adk.remote_errand import Gone, RemoteErrand, plain
 from dragoman.agents.adk.remote_events import kept
 from dragoman.agents.adk.remote_message import CONTEXT_ID, STATE, TASK_ID, Outgoing, state_key
 from dragoman.model.error import DragomanError
@@ -41,6 +41,12 @@ class RemoteTool(BaseTool):
         # Calls that a model makes at once would each begin a conversation of its own.
         self._turns: WeakValueDictionary[tuple[str, asyncio.AbstractEventLoop], asyncio.Lock] = WeakValueDictionary()
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in vars(self).items() if key != "_turns"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _turns=WeakValueDictionary())
+
     def _get_declaration(self) -> types.FunctionDeclaration:
         request = types.Schema(type=types.Type.STRING, description="What to ask, in words.")
         return types.FunctionDeclaration(
@@ -58,26 +64,41 @@ class RemoteTool(BaseTool):
         await super().process_llm_request(tool_context=tool_context, llm_request=llm_request)
 
     async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> Any:
-        """Ask; give the answer as `result`, with names of files, or the question or error instead of it."""
+        """Ask; give the answer as `result`, with names of files, or the question or error instead of it.
+
+        What an earlier question came to without an answer is beside it as `earlier`.
+        """
         here = (tool_context.session.id, asyncio.get_running_loop())
         turn = self._turns.setdefault(here, asyncio.Lock())
         async with turn:
             place: dict[str, Any] = tool_context.state.get(state_key(self._key)) or {}
             said = Part(text=str(args.get(REQUEST) or ""))
             outgoing = Outgoing((said,), place.get("context_id"), place.get("task_id"))
-            errand = RemoteErrand(self._line.client(), outgoing)
+            errand = RemoteErrand(self._line, outgoing)
             try:
                 before = await errand.before()
-                answer = before if before is not None and before.state.final else await errand.send()
+                if before is not None and before.state.final:
+                    # It went on without an answer, and this may be about something else.
+                    errand.begin_anew()
+                answer = await errand.send()
+            except Gone as error:
+                self._keep(tool_context, {CONTEXT_ID: error.context_id, STATE: State.FAILED.value})
+                return {"error": f"send failed: {plain(error)}"}
             except DragomanError as error:
                 return {"error": f"send failed: {plain(error)}"}
             finally:
                 await errand.leave()
             task_id = answer.id if isinstance(answer, Task) else answer.task_id
             metadata = {CONTEXT_ID: answer.context_id, TASK_ID: task_id, STATE: answer.state.value}
-            for key, value in kept(tool_context.state, self._key, metadata).items():
-                tool_context.state[key] = value
-        return await _result(answer, tool_context)
+            self._keep(tool_context, metadata)
+        made = await _result(answer, tool_context)
+        if before is not None and before.state is State.COMPLETED and before.text:
+            made["earlier"] = before.text
+        return made
+
+    def _keep(self, tool_context: ToolContext, metadata: dict[str, Any]) -> None:
+        for key, value in kept(tool_context.state, self._key, metadata).items():
+            tool_context.state[key] = value
 
 
 async def _result(answer: Task | Message, tool_context: ToolContext) -> dict[str, Any]:

@@ -99,6 +99,10 @@ def _response(call: Call, text: str, data: Any, requested: Requested) -> dict[st
         wanted = _WANTED.get(str(call.schema.get("type")))
         if wanted is not None:
             return {"result": read_answer(text, _bare(data), wanted, None)}
+    if call.kind == "question":
+        said = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
+        # In a wrapping of its own, or an object with one key would be taken for it further on.
+        return {"result": text if data is None else said["result"] if said.keys() == {"result"} else data}
     if isinstance(data, dict):
         return cast("dict[str, Any]", data)
     return {"result": text if data is None else data}

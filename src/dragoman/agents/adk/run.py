@@ -9,19 +9,22 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
+from google.adk.agents.base_agent import BaseAgent
 from google.adk.agents.run_config import (
     RunConfig,
     StreamingMode,  # pyright: ignore[reportPrivateImportUsage]
 )
 from google.genai import types
 
-from dragoman.agents.adk.calls import Open, question_of
+from dragoman.agents.adk.calls import Open, details_of, question_of
 from dragoman.agents.adk.offers import description_of, offers_of
-from dragoman.agents.adk.parts import TYPE, to_genai
+from dragoman.agents.adk.parts import THOUGHT, TYPE, to_genai
 from dragoman.agents.adk.replies import answered
 from dragoman.agents.adk.runner import runner_of
 from dragoman.agents.adk.sessions import session_of
 from dragoman.agents.adk.turn import Turn
+from dragoman.agents.adk.unanswered import Place, Unanswered
+from dragoman.engine.marks import Marks
 from dragoman.engine.outputs import Ask
 from dragoman.model.error import ConfigError, Failed, Rejected
 from dragoman.model.part import Part
@@ -30,10 +33,14 @@ if TYPE_CHECKING:
     from google.adk.events.event import Event
     from google.adk.sessions.session import Session
 
+    from dragoman.agents.adk.speech import Output
     from dragoman.agents.process.offer import ProgramSkill
     from dragoman.engine.context import Context
 
 _GAVE_UP = "The agent has given up and needs somebody's help."
+_MOST_METADATA = 4096
+# By this ADK's clients know that an answer is in the artifacts, and that what is said on the way is no part of it.
+_EXTENSION = "https://google.github.io/adk-docs/a2a/a2a-extension/"
 
 
 class AdkRuns:
@@ -43,6 +50,9 @@ class AdkRuns:
     Runner. Text is streamed as the model writes it. Long-running tools, confirmations and requests for credentials
     pause the task. Tool calls and the code a model runs are told with `show_tools`, as artifacts named "tool"; thoughts
     with `show_thoughts`, as progress.
+
+    A task that waits goes on waiting when something else is said in its conversation: that is another task, to whose
+    model a tool of the first is pending. What a task waited for that has ended is canceled.
 
     An agent that escalates has ended its work and the task is completed: that is how loops are left. With
     `escalate="input"` it waits for the caller's help instead.
@@ -68,7 +78,13 @@ class AdkRuns:
         self._show_tools = show_tools
         self._show_thoughts = show_thoughts
         self._escalate = escalate
+        self._unanswered = Unanswered(self.runner)
         self._can_abort = "abort_signal" in inspect.signature(self.runner.run_async).parameters
+
+    @property
+    def marks(self) -> Marks:
+        """What ADK's clients look for on tasks and on what is said on the way."""
+        return Marks(task={_EXTENSION: {"adk_agent_executor_v2": True}}, note={THOUGHT: True})
 
     @property
     def name(self) -> str:
@@ -97,13 +113,51 @@ class AdkRuns:
             Rejected: there is nothing in the message.
         """
         session = await session_of(self.runner, ctx)
-        content = _content(ctx, session)
-        if isinstance(content, Ask):
-            yield content
-            return
+        place = Place(session.user_id, session.id)
+        waiting = _waiting(ctx, session)
+        if waiting is not None:
+            waiting, why = answered(waiting, ctx.message, {key: args for key, (_, args) in _made(session).items()})
+            if why:
+                yield _asked(waiting, f"{why} ")
+                return
+        await self._unanswered.go_on(ctx, place)
+        messages = [_message(ctx)] if waiting is None else list(self._answers(waiting, ctx, session))
         turn = Turn(self.runner, session, ctx, show_tools=self._show_tools, show_thoughts=self._show_thoughts)
+        async with self._unanswered.running(place):
+            try:
+                for message in messages:
+                    heard = turn.count
+                    async with aclosing(self._outputs(session, message, ctx, turn)) as outputs:
+                        async for output in outputs:
+                            yield output
+                    if turn.count == heard and len(messages) > 1:
+                        raise Failed("the agent has not gone on after all of the answers: it had ended before")
+                for output in turn.end():
+                    yield output
+                if turn.error is not None:
+                    raise Failed(turn.error)
+            except BaseException:
+                # Failed, canceled, or closed: what it waits for now, or did before, is nobody's to answer any more.
+                await self._unanswered.cancel(place, (*(waiting.calls if waiting else ()), *turn.calls.values()))
+                raise
+        if turn.calls:
+            calls = tuple(turn.calls.values())
+            self._unanswered.wait(ctx, calls)
+            yield _asked(Open(calls, user=place.user, session=place.session), more=tuple(turn.details))
+        elif turn.escalated and self._escalate == "input":
+            yield Ask(_GAVE_UP)
+
+    async def canceled(self, ref: Any) -> None:
+        """A task was canceled while it waited: tell the session, so that the conversation can go on."""
+        waiting = msgspec.convert(ref, Open) if ref is not None else None
+        if waiting is not None and waiting.session:
+            await self._unanswered.cancel(Place(waiting.user, waiting.session), waiting.calls)
+
+    async def _outputs(
+        self, session: Session, message: types.Content, ctx: Context, turn: Turn
+    ) -> AsyncGenerator[Output, None]:
         abort = asyncio.Event()
-        async with aclosing(self._events(session, content, ctx, abort)) as events:
+        async with aclosing(self._events(session, message, ctx, abort)) as events:
             try:
                 async for event in events:
                     for output in await turn.heard(event):
@@ -113,14 +167,6 @@ class AdkRuns:
                 # Canceled, or closed: nothing that it has begun is to go on.
                 abort.set()
                 raise
-        for output in turn.end():
-            yield output
-        if turn.error is not None:
-            raise Failed(turn.error)
-        if turn.calls:
-            yield _asked(Open(tuple(turn.calls.values())))
-        elif turn.escalated and self._escalate == "input":
-            yield Ask(_GAVE_UP)
 
     def _events(
         self, session: Session, content: types.Content, ctx: Context, abort: asyncio.Event
@@ -128,7 +174,7 @@ class AdkRuns:
         options: dict[str, Any] = {"abort_signal": abort} if self._can_abort else {}
         config: dict[str, Any] = {"streaming_mode": StreamingMode.SSE}
         if "custom_metadata" in RunConfig.model_fields:
-            config["custom_metadata"] = {"a2a_metadata": ctx.metadata}
+            config["custom_metadata"] = _custom_metadata(ctx)
         return self.runner.run_async(
             user_id=session.user_id,
             session_id=session.id,
@@ -137,30 +183,48 @@ class AdkRuns:
             **options,
         )
 
+    def _answers(self, waiting: Open, ctx: Context, session: Session) -> Iterator[types.Content]:
+        """The answers as messages: ADK goes on with one agent after a message, in one of its invocations."""
+        made = _made(session)
+        groups: dict[Any, list[types.Part]] = {}
+        for call in waiting.calls:
+            asked, _ = made[call.id]
+            # A workflow takes them all at once, and finds out what each of them is for.
+            key = (asked.author, asked.invocation_id) if isinstance(self._root, BaseAgent) else None
+            said = types.FunctionResponse(id=call.id, name=call.name, response=waiting.given[call.id])
+            groups.setdefault(key, []).append(types.Part(function_response=said))
+        # Files may stand beside answers; ADK does not take texts there.
+        files = [to_genai(part) for part in ctx.message.files]
+        for parts in groups.values():
+            yield types.Content(role="user", parts=[*parts, *files])
 
-def _content(ctx: Context, session: Session) -> types.Content | Ask:
-    """What the agent is told, or what the caller must be asked once more."""
+
+def _message(ctx: Context) -> types.Content:
+    # Models do not take parts with nothing in them.
+    told = [to_genai(_untyped(part)) for part in ctx.message.parts if part.text != ""]
+    if not told:
+        raise Rejected("there is nothing in the message")
+    return types.Content(role="user", parts=told)
+
+
+def _waiting(ctx: Context, session: Session) -> Open | None:
+    """What the task has waited for, unless this is its beginning or it has only asked for help."""
     ref: Any = ctx.resume.ref if ctx.resume is not None else None
     if ref is None:
-        # Models do not take parts with nothing in them.
-        told = [to_genai(_untyped(part)) for part in ctx.message.parts if part.text != ""]
-        if not told:
-            raise Rejected("there is nothing in the message")
-        return types.Content(role="user", parts=told)
-    waiting = msgspec.convert(ref, Open)
-    made = {call.id: dict(call.args or {}) for call in _calls(session) if call.id}
+        return None
+    waiting, made = msgspec.convert(ref, Open), _made(session)
     if not all(call.id in made for call in waiting.calls):
         raise Failed("the agent has forgotten what it asked for: its sessions did not outlast a restart")
-    waiting, why = answered(waiting, ctx.message, made)
-    if why:
-        return _asked(waiting, f"{why} ")
-    names = {call.id: call.name for call in waiting.calls}
-    parts = [
-        types.Part(function_response=types.FunctionResponse(id=key, name=names[key], response=response))
-        for key, response in waiting.given.items()
-    ]
-    # Files may stand beside answers; ADK does not take texts there.
-    return types.Content(role="user", parts=[*parts, *(to_genai(part) for part in ctx.message.files)])
+    return waiting
+
+
+def _custom_metadata(ctx: Context) -> dict[str, Any]:
+    """What a request says beside its message. ADK keeps it with every event, so it is little or nothing."""
+    size = len(msgspec.json.encode(ctx.metadata, enc_hook=str))
+    if size > _MOST_METADATA:
+        ctx.log.warning("the request's metadata is not passed on: %d bytes are too many for every event", size)
+        return {}
+    return {"a2a_metadata": ctx.metadata}
 
 
 def _untyped(part: Part) -> Part:
@@ -172,17 +236,22 @@ def _untyped(part: Part) -> Part:
     return msgspec.structs.replace(part, metadata=rest or None)
 
 
-def _calls(session: Session) -> Iterator[types.FunctionCall]:
-    for event in session.events:
-        if event.author != "user":
-            yield from event.get_function_calls()
+def _made(session: Session) -> dict[str, tuple[Event, dict[str, Any]]]:
+    """The calls of a session by their ids: the event that makes each, and all of its arguments."""
+    return {
+        call.id: (event, dict(call.args or {}))
+        for event in session.events
+        if event.author != "user"
+        for call in event.get_function_calls()
+        if call.id
+    }
 
 
-def _asked(waiting: Open, why: str = "") -> Ask:
+def _asked(waiting: Open, why: str = "", more: tuple[Part, ...] = ()) -> Ask:
     calls = waiting.missing
     return Ask(
         why + question_of(calls),
         ref=msgspec.to_builtins(waiting),
-        auth=any(call.kind == "credential" for call in calls),
-        details=tuple(part for call in calls for part in call.details()),
+        auth=any(call.auth for call in calls),
+        details=(*details_of(calls), *more),
     )

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from google.genai import types
 
 from dragoman.agents.adk import credential
 from dragoman.agents.adk.calls import CREDENTIAL, Call
+from dragoman.agents.adk.offers import children_of
 from dragoman.agents.adk.parts import TYPES, from_genai
-from dragoman.agents.adk.speech import Output, Speech
+from dragoman.agents.adk.remote_message import STATE
+from dragoman.agents.adk.speech import Output, Speech, Voice
 from dragoman.engine.values import json_of
 from dragoman.model.part import Part
+from dragoman.model.state import State
 
 if TYPE_CHECKING:
     from google.adk.events.event import Event
@@ -40,7 +43,10 @@ class _Error:
 
 
 class Turn:
-    """Hears the events of one run. Afterwards it knows what waits, what went wrong and whether somebody gave up."""
+    """Hears the events of one run. Afterwards it knows what waits, what went wrong and whether somebody gave up.
+
+    `details` are what stands beside the questions of agents elsewhere, and `count` is how much there was to hear.
+    """
 
     def __init__(
         self, runner: Runner, session: Session, ctx: Context, *, show_tools: bool, show_thoughts: bool
@@ -53,7 +59,12 @@ class Turn:
         self._speech = Speech(_said_before(ctx))
         self._errors: dict[Hashable, _Error] = {}
         self._sent: set[str] = set()
+        # Who has no model, such as a remote agent, does not repeat its thoughts.
+        self._thinks_once = frozenset(_without_model(runner.agent)) if show_thoughts else frozenset[str]()
+        self._thoughts: dict[Voice, str] = {}
         self.calls: dict[str, Call] = {}
+        self.details: list[Part] = []
+        self.count = 0
         self.escalated = False
 
     @property
@@ -63,13 +74,24 @@ class Turn:
 
     async def heard(self, event: Event) -> list[Output]:
         """What of an event is part of the answer."""
-        who = (event.author, event.branch)
+        who = Voice(event.author, event.branch or "")
         parts = _parts(event)
+        self.count += 1
         if event.partial:
+            if who.author in self._thinks_once:
+                for part in parts:
+                    await self._think(who, part, partial=True)
             said = "".join(part.text for part in parts if part.text and not part.thought)
             return list(self._speech.piece(who, said))
-        values = [value for part in parts if (value := await self._value(event, part)) is not None]
-        outputs = list(self._speech.whole(who, values)) if values or _tools(event) else []
+        values = [value for part in parts if (value := await self._value(event, who, part)) is not None]
+        if event.long_running_tool_ids:
+            values = self._without_question(event, values)
+        ends = bool(event.error_code or event.error_message or _tools(event))
+        outputs: list[Output] = []
+        if values or ends:
+            outputs = list(self._speech.whole(who, values, ends=ends))
+        elif _is_blank(event):
+            outputs = list(self._speech.unsaid(who))
         self._note(event, told=bool(parts))
         return [*outputs, *self._result(event, who)]
 
@@ -85,7 +107,7 @@ class Turn:
         """What is left when there are no more events."""
         return list(self._speech.end())
 
-    async def _value(self, event: Event, part: types.Part) -> str | Part | None:
+    async def _value(self, event: Event, who: Voice, part: types.Part) -> str | Part | None:
         call, response = part.function_call, part.function_response
         if call is not None and call.id and call.id in (event.long_running_tool_ids or ()):
             args: dict[str, Any] = json_of(call.args or {})
@@ -93,17 +115,39 @@ class Turn:
             self.calls[call.id] = Call(call.id, call.name or "", shown)
         elif response is not None and response.id in self.calls:
             said = self.calls[response.id]
-            self.calls[response.id] = Call(said.id, said.name, said.args, json_of(response.response or {}))
+            self.calls[response.id] = Call(said.id, said.name, said.args, json_of(response.response or {}), said.asked)
         elif _is_tool(part):
             pass  # told apart, if at all
         elif part.thought:
-            if self._show_thoughts and part.text:
-                await self._ctx.progress(part.text)
+            await self._think(who, part)
         elif part.text is not None:
             return part.text or None
         else:
             return from_genai(part)
         return None
+
+    async def _think(self, who: Voice, part: types.Part, *, partial: bool = False) -> None:
+        if not self._show_thoughts or not part.thought or not part.text:
+            return
+        if partial:
+            self._thoughts[who] = self._thoughts.get(who, "") + part.text
+        elif self._thoughts.pop(who, "").endswith(part.text):
+            return
+        await self._ctx.progress(part.text)
+
+    def _without_question(self, event: Event, values: Sequence[str | Part]) -> list[str | Part]:
+        """The answer without what an agent elsewhere asks: that is for the question of the task."""
+        asked = [self.calls[key] for key in event.long_running_tool_ids or () if key in self.calls]
+        if _is_waiting(event):
+            # All of it is the remote agent's question.
+            words = "".join(value for value in values if isinstance(value, str))
+            self.details.extend(value for value in values if isinstance(value, Part))
+            if len(asked) == 1:
+                (call,) = asked
+                self.calls[call.id] = Call(call.id, call.name, call.args, call.response, words)
+            return []
+        questions = [call.question for call in asked if call.kind == "question"]
+        return [value for value in values if isinstance(value, Part) or not any(value in each for each in questions)]
 
     def _note(self, event: Event, *, told: bool) -> None:
         self.escalated = self.escalated or bool(event.actions.escalate)
@@ -117,7 +161,7 @@ class Turn:
             for each in over:
                 del self._errors[each]
 
-    def _result(self, event: Event, who: Hashable) -> list[Output]:
+    def _result(self, event: Event, who: Voice) -> list[Output]:
         """What a workflow has come to. What its steps give to one another is nobody's business."""
         result = getattr(event, "output", None)
         node: Any = getattr(event, "node_info", None)
@@ -140,6 +184,7 @@ class Turn:
 
     async def _send_artifacts(self, event: Event) -> None:
         service = self._runner.artifact_service
+        told = [blob.data for part in _parts(event) if (blob := part.inline_data) is not None]
         for name, version in (event.actions.artifact_delta or {}).items():
             key = f"{name}@{version}"
             if service is None or key in self._sent:
@@ -153,7 +198,8 @@ class Turn:
                 version=version,
             )
             part = None if found is None else from_genai(found)
-            if part is not None:
+            # A file may stand in the event itself too.
+            if part is not None and (part.raw is None or part.raw not in told):
                 await self._ctx.artifact(_named(part, name), name=name, id=key)
 
 
@@ -173,6 +219,25 @@ def _is_tool(part: types.Part) -> bool:
     return any(getattr(part, kind, None) is not None for kind in TYPES)
 
 
+def _is_blank(event: Event) -> bool:
+    """True when there would be a text and it is empty: a callback has taken it away."""
+    return event.content is not None and all(
+        part.text == "" and part.thought_signature is None and not part.thought for part in _parts(event)
+    )
+
+
+def _is_waiting(event: Event) -> bool:
+    """True for the question of a remote agent."""
+    return (event.custom_metadata or {}).get(STATE) in (State.INPUT_REQUIRED, State.AUTH_REQUIRED)
+
+
+def _without_model(agent: Any) -> Iterator[str]:
+    if not hasattr(agent, "instruction"):
+        yield str(agent.name)
+    for child in children_of(agent):
+        yield from _without_model(child)
+
+
 def _named(part: Part, name: str) -> Part:
     if part.filename is not None or part.kind not in ("raw", "url"):
         return part
@@ -184,7 +249,9 @@ def _said_before(ctx: Context) -> str:
     if ctx.resume is None:
         return ""
     for artifact in ctx.artifacts:
-        is_text = all(part.kind == "text" and part.media_type is None for part in artifact.parts)
-        if is_text and (artifact.name or "").endswith("-result"):
+        name, is_text = artifact.name or "", all(part.kind == "text" and not part.media_type for part in artifact.parts)
+        # Files may be called the same, but their ids have a version.
+        is_answer = artifact.artifact_id == name or artifact.artifact_id.startswith(f"{name}-")
+        if is_text and is_answer and name.endswith("-result"):
             return artifact.text
     return ""

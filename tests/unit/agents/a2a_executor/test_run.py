@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -156,6 +158,37 @@ async def test_the_end_counts_when_it_is_said_and_the_executor_may_still_tidy_up
         assert (await client.get_task(answer.id)).text == "done"
     assert "goes on after the end" in caplog.text
     assert "failed after the end" in caplog.text
+
+
+async def test_what_it_raises_right_after_the_end_is_in_the_log_and_changes_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def execute(context: PlainContext, said: Said) -> None:
+        await said.status("completed", "done")
+        raise RuntimeError("too late")
+
+    with caplog.at_level(logging.WARNING):
+        task = await answer_of(execute)
+    assert (task.state, task.text) == (State.COMPLETED, "done")
+    [record] = [record for record in caplog.records if "failed after the end" in record.message]
+    assert task.id in record.message
+    assert "too late" in caplog.text
+    gc.collect()
+    assert "never retrieved" not in caplog.text
+
+
+async def test_an_executor_that_ends_the_program_ends_only_its_task(caplog: pytest.LogCaptureFixture) -> None:
+    async def execute(context: PlainContext, said: Said) -> None:
+        if context.get_user_input() == "exit":
+            sys.exit(3)
+        await said.status("completed", "still here")
+
+    async with Client(agent_of(Scripted(execute))) as client:
+        task = await client.send("exit")
+        assert isinstance(task, Task)
+        assert task.state is State.FAILED
+        assert (await client.send("hi")).text == "still here"
+    assert "SystemExit(3)" in caplog.text
 
 
 async def test_an_agent_that_is_closed_stops_those_that_still_tidy_up() -> None:

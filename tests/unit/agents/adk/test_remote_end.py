@@ -112,20 +112,23 @@ async def test_who_cancels_the_run_here_cancels_the_work_over_there(remote: Make
 
 
 @pytest.mark.parametrize("streaming", [False, True])
-async def test_work_behind_a_port_is_canceled_too(streaming: bool) -> None:
+@pytest.mark.parametrize("protocol", [None, "0.3", "0.1"])
+@pytest.mark.parametrize("speaks", [False, True])
+async def test_work_behind_a_port_is_canceled_too(streaming: bool, protocol: str | None, speaks: bool) -> None:
     begun, canceled = threading.Event(), threading.Event()
 
     async def run(ctx: Context) -> AsyncGenerator[Any, None]:
+        if speaks:
+            yield "Well, "
         begun.set()
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
             canceled.set()
             raise
-        yield
 
     with served(Agent("worker", run=run)) as url:
-        agent = RemoteAgent(name="far", url=url)
+        agent = RemoteAgent(name="far", url=url, protocol=protocol)
         running = asyncio.ensure_future(Talk(agent, streaming=streaming).say("work"))
         await asyncio.to_thread(begun.wait)
         running.cancel()
@@ -197,3 +200,112 @@ async def test_nothing_to_say_is_an_error(remote: Make) -> None:
     assert event.error_message == "no user content in invocation context"
     assert isinstance(event, Event) and event.author == "far"
     assert parrot.heard == []
+
+
+# -- what is lost ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+@pytest.mark.parametrize("protocol", [None, "0.3"])
+async def test_work_that_is_not_heard_of_for_too_long_is_canceled(streaming: bool, protocol: str | None) -> None:
+    canceled = threading.Event()
+
+    async def run(ctx: Context) -> AsyncGenerator[Any, None]:
+        yield "Well, "
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            canceled.set()
+            raise
+
+    with served(Agent("worker", run=run)) as url:
+        agent = RemoteAgent(name="far", url=url, protocol=protocol, idle_timeout=0.2, retries=0)
+        events = await Talk(agent, streaming=streaming).say("work")
+        assert events[-1].error_message == "send failed: the remote agent did not answer in time"
+        assert await asyncio.to_thread(canceled.wait, 10)
+        await agent.close()
+
+
+@pytest.mark.parametrize("protocol", [None, "0.3"])
+async def test_an_answer_that_takes_its_time_is_waited_for(protocol: str | None) -> None:
+    go_on = threading.Event()
+
+    async def run(ctx: Context) -> AsyncGenerator[Any, None]:
+        yield "Well, "
+        await asyncio.to_thread(go_on.wait, 10)
+        yield "yes."
+
+    with served(Agent("worker", run=run)) as url:
+        seen: list[str] = []
+
+        async def interceptor(request: Any, call_next: Any) -> Any:
+            seen.append(request.operation)
+            if seen.count("GetTask") > 1 or "SubscribeToTask" in seen:
+                go_on.set()
+            return await call_next(request)
+
+        agent = RemoteAgent(name="far", url=url, protocol=protocol, interceptors=[interceptor])
+        talk = Talk(agent)
+        assert texts_of(await talk.say("work")) == texts_of(await talk.kept()) == ["Well, yes."]
+        assert "SendMessage" in seen and "SendStreamingMessage" not in seen
+        # Servers of 0.3 may write down twice what two listen to.
+        assert ("SubscribeToTask" in seen) is (protocol is None)
+        await agent.close()
+
+
+async def test_what_was_heard_of_a_stream_that_breaks_for_good_stays(remote: Make) -> None:
+    over = asyncio.Event()
+
+    async def run(ctx: Context) -> AsyncGenerator[Any, None]:
+        yield "begun "
+        await over.wait()
+
+    app = Agent("worker", run=run).app(store="memory:")
+    down = False
+
+    async def breaking(scope: Any, receive: Any, send: Any) -> None:
+        async def sends(message: Any) -> None:
+            nonlocal down
+            await send(message)
+            if b"begun" in message.get("body", b""):
+                down = True
+                raise ConnectionResetError
+
+        if down and scope["type"] == "http":
+            raise ConnectionResetError
+        await app(scope, receive, sends if scope["type"] == "http" else send)
+
+    talk = Talk(remote(breaking, retries=0), streaming=True)
+    events = await talk.say("work")
+    assert texts_of(events, partial=True) == ["begun "]
+    assert texts_of(events) == texts_of(await talk.kept()) == ["begun ", ""]
+    assert events[-1].error_code == "remote_agent_error" and events[-1].turn_complete
+    assert events[0].id == events[1].id
+    over.set()
+
+
+async def test_an_answer_that_may_not_have_arrived_leaves_its_question_open(remote: Make) -> None:
+    async def asking(ctx: Context) -> AsyncGenerator[Any, None]:
+        if ctx.resume is None:
+            yield Ask("Who?")
+        else:
+            yield f"Hello {ctx.resume.text}"
+
+    app = Agent("asker", run=asking).app(store="memory:")
+    lossy = False
+
+    async def sometimes(scope: Any, receive: Any, send: Any) -> None:
+        async def heard() -> Any:
+            message = await receive()
+            if lossy and b"SendMessage" in message.get("body", b""):
+                raise ConnectionResetError
+            return message
+
+        await app(scope, heard if scope["type"] == "http" else receive, send)
+
+    talk = Talk(remote(sometimes, retries=0))
+    await talk.say("hi")
+    lossy = True
+    assert (await talk.say("Ann"))[-1].error_code == "remote_agent_error"
+    lossy = False
+    assert texts_of(await talk.say("It is me")) == ["Hello Ann\n\nIt is me"]

@@ -6,6 +6,7 @@ import importlib.util
 import sys
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +18,10 @@ from dragoman import Agent, Artifact, Context, Failed, File, Part, Rejected
 from dragoman.adk import RemoteAgent
 from dragoman.agents.adk.parts import from_genai
 from dragoman.agents.adk.remote_content import file_name, joined, news
+from dragoman.agents.adk.remote_events import RemoteEvents
+from dragoman.model.event import ArtifactUpdate
+from dragoman.model.state import State
+from dragoman.model.task import Task, TaskStatus
 from dragoman.outputs import Replace, Reply
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -283,6 +288,43 @@ async def test_a_session_of_many_results_stays_as_small(talk_with: Any) -> None:
     talk = talk_with(run)
     assert len(await talk.say("go")) == 100
     assert len((await talk.session()).model_dump_json(exclude_none=True)) < 100_000
+
+
+async def test_what_an_artifact_costs_does_not_grow_with_those_before_it() -> None:
+    looks = 0
+
+    class Looked:
+        """An event of a stream that counts who has the whole task put together."""
+
+        def __init__(self, number: int) -> None:
+            self.raw = ArtifactUpdate("t", "c", Artifact(f"a{number}", (Part(data=number),)), last_chunk=True)
+            self.state, self.text, self.replaces = State.WORKING, "", False
+
+        @property
+        def task(self) -> Task:
+            nonlocal looks
+            looks += 1
+            return Task("t", "c", TaskStatus(State.WORKING))
+
+    ctx: Any = SimpleNamespace(invocation_id="i", branch=None, artifact_service=None, session=None)
+    telling = RemoteEvents(ctx, "far")
+    told: list[Event] = []
+    for number in range(50):
+        event: Any = Looked(number)
+        told += await telling.take(event)
+    assert [from_genai(event.content.parts[0]).data for event in told] == list(range(49))
+    assert {event.custom_metadata["a2a:context_id"] for event in told} == {"c"}
+    assert looks <= 1
+
+
+async def test_an_artifact_that_goes_on_after_its_event_is_told_as_far_as_it_is_new(talk_with: Any) -> None:
+    async def run(ctx: Context) -> AsyncGenerator[Any, None]:
+        for key, text, append in (("a", "one ", False), ("b", "B", False), ("a", "two", True), ("c", "C", False)):
+            await ctx.update_artifact(Artifact(key, (Part(text=text),)), append=append, last_chunk=True)
+        return
+        yield
+
+    assert texts_of(await talk_with(run).say("go")) == ["one ", "B", "two", "C"]
 
 
 # -- parts -----------------------------------------------------------------------------------------------------------

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 from google.adk.events import Event
+from google.adk.events.event_actions import EventActions
 from google.genai import types
 from pydantic import BaseModel
 
 from dragoman import Part
-from dragoman.agents.adk.remote_message import NodeInput, Outgoing, node_content, outgoing_of
+from dragoman.agents.adk.remote_message import NodeInput, Outgoing, live, node_content, outgoing_of
 from dragoman.model.state import State
 
 CREDENTIAL = {"exchanged_auth_credential": {"oauth2": {"access_token": "s3cret"}}}
@@ -106,7 +107,9 @@ def test_an_answer_to_its_own_call_goes_to_the_task_of_that_call_and_nothing_els
         told("user", returned("other", {"token": "s3cret"}, "8"), returned("approve", {"ok": True}, "7")),
     )
     data = {"id": "7", "name": "approve", "response": {"ok": True}}
-    assert outgoing(*events) == Outgoing((Part(data=data, metadata={"adk_type": "function_response"}),), "c1", "t1")
+    assert outgoing(*events) == Outgoing(
+        (Part(data=data, metadata={"adk_type": "function_response"}),), "c1", "t1", True
+    )
 
 
 @pytest.mark.parametrize(
@@ -122,7 +125,7 @@ def test_an_answer_to_its_own_call_goes_to_the_task_of_that_call_and_nothing_els
 def test_the_answer_to_a_call_that_was_made_up_here_is_plain(response: Any, part: Part) -> None:
     name = "mock_function_call_for_required_user_input"
     asked = own("City?", called(name, "7"), state=State.INPUT_REQUIRED, long_running_tool_ids={"7"})
-    assert outgoing(asked, told("user", returned(name, response, "7"))) == Outgoing((part,), "c1", "t1")
+    assert outgoing(asked, told("user", returned(name, response, "7"))) == Outgoing((part,), "c1", "t1", True)
 
 
 def test_an_answer_that_was_passed_on_is_not_passed_on_again() -> None:
@@ -140,6 +143,52 @@ def test_agents_that_run_side_by_side_do_not_hear_each_other() -> None:
     )
     sent = outgoing(*events, branch="team.far")
     assert sent == Outgoing((Part(text="Go\n\nFor context: [near] said: above"),))
+
+
+def test_who_comes_after_agents_that_run_side_by_side_hears_all_of_them() -> None:
+    events = (
+        told("user", "Go"),
+        told("left", "gold", branch="team.left"),
+        told("right", "silver", branch="team.right"),
+    )
+    sent = outgoing(*events)
+    assert sent == Outgoing((Part(text="Go\n\nFor context: [left] said: gold\n\nFor context: [right] said: silver"),))
+
+
+# -- what was taken back -----------------------------------------------------------------------------------------------
+
+
+def rewound(invocation: str) -> Event:
+    return told("user", actions=EventActions(rewind_before_invocation_id=invocation))
+
+
+def test_what_was_rewound_is_not_told() -> None:
+    events = (
+        told("user", "one", invocation_id="1"),
+        own("first", invocation_id="1"),
+        told("user", "secret", invocation_id="2"),
+        own("Who?", invocation_id="2", state=State.INPUT_REQUIRED),
+        rewound("2"),
+        told("user", "two", invocation_id="3"),
+    )
+    assert outgoing(*events) == Outgoing((Part(text="two"),), "c1", None)
+
+
+def test_a_rewind_of_what_was_rewound_and_of_what_is_not_there_any_more() -> None:
+    one, two = told("user", "one", invocation_id="1"), told("user", "two", invocation_id="2")
+    three = told("user", "three", invocation_id="4")
+    assert live([one, two, rewound("2"), rewound("1"), three]) == [three]
+    assert live([one, rewound("gone"), two]) == [one, two]
+    assert live([]) == []
+
+
+def test_a_conversation_that_was_reset_in_the_state_is_begun_anew() -> None:
+    place = {"dragoman:far": {"context_id": "c1"}}
+    said = own("done", actions=EventActions(state_delta=place))
+    assert outgoing(said, told("user", "hi"), state=place) == Outgoing((Part(text="hi"),), "c1", None)
+    assert outgoing(said, told("user", "hi"), state={"dragoman:far": None}) == Outgoing((Part(text="hi"),))
+    elsewhere = {"dragoman:far": {"context_id": "c1", "task_id": "t9"}}
+    assert outgoing(said, told("user", "hi"), state=elsewhere) == Outgoing((Part(text="hi"),), "c1", "t9")
 
 
 def test_where_the_events_are_not_there_the_state_knows_the_conversation() -> None:

@@ -90,15 +90,47 @@ async def test_a_question_for_credentials_is_another_call_and_data_answer_as_dat
 
 
 @BOTH
-async def test_a_task_that_went_on_by_itself_tells_what_has_become_of_it(streaming: bool) -> None:
+@pytest.mark.parametrize("by_call", [False, True])
+async def test_a_task_that_went_on_by_itself_tells_what_has_become_of_it(streaming: bool, by_call: bool) -> None:
     agent = Agent("asker", run=asks)
     remote = RemoteAgent(name="far", url=agent)
     talk = Talk(remote, streaming=streaming)
-    task_id = (await talk.say("auth"))[-1].custom_metadata["a2a:task_id"]
+    question = (await talk.say("auth"))[-1]
     # Somebody else answers, as a page for logging in does.
-    await remote._line.client().send("Oslo", task=task_id)
-    assert texts_of(await talk.say("done")) == ["Booking. To Oslo!"]
-    assert texts_of(await talk.say("book"))[-1] == "Which city?"
+    await remote._line.client().send("Oslo", task=question.custom_metadata["a2a:task_id"])
+    if by_call:
+        assert texts_of(await talk.say(answer(question, "done"))) == ["Booking. To Oslo!"]
+        assert texts_of(await talk.say("book"))[-1] == "Which city?"
+    else:
+        # Words may be about something else. They are said, beside what became of the task.
+        events = await talk.say("book another")
+        assert texts_of(events) == ["Booking. To Oslo!", "Booking. ", "Which city?"]
+        assert [event.turn_complete for event in events if not event.partial] == [None, None, True]
+        assert texts_of(await talk.say("Rome")) == ["To Rome!"]
+    await remote.close()
+
+
+@BOTH
+async def test_new_words_after_a_task_was_canceled_elsewhere_are_said(streaming: bool) -> None:
+    heard: list[tuple[str, str]] = []
+
+    async def run(ctx: Context) -> AsyncGenerator[Any, None]:
+        heard.append((ctx.context_id, ctx.text))
+        yield Ask("Who?") if ctx.text == "hello" else "Sunny."
+
+    remote = RemoteAgent(name="far", url=Agent("asker", run=run))
+    talk = Talk(remote, streaming=streaming)
+    question = (await talk.say("hello"))[-1]
+    await remote._line.client().cancel_task(question.custom_metadata["a2a:task_id"])
+    # An answer to the question has nobody to go to.
+    (late,) = await talk.say(answer(question, "Ann"))
+    assert late.error_message == "remote agent canceled the task"
+    question = (await talk.say("hello"))[-1]
+    await remote._line.client().cancel_task(question.custom_metadata["a2a:task_id"])
+    (event,) = [event for event in await talk.say("And the weather?") if not event.partial]
+    assert (text_of(event), event.error_code) == ("Sunny.", None)
+    assert [text for _, text in heard] == ["hello", "hello", "And the weather?"]
+    assert len({context for context, _ in heard}) == 1
     await remote.close()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import importlib.util
 import sys
 from collections.abc import AsyncGenerator, Callable
@@ -140,6 +141,37 @@ async def test_a_question_reaches_the_model_and_its_next_call_answers_it(remote:
     first, second, third = results(await talk.say("go"))
     assert first["question"] == third["question"] == "Which city?"
     assert second == {"result": "To Rome!"}
+
+
+async def test_a_call_about_something_else_is_not_swallowed_by_a_question_that_was_answered_elsewhere(
+    remote: Any,
+) -> None:
+    async def run(ctx: Context) -> AsyncGenerator[Any, None]:
+        if ctx.text == "weather?":
+            yield "Sunny."
+        elif ctx.resume is None:
+            yield Ask("Which city?")
+        else:
+            yield f"To {ctx.resume.text}!"
+
+    agent = remote(run)
+    ask = [call("far", request="book")]
+    talk, _ = caller(agent.as_tool(), ask, "ok", [call("far", request="weather?")], "ok")
+    await talk.say("go")
+    waiting = (await talk.session()).state["dragoman:far"]["task_id"]
+    await agent._line.client().send("Oslo", task=waiting)
+    assert results(await talk.say("and?")) == [{"result": "Sunny.", "earlier": "To Oslo!"}]
+
+
+async def test_a_copy_of_a_tool_asks_too(remote: Any) -> None:
+    contexts: list[str] = []
+    tool = remote(counting(contexts)).as_tool()
+    talk, _ = caller(tool, [call("far", request="hi")], "ok")
+    await talk.say("go")
+    made = copy.deepcopy(tool)
+    talk, _ = caller(made, [call("far", request="hi")], "ok")
+    assert results(await talk.say("go")) == [{"result": "hi: 1"}]
+    await made._line.close()
 
 
 async def test_a_failure_is_told_to_the_model_as_one(remote: Any) -> None:

@@ -15,10 +15,11 @@ from google.adk.memory.in_memory_memory_service import InMemoryMemoryService
 from google.adk.models.llm_response import LlmResponse
 from google.adk.runners import InMemoryRunner, Runner
 from google.adk.sessions.in_memory_session_service import InMemorySessionService
+from google.adk.tools.long_running_tool import LongRunningFunctionTool
 from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 
-from dragoman import Client
+from dragoman import Agent, Client
 from dragoman.agents.adk.run import AdkRuns
 from dragoman.model.error import ConfigError
 from dragoman.model.state import State
@@ -164,6 +165,38 @@ async def test_thoughts_can_be_shown_as_progress() -> None:
     notes = [each.raw.status.message.text for each in events if each.kind == "status" and each.raw.status.message]
     assert notes == ["let me think"]
     assert task.text == "five"
+
+
+async def test_a_file_that_is_named_like_an_answer_is_not_taken_for_it() -> None:
+    async def save(tool_context: ToolContext) -> str:
+        """Save."""
+        await tool_context.save_artifact("my-result", types.Part(text="FILE"))
+        return "saved"
+
+    def careful(callback_context: Any, llm_response: LlmResponse) -> LlmResponse | None:
+        del callback_context
+        whole = not llm_response.partial and llm_response.content is not None
+        return parts("changed") if whole and llm_response.content.parts[0].text == "after" else None
+
+    def slow() -> None:
+        """Wait."""
+
+    turns = [parts(call("save"))], [parts(call("slow"))], says("af", "ter")
+    agent = llm(*turns, tools=[save, LongRunningFunctionTool(slow)], after_model_callback=careful)
+    async with Client(served(agent)) as client:
+        task = await client.send("5", task=await client.send("hi"))
+    assert [artifact.text for artifact in task.artifacts] == ["FILE", "changed"]
+
+
+@pytest.mark.parametrize("show", [False, True])
+async def test_tasks_and_thoughts_have_the_marks_by_which_adk_knows_them(show: bool) -> None:
+    events, task = await streamed(Agent.from_adk(llm([parts(thought("hm"), "five")]), show_thoughts=show))
+    mark = {"https://google.github.io/adk-docs/a2a/a2a-extension/": {"adk_agent_executor_v2": True}}
+    assert task.metadata == mark
+    statuses = [each.raw for each in events if each.kind == "status"]
+    assert all(status.metadata == mark for status in statuses)
+    notes = [status.status.message for status in statuses if status.status.message]
+    assert [(note.text, note.parts[0].metadata) for note in notes] == [("hm", {"adk_thought": True})] * show
 
 
 async def test_saved_artifacts_are_delivered() -> None:

@@ -101,6 +101,18 @@ async def test_what_comes_with_a_request_is_there_for_the_agent() -> None:
     assert seen[0]["a2a_metadata"]["trace"] == 7
 
 
+async def test_metadata_that_is_too_large_for_every_event_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    seen: list[Any] = []
+
+    def look(callback_context: Any) -> None:
+        seen.append(callback_context._invocation_context.run_config.custom_metadata)
+
+    async with Client(served(llm(says("ok"), before_agent_callback=look))) as client:
+        task = await client.send("hi", metadata={"trace": "x" * 5000})
+    assert (task.text, "a2a_metadata" in (seen[0] or {})) == ("ok", False)
+    assert "metadata is not passed on" in caplog.text
+
+
 async def test_an_empty_message_is_rejected() -> None:
     async with Client(served(llm())) as client:
         task = await client.send("")

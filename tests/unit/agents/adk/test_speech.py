@@ -8,18 +8,27 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.agents.adk.speech import Speech
+from dragoman.agents.adk.speech import Speech, Voice
 from dragoman.engine.outputs import Replace
 from dragoman.model.part import Part
 
 FILE = Part(raw=b"x")
 
 
-def said(speech: Speech, *steps: tuple[str, str | Sequence[Any]]) -> list[Any]:
-    """The outputs of steps: a piece is a text, a whole a list."""
-    outputs: list[Any] = []
-    for who, step in steps:
-        outputs += speech.piece(who, step) if isinstance(step, str) else speech.whole(who, step)
+def told(speech: Speech, who: str | Voice, step: str | Sequence[Any] | None) -> list[Any]:
+    """The outputs of a step: a piece is a text, a whole a list, and an empty list ends a turn; None takes it back."""
+    # Who is only a letter speaks beside the others.
+    voice = who if isinstance(who, Voice) else Voice(who, f"both.{who}")
+    if step is None:
+        return list(speech.unsaid(voice))
+    if isinstance(step, str):
+        return list(speech.piece(voice, step))
+    return list(speech.whole(voice, step, ends=not step))
+
+
+def said(speech: Speech, *steps: tuple[str | Voice, str | Sequence[Any] | None]) -> list[Any]:
+    """The outputs of all steps, and of the end."""
+    outputs = [output for who, step in steps for output in told(speech, who, step)]
     return [*outputs, *speech.end()]
 
 
@@ -53,6 +62,7 @@ def test_what_was_said_before_a_pause_stays() -> None:
 
 def test_no_empty_line_is_added_to_one_that_is_there() -> None:
     assert said(Speech(), ("a", ["one\n"]), ("a", ["two"])) == ["one\n", "two"]
+    assert said(Speech("one"), ("a", "\n\n"), ("a", "two"), ("a", ["\n\ntwo"])) == ["\n\n", "two"]
 
 
 def test_another_voice_is_told_when_the_first_has_finished() -> None:
@@ -66,6 +76,56 @@ def test_another_voice_is_told_at_the_end_when_the_first_never_finishes() -> Non
 
 def test_a_turn_that_ends_without_a_whole_text_keeps_its_pieces() -> None:
     assert said(Speech(), ("a", "one"), ("a", []), ("a", "two"), ("a", ["two"])) == ["one", "\n\ntwo"]
+
+
+def test_files_between_pieces_and_the_whole_end_nothing() -> None:
+    assert said(Speech(), ("a", "on"), ("a", [FILE]), ("a", "e"), ("a", ["one"])) == ["on", FILE, "e"]
+
+
+def test_a_voice_that_waits_is_heard_in_pieces_once_the_first_has_finished() -> None:
+    speech = Speech()
+    assert [told(speech, who, step) for who, step in (("a", "a1"), ("b", "b1"), ("a", ["a1"]), ("b", "b2"))] == [
+        ["a1"],
+        [],
+        ["\n\nb1"],
+        ["b2"],
+    ]
+    assert said(speech, ("b", ["b1b2"])) == []
+
+
+def test_pieces_of_a_voice_that_waits_are_not_lost() -> None:
+    steps = [("a", "a1"), ("b", "b1"), ("b", [FILE]), ("b", "b2"), ("c", "c1"), ("c", [])]
+    assert shown(said(Speech(), *steps)) == "a1\n\nb1b2\n\nc1"
+
+
+def test_who_speaks_next_in_a_branch_ends_the_turn_before() -> None:
+    speech = Speech()
+    steps = [(Voice("a"), "a1"), (Voice("b"), "b1"), (Voice("c"), ["c1"]), (Voice("a"), "a2")]
+    assert [told(speech, *step) for step in steps] == [
+        ["a1"],
+        ["\n\nb1"],
+        ["\n\nc1"],
+        ["\n\na2"],
+    ]
+
+
+def test_branches_end_the_turn_before_them_and_what_follows_ends_theirs() -> None:
+    first, one, two, last = Voice("first"), Voice("one", "both.one"), Voice("two", "both.two"), Voice("last")
+    speech = Speech()
+    steps = [(first, "1"), (one, "a"), (two, "b"), (last, "z")]
+    assert [told(speech, *step) for step in steps] == [["1"], ["\n\na"], [], ["\n\nb", "\n\nz"]]
+
+
+def test_what_waits_keeps_the_order_of_its_branch() -> None:
+    x, y = Voice("x", "both.loop"), Voice("y", "both.loop")
+    steps = [("a", "a1"), (x, "x1"), (y, ["y1"]), (x, ["x2"]), ("a", ["a1"])]
+    assert shown(said(Speech(), *steps)) == "a1\n\nx1\n\ny1\n\nx2"
+
+
+def test_what_was_taken_back_is_gone() -> None:
+    assert said(Speech(), ("a", ["one"]), ("a", "two"), ("a", None))[-1] == Replace("one")
+    assert shown(said(Speech(), ("a", "a1"), ("b", "b1"), ("b", None), ("a", ["a1"]), ("b", ["b2"]))) == "a1\n\nb2"
+    assert said(Speech(), ("a", None)) == []
 
 
 voices = st.lists(st.lists(st.text("xyz ", min_size=1, max_size=3), min_size=1, max_size=4), min_size=1, max_size=4)

@@ -168,6 +168,21 @@ async def test_approvals_that_langchain_asks_for_are_given_in_its_words(start: A
     assert task.text == f"Well.\n\nYou said { ({'decisions': [decision]})!r}."
 
 
+async def test_a_text_beside_data_is_the_reason_of_a_no(start: Any) -> None:
+    engine = await start(_served(_graph(_asking(REQUEST))))
+    task = await engine.send("go")
+    task = await engine.send("too much", parts=(Part(data={"approved": False}),), task=task)
+    assert task.text == f"Well.\n\nYou said { ({'decisions': [{'type': 'reject', 'message': 'too much'}]})!r}."
+
+
+async def test_a_file_alone_is_no_answer(start: Any) -> None:
+    engine = await start(_served(_graph(_asking("Which photo?"))))
+    task = await engine.send("go")
+    task = await engine.send(None, parts=(Part(raw=b"1", media_type="image/png"),), task=task)
+    assert task.question == "Which photo? Please answer with a text or with data."
+    assert (await engine.send("this", task=task)).text == "Well.\n\nYou said 'this'."
+
+
 @pytest.mark.parametrize(
     ("answer", "state", "text"),
     [("yes", State.COMPLETED, "Well.\n\nDone."), ("no", State.REJECTED, "Well.")],

@@ -11,36 +11,16 @@ from typing import Any
 
 import agents as sdk
 import pytest
-from agents.tracing.processors import BatchTraceProcessor
 from pydantic import BaseModel
 
 from dragoman import Agent, Client, Part, State, User
 from dragoman.agents.openai_agents import OpenAiRuns
 from dragoman.engine.call import Call
-from dragoman.stores.sqlite.store import SqliteStore
-
-
-@pytest.fixture(autouse=True)
-def traced(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What would have been sent to OpenAI as a trace."""
-    traced: list[Any] = []
-    for name in ("on_trace_start", "on_trace_end", "on_span_start", "on_span_end"):
-        monkeypatch.setattr(BatchTraceProcessor, name, lambda self, each: traced.append(each))
-    return traced
+from dragoman.errors import ConfigError
 
 
 def _served(agent: sdk.Agent[Any], **options: Any) -> Agent:
     return Agent("teller", run=partial(OpenAiRuns(agent, **options).run))
-
-
-@pytest.fixture
-def made(scripted: Any) -> Any:
-    """Make an agent from what its model says."""
-
-    def made(speak: Any, **options: Any) -> sdk.Agent[Any]:
-        return sdk.Agent(name="Teller", model=scripted.ScriptedStream(speak), **options)
-
-    return made
 
 
 @pytest.fixture
@@ -186,8 +166,44 @@ async def test_a_conversation_is_remembered_and_no_other(start: Any, echo: Any, 
     assert (await engine.send("two", context="c", call=anna)).text == '["one", "two"]'
     assert (await engine.send("three", context="other", call=anna)).text == '["three"]'
     assert (await engine.send("four", context="c", call=bert)).text == '["four"]'
+    # Each is closed when its message has been answered.
     for each in opened:
-        each.close()
+        with pytest.raises(RuntimeError, match="closed"):
+            await each.get_items()
+
+
+@pytest.mark.parametrize("ends", ["canceled", "failed"])
+async def test_a_session_is_closed_however_the_task_ends(start: Any, made: Any, tmp_path: Path, ends: str) -> None:
+    begun = asyncio.Event()
+    opened: list[sdk.SQLiteSession] = []
+
+    def session(id: str) -> sdk.SQLiteSession:
+        opened.append(sdk.SQLiteSession(id, tmp_path / "sessions.db"))
+        return opened[-1]
+
+    async def speak(items: list[Any]) -> AsyncIterator[str]:
+        begun.set()
+        if ends == "failed":
+            raise RuntimeError
+        await asyncio.Event().wait()
+        yield ""
+
+    engine = await start(_served(made(speak), session=session))
+    task = await engine.send("go", wait=False)
+    await begun.wait()
+    if ends == "canceled":
+        await engine.cancel(task)
+    await engine.idle()
+    with pytest.raises(RuntimeError, match="closed"):
+        await opened[0].get_items()
+
+
+async def test_sessions_that_would_forget_are_refused(start: Any, echo: Any, caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(ConfigError, match="give it a file"):
+        OpenAiRuns(echo, session=sdk.SQLiteSession)
+    task = await (await start(_served(echo, session=lambda name: sdk.SQLiteSession(name)))).send("go")
+    assert task.state is State.FAILED
+    assert "give it a file" in caplog.text
 
 
 @pytest.mark.parametrize("nested", [False, True])
@@ -239,126 +255,6 @@ async def test_the_context_is_given_or_made_for_every_run_also_after_a_pause(
     anna = Call(user=User("anna"))
     task = await engine.send("who?", call=anna)
     assert (await engine.send("yes", task=task, call=anna)).text == "anna"
-
-
-# -- pauses ------------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def bank(made: Any, scripted: Any) -> Any:
-    """Make an agent that wants to pay three and five, and says how that went."""
-
-    def bank(done: list[int]) -> sdk.Agent[Any]:
-        @sdk.function_tool(needs_approval=True)
-        async def pay(amount: int) -> str:
-            done.append(amount)
-            return f"paid {amount}"
-
-        async def speak(items: list[Any]) -> AsyncIterator[Any]:
-            said = scripted.said_by_user(items)[-1]
-            results = scripted.results(items)
-            if said == "what was it?" or len(results) > 1:
-                yield f"Results: {json.dumps(results)}"
-            elif said == "wait":
-                yield "Still here."
-            else:
-                yield "One moment."
-                yield ("pay", {"amount": 3}, "c1")
-                yield ("pay", {"amount": 5}, "c2")
-
-        return made(speak, tools=[pay])
-
-    return bank
-
-
-async def test_tools_that_need_approval_pause_the_task(start: Any, bank: Any, traced: list[Any]) -> None:
-    done: list[int] = []
-    engine = await start(_served(bank(done)))
-    task = await engine.send("pay", context="c")
-    assert (task.state, task.question) == (State.INPUT_REQUIRED, 'May I call pay({"amount":3})?')
-    assert task.text == "One moment."
-    assert [part.data for part in task.status.message.parts[1:]] == [
-        {"id": "c1", "tool": "pay", "arguments": {"amount": 3}},
-        {"id": "c2", "tool": "pay", "arguments": {"amount": 5}},
-    ]
-    task = await engine.send("yes, but less", task=task)
-    assert task.question == 'May I call pay({"amount":3})? Please answer yes or no.'
-    task = await engine.send("yes", task=task)
-    assert (task.question, done) == ('May I call pay({"amount":5})?', [])
-    task = await engine.send("no, that is too much", task=task)
-    assert (task.state, done) == (State.COMPLETED, [3])
-    assert task.text == 'One moment.\n\nResults: ["paid 3", "no, that is too much"]'
-    assert len(task.artifacts) == 1
-    # What was approved is part of what the conversation remembers.
-    after = await engine.send("what was it?", context="c")
-    assert after.text == 'Results: ["paid 3", "no, that is too much"]'
-    assert traced == []
-
-
-async def test_an_agent_that_is_a_tool_may_ask_too(start: Any, made: Any, scripted: Any, tmp_path: Path) -> None:
-    @sdk.function_tool(needs_approval=True)
-    async def pay(amount: int) -> str:
-        return f"paid {amount}"
-
-    async def helping(items: list[Any]) -> AsyncIterator[Any]:
-        results = scripted.results(items)
-        yield results[0] if results else ("pay", {"amount": 3}, "c1")
-
-    async def speak(items: list[Any]) -> AsyncIterator[Any]:
-        results = scripted.results(items)
-        yield f"It has {results[0]}." if results else ("helper", {"input": "pay"}, "c2")
-
-    def agent() -> Agent:
-        helper = made(helping, tools=[pay]).as_tool("helper", "Helps.")
-        return _served(made(speak, tools=[helper]))
-
-    engine = await start(agent(), store=SqliteStore(tmp_path / "tasks.db"))
-    task = await engine.send("go")
-    assert task.question == 'May I call pay({"amount":3})?'
-    await engine.connection.close()
-    engine = await start(agent(), store=SqliteStore(tmp_path / "tasks.db"))
-    assert (await engine.send("yes", task=task)).text == "It has paid 3."
-
-
-async def test_one_data_part_answers_all_calls(start: Any, bank: Any) -> None:
-    done: list[int] = []
-    engine = await start(_served(bank(done)))
-    task = await engine.send("pay")
-    task = await engine.send(None, parts=(Part(data={"c1": False, "c2": {"approved": True}}),), task=task)
-    assert (task.state, done) == (State.COMPLETED, [5])
-
-
-async def test_a_question_is_answered_after_a_restart(start: Any, bank: Any, tmp_path: Path) -> None:
-    done: list[int] = []
-    engine = await start(_served(bank(done)), store=SqliteStore(tmp_path / "tasks.db"))
-    await engine.send("wait", context="c")
-    task = await engine.send("pay", context="c")
-    await engine.connection.close()
-    engine = await start(_served(bank(done)), store=SqliteStore(tmp_path / "tasks.db"))
-    task = await engine.send(None, parts=(Part(data={"c1": True, "c2": True}),), task=task)
-    assert (task.text, done) == ('One moment.\n\nResults: ["paid 3", "paid 5"]', [3, 5])
-    assert (await engine.send("what was it?", context="c")).text == 'Results: ["paid 3", "paid 5"]'
-
-
-async def test_a_question_is_answered_in_a_session_of_the_sdk(start: Any, bank: Any, tmp_path: Path) -> None:
-    done: list[int] = []
-    session = sdk.SQLiteSession("one", tmp_path / "sessions.db")
-    engine = await start(_served(bank(done), session=lambda _: session))
-    task = await engine.send("pay", context="c")
-    task = await engine.send(None, parts=(Part(data={"c1": True, "c2": True}),), task=task)
-    assert task.text == 'One moment.\n\nResults: ["paid 3", "paid 5"]'
-    assert (await engine.send("what was it?", context="c")).text == 'Results: ["paid 3", "paid 5"]'
-    session.close()
-
-
-async def test_another_message_of_the_conversation_does_not_disturb_a_question(start: Any, bank: Any) -> None:
-    done: list[int] = []
-    engine = await start(_served(bank(done)))
-    task = await engine.send("pay", context="c")
-    assert (await engine.send("wait", context="c")).text == "Still here."
-    task = await engine.send(None, parts=(Part(data={"c1": True, "c2": True}),), task=task)
-    assert task.text == 'One moment.\n\nResults: ["paid 3", "paid 5"]'
-    assert (await engine.send("what was it?", context="c")).text == 'Results: ["paid 3", "paid 5"]'
 
 
 # -- ends --------------------------------------------------------------------------------------------------------------
@@ -444,6 +340,45 @@ async def test_a_guardrail_rejects_in_plain_words(start: Any, made: Any, side: s
     }
     task = await (await start(_served(made(speak, **rails[side])))).send("go")
     assert (task.state, task.status.message.text) == (State.REJECTED, "a guardrail of the agent refused this")
+
+
+@pytest.mark.parametrize("where", ["agent", "run"])
+@pytest.mark.parametrize("good", [True, False], ids=["let pass", "refused"])
+async def test_what_output_guardrails_have_to_see_is_not_streamed(made: Any, where: str, good: bool) -> None:
+    async def speak(items: list[Any]) -> AsyncIterator[str]:
+        yield "the secret "
+        yield "is 1234"
+
+    async def check(*args: Any) -> sdk.GuardrailFunctionOutput:
+        return sdk.GuardrailFunctionOutput(output_info=None, tripwire_triggered=not good)
+
+    rails: dict[str, Any] = {"output_guardrails": [sdk.OutputGuardrail(check)]}
+    config = sdk.RunConfig(**rails) if where == "run" else None
+    agent = made(speak, **(rails if where == "agent" else {}))
+    async with Client(_served(agent, run_config=config)) as client:
+        stream = client.stream("go")
+        heard = [event.text async for event in stream if event.text]
+        assert heard == (["the secret is 1234"] if good else [])
+        assert [artifact.text for artifact in stream.task.artifacts] == heard
+        assert stream.task.state is (State.COMPLETED if good else State.REJECTED)
+
+
+async def test_a_guardrail_that_refuses_the_message_late_leaves_no_text(start: Any, made: Any, turns: Any) -> None:
+    spoken = asyncio.Event()
+
+    async def speak(items: list[Any]) -> AsyncIterator[str]:
+        yield "the secret "
+        spoken.set()
+        await turns()
+        yield "is 1234"
+
+    async def refuse(*args: Any) -> sdk.GuardrailFunctionOutput:
+        await spoken.wait()
+        return sdk.GuardrailFunctionOutput(output_info=None, tripwire_triggered=True)
+
+    task = await (await start(_served(made(speak, input_guardrails=[sdk.InputGuardrail(refuse)])))).send("go")
+    assert task.state is State.REJECTED
+    assert "".join(artifact.text for artifact in task.artifacts) == ""
 
 
 # -- the card ----------------------------------------------------------------------------------------------------------

@@ -1,0 +1,152 @@
+"""The way to a remote agent: copies have their own, and event loops too."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import importlib.util
+import pickle
+import sys
+from collections.abc import AsyncGenerator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.adk.agents import LlmAgent
+
+from dragoman import Agent, Context
+from dragoman.adk import RemoteAgent
+from dragoman.outputs import Ask
+from dragoman.testing import served
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+
+def _load(name: str) -> Any:
+    # By path: in importlib mode neither tests/ nor its parent is on sys.path.
+    spec: Any = importlib.util.spec_from_file_location(f"adk_{name}", Path(__file__).with_name(f"{name}.py"))
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+talks = _load("remote_talk")
+Talk, Scripted, call, texts_of, types = talks.Talk, talks.Scripted, talks.call, talks.texts_of, talks.types
+
+
+async def echo(ctx: Context) -> AsyncGenerator[Any, None]:
+    yield f"heard {ctx.text}"
+
+
+async def asks(ctx: Context) -> AsyncGenerator[Any, None]:
+    if ctx.resume is None:
+        yield Ask("Who?")
+    else:
+        yield f"Hello {ctx.resume.text}"
+
+
+def pickled(agent: Any) -> Any:
+    return pickle.loads(pickle.dumps(agent))
+
+
+def deeply(agent: Any) -> Any:
+    return agent.model_copy(deep=True)
+
+
+# -- copies ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, deeply, pickled])
+async def test_a_copy_of_an_agent_that_is_in_use_calls_it_too(copied: Callable[[Any], Any]) -> None:
+    with served(Agent("parrot", run=echo)) as url:
+        agent = RemoteAgent(name="far", url=url, headers={"x-team": "blue"})
+        assert texts_of(await Talk(agent).say("one")) == ["heard one"]
+        other = copied(agent)
+        assert (other.name, other.description) == ("far", agent.description)
+        assert texts_of(await Talk(other).say("two")) == ["heard two"]
+        await other.close()
+        # Each has its own way, or they share one that opens again.
+        assert texts_of(await Talk(agent).say("three")) == ["heard three"]
+        await agent.close()
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, deeply])
+async def test_a_deep_copy_calls_the_same_agent_of_this_process(copied: Callable[[Any], Any]) -> None:
+    heard: list[str] = []
+
+    async def run(ctx: Context) -> AsyncGenerator[Any, None]:
+        heard.append(ctx.text)
+        yield "ok"
+
+    agent = RemoteAgent(name="far", url=Agent("parrot", run=run))
+    await Talk(agent).say("one")
+    other = copied(agent)
+    await Talk(other).say("two")
+    assert heard == ["one", "two"]
+    await agent.close()
+    await other.close()
+
+
+async def test_a_team_with_a_remote_agent_in_use_can_be_copied_deeply() -> None:
+    agent = RemoteAgent(name="far", url=Agent("parrot", run=echo))
+
+    def team() -> LlmAgent:
+        model = Scripted(steps=[[call("transfer_to_agent", agent_name="far")]])
+        return LlmAgent(name="top", model=model, sub_agents=[agent.clone()])
+
+    used = team()
+    await Talk(used).say("one")
+    other = copy.deepcopy(team())
+    assert texts_of(await Talk(other).say("two"))[-1] == "heard two"
+    await agent.close()
+    await other.sub_agents[0].close()
+
+
+# -- event loops -------------------------------------------------------------------------------------------------------
+
+
+def said(talk: Any, session: Any, text: str) -> list[Any]:
+    """A turn of the synchronous runner, which has an event loop of its own."""
+    content = types.Content(role="user", parts=[types.Part(text=text)])
+    return list(talk.runner.run(user_id=session.user_id, session_id=session.id, new_message=content))
+
+
+def test_a_question_of_a_served_agent_is_answered_from_another_event_loop() -> None:
+    with served(Agent("asker", run=asks)) as url:
+        agent = RemoteAgent(name="far", url=url)
+        talk = Talk(agent)
+
+        async def once(text: str) -> list[str]:
+            try:
+                return texts_of(await talk.say(text))
+            finally:
+                await agent.close()
+
+        assert asyncio.run(once("hi")) == ["Who?"]
+        assert asyncio.run(once("Ann")) == ["Hello Ann"]
+
+
+def test_a_question_that_went_with_its_event_loop_is_told_once_as_an_error() -> None:
+    talk = Talk(RemoteAgent(name="far", url=Agent("asker", run=asks)))
+    session = asyncio.run(talk.session())
+    assert texts_of(said(talk, session, "hi")) == ["Who?"]
+    (event,) = said(talk, session, "Ann")
+    assert "on another event loop" in event.error_message and "run_async" in event.error_message
+    # And then it is over with.
+    assert texts_of(said(talk, session, "hi again")) == ["Who?"]
+
+
+def test_a_tool_tells_the_same() -> None:
+    agent = RemoteAgent(name="far", url=Agent("asker", run=asks))
+    ask = [call("far", request="hi")]
+    talk = Talk(LlmAgent(name="top", model=Scripted(steps=[ask, "ok"] * 3), tools=[agent.as_tool()]))
+    session = asyncio.run(talk.session())
+
+    def results() -> list[Any]:
+        events = said(talk, session, "go")
+        return [response.response for event in events for response in event.get_function_responses()]
+
+    assert results()[0]["question"] == "Who?"
+    assert "on another event loop" in results()[0]["error"]
+    assert results()[0]["question"] == "Who?"
