@@ -64,7 +64,7 @@ def test_the_scenario_measures_every_case_on_both_stores_in_processes_of_their_o
     sqlite = msgspec.structs.replace(memory, store="sqlite")
     settings = msgspec.structs.replace(QUICK, seconds=2.0, warmup=0.1)
     scenario = Scenario("auth")
-    auth.run(Plan(settings, Field(memory, sqlite, memory, None, None, None), tmp_path), scenario)
+    auth.run(Plan(settings, Field(memory, sqlite, memory, None, None, None, None), tmp_path), scenario)
     assert [(row.server, row.case) for row in scenario.rows] == [
         (server, case) for server in ("dragoman, memory", "dragoman, sqlite") for case in (auth.OPEN, "apikey")
     ]

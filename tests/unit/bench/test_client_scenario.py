@@ -81,7 +81,7 @@ def test_the_scenario_measures_every_case_in_processes_of_their_own(
     monkeypatch.setattr(client, "QUICK_STARTS", 1)
     own = Path(sys.executable)
     ours = Contestant("dragoman", "bench.agents.dragoman_echo", own)
-    plan = Plan(QUICK, Field(ours, ours, ours, None, None, None), tmp_path)
+    plan = Plan(QUICK, Field(ours, ours, ours, None, None, None, None), tmp_path)
     scenario = Scenario("client")
     client.run(plan, scenario)
     row = scenario.find("dragoman, asyncio", client.ONE)

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from dragoman.compat.sessions.deps import Chosen, TaskDeps
     from dragoman.engine.context import Context
+    from dragoman.engine.marks import Marks
     from dragoman.model.card import AgentExtension
 
 
@@ -21,6 +22,7 @@ class Worker:
     closing: Literal["whole", "last"] = "whole"
     parallel = False
     streams = True
+    marks: Marks | None = None
 
     def __init__(self, deps: TaskDeps, agent: Chosen) -> None:
         self.name = agent.id
