@@ -9,6 +9,9 @@ TOOLS  := $(patsubst %,.peers/%/ready,mcp-server-time mcp-js)
 MCP    := $(patsubst %,.peers/%/ready,mcp-server-git mcp-shell-server excel-mcp-server office-word-mcp-server)
 PEERS  := $(patsubst %,.peers/%/ready,a2a-sdk a2a-sdk-03 adk adk-1 fasta2a js mcp-tools go) $(TOOLS) $(MCP)
 
+# Hundreds of tests start processes: what was compiled once is not compiled again in each.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help run demo-crash setup test check format lock interop soak bench verify clean
 
 help:           ## Show what there is.

@@ -11,6 +11,7 @@ import json
 import re
 import sys
 import tomllib
+from functools import cache
 from pathlib import Path
 from typing import TypeGuard
 
@@ -46,6 +47,7 @@ def stray_marks(tests_dir: Path) -> list[str]:
     return strays
 
 
+@cache
 def marked_tests(path: Path) -> dict[str, list[ast.Call]]:
     """Map each test pytest collects from a file, as `name` or `Class::name`, to its requirement marks."""
     found: dict[str, list[ast.Call]] = {}

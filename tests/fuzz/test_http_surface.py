@@ -419,7 +419,7 @@ def examine(surface: Surface, asked: Asked) -> None:
     assert surface.errors.records == []
 
 
-_usual = settings(max_examples=1200, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+_usual = settings(max_examples=600, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 _long = settings(max_examples=20_000, deadline=None, suppress_health_check=list(HealthCheck), database=None)
 
 

@@ -371,12 +371,12 @@ def silence() -> Iterator[None]:
 
 @pytest.mark.timeout(120)
 class TestAnyHistoryInMemoryIsLegal(Journals.TestCase):
-    settings = settings(_base, max_examples=250, derandomize=True)
+    settings = settings(_base, max_examples=150, derandomize=True)
 
 
 @pytest.mark.timeout(120)
 class TestAnyHistoryInAFileIsLegal(FileJournals.TestCase):
-    settings = settings(_base, max_examples=25, derandomize=True)
+    settings = settings(_base, max_examples=15, derandomize=True)
 
 
 @pytest.mark.soak

@@ -56,6 +56,7 @@ def test_a_door_that_refuses_its_own_credentials_is_not_measured_and_they_are_no
     assert "dk_of-nobody" not in str(caught.value)
 
 
+@pytest.mark.soak
 def test_the_scenario_measures_every_case_on_both_stores_in_processes_of_their_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -73,6 +73,7 @@ async def test_a_client_says_when_it_has_its_first_answer(capsys: pytest.Capture
     assert capsys.readouterr().out.strip() == call.ANSWERED
 
 
+@pytest.mark.soak
 def test_the_scenario_measures_every_case_in_processes_of_their_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

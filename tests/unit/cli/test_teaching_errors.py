@@ -116,8 +116,8 @@ MISTAKES = [
     Mistake(
         "named something else",
         "serve other.py:x",
-        "dragoman: other.py:x: an object of type `int` cannot be served: an Agent, a Server, a function or an agent of a "
-        "framework can",
+        "dragoman: other.py:x: an object of type `int` cannot be served: an Agent, a Server, a function or an agent of "
+        "a framework can",
         files={"other.py": "x = 1\n"},
     ),
     Mistake(

@@ -132,7 +132,8 @@ async def test_what_a_program_inherits_is_its_streams_and_nothing_else(stage: St
     _, said = await stage.shell("ulimit -c; grep -E 'SigBlk|SigIgn' /proc/self/status; exec ls /proc/self/fd")
     core, blocked, ignored, *descriptors = (await said.read()).decode().split("\n")
     assert core == "0"
-    assert int(blocked.split()[1], 16) == int(ignored.split()[1], 16) == 0
+    # Signals 32 and 33 are the C library's own: nobody else can change what they do.
+    assert int(blocked.split()[1], 16) == int(ignored.split()[1], 16) & ~(3 << 31) == 0
     assert descriptors == ["0", "1", "2", "3", ""]  # 3 is what ls reads
 
 
