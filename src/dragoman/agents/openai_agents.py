@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from agents.memory import Session
     from agents.result import RunResultStreaming
 
-    from dragoman.agents.process.offer import ProgramSkill
+    from dragoman.agents.named_skill import NamedSkill
     from dragoman.engine.context import Context
     from dragoman.model.part import Part
 
@@ -74,7 +74,7 @@ class OpenAiRuns:
         self.name = agent.name.replace("/", "-")
         self.description = agent.handoff_description or ""
 
-    def offers(self) -> tuple[ProgramSkill, ...]:
+    def offers(self) -> tuple[NamedSkill, ...]:
         """The agent, and its tools; those of MCP servers are not known before a run."""
         tools = [(tool.name, str(getattr(tool, "description", None) or "")) for tool in self._agent.tools]
         return offers_with_tools(self.name, self.description, tools)

@@ -239,7 +239,7 @@ class Agent(BareAgent):
             ConfigError: it is none, or dragoman[langgraph] is not installed.
         """
         require("langgraph", "langgraph")
-        from dragoman.agents.langgraph import LangGraphRuns
+        from dragoman.agents.langgraph.run import LangGraphRuns
 
         make: partial[Bridge] = partial(LangGraphRuns, graph, to_input=to_input, context=context, memory=memory)
         return cls._bridged(make, name, description, version, card)
@@ -265,7 +265,7 @@ class Agent(BareAgent):
             ConfigError: it is none, or dragoman[pydantic-ai] is not installed.
         """
         require("pydantic_ai", "pydantic-ai")
-        from dragoman.agents.pydantic_ai import PydanticAiRuns
+        from dragoman.agents.pydantic_ai.run import PydanticAiRuns
 
         make: partial[Bridge] = partial(PydanticAiRuns, agent, deps=deps, memory=memory)
         return cls._bridged(make, name, description, version, card)

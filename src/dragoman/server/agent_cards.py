@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 from msgspec import structs
 
-from dragoman.agents.mcp_tools.presentation import categories, humanized
+from dragoman.agents.presentation import categories, humanized
 from dragoman.dialects.card_security import schemes_to_01
 from dragoman.server.cards import MAX_AGE, REMEMBERED
 

@@ -15,7 +15,8 @@ from dragoman.agents.a2a_executor.execution import Execution, asked_status, canc
 from dragoman.agents.a2a_executor.nouns import installed_nouns
 from dragoman.agents.a2a_executor.shape import executor_of
 from dragoman.agents.a2a_executor.situation import Situation
-from dragoman.agents.process.offer import ProgramSkill, offers_of
+from dragoman.agents.named_skill import NamedSkill
+from dragoman.agents.tool_offers import offers_of
 from dragoman.model.task import Task
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class ExecutorRuns:
         """The first line of what the executor's class says of itself."""
         return (inspect.cleandoc(type(self._executor).__doc__ or "").splitlines() or [""])[0]
 
-    def offers(self) -> tuple[ProgramSkill, ...]:
+    def offers(self) -> tuple[NamedSkill, ...]:
         """One skill, which takes every message."""
         return offers_of(self.name, self.description or "Answers messages", None)
 

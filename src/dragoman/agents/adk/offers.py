@@ -6,19 +6,19 @@ from collections.abc import Iterable, Iterator
 from inspect import getdoc
 from typing import Any
 
-from dragoman.agents.mcp_tools.presentation import humanized
-from dragoman.agents.process.offer import ProgramSkill
+from dragoman.agents.named_skill import NamedSkill
+from dragoman.agents.presentation import humanized
 
 _LONGEST = 1024
 _START = "__START__"
 
 
-def offers_of(root: Any) -> tuple[ProgramSkill, ...]:
+def offers_of(root: Any) -> tuple[NamedSkill, ...]:
     """One skill for the agent, one for each of its tools, and the same for its sub-agents or steps, with their names.
 
     Instructions are never told. Toolsets are not asked for their tools, which could mean to start a server.
     """
-    found: dict[str, ProgramSkill] = {}
+    found: dict[str, NamedSkill] = {}
     for skill in _offers(root, is_root=True):
         found.setdefault(skill.id, skill)
     return tuple(found.values())
@@ -29,15 +29,15 @@ def description_of(agent: Any) -> str:
     return _bounded(getattr(agent, "description", None) or "")
 
 
-def _offers(agent: Any, *, is_root: bool) -> Iterator[ProgramSkill]:
+def _offers(agent: Any, *, is_root: bool) -> Iterator[NamedSkill]:
     name, under = str(agent.name), () if is_root else (f"sub_agent:{agent.name}",)
     title = humanized(name)
     kind = _kind(agent)
     about = description_of(agent) or f"Runs {title}"
-    yield ProgramSkill(name, title, about, (*under, kind), default=is_root)
+    yield NamedSkill(name, title, about, (*under, kind), default=is_root)
     for key, label, text, tag in _abilities(agent):
         shown = label if is_root else f"{name}: {label}"
-        yield ProgramSkill(f"{name}-{key}", shown, _bounded(text), (*under, kind, tag))
+        yield NamedSkill(f"{name}-{key}", shown, _bounded(text), (*under, kind, tag))
     for child in children_of(agent):
         yield from _offers(child, is_root=False)
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from google.adk.sessions.session import Session
 
     from dragoman.agents.adk.speech import Output
-    from dragoman.agents.process.offer import ProgramSkill
+    from dragoman.agents.named_skill import NamedSkill
     from dragoman.engine.context import Context
 
 _GAVE_UP = "The agent has given up and needs somebody's help."
@@ -96,7 +96,7 @@ class AdkRuns:
         """See `Bridge.description`."""
         return description_of(self._root)
 
-    def offers(self) -> tuple[ProgramSkill, ...]:
+    def offers(self) -> tuple[NamedSkill, ...]:
         """See `Bridge.offers`."""
         return offers_of(self._root)
 

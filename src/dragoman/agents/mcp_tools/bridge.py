@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 from dragoman.agents.mcp_tools.choice import Chosen, chosen, chosen_by_answer
 from dragoman.agents.mcp_tools.held import Held
-from dragoman.agents.mcp_tools.presentation import shared_prefix
 from dragoman.agents.mcp_tools.supervisor import Supervisor
 from dragoman.agents.mcp_tools.task import TaskRun
 from dragoman.agents.mcp_tools.tool import Tool, permission_of
+from dragoman.agents.presentation import shared_prefix
 from dragoman.model.error import ConfigError, Rejected
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from dragoman.agents.mcp_tools.arguments import Schema
-from dragoman.agents.mcp_tools.presentation import categories, humanized
+from dragoman.agents.presentation import categories, humanized
 from dragoman.model.card import AgentSkill
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from dragoman.agents.process.folders import Folders
-from dragoman.agents.process.offer import offers_of
 from dragoman.agents.process.programs import Programs
 from dragoman.agents.process.run import SessionRuns
+from dragoman.agents.tool_offers import offers_of
 from dragoman.engine.clock import SystemClock
 from dragoman.model.error import ConfigError
 

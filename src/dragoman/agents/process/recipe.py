@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec import Struct
 
 from dragoman.agents.command import environment_of, is_launcher, name_of_command
-from dragoman.agents.mcp_tools.presentation import humanized
+from dragoman.agents.presentation import humanized
 from dragoman.agents.process.command_words import PROMPT, at_home, check_words, in_place, words_of
 from dragoman.agents.process.limits import Limits
 from dragoman.agents.process.outputs import Output, output_of

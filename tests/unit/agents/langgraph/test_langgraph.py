@@ -23,7 +23,7 @@ from langgraph.prebuilt import ToolNode
 from typing_extensions import TypedDict
 
 from dragoman import Agent, Client, Part, State, User
-from dragoman.agents.langgraph import LangGraphRuns
+from dragoman.agents.langgraph.run import LangGraphRuns
 from dragoman.engine.call import Call
 from dragoman.stores.sqlite.store import SqliteStore
 

@@ -20,7 +20,7 @@ from langgraph.types import interrupt
 from typing_extensions import TypedDict
 
 from dragoman import Agent, Client, State, User
-from dragoman.agents.langgraph import LangGraphRuns
+from dragoman.agents.langgraph.run import LangGraphRuns
 from dragoman.engine.call import Call
 
 

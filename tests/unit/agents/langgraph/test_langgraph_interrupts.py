@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from typing_extensions import TypedDict
 
 from dragoman import Agent, Part, State
-from dragoman.agents.langgraph import LangGraphRuns
+from dragoman.agents.langgraph.run import LangGraphRuns
 from dragoman.stores.sqlite.store import SqliteStore
 
 

@@ -15,7 +15,7 @@ from langgraph.prebuilt import ToolNode
 from langgraph.types import Send, interrupt
 
 from dragoman import Agent, State
-from dragoman.agents.langgraph import LangGraphRuns
+from dragoman.agents.langgraph.run import LangGraphRuns
 
 
 class Desk:

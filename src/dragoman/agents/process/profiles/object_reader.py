@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from dragoman.agents.process.events import Event
 
 
-class ObjectReader:
+class ObjectReader(ABC):
     """A `LineReader` of objects. Programs of one kind differ in `read`."""
 
     def __init__(self) -> None:
@@ -23,9 +24,9 @@ class ObjectReader:
         found = None if self.draft.is_over else object_of(line)
         return () if found is None else self.read(text_in(found, "type"), found)
 
+    @abstractmethod
     def read(self, kind: str, found: Found) -> list[Event]:
         """The events of an object of a kind. Kinds that are not known give none."""
-        raise NotImplementedError
 
     def close(self) -> Iterable[Event]:
         """See `LineReader.close`."""

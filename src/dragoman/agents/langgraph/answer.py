@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from dragoman.agents.graph_messages import messages_in
+from dragoman.agents.langgraph.messages import messages_in
 from dragoman.agents.paragraphs import APART
 
 if TYPE_CHECKING:

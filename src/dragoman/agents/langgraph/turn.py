@@ -6,11 +6,11 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
-from dragoman.agents.graph_speech import GraphSpeech
+from dragoman.agents.langgraph.speech import GraphSpeech
 
 if TYPE_CHECKING:
-    from dragoman.agents.graph_answer import GraphAnswer
-    from dragoman.agents.graph_tools import Path
+    from dragoman.agents.langgraph.answer import GraphAnswer
+    from dragoman.agents.langgraph.tools import Path
     from dragoman.engine.context import Context
 
 _MODES = ["messages", "updates", "values"]

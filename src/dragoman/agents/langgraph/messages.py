@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, cast
 
-from dragoman.agents.graph_values import plain
+from dragoman.agents.langgraph.values import plain
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage, ToolMessage

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from dragoman.agents.graph_tools import Path, is_within
+from dragoman.agents.langgraph.tools import Path, is_within
 from dragoman.agents.paragraphs import Paragraphs
 
 if TYPE_CHECKING:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from dragoman.agents.graph_answer import GraphAnswer
-from dragoman.agents.graph_messages import MESSAGES, canceled_calls, messages_in, messages_of, turns_of
-from dragoman.agents.graph_pause import BREAKPOINT, answers_of, pause_for
-from dragoman.agents.graph_tools import tool_places, tools_of
-from dragoman.agents.graph_turn import GraphTurn
-from dragoman.agents.graph_values import plain
+from dragoman.agents.langgraph.answer import GraphAnswer
+from dragoman.agents.langgraph.messages import MESSAGES, canceled_calls, messages_in, messages_of, turns_of
+from dragoman.agents.langgraph.pause import BREAKPOINT, answers_of, pause_for
+from dragoman.agents.langgraph.tools import tool_places, tools_of
+from dragoman.agents.langgraph.turn import GraphTurn
+from dragoman.agents.langgraph.values import plain
 from dragoman.agents.memory import MOST, Memory
 from dragoman.agents.part_text import media_of, text_of
 from dragoman.agents.pause import Pause, pause_of
@@ -25,7 +25,7 @@ from dragoman.engine.outputs import Replace
 from dragoman.model.error import Failed, Rejected
 
 if TYPE_CHECKING:
-    from dragoman.agents.process.offer import ProgramSkill
+    from dragoman.agents.named_skill import NamedSkill
     from dragoman.engine.context import Context
     from dragoman.model.part import Part
 
@@ -75,7 +75,7 @@ class LangGraphRuns:
         self.name = "graph" if name in ("", "LangGraph") else name.replace("/", "-")
         self.description = ""
 
-    def offers(self) -> tuple[ProgramSkill, ...]:
+    def offers(self) -> tuple[NamedSkill, ...]:
         """The graph, and the tools of its tool nodes."""
         tools = [(name, str(tool.description or "")) for name, tool in tools_of(self._graph).items()]
         return offers_with_tools(self.name, self.description, tools)

@@ -11,7 +11,7 @@ from dragoman.agents.memory import MOST, Memory
 from dragoman.agents.paragraphs import APART
 from dragoman.agents.part_text import media_of, text_of
 from dragoman.agents.pause import Pause, Pending, call_text, keep, kept, pause_of
-from dragoman.agents.pydantic_speech import PydanticSpeech, accepted_texts, answer_texts, speaks_text
+from dragoman.agents.pydantic_ai.speech import PydanticSpeech, accepted_texts, answer_texts, speaks_text
 from dragoman.agents.run_value import value_for
 from dragoman.agents.tool_offers import offers_with_tools
 from dragoman.engine.outputs import Replace
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults
     from pydantic_ai.messages import ModelMessage, ToolCallPart, UserContent
 
-    from dragoman.agents.process.offer import ProgramSkill
+    from dragoman.agents.named_skill import NamedSkill
     from dragoman.engine.context import Context
 
 KEY = "dragoman/pydantic-ai"
@@ -45,7 +45,7 @@ class PydanticAiRuns:
         said: object = getattr(agent, "description", None)
         self.description = said if isinstance(said, str) else ""
 
-    def offers(self) -> tuple[ProgramSkill, ...]:
+    def offers(self) -> tuple[NamedSkill, ...]:
         """The agent, and its functions; what servers behind it offer is not known before a run."""
         found: dict[str, Any] = {}
         for toolset in self._agent.toolsets:
