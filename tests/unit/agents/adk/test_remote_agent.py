@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, Callable
-from pathlib import Path
 from typing import Any
 
+import adk_remote_talk as talks
 import pytest
 from google.adk.agents import LlmAgent, LoopAgent, ParallelAgent, SequentialAgent
 from google.genai import types
@@ -23,36 +22,10 @@ from dragoman.testing import served
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
-
-def _load(name: str) -> Any:
-    # By path: in importlib mode neither tests/ nor its parent is on sys.path.
-    spec: Any = importlib.util.spec_from_file_location(f"adk_{name}", Path(__file__).with_name(f"{name}.py"))
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-talks = _load("remote_talk")
 Talk, Says, Scripted, Recorded = talks.Talk, talks.Says, talks.Scripted, talks.Recorded
 call, text_of, texts_of = talks.call, talks.text_of, talks.texts_of
 
 Make = Callable[..., RemoteAgent]
-
-
-@pytest.fixture
-async def remote() -> AsyncGenerator[Make]:
-    """Makes remote agents, and lets go of them afterwards."""
-    made: list[RemoteAgent] = []
-
-    def make(url: Any, name: str = "far", **options: Any) -> RemoteAgent:
-        agent = RemoteAgent(name=name, url=url, **options)
-        made.append(agent)
-        return agent
-
-    yield make
-    for agent in made:
-        await agent.close()
 
 
 class Hearing(Agent):

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from collections.abc import AsyncGenerator, Callable
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import adk_remote_talk as talks
 import pytest
 from google.adk.artifacts import InMemoryArtifactService
 from google.adk.events import Event
@@ -26,17 +24,6 @@ from dragoman.outputs import Replace, Reply
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
-
-def _load(name: str) -> Any:
-    # By path: in importlib mode neither tests/ nor its parent is on sys.path.
-    spec: Any = importlib.util.spec_from_file_location(f"adk_{name}", Path(__file__).with_name(f"{name}.py"))
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-talks = _load("remote_talk")
 Talk, text_of, texts_of = talks.Talk, talks.text_of, talks.texts_of
 
 Run = Callable[[Context], AsyncGenerator[Any, None]]

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import importlib.util
-import sys
 from collections.abc import AsyncGenerator, Callable
-from pathlib import Path
 from typing import Any
 
+import adk_remote_talk as talks
 import pytest
 from google.adk.agents import LlmAgent
 from google.adk.tools.agent_tool import AgentTool
@@ -22,17 +20,6 @@ from dragoman.testing import served
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
-
-def _load(name: str) -> Any:
-    # By path: in importlib mode neither tests/ nor its parent is on sys.path.
-    spec: Any = importlib.util.spec_from_file_location(f"adk_{name}", Path(__file__).with_name(f"{name}.py"))
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-talks = _load("remote_talk")
 Talk, Scripted, call, answer = talks.Talk, talks.Scripted, talks.call, talks.answer
 text_of, texts_of = talks.text_of, talks.texts_of
 

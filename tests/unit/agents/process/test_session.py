@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_manager import Manager
 
 from dragoman import Agent, Client, Part, User
 from dragoman.agents.process import events
-from dragoman.agents.process.events import Callback, Event
+from dragoman.agents.process.events import Event
 from dragoman.agents.process.folders import Folders
 from dragoman.agents.process.run import AFRESH, SessionRuns
 from dragoman.agents.process.session import Session, new_session, title_of
@@ -20,30 +21,6 @@ from dragoman.model.state import State
 
 ADA, BOB = Call(user=User("ada")), Call(user=User("bob"))
 EXITED = events.exited()
-
-
-class Manager:
-    """A process manager with the two methods that every one has. Its programs say what the test wants."""
-
-    def __init__(self, *said: Event) -> None:
-        self.said = said
-        self.started: list[tuple[Session, str, dict[str, Any]]] = []
-        self.listeners: dict[str, Callback] = {}
-
-    def subscribe(self, session_id: str, callback: Callback) -> None:
-        self.listeners[session_id] = callback
-
-    def start_process(self, session: Session, prompt: str, **options: Any) -> None:
-        self.started.append((session, prompt, options))
-        self.say_of(session.id, *self.said)
-
-    def say_of(self, session_id: str, *said: Event) -> None:
-        for event in said:
-            self.listeners[session_id](session_id, event)
-
-    @property
-    def sessions(self) -> list[str]:
-        return [session.id for session, _, _ in self.started]
 
 
 def agent_of(manager: Any, **options: Any) -> Agent:

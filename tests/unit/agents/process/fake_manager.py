@@ -1,0 +1,32 @@
+"""A process manager whose programs say what a test wants."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dragoman.agents.process.events import Callback, Event
+from dragoman.agents.process.session import Session
+
+
+class Manager:
+    """A process manager with the two methods that every one has. Its programs say what the test wants."""
+
+    def __init__(self, *said: Event) -> None:
+        self.said = said
+        self.started: list[tuple[Session, str, dict[str, Any]]] = []
+        self.listeners: dict[str, Callback] = {}
+
+    def subscribe(self, session_id: str, callback: Callback) -> None:
+        self.listeners[session_id] = callback
+
+    def start_process(self, session: Session, prompt: str, **options: Any) -> None:
+        self.started.append((session, prompt, options))
+        self.say_of(session.id, *self.said)
+
+    def say_of(self, session_id: str, *said: Event) -> None:
+        for event in said:
+            self.listeners[session_id](session_id, event)
+
+    @property
+    def sessions(self) -> list[str]:
+        return [session.id for session, _, _ in self.started]
