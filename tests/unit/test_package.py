@@ -74,6 +74,6 @@ def test_no_file_of_the_package_is_too_long_to_be_about_one_thing() -> None:
     long = {
         str(path.relative_to(ROOT)): length
         for path in (ROOT / "src").rglob("*.py")
-        if (length := len(path.read_text().splitlines())) > 400
+        if (length := len(path.read_text().splitlines())) > 500
     }
     assert not long
