@@ -13,7 +13,7 @@ import msgspec
 from dragoman.client.difference import Missed, missed_events
 from dragoman.client.event import Event
 from dragoman.client.following import Following
-from dragoman.engine.outputs import Ask, Reply
+from dragoman.engine.outputs import Ask, Conclude
 from dragoman.model.error import BadResponse, CannotConnect, DragomanError, Failed, Rejected
 from dragoman.model.event import ArtifactUpdate
 from dragoman.model.message import Message
@@ -62,13 +62,13 @@ class Errand:
     async def outputs(self) -> AsyncGenerator[Any, None]:
         """What the run yields."""
         # Kept before anything is passed on: whatever our callers see belongs to a task that is known after a restart.
-        said = await self._ctx.once(f"remote {len(self._ctx.answered)}", self._say)
+        said = await self._ctx.once(f"remote {len(self._ctx.answered)}", self._say, retry=True)
         if said.get("context"):
             self._ctx.state[STATE] = said["context"]
         if "message" in said:
             message = msgspec.convert(said["message"], Message)
             if message.parts and not self._begun:
-                yield Reply(message.parts)
+                yield Conclude(message.parts)
             else:
                 await self._ctx.artifact(*message.parts, name="message")
             return
@@ -148,7 +148,7 @@ class Errand:
         """Pass on what the caller says while the work goes on. After a restart all of it is heard again."""
         async for message in self._ctx.messages():
             try:
-                await self._ctx.once(f"remote message {message.message_id}", self._tell, message)
+                await self._ctx.once(f"remote message {message.message_id}", self._tell, message, retry=True)
             except DragomanError as error:
                 self._ctx.log.warning("a message was not taken by the agent behind: %s", error)
 
@@ -206,7 +206,7 @@ class Errand:
         context_id: str = self._ctx.state.get(STATE, "")
         return Task(self.task_id or "", context_id, TaskStatus(State.WORKING), self._ctx.artifacts)
 
-    async def _taken(self, event: Event) -> Ask | Reply | None:
+    async def _taken(self, event: Event) -> Ask | Conclude | None:
         """Take an event in; what is returned ends the run."""
         raw = event.raw
         if isinstance(raw, ArtifactUpdate):
@@ -234,7 +234,7 @@ class Errand:
         self._begun.add(artifact.artifact_id)
         await self._ctx.update_artifact(artifact, append=append, last_chunk=last_chunk, metadata=metadata)
 
-    async def _stands(self, status: TaskStatus, metadata: dict[str, Any] | None) -> Ask | Reply | None:
+    async def _stands(self, status: TaskStatus, metadata: dict[str, Any] | None) -> Ask | Conclude | None:
         state, message, text = status.state, status.message, _text(status)
         if state.waiting:
             parts = () if message is None else tuple(part for part in message.parts if part.text is None)
@@ -249,7 +249,7 @@ class Errand:
             raise Failed(text or "canceled by the agent behind this one")
         if message is not None:
             if state is State.COMPLETED and message.parts and not self._begun:
-                return Reply(message.parts)
+                return Conclude(message.parts)
             await self._say_on_the_way(message, metadata)
         return None
 

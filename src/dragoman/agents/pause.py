@@ -105,7 +105,7 @@ async def keep(ctx: Context, held: Any) -> str:
     async def it() -> Any:
         return held
 
-    await ctx.once(name, it)
+    await ctx.once(name, it, retry=True)
     return name
 
 
@@ -119,7 +119,7 @@ async def kept(ctx: Context, name: str) -> Any:
     async def lost() -> Any:
         raise Failed("the agent does not wait for this answer any more")
 
-    return await ctx.once(name, lost)
+    return await ctx.once(name, lost, retry=True)
 
 
 def call_text(tool: str, arguments: str) -> str:

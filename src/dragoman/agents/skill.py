@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import dis
 import inspect
-import types
 from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Annotated, Any, Protocol, get_args, get_origin, get_type_hints
@@ -133,6 +131,7 @@ def skill_of(
     permission: str | None = None,
     timeout: float | None = None,
     restart: bool = False,
+    replies: bool = False,
 ) -> Skill:
     """Read a function's signature and docstring.
 
@@ -158,7 +157,7 @@ def skill_of(
         parameters=tuple(parameters),
         context=context,
         takes_sync_context=sync,
-        may_reply=mentions_reply(fn),
+        may_reply=replies or returns_reply(fn),
         kind=_kind(fn),
         tags=tuple(tags),
         examples=tuple(examples),
@@ -209,27 +208,13 @@ def _check_context(fn: Callable[..., Any], context: str | None, *, sync: bool) -
         raise ConfigError(f"skill `{fn.__name__}`: annotate `{context}` as {right}: {kind} skills use that one")
 
 
-def mentions_reply(fn: Callable[..., Any]) -> bool:
-    """True when a function says that it may answer with a bare message: in its return type or in its code."""
+def returns_reply(fn: Callable[..., Any]) -> bool:
+    """True when the return type of a function contains Reply: it may answer with a bare message."""
     try:
-        returned = get_type_hints(fn).get("return")
+        return _has_reply(get_type_hints(fn).get("return"))
     except (NameError, TypeError):
-        returned = None
-    if _has_reply(returned):
-        return True
-    code = getattr(fn, "__code__", None)
-    return isinstance(code, types.CodeType) and _code_has_reply(code, getattr(fn, "__globals__", {}))
+        return False
 
 
 def _has_reply(hint: Any) -> bool:
     return hint is Reply or any(_has_reply(argument) for argument in get_args(hint))
-
-
-def _code_has_reply(code: types.CodeType, names: dict[str, Any]) -> bool:
-    for step in dis.get_instructions(code):
-        if step.opname == "LOAD_GLOBAL" and names.get(step.argval) is Reply:
-            return True
-        # LOAD_METHOD is how Python 3.11 spells the attribute in `outputs.Reply(...)`.
-        if step.opname in ("LOAD_ATTR", "LOAD_METHOD", "LOAD_DEREF") and step.argval == "Reply":
-            return True
-    return any(_code_has_reply(inner, names) for inner in code.co_consts if isinstance(inner, types.CodeType))

@@ -57,9 +57,14 @@ class SyncContext:
         """Pause in auth-required until the task is resumed, and give the data it was resumed with."""
         return self._do(self._ctx.ask_auth(text, url))
 
-    def once(self, key: str, fn: Callable[..., Any], *args: Any) -> Any:
-        """Run `fn` once per task and give its JSON result. Raises TypeError when it has no JSON form."""
-        return self._do(self._ctx.once(key, fn, *args))
+    def once(self, key: str, fn: Callable[..., Any], *args: Any, retry: bool = False) -> Any:
+        """Run `fn` at most once per task and give its JSON result; with `retry`, also again after a crash within it.
+
+        Raises:
+            Failed: it was begun in an earlier process, and may or may not have happened.
+            TypeError: the result has no JSON form.
+        """
+        return self._do(self._ctx.once(key, fn, *args, retry=retry))
 
     def progress(self, text: str, done: float | None = None, total: float | None = None) -> None:
         """Tell the caller how far the work is."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
@@ -14,7 +15,7 @@ from dragoman.engine.session_id import session_id
 from dragoman.engine.threads import in_thread
 from dragoman.engine.values import json_of, parts_of
 from dragoman.model.artifact import Artifact
-from dragoman.model.error import ConfigError
+from dragoman.model.error import ConfigError, Failed
 from dragoman.model.event import ArtifactUpdate
 from dragoman.model.ids import new_id
 from dragoman.model.message import Message
@@ -65,12 +66,14 @@ class Context:
         answered: tuple[Answered, ...] = (),
         state: dict[str, Any] | None = None,
         once: dict[str, Any] | None = None,
+        doubtful: frozenset[str] = frozenset(),
         told: tuple[Message, ...] = (),
         restarted: bool = False,
     ) -> None:
         self._live = live
         self._call = call
         self._once = once if once is not None else {}
+        self._doubtful = doubtful
         self._once_locks = KeyedLocks()
         self._told = told
         self.clock = clock
@@ -192,21 +195,32 @@ class Context:
             raise ConfigError("a low-level run pauses with `yield Ask(question, ref=...)`, not with ctx.ask")
         return self.questions
 
-    async def once(self, key: str, fn: Callable[..., Any], *args: Any) -> Any:
-        """Run `fn` once per task, however often the run starts again, and give its JSON result.
+    async def once(self, key: str, fn: Callable[..., Any], *args: Any, retry: bool = False) -> Any:
+        """Run `fn` at most once per task, however often the run starts again, and give its JSON result.
+
+        That it begins is durable before it is called. When the process ends before its result is, nobody can know
+        whether the effect happened: a later run fails and says so, or calls it again with `retry`, for an effect that
+        does no harm when it happens twice. A function that raises has not happened.
 
         Raises:
+            Failed: it was begun in an earlier process, and may or may not have happened.
             TypeError: the result has no JSON form.
         """
         async with self._once_locks.hold(key):
             if key in self._once:
                 return self._once[key]
-            if inspect.iscoroutinefunction(fn):
-                result = await fn(*args)
-            else:
-                result = await in_thread(fn, *args)
-                if inspect.isawaitable(result):
-                    result = await result
+            if key in self._doubtful and not retry:
+                raise Failed(in_doubt(frozenset((key,))))
+            if not retry and not self._live.ended:
+                await self._live.note("begun", key.encode())
+            try:
+                result = await _called(fn, *args)
+            except asyncio.CancelledError:
+                raise
+            except BaseException:
+                if not self._live.over:
+                    self._live.keep("once", msgspec.json.encode({"key": key}))
+                raise
             body = msgspec.json.encode({"key": key, "value": json_of(result)})
             if not self._live.ended:
                 await self._live.note("once", body)
@@ -264,6 +278,19 @@ class Context:
         """Offer the messages that came to earlier runs once more, to an agent that starts again from the top."""
         self._live.inbox.extendleft(reversed(self._told))
         self._told = ()
+
+
+async def _called(fn: Callable[..., Any], *args: Any) -> Any:
+    if inspect.iscoroutinefunction(fn):
+        return await fn(*args)
+    result = await in_thread(fn, *args)
+    return await result if inspect.isawaitable(result) else result
+
+
+def in_doubt(effects: frozenset[str]) -> str:
+    """What to say of effects that were begun when the process ended."""
+    names = ", ".join(f"`{key}`" for key in sorted(effects))
+    return f"{names} may or may not have happened: the server stopped in the middle of it"
 
 
 def agent_message(live: LiveTask, parts: tuple[Part, ...]) -> Message:

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import structs
 
 from dragoman.engine.call import Call
-from dragoman.engine.context import Context, agent_message
+from dragoman.engine.context import Context, agent_message, in_doubt
 from dragoman.engine.live import LiveTask
 from dragoman.engine.ports import Repeat, Scope, StoredTask, TaskRow
 from dragoman.engine.repeats import Repeats
@@ -27,7 +27,7 @@ from dragoman.model.error import (
 )
 from dragoman.model.fold import Folding
 from dragoman.model.ids import new_id
-from dragoman.model.json import encode
+from dragoman.model.json import decode_message, encode
 from dragoman.model.message import Message
 from dragoman.model.part import Part
 from dragoman.model.state import Role, State
@@ -36,6 +36,7 @@ from dragoman.model.time import timestamp
 
 if TYPE_CHECKING:
     from dragoman.engine.locks import KeyedLocks
+    from dragoman.engine.options import EngineSettings
     from dragoman.engine.ports import Runnable
     from dragoman.engine.pushes import Pushes
     from dragoman.engine.runner import Runner
@@ -49,13 +50,15 @@ INTERRUPTED = "interrupted by a restart"
 class Accepted(NamedTuple):
     """A message that was taken: its task, alive if it is, and whether it repeats one.
 
-    `task` is what a message that goes on with a task found there, itself included.
+    `task` is what a message that goes on with a task found there, itself included. `reply` is the bare message that
+    a repeat is answered with again.
     """
 
     row: TaskRow
     live: LiveTask | None
     task: Task | None = None
     repeat: bool = False
+    reply: Message | None = None
 
 
 class Inbox:
@@ -67,17 +70,16 @@ class Inbox:
         tasks: Tasks,
         runner: Runner,
         locks: KeyedLocks,
-        dedupe: float,
-        show_errors: bool,
+        settings: EngineSettings,
         pushes: Pushes | None = None,
     ) -> None:
         self._agent = agent
         self._tasks = tasks
         self._runner = runner
         self._locks = locks
-        self._show_errors = show_errors
+        self._settings = settings
         self._pushes = pushes
-        self._repeats = Repeats(tasks.store, tasks.clock, dedupe)
+        self._repeats = Repeats(tasks.store, tasks.clock, settings.dedupe)
 
     async def accept(self, scope: Scope, call: Call, request: SendMessageRequest) -> Accepted:
         """Take a message.
@@ -96,12 +98,12 @@ class Inbox:
             # It is marked before anything can come in between, so nobody has to be kept out.
             return self._create(scope, call, request, repeat)
         async with self._locks.hold(repeat.key):
-            known = await self._known(scope, repeat)
+            known = await self._known(scope, call, request.message, repeat)
             if known is not None:
                 return known
             return await self._take(scope, call, request, repeat)
 
-    async def _known(self, scope: Scope, repeat: Repeat) -> Accepted | None:
+    async def _known(self, scope: Scope, call: Call, message: Message, repeat: Repeat) -> Accepted | None:
         task_id = await self._repeats.find(repeat)
         if task_id is None:
             return None
@@ -110,8 +112,13 @@ class Inbox:
             return Accepted(live.row, live, repeat=True)
         try:
             row, live, _ = await self._tasks.find(scope, task_id)
-        except TaskNotFound:  # it was answered without a task
-            return None
+        except TaskNotFound:  # it was answered without a task, or the store did not take it
+            now = self._tasks.clock.now()
+            reply = await self._tasks.store.reply(repeat.key, now)
+            if reply is None:
+                return None
+            row = TaskRow(0, task_id, scope, message.context_id or "", call.origin, State.COMPLETED, now, 0, now)
+            return Accepted(row, None, repeat=True, reply=decode_message(reply))
         return Accepted(row, live, repeat=True)
 
     def _is_numbered(self, call: Call) -> bool:
@@ -196,8 +203,9 @@ class Inbox:
             live.request = msgspec.json.encode(Origin(call, request.metadata))
         ctx = Context(live, call, message, clock=tasks.clock, metadata=request.metadata, opening=request.metadata)
         self._remember(repeat, task_id)
-        live.draft = self._agent.may_reply(ctx)
-        if not live.draft:
+        if self._agent.may_reply(ctx) and not request.configuration.return_immediately:
+            live.plan()
+        else:
             live.create()
         self._begin(live, ctx, new_context=request.message.context_id is None)
         return Accepted(row, live)
@@ -297,39 +305,58 @@ class Inbox:
             opening=memory.origin.metadata if memory.origin else None,
             answered=memory.answered(answer),
             once=memory.once,
+            doubtful=memory.doubtful,
             told=memory.told,
             restarted=restarted,
         )
 
-    def _begin(self, live: LiveTask, ctx: Context, *, new_context: bool = False) -> None:
-        if self._agent.marks is not None:
-            live.marks, ctx.note_metadata = self._agent.marks.task, self._agent.marks.note or None
+    def _begin(self, live: LiveTask, ctx: Context, *, new_context: bool = False, attempt: int | None = None) -> None:
+        """Let a task run. `attempt` counts the runs of one that may run again and does."""
+        agent, clock = self._agent, self._tasks.clock
+        if agent.marks is not None:
+            live.marks, ctx.note_metadata = agent.marks.task, agent.marks.note or None
+        prepare = agent.prepare(ctx)
+        restarts = self._tasks.store.durable and agent.restarts(ctx)
+        # Whoever reads the table of a projector sees that it has begun before anything is done.
+        once = (self._tasks.store.durable and not restarts) or attempt is not None or live.projector is not None
+        opens = clock.call_later(self._settings.reply_within, live.open) if live.draft else None
 
         async def load_state() -> dict[str, Any]:
-            if live.projector is not None and not live.draft and live.state is State.SUBMITTED:
-                # Whoever reads the table sees that it has begun before anything is done.
-                live.status(State.WORKING)
-                await live.durable()
             if new_context:
                 return {}
             kept = await self._tasks.store.context_state(live.row.scope, live.folding.context_id)
             return msgspec.json.decode(kept) if kept else {}
 
         async def start() -> None:
-            await Run(self._agent, live, ctx, show_errors=self._show_errors).go(load_state)
+            if attempt is not None:
+                live.keep("attempt", str(attempt).encode())
+            run = Run(agent, live, ctx, show_errors=self._settings.show_errors, prepare=prepare, once=once)
+            try:
+                await run.go(load_state)
+            except asyncio.CancelledError:
+                if restarts and self._runner.stopping and not live.over:
+                    # It was told to stop, and did not bring the server down: that is no attempt.
+                    live.keep("attempt", str((attempt or 1) - 1).encode())
+                raise
+            finally:
+                if opens is not None:
+                    opens.cancel()
             with contextlib.suppress(ServerError):
                 await live.durable()
 
         self._tasks.live[live.id] = live
-        self._runner.start(live, start)
+        if self._runner.start(live, start) and prepare is None:
+            live.begin()  # in one commit with the message
 
     async def recover(self) -> None:
         """Run again what may run again or never began; fail the rest with a plain reason."""
+        store = self._tasks.store
         await self._repeats.load()
         ended: list[LiveTask] = []
-        for stored in await self._tasks.store.unfinished(self._agent.name):
+        drafts = [(stored, True) for stored in await store.drafts(self._agent.name)]
+        for stored, draft in (*drafts, *((one, False) for one in await store.unfinished(self._agent.name))):
             try:
-                live = await self._recover(stored)
+                live = await self._recover(stored, draft=draft)
             except Exception:  # one task that cannot be read must not keep all others from being served
                 logger.exception("task %s cannot be recovered", stored.row.id)
                 continue
@@ -339,19 +366,27 @@ class Inbox:
         if ended:
             logger.warning("%d tasks were %s and have failed", len(ended), INTERRUPTED)
 
-    async def _recover(self, stored: StoredTask) -> LiveTask | None:
-        """Let one task run again, or fail it: then it is given back."""
-        live = await self._tasks.revive(stored, again=True)
+    async def _recover(self, stored: StoredTask, *, draft: bool) -> LiveTask | None:
+        """Let one task run again, or fail it: then it is given back. Whoever waited for a draft to answer is gone."""
+        live = await self._tasks.revive(stored, again=True, draft=draft)
         memory = await self._tasks.memory(stored.row)
         call = memory.origin.call if memory.origin else Call(tenant=stored.row.scope.tenant)
         metadata = memory.origin.metadata if memory.origin else None
-        began = stored.row.state is not State.SUBMITTED
+        began = draft or stored.row.state is not State.SUBMITTED
+        reason = INTERRUPTED
         if live.folding.history:  # one that was put into the store by hand may say nothing that could be run
             message = memory.answers[-1] if memory.answers else live.folding.history[0]
             ctx = self._context(live, call, message, memory, metadata, restarted=began)
             ctx.listen_again()
-            if not began or self._agent.restarts(ctx):
-                self._begin(live, ctx)
-                return None
-        live.status(State.FAILED, agent_message(live, (Part(text=INTERRUPTED),)))
+            attempt: int | None = None
+            if self._agent.restarts(ctx):
+                attempt = 1 + (memory.attempt if memory.attempt is not None else 1 if began else 0)
+            if not began or attempt is not None:
+                if attempt is None or attempt <= self._settings.attempts:
+                    self._begin(live, ctx, attempt=attempt)
+                    return None
+                reason = f"the server stopped during each of {attempt - 1} attempts: it is not tried again"
+        if memory.doubtful:
+            reason = f"{reason}; {in_doubt(memory.doubtful)}"
+        live.status(State.FAILED, agent_message(live, (Part(text=reason),)))
         return live

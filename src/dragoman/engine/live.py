@@ -41,7 +41,8 @@ class LiveTask:
     """Numbers, folds, encodes and queues a task's events, and knows which of them are durable.
 
     The agent never waits for the disk here; whatever leaves the process waits with `durable` or `settled`.
-    A draft has no record yet: its first event creates the task, unless the run turns out to be a bare reply.
+    A draft is in the store, but nobody is shown it: its first event creates the task, unless the run turns out to be a
+    bare reply.
     `standing` are the artifacts a run builds on: those it found, or, when it runs again after a crash, those of the
     last pause.
     """
@@ -55,6 +56,7 @@ class LiveTask:
         folding: Folding,
         *,
         committed: int,
+        opens: bool = False,
         standing: tuple[Artifact, ...] = (),
         projector: Projector | None = None,
     ) -> None:
@@ -68,6 +70,9 @@ class LiveTask:
         self.projector = projector
         self._artifact_ids = {artifact.artifact_id for artifact in standing}
         self.draft = False
+        self._opens = opens  # it is a draft in the store
+        self._begun = False
+        self._reply_kept = False
         self.marks: dict[str, Any] = {}  # what the agent writes on every status
         self.reply: Message | None = None
         self.inbox: deque[Message] = deque()
@@ -120,11 +125,29 @@ class LiveTask:
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
+    def plan(self) -> None:
+        """Write a draft of the task."""
+        self.draft = self._opens = True
+        self._store.write(
+            Write(
+                self.row,
+                self._note_done,
+                notes=self._request_notes(),
+                snapshot=encode(structs.replace(self.folding.task(), generation=None)),
+                repeat=self.repeat,
+                draft=True,
+            )
+        )
+        self._notes_queued += 1
+
+    def _request_notes(self) -> tuple[Note, ...]:
+        return () if self.request is None else (Note(1, "request", self.request),)
+
     def create(self) -> None:
         """Write record 1, the task itself."""
         self.draft = False
         record = Record.of(1, self.folding.task())
-        notes = () if self.request is None else (Note(1, "request", self.request),)
+        notes = () if self._opens else self._request_notes()
         self._queue(
             record,
             Write(
@@ -136,8 +159,22 @@ class LiveTask:
                 notes=notes,
                 repeat=self.repeat,
                 pushes=self.pushes,
+                opens=self._opens,
             ),
         )
+
+    def begin(self) -> None:
+        """The agent's code is about to be called: the task is at work, or stays a draft."""
+        self._begun = True
+        if not self.draft and self.state is not State.WORKING:
+            self.status(State.WORKING)
+
+    def open(self) -> None:
+        """Let a draft be a task from now on, whatever it is answered with."""
+        if self.draft and not self.over:
+            self.create()
+            if self._begun:
+                self.status(State.WORKING)
 
     def emit(
         self,
@@ -155,7 +192,9 @@ class LiveTask:
             held, self.held = self.held, None
             held()
         if self.draft:
-            self._open(working=isinstance(event, ArtifactUpdate))
+            self.create()
+            if isinstance(event, ArtifactUpdate):
+                self.status(State.WORKING)
         generation = self.folding.generation + 1
         # First: what has no JSON form must not take a number.
         record = Record.of(generation, event)
@@ -227,20 +266,17 @@ class LiveTask:
     ) -> asyncio.Future[None]:
         """Keep something beside the last record; it takes no number. The future is done when it is durable."""
         self._check()
-        if self.draft:
-            self._open(working=True)
         if says is not None:
             self.folding.say(says)
             self._settled_task = None
+        self.keep(kind, body, repeat=repeat)
+        return self._wait(0, self._notes_queued)
+
+    def keep(self, kind: NoteKind, body: bytes, *, repeat: Repeat | None = None) -> None:
+        """Keep something beside the last record, for whoever reads the task later; `durable` waits for it too."""
         self._notes_queued += 1
         note = Note(self.folding.generation, kind, body)
         self._store.write(Write(self.row, self._note_done, notes=(note,), repeat=repeat))
-        return self._wait(0, self._notes_queued)
-
-    def _open(self, *, working: bool) -> None:
-        self.create()
-        if working:
-            self.status(State.WORKING)
 
     def _queue(self, record: Record, write: Write) -> None:
         size = len(record.body)
@@ -333,7 +369,8 @@ class LiveTask:
     async def durable(self, generation: int | None = None) -> None:
         """Wait until that record (by default: all so far) survives a crash. Raises ServerError when it cannot."""
         self._check()
-        wanted, notes = (self.folding.generation, self._notes_queued) if generation is None else (generation, 0)
+        notes = self._notes_queued if generation is None else 0
+        wanted = generation if generation is not None else 0 if self.draft else self.folding.generation
         if self.committed < wanted or self._notes_kept < notes:
             await self._wait(wanted, notes)
 
@@ -351,7 +388,7 @@ class LiveTask:
     async def settled(self) -> None:
         """Wait until the run has ended or paused, and that is durable. Raises ServerError when it cannot be."""
         self._check()
-        if self.reply is not None or (self._settle_at is not None and self.committed >= self._settle_at):
+        if self._reply_kept or (self._settle_at is not None and self.committed >= self._settle_at):
             return
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._settlers.append(future)
@@ -359,15 +396,24 @@ class LiveTask:
 
     async def opened(self) -> None:
         """Wait until the task exists for sure, or the run has answered without one."""
-        while self.draft and self.reply is None:
+        while self.draft and not self._reply_kept:
             self._check()
             await self._wait(1, 0)
         if self.reply is None:
             await self.durable(1)
 
     def answer(self, reply: Message) -> None:
-        """End a draft with a bare message: no task was made."""
+        """End a draft with a bare message: no task was made. Whoever waits gets it once it is kept for repeats."""
+        self._check()
         self.reply = reply
+        body = encode(reply) if self.repeat is not None else None
+        self._store.write(Write(self.row, self._reply_done, delete=True, draft=True, repeat=self.repeat, reply=body))
+
+    def _reply_done(self, error: BaseException | None) -> None:
+        if error is not None:
+            self._break(error)
+            return
+        self._reply_kept = True
         self.committed = max(self.committed, 1)
         self._wake_waiters()
         self._wake_settlers()

@@ -8,13 +8,19 @@ from dragoman.engine.projection import Projectors
 
 
 class EngineSettings(Struct, frozen=True):
-    """The engine's own settings, in seconds. `projectors` say which tasks are also rows that other programs read."""
+    """The engine's own settings, in seconds. `projectors` say which tasks are also rows that other programs read.
+
+    A run that may be answered with a bare message becomes a task after `reply_within`. `attempts` is how often a run
+    that may run again begins, when each time the process ends under it.
+    """
 
     dedupe: float = 600
     heartbeat: float = 15
     long_poll: float = 30
     drain: float = 30
     show_errors: bool = False
+    reply_within: float = 1
+    attempts: int = 3
     max_tasks: int = 10_000
     max_streams: int = 10_000
     max_parts: int = 1000

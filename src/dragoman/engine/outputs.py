@@ -8,9 +8,17 @@ from msgspec import Struct
 
 
 class Reply(Struct, frozen=True):
-    """Answer with a bare Message and no task. Only as the first and only output."""
+    """Answer with a bare Message and no task. Only as the first and only output.
+
+    A skill says that it may: with `replies=True` or in its return type. One that does not, and one that took longer
+    than a second, completes its task with it.
+    """
 
     value: Any
+
+
+class Conclude(Reply, frozen=True):
+    """Complete the task with this as the message of its status. Only as the only output; for bridges."""
 
 
 class Replace(Struct, frozen=True):

@@ -28,7 +28,9 @@ class Scope(NamedTuple):
     owner: str
 
 
-NoteKind = Literal["request", "message", "ask", "answer", "once"]
+# "begun" is an effect of `once` that was about to happen, "once" what came of it; "attempt" is how often a run that
+# may run again has begun.
+NoteKind = Literal["request", "message", "ask", "answer", "begun", "once", "attempt"]
 
 
 class Note(NamedTuple):
@@ -109,8 +111,12 @@ class Write(Struct):
     belongs to it are gone. `pushes` are webhooks that are new or replaced, `unpushed` the ids of those that go;
     `progress` are webhooks that have come further: it changes nothing for those that are gone or have been replaced.
     A write of webhooks alone may carry an older row. `projection` is the task's row in the table other programs read.
-    `done` is called on the event loop once the change is durable, or with the error that kept
-    it from being so.
+
+    A `draft` is a task that nobody is shown before it is created, because it may yet be answered with a bare message.
+    Its `snapshot` is the task as it would be created. With `opens`, the created task was a draft. A draft that is
+    deleted may leave a `reply`, which is kept for as long as `repeat` says.
+
+    `done` is called on the event loop once the change is durable, or with the error that kept it from being so.
     """
 
     row: TaskRow
@@ -128,6 +134,9 @@ class Write(Struct):
     progress: tuple[Push, ...] = ()
     projection: Projection | None = None
     delete: bool = False
+    draft: bool = False
+    opens: bool = False
+    reply: bytes | None = None
 
     def size(self) -> int:
         """About how many bytes the store will write."""
@@ -176,6 +185,11 @@ class Sweep(Struct, frozen=True):
 class Store(Protocol):
     """Where tasks are kept. One store serves one engine; reads see every write that is done."""
 
+    @property
+    def durable(self) -> bool:
+        """True when what was written outlives the process: then there is a restart to be prepared for."""
+        ...
+
     async def open(self) -> None:
         """Make ready. Raises ConfigError when it cannot be used."""
         ...
@@ -216,12 +230,20 @@ class Store(Protocol):
         """The task a message with this mark was accepted into, if that was recently."""
         ...
 
+    async def reply(self, key: bytes, now_ms: int) -> bytes | None:
+        """The bare message that one with this mark was answered with, if that was recently."""
+        ...
+
     async def marks(self, now_ms: int) -> list[bytes]:
         """The marks of all messages that were accepted recently."""
         ...
 
     async def unfinished(self, agent: str) -> list[StoredTask]:
         """The tasks of an agent that are submitted or working, oldest first."""
+        ...
+
+    async def drafts(self, agent: str) -> list[StoredTask]:
+        """The drafts of an agent, oldest first; the snapshot is the task as it would have been created."""
         ...
 
     async def pushes(self, number: int) -> list[Push]:
@@ -363,8 +385,8 @@ class Runnable(Protocol):
         """True when this work may simply run again after a crash."""
         ...
 
-    def prepare(self, ctx: Context) -> Awaitable[None] | None:
-        """What must be ready before the work begins: the task is submitted until then. None when nothing must."""
+    def prepare(self, ctx: Context) -> Callable[[], Awaitable[None]] | None:
+        """What is to be called before the work begins: the task is submitted until then. None when nothing is."""
         ...
 
     def run(self, ctx: Context) -> AsyncIterator[Any]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from dragoman.engine.context import agent_message
-from dragoman.engine.outputs import Ask, Replace, Reply
+from dragoman.engine.outputs import Ask, Conclude, Replace, Reply
 from dragoman.engine.response import Response
 from dragoman.engine.values import json_of, parts_of, plain_text
 from dragoman.model.error import Failed, InvalidAgentResponse, Rejected
@@ -25,16 +25,29 @@ if TYPE_CHECKING:
     from dragoman.engine.ports import Runnable
 
 logger = logging.getLogger("dragoman.engine")
+# The skills that have been named in a warning: once each is enough.
+_UNDECLARED: set[str] = set()
 
 
 class Run:
     """Drives an agent's generator. Its end is completed, an exception is failed, a cancel arrives at the yield."""
 
-    def __init__(self, agent: Runnable, live: LiveTask, ctx: Context, *, show_errors: bool) -> None:
+    def __init__(
+        self,
+        agent: Runnable,
+        live: LiveTask,
+        ctx: Context,
+        *,
+        show_errors: bool,
+        prepare: Callable[[], Awaitable[None]] | None = None,
+        once: bool = False,
+    ) -> None:
         self._agent = agent
         self._live = live
         self._ctx = ctx
         self._show_errors = show_errors
+        self._prepare = prepare
+        self._once = once
         self._state_before: bytes | None = None
 
     async def go(self, load_state: Callable[[], Awaitable[dict[str, Any]]]) -> None:
@@ -46,13 +59,16 @@ class Run:
         try:
             self._ctx.state.update(await load_state())
             self._state_before = msgspec.json.encode(self._ctx.state)
-            ready = self._agent.prepare(self._ctx)
-            if ready is not None:
-                await ready
+            if self._prepare is not None:
+                await self._prepare()
                 if live.ended:
                     return
-            if not live.draft and live.state is not State.WORKING:
-                live.status(State.WORKING)
+            live.begin()
+            if self._once:
+                # Whoever finds this task after a crash knows that its code may have begun.
+                await live.durable()
+                if live.ended:
+                    return
             outputs = self._agent.run(self._ctx)
             await self._take(outputs)
         except Rejected as error:
@@ -79,8 +95,7 @@ class Run:
             if isinstance(value, Reply):
                 self._reply(value, alone=response is None or not response.holds)
                 return
-            if live.draft:
-                live.status(State.WORKING)
+            live.open()
             response = response or self._response()
             if isinstance(value, Ask):
                 response.pause()
@@ -91,8 +106,7 @@ class Run:
                 await live.room()
         if live.ended:
             return
-        if live.draft:
-            live.status(State.WORKING)
+        live.open()
         # A run without output may still have to close a text that was begun before a pause.
         (response or self._response()).close()
         self._end(State.COMPLETED)
@@ -111,13 +125,28 @@ class Run:
 
     def _reply(self, reply: Reply, *, alone: bool) -> None:
         live = self._live
+        concludes = isinstance(reply, Conclude)
+        if concludes:
+            live.open()
         message = agent_message(live, parts_of(reply.value))
         if live.draft:
             live.answer(msgspec.structs.replace(message, task_id=None))
         elif live.folding.artifact_count() or not alone:
             raise InvalidAgentResponse("a Reply must be the only output")
         else:
+            if not concludes and not self._agent.may_reply(self._ctx):
+                self._warn_of_reply()
             live.status(State.COMPLETED, message, context_state=self._changed_state())
+
+    def _warn_of_reply(self) -> None:
+        who = self._ctx.skill or self._agent.name
+        if who not in _UNDECLARED:
+            _UNDECLARED.add(who)
+            self._ctx.log.warning(
+                "`%s` answered with a Reply without saying that it may: its callers get a task. "
+                "Say `@agent.skill(replies=True)`, `-> Reply`, or `Agent(run=..., replies=True)`",
+                who,
+            )
 
     def _pause(self, ask: Ask) -> None:
         details = tuple(part for value in ask.details for part in parts_of(value))
@@ -132,8 +161,7 @@ class Run:
             return
         # Texts of exceptions may hold what has no place in JSON, such as the bytes of a file's name.
         message = None if text is None else agent_message(live, (Part(text=text.encode(errors="replace").decode()),))
-        if live.draft:
-            live.status(State.WORKING)
+        live.open()
         live.status(state, message, context_state=self._changed_state())
 
     def _changed_state(self) -> bytes | None:

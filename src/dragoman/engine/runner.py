@@ -30,19 +30,21 @@ class Runner:
         self._parallel = parallel
         self._queues: dict[tuple[object, str], deque[tuple[LiveTask, Start]]] = {}
         self._workers: set[asyncio.Task[None]] = set()
+        self.stopping = False
 
     def __len__(self) -> int:
         """How many runs go on now."""
         return len(self._workers)
 
-    def start(self, live: LiveTask, start: Start) -> None:
-        """Run now, or after the conversation's other runs."""
+    def start(self, live: LiveTask, start: Start) -> bool:
+        """Run now, or after the conversation's other runs. True when it is now."""
         key = (live.row.scope, live.folding.context_id)
         if not self._parallel and key in self._queues:
             self._queues[key].append((live, start))
-            return
+            return False
         self._queues.setdefault(key, deque())
         self._spawn(key, live, start)
+        return True
 
     def _spawn(self, key: tuple[object, str], live: LiveTask, start: Start) -> None:
         worker = asyncio.get_running_loop().create_task(start())
@@ -73,6 +75,7 @@ class Runner:
         self._queues.clear()
         for live in waiting:
             self._put_away(live)
+        self.stopping = True
         for worker in self._workers:
             worker.cancel()
         await self._idle(LAST_WORDS)

@@ -86,9 +86,7 @@ class Service:
         self._locks = KeyedLocks()
         self._quota = Quota(settings)
         self._pushes = None if outbox is None else Pushes(self._tasks, outbox)
-        self._inbox = Inbox(
-            agent, self._tasks, self._runner, self._locks, settings.dedupe, settings.show_errors, self._pushes
-        )
+        self._inbox = Inbox(agent, self._tasks, self._runner, self._locks, settings, self._pushes)
         self._endings = Endings(agent, self._tasks, self._locks)
         self._follower = Follower(store, bus, self._tasks.live.get, settings.heartbeat)
         self._store = store
@@ -126,6 +124,8 @@ class Service:
         accepted = await self._accept(call, request, caller)
         length = request.configuration.history_length
         live = accepted.live
+        if accepted.reply is not None:
+            return Answer(accepted.reply, accepted.row.origin, accepted.repeat)
         if live is None:
             stored = await self._store.task(accepted.row.id)
             task = await self._tasks.durable_task(None, stored)
@@ -146,8 +146,13 @@ class Service:
             A2AError: the message cannot be accepted.
         """
         place = self._must_stream(caller)
+        if request.configuration.return_immediately:  # a stream is for those who wait
+            waiting = structs.replace(request.configuration, return_immediately=False)
+            request = structs.replace(request, configuration=waiting)
         accepted = await self._accept(call, request, caller)
         live = accepted.live
+        if accepted.reply is not None:
+            return Stream(single(Record.of(0, accepted.reply)), accepted.row.origin, accepted.repeat)
         if live is not None:
             await live.opened()
             if live.reply is not None:

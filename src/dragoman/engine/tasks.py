@@ -40,13 +40,19 @@ class Question(msgspec.Struct):
 
 
 class Memory(NamedTuple):
-    """What earlier runs of a task left behind. `told` are messages that came while it was at work."""
+    """What earlier runs of a task left behind. `told` are messages that came while it was at work.
+
+    `doubtful` are effects of `once` that were begun and of which nobody knows whether they happened. `attempt` is how
+    often a run for the last message has begun; None where nobody has counted.
+    """
 
     origin: Origin | None
     asked: tuple[Question, ...]
     answers: tuple[Message, ...]
     told: tuple[Message, ...]
     once: dict[str, Any]
+    doubtful: frozenset[str] = frozenset()
+    attempt: int | None = None
 
     def answered(self, last: Message | None = None) -> tuple[Answered, ...]:
         """The questions with their answers; `last` is one that has just arrived."""
@@ -153,24 +159,31 @@ class Tasks:
             raise InternalError(f"task {stored.row.id} has no first record")
         return folding
 
-    async def revive(self, stored: StoredTask, *, again: bool = False) -> LiveTask:
-        """Bring a task at rest back to life, to add to its journal, or to do `again` all since its last pause."""
+    async def revive(self, stored: StoredTask, *, again: bool = False, draft: bool = False) -> LiveTask:
+        """Bring a task at rest back to life, to add to its journal, or to do `again` all since its last pause.
+
+        A `draft` is created by that.
+        """
         row = stored.row
         task = await self.folded(stored)
         standing = task.artifacts
         if again:  # a snapshot is made when a task pauses or ends, and this one has not ended
             standing = decode_task(stored.snapshot).artifacts if stored.snapshot is not None else ()
         folding = Folding(task, row.generation)
-        return LiveTask(
+        live = LiveTask(
             self.store,
             self.bus,
             self.clock,
             row,
             folding,
-            committed=row.generation,
+            committed=0 if draft else row.generation,
+            opens=draft,
             standing=standing,
             projector=self.projector(row.origin),
         )
+        if draft:
+            live.create()
+        return live
 
     async def memory(self, row: TaskRow) -> Memory:
         """What earlier runs of a task left behind: its circumstances, answered questions, results kept by `once`."""
@@ -179,6 +192,8 @@ class Tasks:
         answers: list[Message] = []
         told: list[Message] = []
         once: dict[str, Any] = {}
+        doubtful: set[str] = set()
+        attempt: int | None = None
         for note in await self.store.notes(row.number):
             if note.kind == "request":
                 origin = msgspec.json.decode(note.body, type=Origin)
@@ -186,12 +201,19 @@ class Tasks:
                 asked.append(msgspec.json.decode(note.body, type=Question))
             elif note.kind == "answer":
                 answers.append(decode_message(note.body))
+                attempt = None
             elif note.kind == "message":
                 told.append(decode_message(note.body))
             elif note.kind == "once":
                 kept = msgspec.json.decode(note.body)
-                once[kept["key"]] = kept["value"]
-        return Memory(origin, tuple(asked), tuple(answers), tuple(told), once)
+                doubtful.discard(kept["key"])
+                if "value" in kept:  # else the function raised
+                    once[kept["key"]] = kept["value"]
+            elif note.kind == "begun":
+                doubtful.add(note.body.decode())
+            elif note.kind == "attempt":
+                attempt = int(note.body)
+        return Memory(origin, tuple(asked), tuple(answers), tuple(told), once, frozenset(doubtful), attempt)
 
 
 def _messages_by_generation(notes: list[Note]) -> dict[int, list[Message]]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
 
 import msgspec
 
 from dragoman.agents.functions import Functions
-from dragoman.agents.skill import Offer, mentions_reply, skill_of
+from dragoman.agents.skill import Offer, returns_reply, skill_of
 from dragoman.model.card import AgentExtension
 from dragoman.model.error import ConfigError, Failed
 
@@ -42,6 +43,7 @@ class BareAgent:
         closing: Literal["whole", "last"] = "whole",
         parallel: bool = False,
         restart: bool = False,
+        replies: bool = False,
     ) -> None:
         check_name(name)
         self.name = name
@@ -52,7 +54,7 @@ class BareAgent:
         self.parallel = parallel
         self.extensions: tuple[AgentExtension, ...] = tuple(_extension(extension) for extension in extensions)
         self._run = run
-        self._run_replies = run is not None and mentions_reply(run)
+        self._run_replies = replies or (run is not None and returns_reply(run))
         self._run_restarts = restart
         self._closing: Callable[[], Awaitable[None]] | None = None
         self._canceled: Callable[[Any], Awaitable[None]] | None = None
@@ -87,6 +89,7 @@ class BareAgent:
         permission: str | None = None,
         timeout: float | None = None,
         restart: bool = False,
+        replies: bool = False,
     ) -> Callable[[F], F]: ...
     def skill(
         self,
@@ -102,11 +105,13 @@ class BareAgent:
         permission: str | None = None,
         timeout: float | None = None,
         restart: bool = False,
+        replies: bool = False,
     ) -> Any:
         """Make a function a skill of this agent; use it with or without arguments.
 
         `permission` closes the skill to callers without it, `timeout` is in seconds, and `restart` lets it run
-        again after a crash instead of failing.
+        again after a crash instead of failing. `replies` says that it may return a `Reply`, a bare message instead of
+        a task; a return type that contains `Reply` says the same.
 
         Raises:
             ConfigError: a parameter has no type, or the id is taken.
@@ -125,6 +130,7 @@ class BareAgent:
                     permission=permission,
                     timeout=timeout,
                     restart=restart,
+                    replies=replies,
                 )
             )
             return function
@@ -185,9 +191,9 @@ class BareAgent:
         except Failed:
             return None
 
-    def prepare(self, ctx: Context) -> Awaitable[None] | None:
-        """What must be ready before the work begins, if anything must."""
-        return self._prepare(ctx) if self._prepare is not None and self._uses_run(ctx) else None
+    def prepare(self, ctx: Context) -> Callable[[], Awaitable[None]] | None:
+        """What is to be called before the work begins, if anything is."""
+        return partial(self._prepare, ctx) if self._prepare is not None and self._uses_run(ctx) else None
 
     def run(self, ctx: Context) -> AsyncIterator[Any]:
         """Do what a message asks."""

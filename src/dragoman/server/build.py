@@ -75,6 +75,8 @@ def build(
         long_poll=settings.long_poll,
         drain=settings.drain,
         show_errors=settings.dev,
+        reply_within=settings.reply_within,
+        attempts=settings.limits.attempts,
         max_tasks=settings.limits.tasks,
         max_streams=settings.limits.streams,
         max_parts=settings.limits.parts,

@@ -92,6 +92,9 @@ SETTINGS: dict[str, SettingInfo] = {
         "SECONDS",
         values.seconds(zero=True),
     ),
+    "reply_within": SettingInfo(
+        "How long a skill may take to answer without a task.", "--reply-within", "SECONDS", values.seconds(zero=True)
+    ),
     "dev": SettingInfo(
         "Exception texts to callers, no de-duplication.", "--dev/--no-dev", "", values.switch, switch=True
     ),
@@ -134,6 +137,12 @@ SETTINGS: dict[str, SettingInfo] = {
         "How many of these at once; 0 is those of one second.", "--limits-burst", "NUMBER", values.whole(0)
     ),
     "limits_tasks": SettingInfo("How many tasks may run at once.", "--limits-tasks", "NUMBER", values.whole(1)),
+    "limits_attempts": SettingInfo(
+        "How often a restart=True skill begins when the server stops under it.",
+        "--limits-attempts",
+        "NUMBER",
+        values.whole(1),
+    ),
     "limits_caller_tasks": SettingInfo(
         "How many tasks of one caller; 0 is any number.", "--limits-caller-tasks", "NUMBER", values.whole(0)
     ),

@@ -33,6 +33,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     rate: float = 0
     burst: int = 0
     tasks: int = 10_000
+    attempts: int = 3
     caller_tasks: int = 2000
     streams: int = 10_000
     caller_streams: int = 2000
@@ -63,6 +64,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     card_version: Literal["both", "1.0", "0.3"] = "both"
     sign: bool = False
     dedupe: float = 600
+    reply_within: float = 1
     dev: bool = False
     drain: float = 30
     log: Literal["text", "json"] = "text"

@@ -57,7 +57,8 @@ class MemoryStore:
         self._ended: dict[int, _Kept] = {}
         self._compactable: dict[int, _Kept] = {}
         self._pushed: dict[int, _Kept] = {}
-        self._repeats: dict[bytes, tuple[int, str]] = {}
+        self._repeats: dict[bytes, tuple[int, str, bytes | None]] = {}
+        self._drafts: dict[int, _Kept] = {}
         self._projections: dict[int, Projection] = {}
         self._unreported: list[tuple[Callable[[BaseException | None], None], BaseException | None]] = []
 
@@ -71,6 +72,11 @@ class MemoryStore:
 
     async def check(self) -> None:
         """Do nothing: it always takes writes."""
+
+    @property
+    def durable(self) -> bool:
+        """False: what was written is gone with the process."""
+        return False
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
@@ -99,8 +105,15 @@ class MemoryStore:
 
     def _apply(self, write: Write) -> BaseException | None:
         row, record = write.row, write.record
+        if write.draft:
+            self._draft(write)
+            return None
         if write.delete:
             self._delete(row)
+            return None
+        draft = self._drafts.get(row.number)
+        if draft is not None and not write.create:
+            draft.notes.extend(write.notes)
             return None
         kept = _Kept(row) if write.create else self._by_id.get(row.id)
         if kept is None:
@@ -114,6 +127,9 @@ class MemoryStore:
         if error is not None:
             return error
         if write.create:
+            if draft is not None:
+                kept.notes, kept.marks = draft.notes, draft.marks
+                del self._drafts[row.number]
             self._add(kept)
         if record is not None:
             kept.bodies.append(record.body)
@@ -125,6 +141,15 @@ class MemoryStore:
             kept.snapshot, kept.snapshot_generation = write.snapshot, generation
         self._keep_beside(kept, write)
         return None
+
+    def _draft(self, write: Write) -> None:
+        kept = self._drafts.pop(write.row.number, None) or _Kept(write.row)
+        if not write.delete:
+            kept.snapshot, kept.snapshot_generation = write.snapshot, 1
+            kept.notes.extend(write.notes)
+            self._drafts[write.row.number] = kept
+        if write.repeat is not None:
+            self._mark(kept, write.repeat, write.reply)
 
     def _keep_beside(self, kept: _Kept, write: Write) -> None:
         row = write.row
@@ -210,7 +235,7 @@ class MemoryStore:
             del self._conversations[conversation]
             self._states.pop(conversation, None)
         for key in kept.marks:
-            if self._repeats.get(key, (0, ""))[1] == row.id:
+            if self._repeats.get(key, (0, "", None))[1] == row.id:
                 del self._repeats[key]
 
     async def project(self, changed: Projection, expected: int) -> bool:
@@ -221,15 +246,15 @@ class MemoryStore:
         self._projections[kept.id] = structs.replace(kept, state=changed.state, updated_at=changed.updated_at)
         return True
 
-    def _mark(self, kept: _Kept, repeat: Repeat) -> None:
+    def _mark(self, kept: _Kept, repeat: Repeat, reply: bytes | None = None) -> None:
         while self._repeats:
-            key, (until_ms, _) = next(iter(self._repeats.items()))
+            key, (until_ms, _, _) = next(iter(self._repeats.items()))
             if until_ms > kept.row.status_ms:
                 break
             del self._repeats[key]
         # Taken out first, so that the oldest marks stay in front.
         self._repeats.pop(repeat.key, None)
-        self._repeats[repeat.key] = (repeat.until_ms, kept.row.id)
+        self._repeats[repeat.key] = (repeat.until_ms, kept.row.id, reply)
         kept.marks.append(repeat.key)
 
     # -- reading ---------------------------------------------------------------------------------------------------
@@ -290,12 +315,17 @@ class MemoryStore:
 
     async def repeated(self, key: bytes, now_ms: int) -> str | None:
         """The task a message with this mark was accepted into, if that was recently."""
-        until_ms, task_id = self._repeats.get(key, (now_ms, ""))
+        until_ms, task_id, _ = self._repeats.get(key, (now_ms, "", None))
         return task_id if until_ms > now_ms else None
+
+    async def reply(self, key: bytes, now_ms: int) -> bytes | None:
+        """The bare message that one with this mark was answered with, if that was recently."""
+        until_ms, _, reply = self._repeats.get(key, (now_ms, "", None))
+        return reply if until_ms > now_ms else None
 
     async def marks(self, now_ms: int) -> list[bytes]:
         """The marks of all messages that were accepted recently."""
-        return [key for key, (until_ms, _) in self._repeats.items() if until_ms > now_ms]
+        return [key for key, (until_ms, _, _) in self._repeats.items() if until_ms > now_ms]
 
     async def unfinished(self, agent: str) -> list[StoredTask]:
         """The tasks of an agent that are submitted or working, oldest first."""
@@ -304,6 +334,10 @@ class MemoryStore:
             for _, kept in sorted(self._by_number.items())
             if kept.row.scope.agent == agent and kept.row.state in _UNFINISHED
         ]
+
+    async def drafts(self, agent: str) -> list[StoredTask]:
+        """The drafts of an agent, oldest first."""
+        return [kept.stored() for _, kept in sorted(self._drafts.items()) if kept.row.scope.agent == agent]
 
 
 def _place(row: TaskRow) -> tuple[int, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import AsyncIterator
 from typing import Annotated, Any, Literal, Optional, TypedDict
 
 import msgspec
@@ -122,25 +123,24 @@ def test_how_a_function_is_called_is_known() -> None:
     assert [skill_of(function).kind for function in functions] == kinds
 
 
-def test_a_skill_that_may_reply_is_recognised() -> None:
-    import dragoman.outputs
+def test_a_skill_that_may_reply_says_so() -> None:
+    class Message:
+        Reply = str  # as a protobuf class may have one
 
     def annotated() -> Reply: ...
     def in_a_union() -> str | Reply: ...
-    def in_the_code():
+    async def streamed() -> AsyncIterator[str | Reply]:
+        yield Reply("x")
+
+    def only_in_the_code():
         return Reply("x")
 
-    def by_attribute():
-        return dragoman.outputs.Reply("x")
+    def by_name_alone() -> str:
+        return Message.Reply("x")
 
-    def inside():
-        return next(Reply(x) for x in "a")
-
-    def not_at_all() -> str:
-        return "Reply"
-
-    functions = (annotated, in_a_union, in_the_code, by_attribute, inside, not_at_all)
-    assert [skill_of(function).may_reply for function in functions] == [True] * 5 + [False]
+    functions = (annotated, in_a_union, streamed, only_in_the_code, by_name_alone)
+    assert [skill_of(function).may_reply for function in functions] == [True] * 3 + [False] * 2
+    assert skill_of(only_in_the_code, replies=True).may_reply
 
 
 # What is refused, in words that teach

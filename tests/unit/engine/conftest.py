@@ -198,16 +198,34 @@ async def start(clock: Clock) -> AsyncIterator[Start]:
 class HeldStore(MemoryStore):
     """A store whose commits can be held back: what is written is neither read nor reported before `release`."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, durable: bool = False) -> None:
         super().__init__()
         self.holding = False
         self.held: list[Write] = []
+        self._durable = durable
+        self._dead = False
+
+    @property
+    def durable(self) -> bool:
+        return self._durable
 
     def write(self, write: Write) -> None:
+        if self._dead:
+            return
         if self.holding:
             self.held.append(write)
         else:
             super().write(write)
+
+    def crash(self) -> HeldStore:
+        """Take nothing more, as when the process is killed. Gives what the next one finds: what was committed."""
+        left = HeldStore(durable=self._durable)
+        mine = vars(left)
+        mine.update({name: value for name, value in vars(self).items() if name in vars(MemoryStore())})
+        left._unreported = []
+        self._dead = True
+        self.held.clear()
+        return left
 
     def release(self, number: int | None = None) -> None:
         """Commit that many of the writes that are held, or all, and hold nothing back any more."""
@@ -239,6 +257,12 @@ class FailingStore(MemoryStore):
 @pytest.fixture
 def held_store() -> HeldStore:
     return HeldStore()
+
+
+@pytest.fixture
+def disk() -> HeldStore:
+    """A store that promises what a file does: what was committed is there after a crash."""
+    return HeldStore(durable=True)
 
 
 @pytest.fixture

@@ -361,13 +361,14 @@ async def test_one_broken_task_does_not_break_the_list(start: Any, failing_store
     await engine.idle()
 
 
-async def test_a_reply_needs_no_store(start: Any, failing_store: Any) -> None:
+async def test_a_reply_that_cannot_be_kept_is_not_given(start: Any, failing_store: Any) -> None:
     async def run(ctx: Any) -> Any:
         yield Reply("hi")
 
-    failing_store.refuses = lambda write: True
-    engine = await start(run, store=failing_store)
-    assert (await engine.send()).text == "hi"
+    failing_store.refuses = lambda write: write.delete
+    engine = await start(Agent("test", run=run, replies=True), store=failing_store)
+    with pytest.raises(ServerError):
+        await engine.send()
 
 
 async def test_a_broken_task_says_so_to_everybody_who_waits_for_it(start: Any, failing_store: Any, turns: Any) -> None:

@@ -294,7 +294,7 @@ async def test_a_declared_reply_is_a_message_and_no_task(start: Any) -> None:
     async def run(ctx: Any) -> Any:
         yield Reply("hi")
 
-    engine = await start(run)
+    engine = await start(Agent("test", run=run, replies=True))
     answer = await engine.answer("hello", context="c1")
     reply = answer.result
     assert isinstance(reply, Message)
@@ -349,7 +349,7 @@ async def test_an_agent_that_may_reply_and_does_not_makes_an_ordinary_task(start
         else:
             yield "text"
 
-    engine = await start(run)
+    engine = await start(Agent("test", run=run, replies=True))
     working = [State.SUBMITTED, State.WORKING]
     for text in ("text", "artifact", "once", "nothing"):
         task = await engine.send(text)
@@ -368,7 +368,7 @@ async def test_nothing_an_agent_says_after_its_reply_makes_a_task(start: Any) ->
             await ctx.artifact("late")
             assert await ctx.once("late", lambda: 1) == 1
 
-    engine = await start(run)
+    engine = await start(Agent("test", run=run, replies=True))
     assert isinstance(await engine.send(), Message)
     await engine.idle()
     assert (await engine.list()).tasks == ()

@@ -197,7 +197,7 @@ async def test_an_effect_kept_by_once_is_not_repeated_by_a_restart(start: Any, u
 
     before = await start(agent)
     task = await before.send(wait=False)
-    await until(lambda: before.store._by_id[task.id].notes)
+    await until(lambda: any(note.kind == "once" for note in before.store._by_id[task.id].notes))
     await crash(before, turns)
     hangs.set()
     after = await start(agent, store=before.store)

@@ -176,8 +176,8 @@ async def test_a_run_that_might_still_reply_is_told_as_well(start: Any, turns: A
         await asyncio.Event().wait()
         yield Reply("never")
 
-    engine = await start(run)
-    sending = [engine.sending(), engine.sending(wait=False), asyncio.create_task(engine.stream())]
+    engine = await start(Agent("test", run=run, replies=True))
+    sending = [engine.sending(), asyncio.create_task(engine.stream())]
     await turns()
     await engine.service.close()
     for one in sending:

@@ -12,7 +12,7 @@ import msgspec
 from dragoman.agents.a2a_executor.events import event_of
 from dragoman.agents.a2a_executor.situation import Situation
 from dragoman.engine.clock import wait
-from dragoman.engine.outputs import Ask, Reply
+from dragoman.engine.outputs import Ask, Conclude
 from dragoman.model.error import Failed, Rejected
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
 from dragoman.model.ids import new_id
@@ -198,7 +198,7 @@ class Execution:
         self._end, self._asked = status, None
         self._news.set()
 
-    async def _ended(self, status: TaskStatus) -> Reply | None:
+    async def _ended(self, status: TaskStatus) -> Conclude | None:
         state, message, text = status.state, status.message, _text(status)
         if state is State.FAILED:
             raise Failed(text or "execution failed")
@@ -210,7 +210,7 @@ class Execution:
         if message is None or not message.parts:
             return None
         if not self._ctx.artifacts:
-            return Reply(message.parts)
+            return Conclude(message.parts)
         # The engine ends a task that has artifacts without a message.
         if text:
             await self._ctx.progress(text)

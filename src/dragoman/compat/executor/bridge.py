@@ -12,7 +12,7 @@ from dragoman.compat.executor.event_queue import EventQueues
 from dragoman.compat.executor.events import TaskArtifactUpdateEvent, TaskStatusUpdateEvent
 from dragoman.compat.executor.message import Message
 from dragoman.compat.executor.task import Task, TaskState, TaskStatus
-from dragoman.engine.outputs import Ask, Reply
+from dragoman.engine.outputs import Ask, Conclude
 from dragoman.model.error import Failed, InvalidAgentResponse, Rejected
 from dragoman.model.state import State
 
@@ -34,7 +34,7 @@ _QUESTIONS = {State.INPUT_REQUIRED: "input required", State.AUTH_REQUIRED: "auth
 class _End(NamedTuple):
     """The executor said how the task ends: with an output, with an exception, or plainly."""
 
-    output: Reply | None = None
+    output: Conclude | None = None
     error: Exception | None = None
 
 
@@ -196,8 +196,8 @@ class _Bridge:
         if message is None or not message.parts:
             return _End()
         if not self._has_artifacts:
-            return _End(Reply(message.parts))
-        # The engine takes a Reply only without artifacts.
+            return _End(Conclude(message.parts))
+        # The engine takes a Conclude only without artifacts.
         if message.text:
             await self._ctx.progress(message.text)
         return _End()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from dragoman.agents.process.run import SessionRuns
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
     from dragoman.compat.sessions.deps import Chosen, TaskDeps
     from dragoman.engine.context import Context
@@ -41,9 +42,9 @@ class Worker:
         """Never: nothing of it outlives the process."""
         return False
 
-    def prepare(self, ctx: Context) -> Awaitable[None] | None:
+    def prepare(self, ctx: Context) -> Callable[[], Awaitable[None]] | None:
         """Have a session for a task."""
-        return self._runs.prepare(ctx)
+        return partial(self._runs.prepare, ctx)
 
     def run(self, ctx: Context) -> AsyncIterator[Any]:
         """Let the session's program work."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from dragoman.stores.sqlite.projecting import write_projections
 from dragoman.stores.sqlite.pushing import write_pushes
 from dragoman.stores.sqlite.schema import NUMBERS
-from dragoman.stores.sqlite.sweeping import delete_task
+from dragoman.stores.sqlite.sweeping import delete_task, keep_numbers
 
 if TYPE_CHECKING:
     from dragoman.engine.ports import TaskRow, Write
@@ -32,7 +32,10 @@ class Changes:
         self._notes: list[tuple[int, int, str, bytes]] = []
         self._snapshots: dict[int, tuple[int, int, bytes]] = {}
         self._contexts: dict[tuple[int, str], bytes] = {}
-        self._repeats: list[tuple[bytes, str, int]] = []
+        self._repeats: list[tuple[bytes, str, int, bytes | None]] = []
+        self._drafts: dict[int, tuple[int, str, int, str, str, int, bytes]] = {}
+        self._drafts_gone: list[tuple[int]] = []
+        self._replied: list[tuple[int]] = []
         self._deleted: list[tuple[TaskRow, int]] = []
         self._counts: dict[tuple[int, int], int] = {}
         self._joined: Counter[tuple[int, str]] = Counter()
@@ -42,28 +45,41 @@ class Changes:
     def add(self, write: Write, scope: int) -> None:
         """Take the next change; `scope` is the number of its row's scope."""
         row = write.row
-        if write.delete:
+        if write.delete and not write.draft:
             self._deleted.append((row, scope))
             return
         self.size += write.size() + 200
-        if write.record is not None:
+        if write.draft:
+            self._add_draft(write, scope)
+        elif write.record is not None:
             self._add_record(write, scope)
         self._notes.extend((row.number, note.generation, note.kind, note.body) for note in write.notes)
-        if write.snapshot is not None:
+        if write.snapshot is not None and not write.draft:
             self._snapshots[row.number] = (row.number, row.generation, write.snapshot)
         if write.context_state is not None:
             self._contexts[scope, row.context_id] = write.context_state
         if write.repeat is not None:
-            self._repeats.append((write.repeat.key, row.id, write.repeat.until_ms))
+            self._repeats.append((write.repeat.key, row.id, write.repeat.until_ms, write.reply))
         if write.pushes or write.unpushed or write.progress:
             self._pushes.append(write)
         if write.projection is not None:
             self.size += len(write.projection.history) + len(write.projection.artifacts)
             self._projections[write.projection.id] = (write.projection, row.scope.owner)
 
+    def _add_draft(self, write: Write, scope: int) -> None:
+        row = write.row
+        if write.delete:
+            self._drafts_gone.append((row.number,))
+            self._replied.append((row.number,))
+        else:
+            facts = (row.number, row.id, scope, row.context_id, row.origin, row.created_ms)
+            self._drafts[row.number] = (*facts, write.snapshot or b"")
+
     def _add_record(self, write: Write, scope: int) -> None:
         row, record = write.row, write.record
         assert record is not None
+        if write.opens:
+            self._drafts_gone.append((row.number,))
         before = self._created.get(row.number) or self._changed.get(row.number)
         expected = 1 if write.create else before[0].generation + 1 if before else record.generation
         if record.generation != expected or row.generation != expected:
@@ -102,7 +118,8 @@ class Changes:
         connection.executemany("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?)", self._snapshots.values())
         contexts = [(scope, context, state) for (scope, context), state in self._contexts.items()]
         connection.executemany("INSERT OR REPLACE INTO contexts VALUES (?, ?, ?)", contexts)
-        connection.executemany("INSERT OR REPLACE INTO repeats VALUES (?, ?, ?)", self._repeats)
+        connection.executemany("INSERT OR REPLACE INTO repeats VALUES (?, ?, ?, ?)", self._repeats)
+        self._write_drafts(connection)
         self._write_counts(connection)
         for write in self._pushes:
             write_pushes(connection, write)
@@ -110,6 +127,15 @@ class Changes:
             write_projections(connection, self._projections.values())
         for row, scope in self._deleted:
             self._delete(connection, row, scope)
+
+    def _write_drafts(self, connection: sqlite3.Connection) -> None:
+        # One that is opened or answered in the same batch never gets as far as the table.
+        gone = [number for number in self._drafts_gone if self._drafts.pop(number[0], None) is None]
+        connection.executemany("INSERT INTO drafts VALUES (?, ?, ?, ?, ?, ?, ?)", self._drafts.values())
+        connection.executemany("DELETE FROM drafts WHERE number = ?", gone)
+        if self._replied:
+            connection.executemany("DELETE FROM notes WHERE task = ?", self._replied)
+            keep_numbers(connection, max(number for (number,) in self._replied))
 
     def _insert_tasks(self, connection: sqlite3.Connection) -> None:
         connection.executemany(

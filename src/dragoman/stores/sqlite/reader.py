@@ -113,6 +113,12 @@ def repeated(connection: sqlite3.Connection, key: bytes, now_ms: int) -> str | N
     return None if row is None else row[0]
 
 
+def reply(connection: sqlite3.Connection, key: bytes, now_ms: int) -> bytes | None:
+    """The bare message that one with this mark was answered with."""
+    row = connection.execute("SELECT reply FROM repeats WHERE key = ? AND until_ms > ?", (key, now_ms)).fetchone()
+    return None if row is None else row[0]
+
+
 def marks(connection: sqlite3.Connection, now_ms: int) -> list[bytes]:
     """The marks that have not expired."""
     return [row[0] for row in connection.execute("SELECT key FROM repeats WHERE until_ms > ?", (now_ms,))]
@@ -127,6 +133,16 @@ def owed(connection: sqlite3.Connection, woken: bool = False) -> list[tuple[Push
 def unfinished(connection: sqlite3.Connection, agent: str) -> list[StoredTask]:
     """Submitted and working tasks of an agent, oldest first."""
     rows = connection.execute(f"{_TASK} WHERE t.state IN (1, 2) AND s.agent = ? ORDER BY t.number", (agent,))
+    return [_stored(row) for row in rows]
+
+
+def drafts(connection: sqlite3.Connection, agent: str) -> list[StoredTask]:
+    """The drafts of an agent, oldest first."""
+    rows = connection.execute(
+        "SELECT d.number, d.id, s.agent, s.tenant, s.owner, d.context_id, d.origin, 1, d.created_ms, 1, d.created_ms, "
+        "d.body, 1 FROM drafts d JOIN scopes s USING (scope) WHERE s.agent = ? ORDER BY d.number",
+        (agent,),
+    )
     return [_stored(row) for row in rows]
 
 

@@ -101,6 +101,15 @@ CREATE TABLE a2a_tasks (
 );
 CREATE INDEX a2a_tasks_of_user ON a2a_tasks (user_id);
 """,
+    """
+-- Tasks that nobody is shown yet, because they may be answered with a bare message. Their notes are among the others.
+CREATE TABLE drafts (
+    number INTEGER PRIMARY KEY, id TEXT NOT NULL, scope INTEGER NOT NULL, context_id TEXT NOT NULL,
+    origin TEXT NOT NULL, created_ms INTEGER NOT NULL, body BLOB NOT NULL
+);
+-- The bare message that a repeat of a message is answered with.
+ALTER TABLE repeats ADD COLUMN reply BLOB;
+""",
 )
 VERSION = 1 + len(_STEPS)
 # Must be spelled as in the index, or SQLite does not use it.

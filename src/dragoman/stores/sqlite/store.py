@@ -87,6 +87,11 @@ class SqliteStore:
         await self._writer.close()
         self._lock.release()
 
+    @property
+    def durable(self) -> bool:
+        """True: what was written outlives the process."""
+        return True
+
     def next_number(self) -> int:
         """A number no other task has, larger than all before."""
         return next(self._numbers)
@@ -119,6 +124,10 @@ class SqliteStore:
         """The task a message with this mark was accepted into, if that was recently."""
         return await self._read(reader.repeated, key, now_ms)
 
+    async def reply(self, key: bytes, now_ms: int) -> bytes | None:
+        """The bare message that one with this mark was answered with, if that was recently."""
+        return await self._read(reader.reply, key, now_ms)
+
     async def marks(self, now_ms: int) -> list[bytes]:
         """The marks of all messages that were accepted recently."""
         return await self._read(reader.marks, now_ms)
@@ -134,6 +143,10 @@ class SqliteStore:
     async def unfinished(self, agent: str) -> list[StoredTask]:
         """The tasks of an agent that are submitted or working, oldest first."""
         return await self._read(reader.unfinished, agent)
+
+    async def drafts(self, agent: str) -> list[StoredTask]:
+        """The drafts of an agent, oldest first."""
+        return await self._read(reader.drafts, agent)
 
     async def projection(self, number: int) -> Projection | None:
         """A task's row in the table other programs read."""

@@ -72,17 +72,21 @@ def delete_task(
     connection.execute(
         "UPDATE context_counts SET tasks = tasks - 1 WHERE scope = ? AND context_id = ?", (scope, context_id)
     )
-    # Its number must never be given again: late notes would end up with a stranger.
-    connection.execute(
-        "INSERT INTO meta VALUES ('last_number', ?) ON CONFLICT DO UPDATE SET value = max(value, excluded.value)",
-        (number,),
-    )
+    keep_numbers(connection, number)
     connection.execute("DELETE FROM tasks WHERE number = ?", (number,))
     connection.execute("DELETE FROM repeats WHERE task_id = ?", (task_id,))
     left = connection.execute("SELECT 1 FROM tasks WHERE scope = ? AND context_id = ? LIMIT 1", (scope, context_id))
     if left.fetchone() is None:  # the conversation is over: nobody can go on with it
         connection.execute("DELETE FROM contexts WHERE scope = ? AND context_id = ?", (scope, context_id))
         connection.execute("DELETE FROM context_counts WHERE scope = ? AND context_id = ?", (scope, context_id))
+
+
+def keep_numbers(connection: sqlite3.Connection, number: int) -> None:
+    """Never give this number to a task again, nor any before it: late notes would end up with a stranger."""
+    connection.execute(
+        "INSERT INTO meta VALUES ('last_number', ?) ON CONFLICT DO UPDATE SET value = max(value, excluded.value)",
+        (number,),
+    )
 
 
 def forget_events(connection: sqlite3.Connection, number: int) -> None:

@@ -57,8 +57,8 @@ class Writer:
             connection.execute("PRAGMA wal_autocheckpoint = 0")
             connection.execute("PRAGMA busy_timeout = 5000")
             last = connection.execute(
-                "SELECT max(n) FROM (SELECT max(number) AS n FROM tasks UNION ALL "
-                "SELECT value FROM meta WHERE key = 'last_number')"
+                "SELECT max(n) FROM (SELECT max(number) AS n FROM tasks UNION ALL SELECT max(number) FROM drafts "
+                "UNION ALL SELECT value FROM meta WHERE key = 'last_number')"
             ).fetchone()[0]
         except BaseException:
             connection.close()
