@@ -29,6 +29,7 @@ from dragoman.model.record import Record
 from dragoman.model.state import State
 from dragoman.testing import store_durability as durability
 from dragoman.testing import store_retention as retention
+from dragoman.testing.store_drafts import DRAFTS, a_draft_survives
 from dragoman.testing.store_pushes import PUSHES
 from dragoman.testing.store_writes import ALL, NOW, SCOPE, append, body, create, found, outcome, row_of, write
 
@@ -310,6 +311,7 @@ store_contract: tuple[Check, ...] = (
     a_repeat_is_found_until_it_expires,
     unfinished_are_the_submitted_and_working_of_one_agent,
     *PUSHES,
+    *DRAFTS,
     durability.a_write_is_reported_once_in_order_and_never_from_within,
     durability.a_write_is_reported_only_when_reads_see_it,
     durability.a_record_that_is_there_already_changes_nothing,
@@ -327,4 +329,5 @@ durable_store_contract: tuple[Check, ...] = (
     durability.the_number_of_a_deleted_task_is_not_given_again,
     durability.a_task_goes_on_after_reopening,
     durability.what_was_queued_before_closing_is_there_after_reopening,
+    a_draft_survives,
 )

@@ -1,0 +1,95 @@
+"""What every store must do with drafts: tasks that nobody is shown, because a bare message may answer instead."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dragoman.engine.ports import Note, Repeat, StoredTask, TaskQuery
+from dragoman.testing.store_writes import ALL, NOW, SCOPE, append, create, found, row_of, write
+
+if TYPE_CHECKING:
+    from dragoman.engine.ports import Store, TaskRow
+    from dragoman.testing.store_writes import Check, OpenStore
+
+KEY = Repeat(b"key", NOW + 1000)
+
+
+async def _plan(store: Store, row: TaskRow) -> None:
+    request = (Note(1, "request", b"r"),)
+    await write(store, row, draft=True, snapshot=b"task " + row.id.encode(), notes=request, repeat=KEY)
+
+
+async def a_draft_is_found_by_its_agent_only(open_store: OpenStore) -> None:
+    """It is no task: it is neither found nor listed nor counted, and its mark leads to its id."""
+    async with open_store() as store:
+        row = row_of(store, "a")
+        await _plan(store, row)
+        assert await store.drafts("agent") == [StoredTask(row, b"task a", 1)], "the draft is not as it was written"
+        assert await store.drafts("another") == [], "another agent has it"
+        assert await store.task("a") is None, "the draft is found as a task"
+        assert await store.unfinished("agent") == [], "the draft counts as a task at work"
+        page = await store.page(TaskQuery(SCOPE))
+        assert (list(page.tasks), page.total) == ([], 0), "the draft is listed or counted"
+        assert await store.repeated(KEY.key, NOW) == "a", "its mark is not found"
+        assert await store.reply(KEY.key, NOW) is None, "it is answered before it was"
+
+
+async def a_draft_that_is_opened_is_a_task_with_its_notes(open_store: OpenStore) -> None:
+    """The task is created as any other, with what was noted before."""
+    async with open_store() as store:
+        row = row_of(store, "a")
+        await _plan(store, row)
+        await write(store, row, notes=(Note(1, "begun", b"pay"),))
+        row = await create(store, row, opens=True, repeat=KEY)
+        row = await append(store, row)
+        assert await store.drafts("agent") == [], "it is still a draft"
+        assert (await found(store, "a")).row == row, "the task is not as it was written"
+        kinds = [note.kind for note in await store.notes(row.number)]
+        assert kinds == ["request", "begun"], f"its notes are {kinds}"
+        assert (await store.page(TaskQuery(SCOPE))).total == 1, "it is not counted"
+        assert await store.repeated(KEY.key, NOW) == "a", "its mark is gone"
+
+
+async def a_draft_that_is_answered_leaves_its_reply_for_repeats(open_store: OpenStore) -> None:
+    """The reply is kept for as long as the mark is; the draft is gone with its notes, and its number is used up."""
+    async with open_store() as store:
+        row = row_of(store, "a")
+        await _plan(store, row)
+        await write(store, row, draft=True, delete=True, repeat=KEY, reply=b"hello")
+        assert await store.drafts("agent") == [], "it is still a draft"
+        assert await store.task("a") is None, "it became a task"
+        assert await store.notes(row.number) == [], "its notes are still there"
+        assert await store.records(row.number, 0, ALL) == [], "it has a journal"
+        assert await store.reply(KEY.key, NOW) == b"hello", "the reply is not kept"
+        assert await store.reply(KEY.key, NOW + 1000) is None, "the reply outlived its mark"
+        assert store.next_number() > row.number, "its number is given again"
+
+
+async def a_draft_without_a_mark_is_answered_too(open_store: OpenStore) -> None:
+    """Nobody can ask for it again."""
+    async with open_store() as store:
+        row = row_of(store, "a")
+        await write(store, row, draft=True, snapshot=b"task")
+        await write(store, row, draft=True, delete=True)
+        assert await store.drafts("agent") == [], "it is still a draft"
+
+
+async def a_draft_survives(open_store: OpenStore) -> None:
+    """What becomes of it is decided after the restart; a reply that was kept is still there."""
+    async with open_store() as store:
+        open_row, answered = row_of(store, "a"), row_of(store, "b")
+        await _plan(store, open_row)
+        await write(store, answered, draft=True, snapshot=b"task")
+        await write(store, answered, draft=True, delete=True, repeat=Repeat(b"b", NOW + 1000), reply=b"hello")
+    async with open_store() as store:
+        assert [stored.row for stored in await store.drafts("agent")] == [open_row], "the draft is lost"
+        assert await store.reply(b"b", NOW) == b"hello", "the reply is lost"
+        assert store.next_number() > answered.number, "a number is given again"
+
+
+DRAFTS: tuple[Check, ...] = (
+    a_draft_is_found_by_its_agent_only,
+    a_draft_that_is_opened_is_a_task_with_its_notes,
+    a_draft_that_is_answered_leaves_its_reply_for_repeats,
+    a_draft_without_a_mark_is_answered_too,
+)
