@@ -76,6 +76,7 @@ class Endings:
             live = await self._tasks.revive(stored)
         if live is None:
             raise TaskNotCancelable(taskId=row.id)
+        await self._tasks.wake(live)
         live.status(state, None if text is None else agent_message(live, (Part(text=text),)))
         if live.worker is not None:
             live.worker.cancel()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,11 +15,9 @@ from dragoman.engine.context import Context, agent_message, in_doubt
 from dragoman.engine.live import LiveTask
 from dragoman.engine.ports import Repeat, Scope, StoredTask, TaskRow
 from dragoman.engine.repeats import Repeats
-from dragoman.engine.run import Run
-from dragoman.engine.tasks import Memory, Origin
+from dragoman.engine.tasks import Origin
 from dragoman.model.error import (
     InvalidParams,
-    ServerError,
     TaskGenerationMismatch,
     TaskNotFound,
     UnsupportedOperation,
@@ -35,11 +32,11 @@ from dragoman.model.task import Task, TaskStatus
 from dragoman.model.time import timestamp
 
 if TYPE_CHECKING:
+    from dragoman.engine.launch import Launcher
     from dragoman.engine.locks import KeyedLocks
     from dragoman.engine.options import EngineSettings
     from dragoman.engine.ports import Runnable
     from dragoman.engine.pushes import Pushes
-    from dragoman.engine.runner import Runner
     from dragoman.engine.tasks import Tasks
     from dragoman.model.request import SendMessageRequest
 
@@ -68,14 +65,14 @@ class Inbox:
         self,
         agent: Runnable,
         tasks: Tasks,
-        runner: Runner,
+        launcher: Launcher,
         locks: KeyedLocks,
         settings: EngineSettings,
         pushes: Pushes | None = None,
     ) -> None:
         self._agent = agent
         self._tasks = tasks
-        self._runner = runner
+        self._launcher = launcher
         self._locks = locks
         self._settings = settings
         self._pushes = pushes
@@ -207,7 +204,7 @@ class Inbox:
             live.plan()
         else:
             live.create()
-        self._begin(live, ctx, new_context=request.message.context_id is None)
+        self._launcher.begin(live, ctx, new_context=request.message.context_id is None)
         return Accepted(row, live)
 
     def _hook(self, live: LiveTask, call: Call, request: SendMessageRequest) -> None:
@@ -223,6 +220,7 @@ class Inbox:
     # -- words for a task that exists ------------------------------------------------------------------------------
 
     async def _tell(self, live: LiveTask, message: Message, repeat: Repeat | None) -> Accepted:
+        await self._tasks.wake(live)
         message = structs.replace(message, task_id=live.id, context_id=live.folding.context_id)
         kept = live.note("message", encode(message), says=message, repeat=repeat)
         task = live.task()
@@ -252,7 +250,7 @@ class Inbox:
         live.status(State.WORKING, notes=(("answer", encode(said)),), says=said, repeat=repeat)
         task = live.task()
         self._remember(repeat, row.id)
-        self._begin(live, self._context(live, call, said, memory, metadata, answer=said))
+        self._launcher.begin(live, self._launcher.context(live, call, said, memory, metadata, answer=said))
         await live.durable(task.generation)
         return Accepted(live.row, live, task)
 
@@ -280,73 +278,10 @@ class Inbox:
             if stored is None:
                 raise TaskNotFound(taskId=task_id)
             memory = await self._tasks.memory(stored.row)
-            call = memory.origin.call if memory.origin else Call(tenant=scope.tenant, origin=stored.row.origin)
+            call = memory.call(stored.row)
             return await self._answer(stored, call, None, None, message)
 
-    # -- runs ------------------------------------------------------------------------------------------------------
-
-    def _context(
-        self,
-        live: LiveTask,
-        call: Call,
-        message: Message,
-        memory: Memory,
-        metadata: dict[str, Any] | None,
-        *,
-        answer: Message | None = None,
-        restarted: bool = False,
-    ) -> Context:
-        return Context(
-            live,
-            call,
-            message,
-            clock=self._tasks.clock,
-            metadata=metadata,
-            opening=memory.origin.metadata if memory.origin else None,
-            answered=memory.answered(answer),
-            once=memory.once,
-            doubtful=memory.doubtful,
-            told=memory.told,
-            restarted=restarted,
-        )
-
-    def _begin(self, live: LiveTask, ctx: Context, *, new_context: bool = False, attempt: int | None = None) -> None:
-        """Let a task run. `attempt` counts the runs of one that may run again and does."""
-        agent, clock = self._agent, self._tasks.clock
-        if agent.marks is not None:
-            live.marks, ctx.note_metadata = agent.marks.task, agent.marks.note or None
-        prepare = agent.prepare(ctx)
-        restarts = self._tasks.store.durable and agent.restarts(ctx)
-        # Whoever reads the table of a projector sees that it has begun before anything is done.
-        once = (self._tasks.store.durable and not restarts) or attempt is not None or live.projector is not None
-        opens = clock.call_later(self._settings.reply_within, live.open) if live.draft else None
-
-        async def load_state() -> dict[str, Any]:
-            if new_context:
-                return {}
-            kept = await self._tasks.store.context_state(live.row.scope, live.folding.context_id)
-            return msgspec.json.decode(kept) if kept else {}
-
-        async def start() -> None:
-            if attempt is not None:
-                live.keep("attempt", str(attempt).encode())
-            run = Run(agent, live, ctx, show_errors=self._settings.show_errors, prepare=prepare, once=once)
-            try:
-                await run.go(load_state)
-            except asyncio.CancelledError:
-                if restarts and self._runner.stopping and not live.over:
-                    # It was told to stop, and did not bring the server down: that is no attempt.
-                    live.keep("attempt", str((attempt or 1) - 1).encode())
-                raise
-            finally:
-                if opens is not None:
-                    opens.cancel()
-            with contextlib.suppress(ServerError):
-                await live.durable()
-
-        self._tasks.live[live.id] = live
-        if self._runner.start(live, start) and prepare is None:
-            live.begin()  # in one commit with the message
+    # -- what a crash left ---------------------------------------------------------------------------------------
 
     async def recover(self) -> None:
         """Run again what may run again or never began; fail the rest with a plain reason."""
@@ -370,20 +305,20 @@ class Inbox:
         """Let one task run again, or fail it: then it is given back. Whoever waited for a draft to answer is gone."""
         live = await self._tasks.revive(stored, again=True, draft=draft)
         memory = await self._tasks.memory(stored.row)
-        call = memory.origin.call if memory.origin else Call(tenant=stored.row.scope.tenant)
+        call = memory.call(stored.row)
         metadata = memory.origin.metadata if memory.origin else None
         began = draft or stored.row.state is not State.SUBMITTED
         reason = INTERRUPTED
         if live.folding.history:  # one that was put into the store by hand may say nothing that could be run
             message = memory.answers[-1] if memory.answers else live.folding.history[0]
-            ctx = self._context(live, call, message, memory, metadata, restarted=began)
+            ctx = self._launcher.context(live, call, message, memory, metadata, restarted=began)
             ctx.listen_again()
             attempt: int | None = None
             if self._agent.restarts(ctx):
                 attempt = 1 + (memory.attempt if memory.attempt is not None else 1 if began else 0)
             if not began or attempt is not None:
                 if attempt is None or attempt <= self._settings.attempts:
-                    self._begin(live, ctx, attempt=attempt)
+                    self._launcher.begin(live, ctx, attempt=attempt)
                     return None
                 reason = f"the server stopped during each of {attempt - 1} attempts: it is not tried again"
         if memory.doubtful:

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 AHEAD_EVENTS = 256
 AHEAD_BYTES = 1_000_000
 WINDOW_EVENTS = 512
+# A task that waits for its turn is kept in memory when it is no larger than this: reading it again costs more.
+SMALL_BYTES = 64_000
 STOPPING = "the server is stopping: ask again when it is back"
 UNAVAILABLE = "the store cannot take writes now: try again later"
 
@@ -73,6 +75,7 @@ class LiveTask:
         self._opens = opens  # it is a draft in the store
         self._begun = False
         self._reply_kept = False
+        self.dormant = False
         self.marks: dict[str, Any] = {}  # what the agent writes on every status
         self.reply: Message | None = None
         self.inbox: deque[Message] = deque()
@@ -417,6 +420,32 @@ class LiveTask:
         self.committed = max(self.committed, 1)
         self._wake_waiters()
         self._wake_settlers()
+
+    # -- waiting for its turn --------------------------------------------------------------------------------------
+
+    def rest(self, then: Callable[[], None]) -> None:
+        """Once all is durable, forget what the store can tell, if that is much; `then` is called when it was.
+
+        Whoever adds to a task that is dormant wakes it first.
+        """
+        if self._window_bytes <= SMALL_BYTES or self.draft:
+            return
+        kept = self._wait(self.folding.generation, self._notes_queued)
+        kept.add_done_callback(lambda kept: None if kept.cancelled() or kept.exception() else self._forget(then))
+
+    def _forget(self, then: Callable[[], None]) -> None:
+        if self._begun or self.over or self.inbox or self.state is not State.SUBMITTED:
+            return
+        bare = structs.replace(self.folding.task(), history=(), artifacts=())
+        self.folding, self.dormant = Folding(bare, self.folding.generation), True
+        self._window.clear()
+        self._window_bytes = 0
+        then()
+
+    def wake(self, folding: Folding) -> None:
+        """Go on with what was read from the store."""
+        if self.dormant:
+            self.folding, self.dormant = folding, False
 
     # -- reading ---------------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from dragoman.engine import paging
 from dragoman.engine.call import Call
 from dragoman.engine.endings import Endings
 from dragoman.engine.inbox import Accepted, Inbox
+from dragoman.engine.launch import Launcher
 from dragoman.engine.live import STOPPING
 from dragoman.engine.locks import KeyedLocks
 from dragoman.engine.options import EngineSettings
@@ -86,7 +87,8 @@ class Service:
         self._locks = KeyedLocks()
         self._quota = Quota(settings)
         self._pushes = None if outbox is None else Pushes(self._tasks, outbox)
-        self._inbox = Inbox(agent, self._tasks, self._runner, self._locks, settings, self._pushes)
+        launcher = Launcher(agent, self._tasks, self._runner, settings)
+        self._inbox = Inbox(agent, self._tasks, launcher, self._locks, settings, self._pushes)
         self._endings = Endings(agent, self._tasks, self._locks)
         self._follower = Follower(store, bus, self._tasks.live.get, settings.heartbeat)
         self._store = store

@@ -54,6 +54,10 @@ class Memory(NamedTuple):
     doubtful: frozenset[str] = frozenset()
     attempt: int | None = None
 
+    def call(self, row: TaskRow) -> Call:
+        """Who asked, and in what way."""
+        return self.origin.call if self.origin else Call(tenant=row.scope.tenant, origin=row.origin)
+
     def answered(self, last: Message | None = None) -> tuple[Answered, ...]:
         """The questions with their answers; `last` is one that has just arrived."""
         answers = self.answers if last is None else (*self.answers, last)
@@ -119,10 +123,12 @@ class Tasks:
 
     async def durable_task(self, live: LiveTask | None, stored: StoredTask | None) -> Task:
         """The task with all its events so far, once they are durable."""
-        if live is not None:
+        if live is not None and not live.dormant:
             task = live.task()
             await live.durable()
             return task
+        if live is not None:
+            stored = await self.store.task(live.id)
         if stored is None:
             raise InternalError("a task is alive or stored")
         return await self.folded(stored)
@@ -158,6 +164,14 @@ class Tasks:
         if folding is None:
             raise InternalError(f"task {stored.row.id} has no first record")
         return folding
+
+    async def wake(self, live: LiveTask) -> None:
+        """Read a task that waits for its turn again, before something is added to it. Raises TaskNotFound."""
+        if live.dormant:
+            stored = await self.store.task(live.id)
+            if stored is None:
+                raise TaskNotFound(taskId=live.id)
+            live.wake(Folding(await self.folded(stored), stored.row.generation))
 
     async def revive(self, stored: StoredTask, *, again: bool = False, draft: bool = False) -> LiveTask:
         """Bring a task at rest back to life, to add to its journal, or to do `again` all since its last pause.

@@ -506,3 +506,47 @@ async def test_an_undeclared_reply_is_named_in_a_warning_once(start: Any, caplog
     warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert len(warnings) == 1
     assert "`surprising` answered with a Reply without saying that it may" in warnings[0]
+
+
+# -- what waits for its turn ---------------------------------------------------------------------------------------
+
+
+async def test_what_waits_for_its_conversation_is_on_the_disk_and_not_in_memory(
+    start: Any, disk: Any, turns: Any
+) -> None:
+    work, text = Counting(), "x" * 100_000
+    engine = await start(work.agent, store=disk)
+    first = engine.sending("first", context="c")
+    await turns()
+    waiting = [await engine.send(f"{number} {text}", context="c", wait=False) for number in range(3)]
+    await turns()
+    for task in waiting:
+        live = engine.service._tasks.live[task.id]
+        assert (live.dormant, live.folding.history, len(live._window)) == (True, [], 0)
+        assert await engine.get(task) == task  # with its message
+    assert (await engine.list()).total_size == 4
+    # One is canceled, one gets another message, and they are what they were.
+    assert (await engine.cancel(waiting[0])).history == waiting[0].history
+    noted = await engine.send("more", task=waiting[1], wait=False)
+    assert [message.text for message in noted.history] == [f"1 {text}", "more"]
+    work.go_on.set()
+    await first
+    await engine.until_state(waiting[2], State.COMPLETED)
+    assert work.calls == ["first", f"1 {text}", f"2 {text}"]
+    assert await engine.states(waiting[0]) == [State.SUBMITTED, State.CANCELED]
+
+
+async def test_what_is_small_or_in_a_store_without_a_disk_stays_where_it_is(
+    start: Any, disk: Any, held_store: Any, turns: Any
+) -> None:
+    for store, text in ((disk, "small"), (held_store, "x" * 100_000)):
+        work = Counting()
+        engine = await start(work.agent, store=store)
+        first = engine.sending("first", context="c")
+        await turns()
+        waiting = await engine.send(text, context="c", wait=False)
+        await turns()
+        assert not engine.service._tasks.live[waiting.id].dormant
+        work.go_on.set()
+        await first
+        await engine.until_state(waiting, State.COMPLETED)
