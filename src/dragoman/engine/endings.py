@@ -88,5 +88,5 @@ class Endings:
         asked = (await self._tasks.memory(row)).asked
         try:
             await self._agent.canceled(asked[-1].ref if asked else None)
-        except Exception:
+        except (Exception, KeyboardInterrupt, SystemExit, GeneratorExit):
             logger.exception("the agent could not be told that task %s has been ended", row.id)

@@ -75,12 +75,12 @@ class Run:
             self._end(State.REJECTED, str(error))
         except Failed as error:
             self._end(State.FAILED, str(error))
-        except (KeyboardInterrupt, GeneratorExit):
-            raise
         except BaseException as error:
             # Whatever an agent raises ends its task, never the server, and a cancel that nobody asked for is no
             # exception. One that somebody did, while the task goes on, means that the server stops: recovery decides.
             if isinstance(error, asyncio.CancelledError) and not live.ended and _is_being_cancelled():
+                raise
+            if isinstance(error, GeneratorExit) and _current_task() is not live.worker:  # the loop is gone: no agent's
                 raise
             self._end(State.FAILED, None if live.ended else self._hidden(error))
         finally:
@@ -187,10 +187,19 @@ def _is_being_cancelled() -> bool:
     return worker is not None and worker.cancelling() > 0
 
 
+def _current_task() -> asyncio.Task[Any] | None:
+    try:
+        return asyncio.current_task()
+    except RuntimeError:  # there is no loop any more
+        return None
+
+
 async def _close(outputs: AsyncIterator[Any] | None) -> None:
     close = getattr(outputs, "aclose", None)
     if close is not None:
         try:
             await close()
-        except Exception:
+        except (asyncio.CancelledError, GeneratorExit):
+            raise
+        except BaseException:
             logger.exception("an agent failed while it was closed")

@@ -7,6 +7,8 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING
 
+from dragoman.engine.work import context_for
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from typing import Any
@@ -47,7 +49,7 @@ class Runner:
         return True
 
     def _spawn(self, key: tuple[object, str], live: LiveTask, start: Start) -> None:
-        worker = asyncio.get_running_loop().create_task(start())
+        worker = asyncio.get_running_loop().create_task(start(), context=context_for(live.row.scope))
         live.worker = worker
         self._workers.add(worker)
         # Not at the end of the run itself: one that is cancelled before it begins never gets there.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -9,6 +10,7 @@ from msgspec import structs
 
 from dragoman.engine import paging
 from dragoman.engine.call import Call
+from dragoman.engine.containment import contain_exits
 from dragoman.engine.endings import Endings
 from dragoman.engine.inbox import Accepted, Inbox
 from dragoman.engine.launch import Launcher
@@ -23,6 +25,7 @@ from dragoman.engine.runner import Runner
 from dragoman.engine.shorten import shorten_first, shortened
 from dragoman.engine.stream import Batch, Follower, Stream, single
 from dragoman.engine.tasks import Tasks
+from dragoman.engine.work import note_caller
 from dragoman.model.error import (
     ExtensionSupportRequired,
     PushNotificationNotSupported,
@@ -102,6 +105,7 @@ class Service:
 
     async def start(self) -> None:
         """Decide what becomes of the tasks a crash interrupted."""
+        contain_exits(asyncio.get_running_loop())
         if self._settings.projectors is not None:
             await self._settings.projectors.load(self._store, self._tasks.clock.now())
         await self._inbox.recover()
@@ -177,6 +181,7 @@ class Service:
     async def _accept(self, call: Call, request: SendMessageRequest, caller: str) -> Accepted:
         if self._closing:
             raise ServerError(STOPPING)
+        note_caller(caller)
         message, alive = request.message, self._tasks.live
         self._quota.check_parts(len(message.parts))
         at_work = alive.get(message.task_id or request.new_task_id or "")

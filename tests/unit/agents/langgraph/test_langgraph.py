@@ -396,3 +396,38 @@ async def test_too_many_steps_fail_in_plain_words(start: Any) -> None:
 def test_a_graph_has_the_name_its_author_gave_it() -> None:
     assert LangGraphRuns(_graph(echo, name="poet")).name == "poet"
     assert LangGraphRuns(_graph(echo)).name == "graph"
+
+
+@pytest.mark.parametrize("exit_", [KeyboardInterrupt, SystemExit, GeneratorExit])
+@pytest.mark.parametrize("kind", ["coroutine", "thread", "side by side", "tool"])
+async def test_a_node_that_wants_to_end_the_program_fails_its_task(
+    start: Any, kind: str, exit_: type[BaseException]
+) -> None:
+    def leave_in_thread(state: MessagesState) -> dict[str, Any]:
+        raise exit_
+
+    async def leave(state: MessagesState) -> dict[str, Any]:
+        raise exit_
+
+    @tool
+    async def leaving() -> str:
+        """Leave."""
+        raise exit_
+
+    async def call(state: MessagesState) -> dict[str, Any]:
+        return {"messages": [AIMessage("", tool_calls=[{"name": "leaving", "args": {}, "id": "1"}])]}
+
+    if kind == "side by side":
+        builder = StateGraph(MessagesState)
+        for name, node in (("echo", echo), ("leave", leave)):
+            builder.add_node(name, node)
+            builder.add_edge(START, name)
+        graph = builder.compile()
+    else:
+        nodes = {"coroutine": [leave], "thread": [leave_in_thread], "tool": [call, ToolNode([leaving])]}
+        graph = _graph(*nodes[kind])
+    engine = await start(_served(graph))
+    async with asyncio.timeout(10):
+        task = await engine.send("go")
+    assert task.state is State.FAILED
+    assert task.error.startswith("execution failed: Internal error, reference ")

@@ -352,3 +352,38 @@ def test_the_agent_and_its_tools_are_skills() -> None:
         ("teller-rate", "Rate", False),
     ]
     assert all(offer.card().description for offer in runs.offers())
+
+
+@pytest.mark.parametrize("exit_", [KeyboardInterrupt, SystemExit, GeneratorExit])
+@pytest.mark.parametrize("kind", ["coroutine", "thread", "model"])
+async def test_a_tool_that_wants_to_end_the_program_fails_its_task(
+    start: Any, kind: str, exit_: type[BaseException]
+) -> None:
+    async def model(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[Any]:
+        if kind == "model":
+            raise exit_
+        yield {0: DeltaToolCall("leave", "{}", tool_call_id="c1")}
+        yield {1: DeltaToolCall("stay", "{}", tool_call_id="c2")}
+
+    agent = _agent(model)
+
+    @agent.tool_plain
+    async def stay() -> str:
+        return "here"
+
+    if kind == "thread":
+
+        @agent.tool_plain
+        def leave() -> str:
+            raise exit_
+    else:
+
+        @agent.tool_plain(name="leave")
+        async def leave_in_coroutine() -> str:
+            raise exit_
+
+    engine = await start(_served(agent))
+    async with asyncio.timeout(10):
+        task = await engine.send("go")
+    assert task.state is State.FAILED
+    assert task.error.startswith("execution failed: Internal error, reference ")

@@ -1,0 +1,84 @@
+"""Keeps what agents raise from ending the event loop.
+
+An asyncio task passes KeyboardInterrupt and SystemExit on to the loop, which then stops with everything on it. The
+engine catches what a run raises, but runs make tasks of their own: LangGraph one for every node, Pydantic AI for
+tools. Those fail here with an ordinary exception, which comes back to the run that waits for them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+from dragoman.engine.work import current_work
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    TaskFactory = Callable[..., asyncio.Future[Any]]
+
+_EXITS = (KeyboardInterrupt, SystemExit)
+
+
+def contain_exits(loop: asyncio.AbstractEventLoop) -> None:
+    """See to it that no task which a run makes on this loop can stop it. A second call does nothing."""
+    before: Any = loop.get_task_factory()
+    if not isinstance(before, _Factory):
+        loop.set_task_factory(_Factory(before))
+
+
+class _Factory:
+    """Makes tasks as before; those of runs with a coroutine that lets nothing out that stops loops."""
+
+    def __init__(self, before: TaskFactory | None) -> None:
+        self._before = before
+
+    def __call__(self, loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> Any:
+        if current_work() is not None:
+            coro = _Contained(coro)
+        if self._before is not None:
+            return self._before(loop, coro, **options)
+        return asyncio.Task(coro, loop=loop, **options)
+
+
+class _Contained(Coroutine[Any, Any, Any]):
+    """A coroutine whose KeyboardInterrupt and SystemExit are RuntimeErrors.
+
+    No coroutine around it, which would leave it without being awaited when its task is cancelled before it begins.
+    """
+
+    __slots__ = ("_coroutine",)
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Any]) -> None:
+        self._coroutine = coroutine
+
+    def send(self, value: Any, /) -> Any:
+        """Go on."""
+        try:
+            return self._coroutine.send(value)
+        except _EXITS as error:
+            raise _contained(error) from error
+
+    def throw(self, *error: Any) -> Any:
+        """Go on with an exception."""
+        try:
+            return self._coroutine.throw(*error)
+        except _EXITS as exit_:
+            raise _contained(exit_) from exit_
+
+    def close(self) -> None:
+        """End it."""
+        self._coroutine.close()
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        """Wait for it from another coroutine."""
+        return self._coroutine.__await__()
+
+    def __getattr__(self, name: str) -> Any:
+        """Debuggers and task groups look at the frame, the name and the state of a coroutine."""
+        return getattr(self._coroutine, name)
+
+
+def _contained(error: BaseException) -> RuntimeError:
+    return RuntimeError(f"the agent wanted to end the program: {type(error).__name__}")
