@@ -17,7 +17,7 @@ from dragoman.agents.replay import Paused, Replay, pause_in
 from dragoman.agents.skill import Kind
 from dragoman.agents.sync_context import SyncContext
 from dragoman.auth.inbound.audit import Audit
-from dragoman.engine.threads import Threads, in_thread
+from dragoman.engine.threads import in_thread, skill_threads
 from dragoman.model.error import ConfigError, Failed, Rejected
 
 if TYPE_CHECKING:
@@ -26,11 +26,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("dragoman.agent")
 _END = object()
-
-
-@functools.cache
-def _threads() -> Threads:
-    return Threads("dragoman-skill")
 
 
 class Functions:
@@ -260,14 +255,14 @@ async def _outputs(skill: Skill, values: dict[str, Any]) -> AsyncGenerator[Any, 
     elif skill.kind is Kind.GENERATOR:
         items = _ThreadGenerator(fn(**values))
         try:
-            while (value := await in_thread(items.next, pool=_threads())) is not _END:
+            while (value := await in_thread(items.next, pool=skill_threads(), name=skill.id)) is not _END:
                 yield value
         except BaseException:
             # Not waited for: it may be busy for long, and sees ctx.cancelled.
-            _threads().submit(items.close)
+            skill_threads().submit(items.close)
             raise
     else:
-        yield await in_thread(functools.partial(fn, **values), pool=_threads())
+        yield await in_thread(functools.partial(fn, **values), pool=skill_threads(), name=skill.id)
 
 
 class _ThreadGenerator:

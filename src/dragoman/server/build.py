@@ -15,6 +15,7 @@ from dragoman.engine.clock import SystemClock
 from dragoman.engine.janitor import Janitor, Retention
 from dragoman.engine.projection import Projectors
 from dragoman.engine.service import EngineSettings, Service
+from dragoman.engine.threads import helper_threads, skill_threads
 from dragoman.model.error import ConfigError
 from dragoman.net.guard import Guard as AddressGuard
 from dragoman.push.courier import Courier
@@ -62,6 +63,8 @@ def build(
     for name in names:
         if names.count(name) > 1:
             raise ConfigError(f"two agents are called {name!r}: each needs a name of its own")
+    for pool in (skill_threads(), helper_threads()):
+        pool.resize(settings.limits.threads, shared=len(agents) > 1)
     clock = clock or SystemClock()
     store = store or open_store(settings.store)
     path = parse_store(settings.store)

@@ -152,6 +152,12 @@ SETTINGS: dict[str, SettingInfo] = {
     "limits_caller_streams": SettingInfo(
         "How many streams of one caller; 0 is any number.", "--limits-caller-streams", "NUMBER", values.whole(0)
     ),
+    "limits_threads": SettingInfo(
+        "Threads for skills that block; one caller has at most half of them.",
+        "--limits-threads",
+        "NUMBER",
+        values.whole(1),
+    ),
     "limits_keep": SettingInfo(
         "How long ended tasks are kept; 0 is for ever.", "--limits-keep", "SECONDS", values.seconds(zero=True)
     ),

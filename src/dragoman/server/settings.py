@@ -37,6 +37,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     caller_tasks: int = 2000
     streams: int = 10_000
     caller_streams: int = 2000
+    threads: int = 128
     keep: float = 0
     keep_tasks: int = 0
     compact: float = 86_400
