@@ -201,6 +201,19 @@ def test_a_server_killed_again_and_again_brings_each_event_in_the_end(hasty: Any
     assert_in_order(receiver, tasks)
 
 
+def test_the_first_webhook_of_a_process_finds_all_it_needs_loaded(receiver: Receiver, tmp_path: Path) -> None:
+    program = Path(__file__).with_name("first_webhook.py")
+    command = [sys.executable, str(program), str(receiver.port), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+    assert done.returncode == 0, done.stderr
+    assert [came.key[1] for came in receiver.came] == [2, 3, 4]
+    loaded = json.loads(done.stdout)
+    # A library takes a tenth of a second to load, which would be the first event's.
+    heavy = {name.partition(".")[0] for name in loaded} & {"aiohttp", "yarl", "cryptography", "ssl", "jwt"}
+    assert heavy == set(), loaded
+    assert len(loaded) < 20, loaded
+
+
 # -- by hand ---------------------------------------------------------------------------------------------------------
 
 

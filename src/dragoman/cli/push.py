@@ -57,14 +57,14 @@ def command() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @_on_store
 def list_pushes(path: Path, as_json: bool) -> None:
-    """List the webhooks that are owed something, or may be: dead ones are not tried any more."""
+    """List the webhooks that are owed something, or may be, and those that have refused an event."""
     from dragoman.cli.printing import print_json, print_table, say
     from dragoman.stores.sqlite.health import read_only
-    from dragoman.stores.sqlite.reader import owed
+    from dragoman.stores.sqlite.reader import undelivered
 
     with closing(read_only(path)) as reader:
         reader.execute("PRAGMA busy_timeout = 5000")
-        found = owed(reader)
+        found = undelivered(reader)
     if as_json:
         print_json([_json(push, row) for push, row in found])
         return
@@ -89,7 +89,7 @@ def retry(path: Path, task: str | None, webhook: str | None) -> None:
     click.echo(f"{woken} {'webhook' if woken == 1 else 'webhooks'} to try again", err=True)
 
 
-_COLOURS = {"waiting": None, "failing": "yellow", "dead": "red", "woken": "cyan"}
+_COLOURS = {"waiting": None, "failing": "yellow", "dead": "red", "woken": "cyan", "skipped": "yellow"}
 
 
 def _state(push: Push) -> str:
@@ -97,6 +97,8 @@ def _state(push: Push) -> str:
 
     if push.state is PushState.DEAD:
         return "dead"
+    if push.state is PushState.DONE:
+        return "skipped"
     if push.due_ms == WOKEN:
         return "woken"
     return "failing" if push.tries else "waiting"
@@ -106,7 +108,7 @@ def _row(push: Push, row: TaskRow) -> tuple[str, ...]:
     from dragoman.cli.printing import visible
     from dragoman.net.exchange import shown
 
-    trouble = f"{push.error}, {push.tries} tries since {_time(push.failing_ms)}" if push.failing_ms else ""
+    trouble = f"{push.error}, {push.tries} tries since {_time(push.failing_ms)}" if push.failing_ms else push.error
     return row.id, _state(push), visible(push.id), visible(shown(push.url)), trouble
 
 

@@ -87,6 +87,7 @@ class Push(Struct, frozen=True):
 
     `secrets` are sealed. `dialect` is the version in which it was registered. `created_ms` tells one webhook from
     another that took its place. It has failed `tries` times since `failing_ms`, and is not tried before `due_ms`.
+    `error` says why, and keeps the last event that the receiver refused for good, also when all others have arrived.
     """
 
     task: int

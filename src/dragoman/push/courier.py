@@ -22,6 +22,8 @@ from dragoman.push.payload import Compacted, Payloads
 from dragoman.push.registry import Registry
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from dragoman.engine.clock import Clock, Timer
     from dragoman.engine.ports import Bus, Push, Store, StoredTask, TaskRow
     from dragoman.model.record import Record
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("dragoman.push")
 _PAGE = 64
 _GONE = 410
+# Errors of the 4xx range that pass: the request took too long, came too early, or was one too many.
+_PASSING = frozenset((408, 425, 429))
 # What a webhook answers is of no interest. A little of it is read, so that the connection can be used again.
 _ANSWER = 64 * 1024
 _ANSWER_SECONDS = 5.0
@@ -46,8 +50,12 @@ LOST_KEY = "its secrets were sealed with a key that this server does not have: r
 class Courier(Registry):
     """See `Outbox`. A webhook that has failed for `give_up` seconds is dead: it is left alone until somebody wakes it.
 
+    An event that its receiver refuses (4xx) is recorded and skipped; 410 ends the webhook; everything else that is not
+    2xx is tried again.
+
     `chunks` says whether the pieces of a streamed text are brought too, and not only the finished artifact. Of one
-    origin at most `each` webhooks are served at once, and `most` in all.
+    origin at most `each` webhooks are served at once, and `most` in all. `warm` loads what the first delivery needs:
+    it is called in a thread when the courier starts, and raises nothing.
     """
 
     def __init__(
@@ -65,6 +73,7 @@ class Courier(Registry):
         give_up: float = 86_400.0,
         each: int = 16,
         most: int = 256,
+        warm: Callable[[], None] | None = None,
     ) -> None:
         super().__init__(clock, sealer, guard, signer)
         self._store = store
@@ -74,6 +83,8 @@ class Courier(Registry):
         self._chunks = chunks
         self._give_up_ms = int(give_up * 1000)
         self._lanes = Lanes(self._begin, each=each, most=most)
+        self._warm = warm
+        self._warming: asyncio.Future[None] | None = None
         self._hooks: dict[tuple[int, str], Hook] = {}
         self._workers: set[asyncio.Task[None]] = set()
         self._looking: Timer | None = None
@@ -97,6 +108,8 @@ class Courier(Registry):
             if push.state is PushState.OPEN:
                 self.follow(row, push)
         self._look_later()
+        if self._warm is not None:
+            self._warming = asyncio.ensure_future(asyncio.to_thread(self._warm))
 
     async def close(self) -> None:
         """Stop; what has not arrived is owed to whoever starts next."""
@@ -105,7 +118,9 @@ class Courier(Registry):
             self._looking.cancel()
         for hook in list(self._hooks.values()):
             self._forget(hook)
-        workers = list(self._workers)
+        workers: list[asyncio.Future[None]] = list(self._workers)
+        if self._warming is not None:
+            workers.append(self._warming)
         for worker in workers:
             worker.cancel()
         if workers:
@@ -271,6 +286,7 @@ class Courier(Registry):
             self._came_to(hook, generation, over=over)
 
     async def _post(self, hook: Hook, generation: int, body: bytes, media_type: str) -> bool:
+        """Post one event; True when that is settled, because it has arrived or will never be taken."""
         push = hook.push
         try:
             request = letter(
@@ -301,6 +317,9 @@ class Courier(Registry):
                 return True
             if status == _GONE:
                 self._dead(hook, f"HTTP {status}")
+            elif 400 <= status < 500 and status not in _PASSING:
+                self._refused(hook, generation, status)
+                return True
             else:
                 self._failed(hook, f"HTTP {status}", patience.retry_after(asked, self._clock.now()))
         return False
@@ -310,8 +329,18 @@ class Courier(Registry):
     def _came_to(self, hook: Hook, generation: int, *, over: bool) -> None:
         state = PushState.DONE if over else PushState.OPEN
         cursor = max(generation, hook.push.cursor)
-        hook.push = structs.replace(hook.push, cursor=cursor, tries=0, failing_ms=0, due_ms=0, state=state, error="")
+        skipped = patience.skipped(hook.push)
+        hook.push = structs.replace(
+            hook.push, cursor=cursor, tries=0, failing_ms=0, due_ms=0, state=state, error=skipped
+        )
         self._write(hook)
+
+    def _refused(self, hook: Hook, generation: int, status: int) -> None:
+        """Record that an event will not be brought again; whoever settles it writes that down."""
+        # The first is news, those after it are more of the same: a receiver does not choose how loud the log is.
+        level = logging.INFO if patience.skipped(hook.push) else logging.WARNING
+        hook.push = patience.after_refusal(hook.push, generation, status)
+        logger.log(level, "webhook at %s, task %s: %s", hook.place, hook.row.id, hook.push.error)
 
     def _failed(self, hook: Hook, why: str, asked: float) -> None:
         now = self._clock.now()
@@ -328,7 +357,8 @@ class Courier(Registry):
         # Of an address only the origin is logged: many have a secret in their path.
         logger.warning("webhook at %s, task %s, is given up: %s", hook.place, hook.row.id, why)
         since = hook.push.failing_ms or self._clock.now()
-        hook.push = structs.replace(hook.push, state=PushState.DEAD, error=why, failing_ms=since, due_ms=0)
+        error = patience.with_skipped(hook.push, why)
+        hook.push = structs.replace(hook.push, state=PushState.DEAD, error=error, failing_ms=since, due_ms=0)
         self._write(hook)
 
     def _write(self, hook: Hook) -> None:

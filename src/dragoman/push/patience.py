@@ -1,8 +1,9 @@
-"""When a webhook that failed is tried again, and when it is given up."""
+"""When a webhook that failed is tried again, when it is given up, and the record of events it refused."""
 
 from __future__ import annotations
 
 import random
+import re
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
@@ -20,19 +21,36 @@ LONGEST = 300.0
 LONGEST_ASKED = 3600.0
 # Nobody is given up after fewer tries: a clock that was moved, or a server that was away, is not their fault.
 FEWEST = 10
+_SKIPPED = re.compile(r"event \d+ was refused with HTTP \d{3} and skipped")
 
 
 def after_failure(push: Push, why: str, *, now_ms: int, asked: float, give_up_ms: int) -> Push:
     """The webhook after one more failure: due later, or dead."""
     since = min(push.failing_ms or now_ms, now_ms)
     tries = push.tries + 1
-    failed = structs.replace(push, tries=tries, failing_ms=since, error=why)
+    failed = structs.replace(push, tries=tries, failing_ms=since, error=with_skipped(push, why))
     if now_ms - since >= give_up_ms and tries >= FEWEST:
         return structs.replace(failed, state=PushState.DEAD, due_ms=0)
     # Doubling without an end would not fit a float after a week.
     pause = min(LONGEST, FIRST * 2 ** min(tries - 1, 30)) * (0.5 + random.random() / 2)  # noqa: S311 - nothing secret
     pause = max(pause, min(asked, LONGEST_ASKED))
     return structs.replace(failed, due_ms=now_ms + max(1, int(pause * 1000)))
+
+
+def after_refusal(push: Push, generation: int, status: int) -> Push:
+    """The webhook after its receiver refused an event for good. `Push.error` keeps the last such event."""
+    return structs.replace(push, error=f"event {generation} was refused with HTTP {status} and skipped")
+
+
+def skipped(push: Push) -> str:
+    """What `Push.error` says of the last event that was refused and skipped; "" when none was."""
+    found = _SKIPPED.match(push.error)
+    return "" if found is None else found[0]
+
+
+def with_skipped(push: Push, why: str) -> str:
+    """An error that does not make a skipped event be forgotten."""
+    return "; ".join(filter(None, (skipped(push), why)))
 
 
 def until_due(push: Push, now_ms: int) -> float:

@@ -163,14 +163,21 @@ def _courier(settings: Settings, store: Store, bus: LocalBus, clock: Clock, keys
 
         return AioClient(guard=guard)
 
+    client = LazyHttp(http)
+
+    def warm() -> None:
+        keys.prepare()  # first: whoever registers a webhook waits for them
+        client.prepare()
+
     return Courier(
         store,
         bus,
         clock,
-        LazyHttp(http),
+        client,
         keys,
         guard,
         signer=keys,
         issuer=settings.url or "dragoman",
         chunks=settings.push_chunks,
+        warm=warm,
     )

@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from dragoman.model.error import ConfigError
 
 if TYPE_CHECKING:
     from dragoman.keys.ring import KeyRing
@@ -18,7 +21,7 @@ class LazyKeys:
 
     def __init__(self, secret: str | None, store: Path | None) -> None:
         self._secret = secret
-        self._store = store
+        self._file = None if store is None else store.with_name(f"{store.name}.key")
         self._ring: KeyRing | None = None
         self._making = threading.Lock()
 
@@ -35,9 +38,22 @@ class LazyKeys:
 
         if self._secret:
             return KeyRing.from_text(self._secret)
-        if self._store is None:
+        if self._file is None:
             return KeyRing.random()
-        return KeyRing.from_file(self._store.with_name(f"{self._store.name}.key"))
+        return KeyRing.from_file(self._file)
+
+    def prepare(self) -> None:
+        """Do ahead, in a thread, what takes long: load the code, and derive the keys if there are any.
+
+        It makes no key file, and raises nothing: what is wrong is told to whoever needs the keys.
+        """
+        from dragoman.keys.ring import KeyRing
+
+        will_be_made = not self._secret and self._file is not None and not self._file.exists()
+        with suppress(ConfigError):
+            ring = KeyRing.random() if will_be_made else self.ring
+            ring.unseal("prepare", ring.seal("prepare", b""))
+            ring.signer().sign_jwt({"exp": 0})
 
     def seal(self, purpose: str, data: bytes) -> bytes:
         """Close something that only this server can open."""
@@ -66,10 +82,15 @@ class LazyHttp:
     async def send(self, request: HttpRequest) -> HttpResponse:
         """See `HttpClient.send`."""
         if self._made is None:
-            # It takes a while to import, and streams go on meanwhile. One that is made twice has opened nothing yet.
-            made = await asyncio.to_thread(self._make)
-            self._made = self._made or made
+            # It takes a while to import, and streams go on meanwhile.
+            await asyncio.to_thread(self.prepare)
+            assert self._made is not None
         return await self._made.send(request)
+
+    def prepare(self) -> None:
+        """Make it now, in any thread. One that is made twice has opened nothing yet."""
+        made = self._made or self._make()
+        self._made = self._made or made
 
     async def close(self) -> None:
         """See `HttpClient.close`."""

@@ -112,6 +112,23 @@ def test_retry_wakes_the_dead_and_the_failing_and_leaves_the_others(place: Path)
     ]
 
 
+def test_the_list_has_those_that_refused_an_event_and_retry_leaves_them(place: Path) -> None:
+    refused = "event 3 was refused with HTTP 404 and skipped"
+
+    async def refuse() -> None:
+        store = SqliteStore(place / "t.db")
+        await store.open()
+        row = row_of(store, "task-3")
+        await create(store, row, pushes=(hook(row, "over", state=PushState.DONE, error=refused),))
+        await store.close()
+
+    asyncio.run(refuse())
+    assert (listed()["over"]["state"], listed()["over"]["error"]) == ("skipped", refused)
+    assert re.search(rf"task-3 +skipped +over +https://hooks.example.com/over +{refused}\n", run("list").stdout)
+    with pytest.raises(ConfigError, match="push list"):
+        run("retry", "task-3")
+
+
 def test_retry_of_a_task_or_of_one_webhook_touches_no_other(place: Path) -> None:
     assert run("retry", "task-1").stderr == "1 webhook to try again\n"
     assert listed()["dead"]["state"] == "dead"

@@ -223,8 +223,8 @@ async def test_a_clock_set_back_delays_by_an_hour_at_most(make: Any) -> None:
     assert [each.number for each in second.receiver.came] == [2, 3, 4]
 
 
-@pytest.mark.parametrize("status", [301, 302, 307, 400, 401, 404, 408, 429, 500, 503])
-async def test_every_answer_but_2xx_and_410_is_tried_again(world: Any, status: int) -> None:
+@pytest.mark.parametrize("status", [301, 302, 307, 408, 425, 429, 500, 503])
+async def test_what_may_pass_is_tried_again(world: Any, status: int) -> None:
     world.receiver.status = status
     world.receiver.headers = {"Location": "http://169.254.169.254/"}
     task = await world.send("echo")
@@ -234,6 +234,66 @@ async def test_every_answer_but_2xx_and_410_is_tried_again(world: Any, status: i
     await world.pass_time(10)
     assert [each.number for each in world.receiver.came] == [2, 3, 4]
     assert {each.url for each in world.receiver.came} == {"https://hooks.example.com/in"}
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 405, 413, 422, 451, 499])
+async def test_an_event_that_is_refused_is_recorded_and_skipped_and_later_ones_go_on(
+    world: Any, caplog: Any, status: int
+) -> None:
+    async def refuses_the_artifact(came: Any) -> int | None:
+        return status if came.number == 3 else None
+
+    world.receiver.does = refuses_the_artifact
+    task = await world.send("echo", push="https://hooks.example.com/T0K3N")
+    await world.pass_time(3600)
+    assert [each.number for each in world.receiver.came] == [2, 4]
+    assert world.receiver.tries == 3
+    (push,) = await world.pushes(task)
+    record = f"event 3 was refused with HTTP {status} and skipped"
+    assert (push.state, push.cursor, push.error) == (PushState.DONE, 4, record)
+    assert f"{task.id}: {record}" in caplog.text
+    assert "T0K3N" not in caplog.text
+
+
+async def test_a_receiver_that_refuses_everything_is_asked_once_for_each_event_and_warned_of_once(
+    world: Any, caplog: Any
+) -> None:
+    world.receiver.status = 404
+    task = await world.send("echo")
+    await world.pass_time(3600)
+    assert world.receiver.tries == 3
+    (push,) = await world.pushes(task)
+    assert (push.state, push.error) == (PushState.DONE, "event 4 was refused with HTTP 404 and skipped")
+    assert [record.levelname for record in caplog.records if record.name == "dragoman.push"] == ["WARNING"]
+
+
+async def test_a_skipped_event_is_not_forgotten_when_a_later_one_fails(make: Any) -> None:
+    store = MemoryStore()
+    first = await make(store, closes=False)
+    statuses = {2: 404, 3: 503}
+
+    async def answers(came: Any) -> int | None:
+        return statuses.get(came.number)
+
+    first.receiver.does = answers
+    task = await first.send("echo")
+    await first.settle()
+    (push,) = await first.pushes(task)
+    skipped = "event 2 was refused with HTTP 404 and skipped"
+    assert (push.cursor, push.error) == (2, f"{skipped}; HTTP 503")
+    await first.drop()
+    second = await make(store, keys=first.keys, receiver=first.receiver, clock=first.clock)
+    statuses[3] = 410
+    await second.pass_time(10)
+    assert [(push.state, push.error) for push in await second.pushes(task)] == [
+        (PushState.DEAD, f"{skipped}; HTTP 410")
+    ]
+    # Somebody wakes it: the rest arrives, and what was skipped still stands there.
+    del statuses[3]
+    await wake(second, task)
+    await second.pass_time(10)
+    assert [each.number for each in second.receiver.came] == [3, 4]
+    assert [(push.state, push.error) for push in await second.pushes(task)] == [(PushState.DONE, skipped)]
 
 
 async def test_410_ends_it_at_once(world: Any) -> None:

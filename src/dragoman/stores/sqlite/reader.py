@@ -16,11 +16,10 @@ SELECT t.number, t.id, s.agent, s.tenant, s.owner, t.context_id, t.origin, t.sta
 FROM tasks t JOIN scopes s USING (scope) LEFT JOIN snapshots p ON p.task = t.number
 """
 _COLUMNS = 13
-_OWED = f"""
+_PUSHES = f"""
 SELECT t.number, t.id, s.agent, s.tenant, s.owner, t.context_id, t.origin, t.state, t.status_ms, t.generation,
        t.created_ms, NULL, NULL, {COLUMNS}
 FROM pushes w JOIN tasks t ON t.number = w.task JOIN scopes s USING (scope)
-WHERE w.state <> 1 AND (w.due_ms = -1 OR NOT ?) ORDER BY w.push
 """  # noqa: S608 - fixed texts only
 
 
@@ -126,8 +125,17 @@ def marks(connection: sqlite3.Connection, now_ms: int) -> list[bytes]:
 
 def owed(connection: sqlite3.Connection, woken: bool = False) -> list[tuple[Push, TaskRow]]:
     """The webhooks that are not done, with their tasks, oldest first; or only those that were woken."""
-    rows = connection.execute(_OWED, (woken,)).fetchall()
-    return [(push_of(row[_COLUMNS:]), _stored(row[:_COLUMNS]).row) for row in rows]
+    where = "WHERE w.state <> 1 AND (w.due_ms = -1 OR NOT ?) ORDER BY w.push"
+    return _with_tasks(connection.execute(f"{_PUSHES} {where}", (woken,)))
+
+
+def undelivered(connection: sqlite3.Connection) -> list[tuple[Push, TaskRow]]:
+    """What `owed` gives, and the webhooks that are done although their receivers have refused an event."""
+    return _with_tasks(connection.execute(f"{_PUSHES} WHERE w.state <> 1 OR w.error <> '' ORDER BY w.push"))
+
+
+def _with_tasks(rows: sqlite3.Cursor) -> list[tuple[Push, TaskRow]]:
+    return [(push_of(row[_COLUMNS:]), _stored(row[:_COLUMNS]).row) for row in rows.fetchall()]
 
 
 def unfinished(connection: sqlite3.Connection, agent: str) -> list[StoredTask]:
