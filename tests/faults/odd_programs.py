@@ -32,9 +32,11 @@ FAMILY = sh(f"{_HOLD}; sleep 1000 & (trap '' TERM; sleep 1000 & sleep 1000) & ec
 
 LEAVES = sh(f"{_HOLD}; sleep 1000 & (trap '' TERM; exec sleep 1000) & echo ready >&9; echo done")
 
+# The program goes on once its daemon is there: what has not begun yet may be ended before it says a word.
 _DAEMON = """
 import os, signal, sys
 leash = os.open(sys.stdin.readline().strip(), os.O_WRONLY)
+begun, begin = os.pipe()
 if not os.fork():
     os.setsid()
     if os.fork():
@@ -42,8 +44,11 @@ if not os.fork():
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     os.closerange(0, 3)
     os.write(leash, b"daemon\\n")
+    os.close(begin)
     signal.pause()
+os.close(begin)
 os.wait()
+os.read(begun, 1)
 os.write(leash, b"ready\\n")
 """
 
