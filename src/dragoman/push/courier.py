@@ -107,9 +107,17 @@ class Courier(Registry):
         for push, row in await self._store.owed():
             if push.state is PushState.OPEN:
                 self.follow(row, push)
+        await self._catch_up()
         self._look_later()
         if self._warm is not None:
             self._warming = asyncio.ensure_future(asyncio.to_thread(self._warm))
+
+    async def _catch_up(self) -> None:
+        """Notice what tasks did after they were read and before they were listened to."""
+        for push, row in await self._store.owed() if self._hooks else ():
+            hook = self._hooks.get((push.task, push.id))
+            if hook is not None and row.generation > hook.heard:
+                self._heard(hook, row.generation)
 
     async def close(self) -> None:
         """Stop; what has not arrived is owed to whoever starts next."""
@@ -221,13 +229,16 @@ class Courier(Registry):
     async def _wake(self) -> None:
         """Take up the webhooks that somebody has woken by hand: see `dragoman push retry`."""
         try:
-            for push, row in await self._store.owed(woken=True):
+            woken = await self._store.owed(woken=True)
+            for push, row in woken:
                 known = self._hooks.get((push.task, push.id))
                 if known is None or known.timer is not None:
                     came = known.push.cursor if known and known.push.created_ms == push.created_ms else 0
                     fresh = structs.replace(push, due_ms=0, cursor=max(push.cursor, came))
                     self.follow(row, fresh)
                     self._store.write(Write(row, _report, progress=(fresh,)))
+            if woken:
+                await self._catch_up()
         except DragomanError as error:
             logger.warning("webhooks that were woken could not be looked for: %s", error)
         finally:

@@ -664,6 +664,40 @@ async def test_a_failing_webhook_that_is_woken_does_not_wait_for_its_time(world:
     assert [each.number for each in world.receiver.came] == [2, 3, 4]
 
 
+class Hesitant(MemoryStore):
+    """Tells what is owed as it was a moment ago: something has happened since it was read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.meanwhile: Any = None
+
+    async def owed(self, *, woken: bool = False) -> Any:
+        found = await super().owed(woken=woken)
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile is not None:
+            await meanwhile()
+        return found
+
+
+async def test_what_a_task_does_while_its_webhook_is_taken_up_is_brought_too(make: Any) -> None:
+    world = await make(Hesitant())
+    task = await world.send("plan")
+    await world.settle()
+    told = len(world.receiver.came)
+    (push,) = await world.pushes(task)
+    world.courier.leave(push.task, push.id)
+
+    async def answered() -> None:
+        await world.send("", "3", None, task=task.id)
+        await world.settle()
+
+    world.store.meanwhile = answered
+    await world.courier.start()
+    await world.settle()
+    assert [each.state for each in world.receiver.came[told:]][-1] == "TASK_STATE_COMPLETED"
+    assert [push.state for push in await world.pushes(task)] == [PushState.DONE]
+
+
 async def test_looking_goes_on_after_a_store_that_could_not_be_read(make: Any) -> None:
     class Unreadable(MemoryStore):
         unreadable = False
