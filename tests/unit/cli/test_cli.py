@@ -10,7 +10,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -129,7 +128,7 @@ def test_the_short_help_of_a_verb_is_the_one_in_the_list():
             assert command.get_short_help_str(100) == text
 
 
-def test_help_is_quick_and_imports_neither_the_server_nor_the_types(tmp_path: Path):
+def test_help_imports_neither_the_server_nor_the_types(tmp_path: Path):
     check = "import sys; from dragoman.cli.main import main\ntry: main(['--help'])\nfinally: print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", check], cwd=tmp_path, env=environment(), capture_output=True, text=True, check=True
@@ -140,12 +139,6 @@ def test_help_is_quick_and_imports_neither_the_server_nor_the_types(tmp_path: Pa
         [sys.executable, "-c", check], cwd=tmp_path, env=environment(), capture_output=True, text=True, check=True
     )
     assert not {"uvicorn", "msgspec", "aiohttp", "dragoman.client.client"} & set(done.stdout.split())
-    times: list[float] = []
-    for _ in range(5):
-        start = time.perf_counter()
-        assert dragoman(tmp_path, "--help").returncode == 0
-        times.append(time.perf_counter() - start)
-    assert min(times) < 0.2
 
 
 def test_the_version_is_told(tmp_path: Path):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 from types import ModuleType
 from typing import Any
@@ -206,9 +205,8 @@ async def test_a_streaming_message_gives_an_id_at_once_even_of_a_slow_agent(host
     foreign.hold("message/send")
     async with hosted() as host:
         agent_id = await host.agent(foreign.url)
-        began = time.monotonic()
+        # The agent says nothing before it is let go: whoever waited for it would wait for ever.
         started = await host.ok("send_streaming_message", agent_id=agent_id, text="hi")
-        assert time.monotonic() - began < 1
         assert started == {
             "task_id": started["task_id"],
             "status": {"state": "working"},

@@ -130,13 +130,13 @@ async def test_an_answer_is_read_up_to_the_limit(http: HttpClient) -> None:
 async def test_silence_is_counted_anew_with_every_word(http: HttpClient) -> None:
     async def slowly() -> Any:
         yield head(200, "text/plain")
-        for _ in range(6):
+        for _ in range(11):
             await asyncio.sleep(0.1)  # the time of a socket is real
             yield b"x"
 
     async with asyncio.timeout(10), Stub(lambda _: slowly()) as stub:
-        response = await http.send(HttpRequest("GET", stub.url, silence=0.4))
-        assert await response.read() == b"xxxxxx"
+        response = await http.send(HttpRequest("GET", stub.url, silence=1.0))
+        assert await response.read() == b"x" * 11
 
 
 @pytest.mark.parametrize(

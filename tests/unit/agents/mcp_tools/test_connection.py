@@ -113,11 +113,11 @@ async def test_messages_are_put_together_from_the_pieces_they_come_in(size: int)
 
 async def test_a_long_line_costs_no_more_than_its_length() -> None:
     program = Program(Source("x", argv=("x",)), lambda: None)
-    piece, begun = b"x" * 65_536, time.perf_counter()
+    piece, begun = b"x" * 65_536, time.process_time()
     for _ in range(32 * 16):
         program.pipe_data_received(1, piece)
     # A hundredth of a second; it was eight seconds when each piece copied all before it.
-    assert time.perf_counter() - begun < 2
+    assert time.process_time() - begun < 2
 
 
 @pytest.mark.fault
@@ -238,7 +238,7 @@ async def test_a_server_that_does_not_say_goodbye_is_not_waited_for(
         assert (await engine.send(None, parts=(tool_part("echo", text="1"),))).text == "1"
         connected(agent).over.set()
         assert (await engine.send(None, parts=(tool_part("echo", text="2"),))).text == "2"
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(20):
             await engine.connection.close()
     assert asked == 2
 

