@@ -6,9 +6,10 @@ A flag or keyword counts before `DRAGOMAN_<NAME>`, that before `[serve]` in the 
 
 from __future__ import annotations
 
+import logging
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
@@ -21,6 +22,9 @@ from dragoman.server.auth_settings import AuthSettings
 from dragoman.server.setting_table import SETTINGS, LogLevel
 from dragoman.server.setting_values import Network
 from dragoman.server.store_url import parse_store
+from dragoman.telemetry.printable import one_line
+
+logger = logging.getLogger("dragoman.settings")
 
 
 class Limits(Struct, frozen=True, kw_only=True):
@@ -95,10 +99,12 @@ def load_settings(
     config: Path | None,
     cwd: Path,
     flags: Mapping[str, Any] | None = None,
+    warn: Callable[[str], None] = logger.warning,
 ) -> Settings:
     """The settings in force. A keyword that is None counts as not given; so does an empty environment variable.
 
-    `flags` come from a command line, named as in SETTINGS and as text. They go before keywords.
+    `flags` come from a command line, named as in SETTINGS and as text. They go before keywords. `warn` is called for
+    each variable that looks like a setting and is none: it may be a neighbor's, so it stops nothing.
 
     Raises:
         ConfigError: a name is unknown, a value wrong or the file unreadable; says where, and what to type instead.
@@ -107,7 +113,7 @@ def load_settings(
     given = _from_platform(environ)
     if file is not None:
         given |= _from_file(file)
-    given |= _from_environment(environ)
+    given |= _from_environment(environ, warn)
     given |= _from_keywords(keywords)
     given |= _from_flags(flags or {})
     chosen = {name: _read(name, value) for name, value in given.items()}
@@ -212,15 +218,18 @@ def _from_file(file: ConfigFile) -> dict[str, _Given]:
     return given
 
 
-def _from_environment(environ: Mapping[str, str]) -> dict[str, _Given]:
+def _from_environment(environ: Mapping[str, str], warn: Callable[[str], None]) -> dict[str, _Given]:
     names = {f"DRAGOMAN_{name.upper()}": name for name in SETTINGS}
     given: dict[str, _Given] = {}
     for variable, value in environ.items():
         if not variable.startswith("DRAGOMAN_") or variable in _RESERVED or _is_kubernetes(variable, value):
             continue
         if variable not in names:
-            raise ConfigError(f"environment {variable}: there is no such setting{nearest(variable, names)}")
-        if value:
+            # Platforms and neighbors set such names too. All names there are would be noise in that case.
+            near = get_close_matches(variable.removeprefix("DRAGOMAN_"), map(str.upper, SETTINGS), n=1)
+            hint = f"; did you mean `DRAGOMAN_{near[0]}`?" if near else ""
+            warn(f"environment {one_line(variable)}: there is no such setting, it is ignored{hint}")
+        elif value:
             given[names[variable]] = _Given(value, f"environment {variable}", is_text=True)
     return given
 

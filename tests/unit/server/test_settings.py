@@ -231,9 +231,6 @@ def test_a_file_that_cannot_be_read_is_told(tmp_path: Path):
 @pytest.mark.parametrize(
     ("variable", "text", "says"),
     [
-        ("PROT", "1", "environment DRAGOMAN_PROT: there is no such setting; did you mean `DRAGOMAN_PORT`?"),
-        ("PROT", "", "environment DRAGOMAN_PROT: there is no such setting; did you mean `DRAGOMAN_PORT`?"),
-        ("LIMITS_BDY", "1", "did you mean `DRAGOMAN_LIMITS_BODY`?"),
         ("PORT", "80a", 'environment DRAGOMAN_PORT: must be a whole number from 0 to 65535, not "80a"'),
         ("PORT", "65536", 'environment DRAGOMAN_PORT: must be a whole number from 0 to 65535, not "65536"'),
         ("DEV", "maybe", 'environment DRAGOMAN_DEV: must be true or false, not "maybe"'),
@@ -254,8 +251,48 @@ def test_what_is_wrong_in_the_environment_is_told_with_the_variable(
     assert says in problem(tmp_path, environ={f"DRAGOMAN_{variable}": text})
 
 
-def test_an_unknown_variable_is_an_error_even_when_nothing_is_like_it(tmp_path: Path):
-    assert problem(tmp_path, environ={"DRAGOMAN_XYZZY": "1"}).startswith("environment DRAGOMAN_XYZZY: there is no such")
+@pytest.mark.parametrize(
+    ("variable", "value", "says"),
+    [
+        (
+            "PROT",
+            "1",
+            "environment DRAGOMAN_PROT: there is no such setting, it is ignored; did you mean `DRAGOMAN_PORT`?",
+        ),
+        (
+            "PROT",
+            "",
+            "environment DRAGOMAN_PROT: there is no such setting, it is ignored; did you mean `DRAGOMAN_PORT`?",
+        ),
+        (
+            "LIMITS_BDY",
+            "1",
+            "DRAGOMAN_LIMITS_BDY: there is no such setting, it is ignored; did you mean `DRAGOMAN_LIMITS_BODY`?",
+        ),
+        ("XYZZY", "1", "environment DRAGOMAN_XYZZY: there is no such setting, it is ignored"),
+        ("A\x1b]0;B\nC", "1", r"environment DRAGOMAN_A\x1b]0;B\nC: there is no such setting, it is ignored"),
+    ],
+)
+def test_an_unknown_variable_is_a_warning_with_the_nearest_name_and_stops_nothing(
+    tmp_path: Path, variable: str, value: str, says: str
+):
+    warned: list[str] = []
+    environ = {f"DRAGOMAN_{variable}": value, "DRAGOMAN_DRAIN": "7"}
+    found = load_settings({}, environ=environ, config=None, cwd=tmp_path, warn=warned.append)
+    assert found == Settings(drain=7)
+    assert len(warned) == 1
+    assert warned[0].endswith(says)
+
+
+def test_who_does_not_ask_for_warnings_finds_them_in_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    assert load(tmp_path, environ={"DRAGOMAN_PROT": "1"}) == Settings()
+    assert [(each.name, each.levelname) for each in caplog.records] == [("dragoman.settings", "WARNING")]
+    assert "DRAGOMAN_PORT" in caplog.text
+
+
+def test_a_wrong_name_in_the_file_still_stops_the_start(tmp_path: Path):
+    (tmp_path / "dragoman.toml").write_text("[serve]\nprot = 1\n")
+    assert problem(tmp_path) == "dragoman.toml [serve]: there is no setting `prot`; did you mean `port`?"
 
 
 def test_variables_that_mean_something_else_are_left_alone(tmp_path: Path):
