@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from dragoman.cli.printing import CLEAR, out, warn
 from dragoman.model.error import ConfigError
 from dragoman.server.settings import SETTINGS, load_settings
 from dragoman.server.store_url import parse_store
@@ -26,7 +27,7 @@ def command(file: Path, store: str | None, config: Path | None, force: bool) -> 
     """
     from dragoman.stores.sqlite.backup import back_up
 
-    settings = load_settings({}, environ=os.environ, config=config, cwd=Path.cwd(), flags={"store": store})
+    settings = load_settings({}, environ=os.environ, config=config, cwd=Path.cwd(), flags={"store": store}, warn=warn)
     source = parse_store(settings.store)
     if source is None:
         raise ConfigError(
@@ -36,9 +37,9 @@ def command(file: Path, store: str | None, config: Path | None, force: bool) -> 
     shows = sys.stderr.isatty()
     copied = back_up(source, file, force=force, progress=_show if shows else None)
     if shows:
-        click.echo("\r", nl=False, err=True)
-    click.echo(f"{file}: {copied.tasks} {'task' if copied.tasks == 1 else 'tasks'}, {copied.size} bytes")
+        out(CLEAR, nl=False, err=True)
+    out(f"{file}: {copied.tasks} {'task' if copied.tasks == 1 else 'tasks'}, {copied.size} bytes")
 
 
 def _show(left: int, pages: int) -> None:
-    click.echo(f"\r{100 * (pages - left) // max(pages, 1)} %", nl=False, err=True)
+    out(CLEAR, f"{100 * (pages - left) // max(pages, 1)} %", nl=False, err=True)

@@ -16,7 +16,7 @@ from dragoman.cli.remote import Session, calling, options_of, url_argument
 def command(url: str, task: str, **shared: Any) -> None:
     """Cancel a task. One that has ended cannot be canceled any more: exit code 4."""
     from dragoman.cli.get import task_json
-    from dragoman.cli.printing import print_json, say, state_shown
+    from dragoman.cli.printing import field, print_json, say, state_shown
 
     options = options_of(url, shared)
     with Session(options) as session:
@@ -24,4 +24,4 @@ def command(url: str, task: str, **shared: Any) -> None:
     if options.as_json:
         print_json(task_json(found))
     else:
-        say(f"{found.id} {state_shown(found.state, err=True)}")
+        say(field(found.id, err=True), " ", state_shown(found.state, err=True))

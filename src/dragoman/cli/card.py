@@ -27,7 +27,7 @@ def command(ctx: click.Context, url: str, validate: bool, jwks: str | None, **sh
     With --validate every problem is listed with its field and the rule it breaks; an error makes the exit code 1. A
     signature is checked with the keys of the card's own origin, or with those of --jwks.
     """
-    from dragoman.cli.printing import print_json
+    from dragoman.cli.printing import out, print_json
     from dragoman.client.heard import Heard
     from dragoman.model.error import ConfigError
 
@@ -48,15 +48,15 @@ def command(ctx: click.Context, url: str, validate: bool, jwks: str | None, **sh
 
         print_json(card_json(card, {}, "1.0"))
         return
-    for line in _summary(card, options):
-        click.echo(line)
+    for pieces in _summary(card, options):
+        out(*pieces)
 
 
 # -- checking --------------------------------------------------------------------------------------------------------
 
 
 def _tell_problems(url: str, body: bytes, signed: Signed | None, wrong: list[Problem], *, as_json: bool) -> int:
-    from dragoman.cli.printing import print_json, visible
+    from dragoman.cli.printing import coloured, out, print_json, say
     from dragoman.dialects.card_rules import card_problems
 
     problems = [*card_problems(body, url=url), *wrong]
@@ -66,18 +66,12 @@ def _tell_problems(url: str, body: bytes, signed: Signed | None, wrong: list[Pro
         print_json({"url": url, "signed": signed and signed._asdict(), "problems": listed})
     else:
         for problem in problems:
-            click.echo(_line(problem))
+            level = coloured(f"{problem.level:<7}", "red" if problem.level == "error" else "yellow")
+            out(level, f"  {problem.field}: {problem.found}. {problem.rule}")
         if body.lstrip()[:1] == b"{" and not wrong:
-            click.echo(visible(f"signed   {signed}") if signed else "not signed")
-        click.echo(f"{url}: {_count(errors, 'error')}, {_count(len(problems) - errors, 'warning')}", err=True)
+            out(f"signed   {signed}" if signed else "not signed")
+        say(f"{url}: {_count(errors, 'error')}, {_count(len(problems) - errors, 'warning')}")
     return 1 if errors else 0
-
-
-def _line(problem: Problem) -> str:
-    from dragoman.cli.printing import coloured, visible
-
-    level = coloured(f"{problem.level:<7}", "red" if problem.level == "error" else "yellow")
-    return f"{level}  {visible(f'{problem.field}: {problem.found}')}. {problem.rule}"
 
 
 def _count(number: int, what: str) -> str:
@@ -87,24 +81,25 @@ def _count(number: int, what: str) -> str:
 # -- showing ---------------------------------------------------------------------------------------------------------
 
 
-def _summary(card: AgentCard, options: Options) -> Iterator[str]:
-    from dragoman.cli.printing import coloured, visible
+def _summary(card: AgentCard, options: Options) -> Iterator[tuple[str, ...]]:
+    """The lines, each as the pieces that `out` takes."""
+    from dragoman.cli.printing import coloured, field
 
-    yield f"{coloured(visible(card.name), bold=True)} {visible(card.version)}"
-    yield visible(card.description)
+    yield coloured(card.name, bold=True), f" {card.version}"
+    yield (card.description,)
     if card.provider is not None:
-        yield visible(f"by {card.provider.organization}, {card.provider.url}")
+        yield (f"by {card.provider.organization}, {card.provider.url}",)
     if card.documentation_url:
-        yield visible(card.documentation_url)
+        yield (card.documentation_url,)
     for title, lines in (
         ("interfaces", _interfaces(card, options)),
         ("capabilities", _capabilities(card)),
         ("security", _security(card)),
         ("skills", _skills(card)),
     ):
-        yield ""
-        yield coloured(title, bold=True)
-        yield from (f"  {visible(line)}" if line.strip() else "" for line in lines)
+        yield ()
+        yield (coloured(title, bold=True),)
+        yield from ((f"  {field(line)}",) if line.strip() else () for line in lines)
 
 
 def _interfaces(card: AgentCard, options: Options) -> Iterator[str]:

@@ -26,7 +26,7 @@ def command(url: str, **shared: Any) -> None:
     What the agent asks is answered with the next line. Ctrl-C while it answers leaves the task running.
     """
     from dragoman.cli.conversation import unanswered
-    from dragoman.cli.printing import coloured, say, visible
+    from dragoman.cli.printing import coloured, say
     from dragoman.model.task import Task
 
     options = options_of(url, shared)
@@ -34,8 +34,7 @@ def command(url: str, **shared: Any) -> None:
         card = session.run(session.client.card())
         chatting = _Chatting(session)
         if chatting.interactive:
-            about = visible(f"{card.name}: {card.description}", err=True)
-            say(coloured(about, bold=True, err=True))
+            say(coloured(f"{card.name}: {card.description}", bold=True, err=True))
             say(f"{QUIT} or Ctrl-D ends")
         last = chatting.loop()
         if isinstance(last, Task) and last.state.waiting:
@@ -66,14 +65,14 @@ class _Chatting:
         return self._last
 
     def _line(self) -> str | None:
-        from dragoman.cli.printing import say
+        from dragoman.cli.printing import out, say
 
         prompt = "? " if self._place().get("task") is not None else "> "
         try:
             if self._edits:
                 return input(prompt)
             if self.interactive:
-                click.echo(prompt, nl=False, err=True)
+                out(prompt, nl=False, err=True)
             line = sys.stdin.readline()
         except EOFError:
             line = ""
@@ -83,7 +82,7 @@ class _Chatting:
 
     def _turn(self, text: str) -> None:
         from dragoman.cli.conversation import leaving
-        from dragoman.cli.printing import say, visible
+        from dragoman.cli.printing import say
         from dragoman.model.error import DragomanError
 
         place = self._place()
@@ -99,20 +98,20 @@ class _Chatting:
         except DragomanError as error:
             if not self.interactive:
                 raise
-            say(f"dragoman: {visible(str(error), err=True)}")
+            say(f"dragoman: {error}")
             return
         self._print(self._last)
 
     def _print(self, result: Task | Message) -> None:
         from dragoman.cli.conversation import print_answer_json
-        from dragoman.cli.printing import coloured, say, state_name, visible
+        from dragoman.cli.printing import coloured, say, state_name
 
         if self._session.options.as_json:
-            print_answer_json(result, one_line=True)
+            print_answer_json(result, compact=True)
         elif result.question is not None:
-            say(coloured(visible(result.question, err=True), "magenta", err=True))
+            say(coloured(result.question, "magenta", err=True))
         elif result.state.final and result.state.name != "COMPLETED":
-            said = visible(result.error or "", err=True)
+            said = result.error or ""
             say(coloured(f"{state_name(result.state)}{f': {said}' if said else ''}", "red", err=True))
         else:
             self._reader.print(result)

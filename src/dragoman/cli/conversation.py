@@ -8,9 +8,7 @@ from collections.abc import Generator
 from contextlib import aclosing, contextmanager
 from typing import TYPE_CHECKING
 
-import click
-
-from dragoman.cli.printing import coloured, on_terminal, print_json, print_parts, print_rest, say, visible
+from dragoman.cli.printing import CLEAR, coloured, on_terminal, out, print_json, print_parts, print_rest, say
 from dragoman.model.error import CannotConnect, InputRequired
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
 from dragoman.model.message import Message
@@ -21,8 +19,6 @@ if TYPE_CHECKING:
     from dragoman.cli.remote import Session
     from dragoman.client.client import EventStream
     from dragoman.client.event import Event
-
-_CLEAR = "\r\x1b[K"
 
 
 class Reader:
@@ -63,7 +59,7 @@ class Reader:
         """Leave the cursor at the beginning of a line that is empty."""
         self._clear()
         if self._in_line:
-            click.echo()
+            out()
             self._in_line = False
 
     # -- one event ---------------------------------------------------------------------------------------------------
@@ -89,7 +85,7 @@ class Reader:
             self._shown.append(text)
         if text:
             self._clear()
-            click.echo(visible(text), nl=False)
+            out(text, nl=False)
             self._in_line = not text.endswith("\n")
 
     def _tell(self, raw: Task | Message | StatusUpdate | ArtifactUpdate) -> None:
@@ -100,12 +96,12 @@ class Reader:
         line = said or raw.status.state.name.lower()
         room = max(shutil.get_terminal_size().columns - 1, 1)
         self._clear()
-        click.echo(coloured(visible(line, err=True)[:room], err=True, dim=True), nl=False, err=True)
+        out(coloured(line[:room], err=True, dim=True), nl=False, err=True)
         self._progress = True
 
     def _clear(self) -> None:
         if self._progress:
-            click.echo(_CLEAR, nl=False, err=True, color=True)
+            out(CLEAR, nl=False, err=True)
             self._progress = False
 
     # -- the end -----------------------------------------------------------------------------------------------------
@@ -133,7 +129,7 @@ def leaving(session: Session, reader: Reader) -> Generator[None]:
 def resume_line(session: Session, task_id: str, state: State) -> str:
     """What to type to come back to a task."""
     if state is State.INPUT_REQUIRED:
-        return "answer with: " + session.line("send", "--task", task_id, '"…"')
+        return "answer with: " + session.line("send", "--task", task_id) + ' "…"'
     return "the task goes on: " + session.line("watch", task_id)
 
 
@@ -157,9 +153,9 @@ def converse(session: Session, reader: Reader, stream: EventStream) -> Task | Me
 
 def asked(question: str) -> str | None:
     """Ask on stderr and read the answer from stdin; None when there is none to come."""
-    say(coloured(visible(question, err=True), "magenta", err=True))
+    say(coloured(question, "magenta", err=True))
     while True:
-        click.echo("> ", nl=False, err=True)
+        out("> ", nl=False, err=True)
         line = sys.stdin.readline()
         if not line:
             say()
@@ -184,19 +180,19 @@ def finish(session: Session, reader: Reader, result: Task | Message) -> None:
         reader.print(result)
 
 
-def print_answer_json(result: Task | Message, *, one_line: bool = False) -> None:
+def print_answer_json(result: Task | Message, *, compact: bool = False) -> None:
     """An answer as A2A 1.0 spells it."""
     from dragoman.dialects.v1 import V1_0
     from dragoman.model.operation import Operation
 
-    print_json(V1_0.result(Operation.SEND, result), one_line=one_line)
+    print_json(V1_0.result(Operation.SEND, result), compact=compact)
 
 
 def unanswered(session: Session, task: Task) -> InputRequired:
     """The error for a question that nobody is there to answer, with what was said before it."""
     so_far = task.text if task.artifacts else ""
     if so_far and not session.options.as_json and not on_terminal():
-        say(visible(so_far, err=True))
+        say(so_far)
     if task.state is State.AUTH_REQUIRED:
         said = task.question or "the agent needs an authorization that it cannot ask for here"
         return InputRequired(f"{said}\nonce it is given: {session.line('watch', task.id)}", task=task)

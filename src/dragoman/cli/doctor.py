@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import sqlite3
@@ -15,7 +14,7 @@ from typing import Any, cast
 import click
 
 from dragoman import __version__
-from dragoman.cli.printing import coloured, visible
+from dragoman.cli.printing import coloured, out, print_json
 from dragoman.cli.remote import Session, calling, options_of, url_argument
 from dragoman.model.error import ConfigError
 from dragoman.server.settings import SETTINGS, ConfigFile, Settings, find_config, load_settings
@@ -80,15 +79,18 @@ def _remote(url: str, text: str | None, shared: dict[str, Any]) -> int:
 
 def _local(store: str | None, config: Path | None, *, full: bool, as_json: bool) -> int:
     findings = [_versions()]
-    usable = True
+    usable, unknown = True, list[str]()
     flags = {} if store is None else {"store": store}
     try:
-        settings = load_settings({}, environ=os.environ, config=config, cwd=Path.cwd(), flags=flags)
+        settings = load_settings(
+            {}, environ=os.environ, config=config, cwd=Path.cwd(), flags=flags, warn=unknown.append
+        )
         file = find_config(config, environ=os.environ, cwd=Path.cwd())
     except ConfigError as error:
         usable = False
         findings.append(Finding("FAIL", "settings", str(error), "correct it: the store is not checked until then"))
     else:
+        findings += [Finding("warn", "settings", says, "rename or remove it, if it is yours") for says in unknown]
         findings += [*_settings(settings, sources(flags, os.environ, file)), *_store(settings.store, full=full)]
     findings += [sqlite_library(sqlite3.sqlite_version_info), *_machine()]
     _print(findings, as_json=as_json)
@@ -101,12 +103,11 @@ def _print(findings: list[Finding], *, as_json: bool) -> None:
         levels = {finding.level for finding in findings}
         worst = next(level for level in ("FAIL", "warn", "ok") if level in levels)
         answer = {"result": worst, "checks": [finding._asdict() for finding in findings]}
-        click.echo(json.dumps(answer, ensure_ascii=False, indent=2))
+        print_json(answer)
         return
     for level, check, says, do in findings:
         text = f"{says}: {do}" if do else says
-        # What an agent said may be among it.
-        click.echo(f"{coloured(f'{level:<4}', _COLOURS[level])}  {check:<11}  {visible(' '.join(text.split()))}")
+        out(coloured(f"{level:<4}", _COLOURS[level]), f"  {check:<11}  {' '.join(text.split())}")
 
 
 # -- the settings ----------------------------------------------------------------------------------------------------

@@ -33,17 +33,17 @@ def command(url: str, task: str, **shared: Any) -> None:
 
 def describe(task: Task) -> None:
     """What there is to know about a task beside its answer, on stderr."""
-    from dragoman.cli.printing import say, state_shown, visible
+    from dragoman.cli.printing import field, say, state_shown
 
-    lines = [("task", task.id), ("context", task.context_id), ("state", state_shown(task.state, err=True))]
-    lines.append(("since", task.status.timestamp or ""))
+    ids = [("task", task.id), ("context", task.context_id), ("since", task.status.timestamp or "")]
+    lines = [(name, field(value, err=True)) for name, value in ids]
+    lines.insert(2, ("state", state_shown(task.state, err=True)))
     said = task.status.message.text if task.status.message is not None else ""
     if not (task.state.name == "COMPLETED" and not task.artifacts):
         lines.append(("asks" if task.state.waiting else "says", said))
     for name, value in lines:
         if value:
-            # The state has been coloured here; the rest is the agent's.
-            say(f"{name:<8} {value if name == 'state' else visible(value, err=True)}")
+            say(f"{name:<8} ", value)
 
 
 def task_json(task: Task) -> bytes:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import click
 
+from dragoman.cli.printing import out, say
 from dragoman.model.error import ConfigError, DragomanError
 
 if TYPE_CHECKING:
@@ -42,8 +43,6 @@ def command(port: int, host: str, token: str | None, jwks: str | None, as_json: 
     The agent that sends them must be allowed to: `dragoman serve … --push-allow 127.0.0.1`. What does not hold is
     answered with 401, everything else with 204.
     """
-    from dragoman.cli.printing import say
-
     try:
         server = _Listener((host, port), _Handler)
     except OSError as error:
@@ -132,12 +131,12 @@ class _Handler(BaseHTTPRequestHandler):
         listener = cast("_Listener", self.server)
         headers = {name.lower(): value for name, value in self.headers.items()}
         verdict = listener.checks.judge(headers, body)
-        shown = (_as_json if listener.prints_json else _as_line)(headers, body, verdict)
+        shown = [_as_json(headers, body, verdict)] if listener.prints_json else _as_line(headers, body, verdict)
         with listener.printing:
             if listener.left == 0:
                 self.close_connection = True
                 return
-            click.echo(shown)
+            out(*shown)
             self._answer(401 if verdict.holds is False else 204)
             if listener.left is None:
                 return
@@ -159,19 +158,20 @@ class _Handler(BaseHTTPRequestHandler):
         """Say nothing: each webhook has its line already."""
 
 
-def _as_line(headers: dict[str, str], body: bytes, verdict: Verdict) -> str:
-    from dragoman.cli.printing import coloured, first_words, state_shown, visible
+def _as_line(headers: dict[str, str], body: bytes, verdict: Verdict) -> list[str]:
+    from dragoman.cli.printing import coloured, field, first_words, state_shown
 
     colour = {True: "green", False: "red", None: "yellow"}[verdict.holds]
     mark = coloured(f"[{verdict.why}]", colour)
     event = _event(headers, body)
     if event is None:
-        return f"{visible(first_words(body.decode(errors='replace'), _WIDTH))}  {mark}"
+        return [first_words(body.decode(errors="replace"), _WIDTH), "  ", mark]
     task = event.task
     about = "artifact" if event.kind == "artifact" else state_shown(event.state)
     message = task.status.message.text if task is not None and task.status.message is not None else ""
-    text = visible(first_words(event.text or message, _WIDTH))
-    return "  ".join(each for each in (visible(task.id if task else "-"), about, text, mark) if each)
+    text = first_words(event.text or message, _WIDTH)
+    pieces = [each for each in (field(task.id if task else "-"), about, text, mark) if each]
+    return [each for piece in pieces for each in ("  ", piece)][1:]
 
 
 def _as_json(headers: dict[str, str], body: bytes, verdict: Verdict) -> str:

@@ -94,7 +94,9 @@ class LazyGroup(click.Group):
 def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     if not wanted or ctx.resilient_parsing:
         return
-    click.echo(f"dragoman {__version__}")
+    from dragoman.cli.printing import out
+
+    out(f"dragoman {__version__}")
     ctx.exit()
 
 
@@ -125,15 +127,19 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     try:
         code = group.main(args=args, prog_name="dragoman", standalone_mode=False)
     except click.ClickException as error:
+        from dragoman.telemetry.printable import cleaned
+
+        # It repeats what was typed, and that may have been pasted.
+        vars(error)["message"] = cleaned(error.message)
         error.show()
         sys.exit(error.exit_code)
     except (KeyboardInterrupt, click.Abort):
         sys.exit(130)
     except DragomanError as error:
-        from dragoman.cli.printing import visible
+        from dragoman.cli.printing import say
 
         # Some of it may be an agent's words.
-        click.echo(f"dragoman: {visible(str(error), err=True)}", err=True)
+        say(f"dragoman: {error}")
         sys.exit(exit_code(error))
     except BrokenPipeError:
         # Who read our output has left. What is still to be written goes nowhere, so that Python says nothing either.

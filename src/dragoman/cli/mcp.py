@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import click
 
 from dragoman.cli.on_store import HELP
+from dragoman.cli.printing import out, say, warn
 from dragoman.cli.remote import complete_alias
 from dragoman.mcp import install as installing
 from dragoman.mcp.options import WAIT_SECONDS, McpOptions
@@ -135,17 +136,17 @@ def install(name: str, only_print: bool, **shared: Any) -> None:
     made = installing.entry(name, begin, variables)
     path = installing.file_of(name, environ=os.environ, cwd=Path.cwd())
     if only_print:
-        click.echo(installing.snippet(name, made))
-        _say(f"this belongs into {path}")
+        out(installing.snippet(name, made))
+        say(f"this belongs into {path}")
         if name == "claude-code":
-            _say(f"or type: {installing.claude_line(made)}")
+            say(f"or type: {installing.claude_line(made)}")
     else:
         title = installing.HOSTS[name].title
         written = installing.write_entry(path, name, made)
-        _say(f"{path} says so already" if written is None else f"{path} is written: restart {title} to use it")
+        say(f"{path} says so already" if written is None else f"{path} is written: restart {title} to use it")
         made = written or {}
     for variable in installing.by_hand(name, made):
-        _say(f"{installing.HOSTS[name].title} does not pass {variable} on: write its value into that file")
+        say(f"{installing.HOSTS[name].title} does not pass {variable} on: write its value into that file")
 
 
 # -- serving ---------------------------------------------------------------------------------------------------------
@@ -155,7 +156,7 @@ def _serve_stdio(given: Given) -> None:
     from dragoman.mcp.stdio import host_streams
 
     if sys.stdin is not None and sys.stdin.isatty():
-        _say(
+        say(
             "waiting for an MCP host on standard input. `dragoman mcp install --host …` has a host start this by itself"
         )
     # First of all: whatever is printed while things are imported must not reach the host.
@@ -180,7 +181,7 @@ def _serve_http(given: Given, host: str, port: int) -> None:
         from dragoman.server.serve import calm_collector
 
         calm_collector()
-    if asyncio.run(serve_http(options, host, port, announce=_say, keeper=keeper)):
+    if asyncio.run(serve_http(options, host, port, announce=say, keeper=keeper)):
         raise KeyboardInterrupt
 
 
@@ -211,7 +212,7 @@ def _prepare(given: Given) -> tuple[McpOptions, Keeper | None]:
     from dragoman.server.settings import load_settings
     from dragoman.telemetry.logs import configure
 
-    settings = load_settings({}, environ=os.environ, config=given.config, cwd=Path.cwd(), flags={})
+    settings = load_settings({}, environ=os.environ, config=given.config, cwd=Path.cwd(), flags={}, warn=warn)
     configure(settings.log, settings.log_level)
     # The SDK tells every step of its start and stop at INFO.
     logging.getLogger("mcp").setLevel(logging.NOTSET if settings.log_level == "debug" else logging.WARNING)
@@ -296,8 +297,8 @@ def _tokens(remotes: dict[str, Remote]) -> dict[str, str]:
             continue
         token = os.environ.get(remote.token_env, "")
         if installing.is_left_empty(remote.token_env, token):
-            _say(
-                f"warning: the remote `{remote.name}` names the variable {remote.token_env}, which is not set: "
+            warn(
+                f"the remote `{remote.name}` names the variable {remote.token_env}, which is not set: "
                 "it is called without a token"
             )
         else:
@@ -331,7 +332,3 @@ def _passed_on(given: Given) -> list[str]:
     if given.simple_tools:
         arguments.append("--simple-tools")
     return arguments
-
-
-def _say(text: str) -> None:
-    click.echo(text, err=True)

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from dragoman.cli.printing import warn
 from dragoman.model.error import ConfigError
 from dragoman.server.settings import SETTINGS, Settings, load_settings
 from dragoman.server.store_url import parse_store
@@ -31,7 +32,7 @@ def on_store(kept: str) -> Callable[[Command], Command]:
         @wraps(function)
         def command(*args: Any, store: str | None, config: Path | None, **more: Any) -> None:
             settings: Settings = load_settings(
-                {}, environ=os.environ, config=config, cwd=Path.cwd(), flags={"store": store}
+                {}, environ=os.environ, config=config, cwd=Path.cwd(), flags={"store": store}, warn=warn
             )
             path = parse_store(settings.store)
             if path is None:

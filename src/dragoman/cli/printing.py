@@ -1,24 +1,25 @@
-"""How answers are printed: text and data on stdout, everything else on stderr."""
+"""How answers are printed: text and data on stdout, everything else on stderr.
+
+Every command writes through `out`, which takes out of foreign text what would command a terminal.
+"""
 
 from __future__ import annotations
 
 import json
 import os
-import re
 import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from dragoman.model.state import State
+from dragoman.telemetry.printable import cleaned, json_escaped, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from dragoman.model.part import Part
 
-# What moves the cursor, colours the screen or turns the direction of a line is the terminal's business, not an agent's.
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _COLOURS = {
     State.COMPLETED: "green",
     State.FAILED: "red",
@@ -29,26 +30,57 @@ _COLOURS = {
 }
 
 
+class Styled(str):
+    """What this program itself has to say to a terminal, such as a colour; foreign text in it has been cleaned.
+
+    Joined with other text it is no longer one, and is cleaned: pass it to `out` as a piece of its own.
+    """
+
+
+# The line that progress is written over, emptied.
+CLEAR = Styled("\r\x1b[K")
+
+
 def on_terminal(*, err: bool = False) -> bool:
     """True when somebody looks at stdout, or at stderr."""
     return (sys.stderr if err else sys.stdout).isatty()
 
 
-def coloured(text: str, colour: str | None = None, *, err: bool = False, bold: bool = False, dim: bool = False) -> str:
+def coloured(
+    text: str, colour: str | None = None, *, err: bool = False, bold: bool = False, dim: bool = False
+) -> Styled:
     """A text in a colour, where there is a terminal that wants one."""
+    text = visible(text, err=err)
     if not on_terminal(err=err) or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
-        return text
-    return click.style(text, fg=colour, bold=bold or None, dim=dim or None)
+        return Styled(text)
+    return Styled(click.style(text, fg=colour, bold=bold or None, dim=dim or None))
 
 
 def visible(text: str, *, err: bool = False) -> str:
-    """A text of somebody else's: on a terminal without what would command it, in a pipe as it is."""
-    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text.replace("\r\n", "\n")) if on_terminal(err=err) else text
+    """A text without what would command a terminal. What goes through a pipe to stdout is the agent's, as it is."""
+    return cleaned(text) if err or on_terminal() else text.encode("utf-8", "replace").decode()
 
 
-def say(text: str = "") -> None:
+def field(text: str, *, err: bool = False) -> str:
+    """A text that stands in a line, such as an id: where it would be cleaned, its controls are spelled out."""
+    return one_line(text) if err or on_terminal() else text
+
+
+def out(*pieces: str, err: bool = False, nl: bool = True) -> None:
+    """Write a line. All that is no `Styled` is taken for foreign: see `visible`."""
+    text = "".join(piece if isinstance(piece, Styled) else visible(piece, err=err) for piece in pieces)
+    # click would take colours out of what goes into a pipe, and the answer is the agent's.
+    click.echo(text, nl=nl, err=err, color=True)
+
+
+def say(*pieces: str) -> None:
     """A line for people, on stderr."""
-    click.echo(text, err=True)
+    out(*pieces, err=True)
+
+
+def warn(text: str) -> None:
+    """A warning, on stderr."""
+    say(f"warning: {text}")
 
 
 def state_name(state: State) -> str:
@@ -56,7 +88,7 @@ def state_name(state: State) -> str:
     return state.name.lower().replace("_", "-")
 
 
-def state_shown(state: State, *, err: bool = False) -> str:
+def state_shown(state: State, *, err: bool = False) -> Styled:
     """A state in its colour."""
     return coloured(state_name(state), _COLOURS.get(state, "cyan"), err=err)
 
@@ -64,12 +96,10 @@ def state_shown(state: State, *, err: bool = False) -> str:
 # -- answers ---------------------------------------------------------------------------------------------------------
 
 
-def print_json(value: Any, *, one_line: bool = False) -> None:
-    """A document on stdout; text that is JSON already is taken as such."""
+def print_json(value: Any, *, compact: bool = False) -> None:
+    """A document on stdout; text that is JSON already is taken as such. Controls in it are escaped, as JSON does."""
     decoded: Any = json.loads(value) if isinstance(value, bytes) else value
-    text = json.dumps(decoded, ensure_ascii=False, indent=None if one_line else 2)
-    # JSON may hold half a character, which no terminal and no file in UTF-8 takes.
-    click.echo(text.encode("utf-8", "replace").decode())
+    out(json_escaped(json.dumps(decoded, ensure_ascii=False, indent=None if compact else 2)))
 
 
 def print_parts(parts: Sequence[Part]) -> None:
@@ -97,15 +127,14 @@ def print_rest(parts: Sequence[Part]) -> None:
 def print_text(text: str) -> None:
     """A text on stdout, ended with a line break if it has none."""
     if text:
-        # click would take colours out of what goes into a pipe, and the answer is the agent's.
-        click.echo(visible(text), nl=not text.endswith("\n"), color=True)
+        out(text, nl=not text.endswith("\n"))
 
 
 def print_files(parts: Sequence[Part]) -> None:
     """The files of an answer, by name, type and size, on stderr."""
     for part in parts:
         if part.kind in ("raw", "url"):
-            say(f"file: {visible(file_line(part), err=True)}")
+            say(f"file: {one_line(file_line(part))}")
 
 
 def file_line(part: Part) -> str:
@@ -123,21 +152,18 @@ def first_words(text: str, width: int) -> str:
 
 def print_table(rows: Iterable[tuple[str, ...]], colours: Iterable[str | None] = ()) -> None:
     """Rows in columns, on stdout; the last column is as wide as it is. `colours` are for the second column."""
-    table = list(rows)
+    table = [tuple(map(one_line, row)) for row in rows]
     widths = (
         [max((len(row[column]) for row in table), default=0) for column in range(len(table[0]) - 1)] if table else []
     )
     tints = [*colours, *([None] * len(table))]
     for row, tint in zip(table, tints, strict=False):
-        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
-        if tint is not None:
-            cells[1] = coloured(cells[1], tint)
-        click.echo(visible_row([*cells, row[-1]]))
-
-
-def visible_row(cells: Sequence[str]) -> str:
-    """The cells of a row, two spaces apart."""
-    return "  ".join(cells).rstrip()
+        cells = [f"{cell.ljust(width)}  " for cell, width in zip(row, widths, strict=False)]
+        cells.append(row[-1])
+        while len(cells) > 1 and not cells[-1].strip():
+            cells.pop()
+        cells[-1] = cells[-1].rstrip()
+        out(*(coloured(cell, tint) if at == 1 and tint is not None else cell for at, cell in enumerate(cells)))
 
 
 def state_colour(state: State) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dragoman.cli.on_store import HELP, on_store
+from dragoman.cli.printing import print_json, print_table, say
 from dragoman.model.error import ConfigError
 from dragoman.server.settings import Settings
 
@@ -58,7 +59,6 @@ def command() -> None:
 @_on_store
 def list_pushes(path: Path, as_json: bool) -> None:
     """List the webhooks that are owed something, or may be, and those that have refused an event."""
-    from dragoman.cli.printing import print_json, print_table, say
     from dragoman.stores.sqlite.health import read_only
     from dragoman.stores.sqlite.reader import undelivered
 
@@ -86,7 +86,7 @@ def retry(path: Path, task: str | None, webhook: str | None) -> None:
         woken = wake(connection, task, webhook)
     if not woken and task is not None:
         raise ConfigError("there is no such webhook that is dead or failing: `dragoman push list` shows them")
-    click.echo(f"{woken} {'webhook' if woken == 1 else 'webhooks'} to try again", err=True)
+    say(f"{woken} {'webhook' if woken == 1 else 'webhooks'} to try again")
 
 
 _COLOURS = {"waiting": None, "failing": "yellow", "dead": "red", "woken": "cyan", "skipped": "yellow"}
@@ -105,11 +105,10 @@ def _state(push: Push) -> str:
 
 
 def _row(push: Push, row: TaskRow) -> tuple[str, ...]:
-    from dragoman.cli.printing import visible
     from dragoman.net.exchange import shown
 
     trouble = f"{push.error}, {push.tries} tries since {_time(push.failing_ms)}" if push.failing_ms else push.error
-    return row.id, _state(push), visible(push.id), visible(shown(push.url)), trouble
+    return row.id, _state(push), push.id, shown(push.url), trouble
 
 
 def _json(push: Push, row: TaskRow) -> dict[str, Any]:

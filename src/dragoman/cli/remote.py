@@ -244,7 +244,7 @@ class Session:
             raise CannotConnect(text, reason="TIMED_OUT") from None
 
     def line(self, verb: str, *words: str) -> str:
-        """What to type to go on with something."""
+        """What to type to go on with something. The words are quoted: an id is whatever an agent made it."""
         import shlex
 
-        return f"dragoman {verb} {shlex.quote(self.options.address.typed)} {' '.join(words)}".rstrip()
+        return f"dragoman {verb} {shlex.join([self.options.address.typed, *words])}"

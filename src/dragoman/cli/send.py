@@ -59,13 +59,13 @@ async def _sent(client: Client, said: dict[str, Any]) -> Any:
 
 def _leave(session: Session, result: Any) -> None:
     from dragoman.cli.conversation import print_answer_json
-    from dragoman.cli.printing import print_parts
+    from dragoman.cli.printing import field, out, print_parts
     from dragoman.model.task import Task
 
     if session.options.as_json:
         print_answer_json(result)
     elif isinstance(result, Task):
-        click.echo(result.id)
+        out(field(result.id))
     else:  # an agent that had nothing to begin
         print_parts(result.parts)
 

@@ -22,6 +22,7 @@ from dragoman.cli.framework_options import (
     taken_framework_options,
     with_framework_options,
 )
+from dragoman.cli.printing import say, warn
 from dragoman.cli.tool_options import (
     ABOUT,
     TEXT,
@@ -105,8 +106,8 @@ def command(
     shared = _taken_shared_options(flags, mcp=bool(mcp), program=bool(program))
     given = {name: value for name, value in flags.items() if value is not None and value != ()}
 
-    def settings_of(keywords: Mapping[str, Any]) -> Settings:
-        return load_settings(keywords, environ=os.environ, config=config, cwd=cwd, flags=given)
+    def settings_of(keywords: Mapping[str, Any], tell: Callable[[str], None] = warn) -> Settings:
+        return load_settings(keywords, environ=os.environ, config=config, cwd=cwd, flags=given, warn=tell)
 
     # A wrong setting is told before anything is imported, and what is imported may log already.
     settings = settings_of({})
@@ -118,9 +119,9 @@ def command(
     bridges = [agent_of_tools(mcp, {**tools, **shared})] if mcp else []
     programs = [agent_of_command({**program, **shared})] if program else []
     servable = _together([*loaded, *fronts, *bridges, *programs] or _in_file(file))
-    settings = settings_of(getattr(servable, "keywords", {}))
+    settings = settings_of(getattr(servable, "keywords", {}), lambda _: None)
     configure(settings.log, settings.log_level)
-    serve(servable, settings, announce=lambda line: click.echo(line, err=True))
+    serve(servable, settings, announce=say)
 
 
 def _taken_shared_options(flags: dict[str, Any], *, mcp: bool, program: bool) -> dict[str, Any]:

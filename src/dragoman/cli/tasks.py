@@ -32,7 +32,7 @@ _WORDS = 60
 @calling
 def command(url: str, state: str | None, context: str | None, since: str | None, limit: int, **shared: Any) -> None:
     """List your tasks, those that changed last first: id, state, time and first words."""
-    from dragoman.cli.printing import print_json, print_table, say, state_colour, visible
+    from dragoman.cli.printing import print_json, print_table, say, state_colour
 
     options = options_of(url, shared)
     with Session(options) as session:
@@ -41,7 +41,7 @@ def command(url: str, state: str | None, context: str | None, since: str | None,
     if options.as_json:
         print_json(_json(shown))
         return
-    print_table([tuple(map(visible, _row(task))) for task in shown], [state_colour(task.state) for task in shown])
+    print_table(map(_row, shown), [state_colour(task.state) for task in shown])
     if not shown:
         say("no tasks")
     elif len(found) > limit:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from dragoman.cli.on_store import HELP, on_store
+from dragoman.cli.printing import out, print_json, print_table, say
 from dragoman.model.error import ConfigError
 from dragoman.server.settings import Settings
 
@@ -108,7 +109,7 @@ def add(
         hashed = "" if no_password else new_password(_password(password, password_stdin))
         users.add(name, hashed, permissions)
     _audit("user-added", name)
-    click.echo(f"added {name}", err=True)
+    say(f"added {name}")
 
 
 @command.command("password")
@@ -123,7 +124,7 @@ def set_password(place: _Place, name: str, password: str | None, password_stdin:
         _known(users, name)
         users.set_password(name, new_password(_password(password, password_stdin)))
     _audit("password-set", name)
-    click.echo(f"{name} has another password", err=True)
+    say(f"{name} has another password")
 
 
 @command.command("list")
@@ -131,8 +132,6 @@ def set_password(place: _Place, name: str, password: str | None, password_stdin:
 @_on_store
 def list_users(place: _Place, as_json: bool) -> None:
     """List the users with their permissions and the last characters of their keys."""
-    from dragoman.cli.printing import print_json, print_table, say
-
     with _users(place) as users:
         found = users.listed()
     if as_json:
@@ -154,7 +153,7 @@ def grant(place: _Place, name: str, permission: str, seconds: float | None) -> N
         users.grant(name, permission, seconds)
     _audit("granted", name)
     until = "" if seconds is None else _until(int((time.time() + seconds) * 1000))
-    click.echo(f"granted to {name}{until}", err=True)
+    say(f"granted to {name}{until}")
 
 
 @command.command("revoke")
@@ -171,7 +170,7 @@ def revoke(place: _Place, name: str, what: str | None) -> None:
         else:
             users.revoke_permission(name, what)
     _audit("revoked" if what is None else "key-revoked" if what.startswith("dk_") else "permission-revoked", name)
-    click.echo(f"revoked {name}" if what is None else f"revoked from {name}", err=True)
+    say(f"revoked {name}" if what is None else f"revoked from {name}")
 
 
 @command.command("key")
@@ -186,7 +185,7 @@ def key(place: _Place, name: str, seconds: float | None) -> None:
     with _users(place) as users:
         users.add_key(name, key_digest(made), made[-_HINT:], seconds)
     _audit("key-made", name)
-    click.echo(made)
+    out(made)
 
 
 @command.command("cookie")
@@ -201,7 +200,7 @@ def cookie(place: _Place, name: str) -> None:
         account = _known(users, name)
     sealed = seal_cookie(place.ring(), account, SystemClock())
     _audit("cookie-made", name)
-    click.echo(sealed)
+    out(sealed)
 
 
 @contextmanager

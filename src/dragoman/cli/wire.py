@@ -8,9 +8,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-import click
-
-from dragoman.cli.printing import visible
+from dragoman.cli.printing import say
 from dragoman.model.error import DragomanError
 from dragoman.net.exchange import MAX_ANSWER
 
@@ -50,7 +48,7 @@ class Wire:
         self._headers(">", request.headers)
         if request.body:
             self._body(">", request.body, _kind(request.headers))
-        click.echo(err=True)
+        say()
         try:
             response = await call_next(request)
         except DragomanError as error:
@@ -106,11 +104,11 @@ class Wire:
         """Show the body of an answer that came in one piece."""
         if body:
             self._body("<", body, kind)
-        click.echo(err=True)
+        say()
 
     @staticmethod
     def _show(mark: str, text: str) -> None:
-        click.echo(f"{mark} {visible(text, err=True)}".rstrip(" "), err=True)
+        say(f"{mark} {text}".rstrip(" "))
 
 
 class _Shown:
@@ -131,7 +129,7 @@ class _Shown:
     async def chunks(self) -> AsyncIterator[bytes]:
         """See `HttpResponse.chunks`. A line is shown when it is whole, so that no secret is cut in two."""
         decoder, rest = codecs.getincrementaldecoder("utf-8")("replace"), ""
-        click.echo("<", err=True)
+        say("<")
         try:
             async for chunk in self._response.chunks():
                 *lines, rest = (rest + decoder.decode(chunk)).split("\n")
@@ -141,7 +139,7 @@ class _Shown:
         finally:
             if rest:
                 self._wire.line(rest)
-            click.echo(err=True)
+            say()
 
     async def close(self) -> None:
         """See `HttpResponse.close`."""

@@ -22,6 +22,7 @@ from dragoman.server.auth_settings import AuthSettings
 from dragoman.server.latecomers import Latecomers
 from dragoman.server.store_url import parse_store
 from dragoman.server.target import is_importing
+from dragoman.telemetry.printable import cleaned
 
 if TYPE_CHECKING:
     import uvicorn
@@ -74,7 +75,8 @@ def serve(servable: Servable, settings: Settings, *, announce: Callable[[str], N
         def tell() -> None:
             # Only now: what an agent can do may be known once it is open.
             for line in (*_news(servable, settings, host, port), *_warnings(servable, settings, host, port)):
-                announce(line)
+                # The name of an agent behind this one was chosen there.
+                announce(cleaned(line))
 
         _run(app, settings, listener, tell)
 

@@ -8,6 +8,8 @@ import sys
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
+from dragoman.telemetry.printable import cleaned, json_escaped, one_line
+
 _ORDINARY = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
 
 
@@ -39,6 +41,16 @@ class _Handler(logging.StreamHandler[TextIO]):
 class _Text(logging.Formatter):
     default_msec_format = "%s.%03d"
 
+    def format(self, record: logging.LogRecord) -> str:
+        # Not the base's: it would take a traceback as another handler has formatted it.
+        record.message = one_line(record.getMessage())
+        record.asctime = self.formatTime(record, self.datefmt)
+        lines = [self.formatMessage(record)]
+        for text in (self.formatException(record.exc_info) if record.exc_info else "", record.stack_info or ""):
+            # The text of an exception may have been chosen by a caller: no line of it begins as a record does.
+            lines += [f"    {line}" for line in cleaned(text).splitlines()]
+        return "\n".join(lines)
+
 
 class _JsonLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
@@ -51,4 +63,4 @@ class _JsonLines(logging.Formatter):
         line |= {key: value for key, value in vars(record).items() if key not in _ORDINARY and key not in line}
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=False, default=str)
+        return json_escaped(json.dumps(line, ensure_ascii=False, default=str))

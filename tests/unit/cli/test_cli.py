@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import os
+import re
 import shlex
 import signal
 import socket
@@ -30,6 +32,7 @@ from dragoman.model.error import (
     Unauthenticated,
 )
 from dragoman.server.settings import SETTINGS
+from dragoman.telemetry.escaping import NAMES
 from dragoman.telemetry.logs import configure
 
 SRC = Path(__file__).resolve().parents[3] / "src"
@@ -37,6 +40,7 @@ DRAGOMAN = [sys.executable, "-m", "dragoman.cli.main"]
 
 # An agent of a few lines that answers with what it was sent.
 ECHO = """
+import io
 import json
 
 class App:
@@ -80,12 +84,12 @@ def dragoman(folder: Path, *args: str, **more: str) -> subprocess.CompletedProce
 
 
 @contextmanager
-def serving(folder: Path, *args: str, lines: int = 5) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
+def serving(folder: Path, *args: str, lines: int = 5, **more: str) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
     """A server, and the lines it prints once it is there."""
     with subprocess.Popen(
         [*DRAGOMAN, "serve", *args],
         cwd=folder,
-        env=environment(),
+        env=environment(**more),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -249,6 +253,14 @@ def test_settings_an_object_was_made_with_count_and_flags_go_before_them(echo: P
     assert "warning" not in err
 
 
+def test_a_server_starts_beside_a_variable_that_is_no_setting_and_says_so_once(echo: Path):
+    with serving(echo, "app.py", "--port", "0", DRAGOMAN_PROT="9000") as (_, lines):
+        assert lines[0] == (
+            "warning: environment DRAGOMAN_PROT: there is no such setting, it is ignored; did you mean `DRAGOMAN_PORT`?"
+        )
+        assert lines[1] == "serving echo"
+
+
 def test_two_functions_are_served_together_and_answer(tmp_path: Path):
     (tmp_path / "two.py").write_text(
         "def add(a: int, b: int) -> int:\n    return a + b\ndef low(text: str) -> str: ...\n"
@@ -383,6 +395,69 @@ def test_logs_are_lines_of_json_with_their_extras(capsys: pytest.CaptureFixture[
         "task": "t1",
         "path": "x",
     }
+
+
+FORGED = "t1\n2026-01-01 00:00:00.000 INFO    dragoman.audit: event=signed-in user=root\r\x1b[2J\x9b1m\u202e\u2028x"
+
+
+@pytest.mark.usefixtures("_logging_is_restored")
+@pytest.mark.parametrize("name", ["dragoman.engine", "somebody.else"])
+def test_a_log_as_text_has_one_line_a_record_whatever_callers_write(capsys: pytest.CaptureFixture[str], name: str):
+    configure("text", "info")
+    logging.getLogger(name).info("task %s ended", FORGED)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith(
+        rf"INFO    {name}: task t1\n2026-01-01 00:00:00.000 INFO    dragoman.audit: event=signed-in user=root"
+        r"\r\x1b[2J\x9b1m\u202e\u2028x ended"
+    )
+
+
+@pytest.mark.usefixtures("_logging_is_restored")
+def test_the_text_of_an_exception_begins_no_line_of_a_log(capsys: pytest.CaptureFixture[str]):
+    configure("text", "info")
+    try:
+        raise ValueError(FORGED)
+    except ValueError:
+        logging.getLogger("dragoman.engine").exception("it broke")
+    first, *rest = capsys.readouterr().err.splitlines()
+    assert first.endswith("ERROR   dragoman.engine: it broke")
+    assert any("event=signed-in" in line for line in rest)
+    assert all(line.startswith("    ") for line in rest)
+    assert not set("\x1b\x9b\u202e\u2028") & set("".join(rest))
+
+
+@pytest.mark.usefixtures("_logging_is_restored")
+def test_a_log_as_json_escapes_what_would_command_a_terminal(capsys: pytest.CaptureFixture[str]):
+    configure("json", "info")
+    logging.getLogger("somebody.else").info("task %s", FORGED, extra={"task_id": FORGED})
+    written = capsys.readouterr().err
+    assert not set("\r\x1b\x9b\u202e\u2028") & set(written)
+    assert json.loads(written)["task_id"] == FORGED
+
+
+def test_a_log_of_somebody_elses_formatter_has_one_line_a_record_too():
+    written = io.StringIO()
+    handler = logging.StreamHandler(written)
+    for name in NAMES:
+        logger = logging.getLogger(name)
+        logger.addHandler(handler)
+        try:
+            logger.error("task %s of %d", FORGED, 7)
+        finally:
+            logger.removeHandler(handler)
+    lines = written.getvalue().splitlines()
+    assert len(lines) == len(NAMES)
+    assert all(line.startswith(r"task t1\n2026") and line.endswith("x of 7") for line in lines)
+
+
+def test_a_record_with_nothing_to_escape_keeps_its_template(caplog: pytest.LogCaptureFixture):
+    logging.getLogger("dragoman.engine").error("task %s", "t1")
+    assert [(each.msg, each.args) for each in caplog.records] == [("task %s", ("t1",))]
+
+
+def test_every_logger_of_ours_is_escaped():
+    source = "\n".join(path.read_text() for path in (SRC / "dragoman").rglob("*.py"))
+    assert set(re.findall(r'getLogger\("(dragoman\.\w+)"\)', source)) <= set(NAMES)
 
 
 @pytest.mark.usefixtures("_logging_is_restored")

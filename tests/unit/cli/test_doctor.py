@@ -192,10 +192,16 @@ def test_a_port_that_kubernetes_made_up_is_no_setting(tmp_path: Path):
     assert "port = 81, from environment PORT\n" in done.stdout
 
 
+def test_a_variable_that_is_no_setting_is_a_warning(tmp_path: Path):
+    done = doctor(tmp_path, DRAGOMAN_PROT="1")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "warn  settings     environment DRAGOMAN_PROT: there is no such setting, it is ignored" in done.stdout
+
+
 @pytest.mark.parametrize(
     ("args", "environ", "says"),
     [
-        ([], {"DRAGOMAN_PROT": "1"}, "environment DRAGOMAN_PROT: there is no such setting; did you mean"),
+        ([], {"DRAGOMAN_PORT": "x"}, "environment DRAGOMAN_PORT: must be a whole number from 0 to 65535"),
         (["--store", "tasks.db"], {}, "--store tasks.db: must be `memory:`, `sqlite:///relative.db`"),
         (["--config", "no.toml"], {}, "no.toml: there is no such settings file"),
     ],

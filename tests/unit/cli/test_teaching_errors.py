@@ -50,10 +50,10 @@ MISTAKES = [
         "Error: No such option '--prot'. (Did you mean one of: '--host', '--port', '--profile'?)",
     ),
     Mistake(
-        "misspelt a variable",
+        "set a variable to a wrong value",
         "serve app.py",
-        "dragoman: environment DRAGOMAN_PROT: there is no such setting; did you mean `DRAGOMAN_PORT`?",
-        environ={"DRAGOMAN_PROT": "9000"},
+        'dragoman: environment DRAGOMAN_PORT: must be a whole number from 0 to 65535, not "many"',
+        environ={"DRAGOMAN_PORT": "many"},
     ),
     Mistake(
         "misspelt a setting in the file",

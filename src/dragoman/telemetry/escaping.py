@@ -1,0 +1,39 @@
+"""Foreign text in logs: a record of Dragoman's loggers is one line, whatever formatter and handler write it."""
+
+from __future__ import annotations
+
+import logging
+
+from dragoman.telemetry.printable import one_line
+
+# Every logger there is; a filter works on what is logged to its own logger, and not on what comes from those below.
+NAMES = tuple(
+    f"dragoman.{name}"
+    for name in (
+        *("adk", "agent", "audit", "auth", "compat", "engine", "http", "mcp"),
+        *("process", "push", "server", "settings", "store"),
+    )
+)
+
+
+class OneLine(logging.Filter):
+    """Spells out line breaks and controls in messages, so that nobody forges a line or commands a terminal."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Let every record pass. One without anything to spell out keeps its template and its arguments."""
+        try:
+            message = record.getMessage()
+        except Exception:  # noqa: BLE001 - a template that does not fit its arguments is told of by the handler
+            return True
+        spelled = one_line(message)
+        if spelled is not message:
+            record.msg, record.args = spelled, None
+        return True
+
+
+def install() -> None:
+    """Put the filter on every logger of Dragoman's; once, however often it is called."""
+    for name in NAMES:
+        logger = logging.getLogger(name)
+        if not any(isinstance(each, OneLine) for each in logger.filters):
+            logger.addFilter(OneLine())

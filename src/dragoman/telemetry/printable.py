@@ -1,0 +1,47 @@
+"""Text of others on its way to a terminal, a log or a page: what would command those is taken out or spelled out.
+
+Controls are C0 (with ESC, which begins every terminal sequence), DEL, C1 (whose CSI and OSC need no ESC), the marks
+that turn the direction of a line, the two separators that some take for line ends, and halves of characters.
+"""
+
+from __future__ import annotations
+
+import re
+
+_SAFE_SPACE = "\t\n"
+_CONTROLS = (
+    "\x00-\x08\x0b-\x1f\x7f-\x9f"
+    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # bidirectional marks
+    "\u2028\u2029\ud800-\udfff"
+)
+_IN_TEXT = re.compile(f"[{_CONTROLS}]")
+_IN_LINE = re.compile(f"[{_SAFE_SPACE}{_CONTROLS}]")
+_SHORT = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
+
+
+def cleaned(text: str) -> str:
+    """A text without controls, each a replacement character; line breaks and tabs stay."""
+    return _IN_TEXT.sub("\N{REPLACEMENT CHARACTER}", text.replace("\r\n", "\n")) if _IN_TEXT.search(text) else text
+
+
+def one_line(text: str) -> str:
+    r"""A text as one line: controls, line breaks and tabs are spelled out, as `\n`, `\x1b` or `\u202e`."""
+    return _IN_LINE.sub(_spelled, text) if _IN_LINE.search(text) else text
+
+
+def json_escaped(document: str) -> str:
+    r"""A JSON document whose strings hold no controls: they are spelled `\u001b`, which reads as the same value.
+
+    Between its strings a document has no other controls than line breaks, which stay.
+    """
+    return _IN_TEXT.sub(_as_json, document) if _IN_TEXT.search(document) else document
+
+
+def _spelled(found: re.Match[str]) -> str:
+    mark = found[0]
+    code = ord(mark)
+    return _SHORT.get(mark) or (f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}")
+
+
+def _as_json(found: re.Match[str]) -> str:
+    return f"\\u{ord(found[0]):04x}"
