@@ -180,6 +180,16 @@ TABLE: list[Iterator[Case]] = [
     headers("a form", CONTENT, Content_Type="application/x-www-form-urlencoded"),
     headers("garbage for a media type", CONTENT, Content_Type="=/=;;"),
     headers("two media types", CONTENT, Content_Type="application/json, application/json"),
+    # ids that would forge a line of a log, or command a terminal
+    sent("message.messageId", "m1\n2026-01-01 INFO dragoman.audit: event=signed-in user=root", *WITH_IDS),
+    sent("message.messageId", "m" * 257, *WITH_IDS),
+    sent("message.contextId", "c\x1b]52;c;ZXZpbA==\x07", *WITH_IDS),
+    sent("message.contextId", "c\u202ed", *WITH_IDS),
+    sent("message.contextId", "c" * 257, *WITH_IDS),
+    sent("id", "t1\n2026-01-01 INFO dragoman.audit: event=signed-in user=root", "0.1-rpc"),
+    sent("id", "t\x9b1m", "0.1-rpc"),
+    sent("id", "t" * 257, "0.1-rpc"),
+    sent("sessionId", "s\ns", "0.1-rpc", field="message.contextId"),
     # params
     envelope(
         "params that are an array", b'{"jsonrpc":"2.0","id":1,"method":"METHOD","params":[]}', PARAMS, field="params"

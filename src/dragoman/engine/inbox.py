@@ -23,7 +23,7 @@ from dragoman.model.error import (
     UnsupportedOperation,
 )
 from dragoman.model.fold import Folding
-from dragoman.model.ids import new_id
+from dragoman.model.ids import check_id, new_id
 from dragoman.model.json import decode_message, encode
 from dragoman.model.message import Message
 from dragoman.model.part import Part
@@ -83,10 +83,11 @@ class Inbox:
 
         Raises:
             TaskNotFound: it names a task that is not there, or not the caller's.
-            InvalidParams: it names a context that is not the task's.
+            InvalidParams: it names a context that is not the task's, or an id it chose is not printable or too long.
             UnsupportedOperation: its task has ended.
             TaskGenerationMismatch: its task has moved on.
         """
+        check_id(request.message.message_id, "message.messageId")
         repeat = self._repeats.mark(scope, request.message)
         if repeat is None:
             return await self._take(scope, call, request, None)
@@ -180,6 +181,9 @@ class Inbox:
 
     def _create(self, scope: Scope, call: Call, request: SendMessageRequest, repeat: Repeat | None) -> Accepted:
         tasks, message = self._tasks, request.message
+        # Only here, where something new gets them: what an older version has stored is found by whatever its id is.
+        check_id(request.new_task_id, "id")
+        check_id(message.context_id, "message.contextId")
         if request.configuration.if_generation_match is not None:
             raise InvalidParams("ifGenerationMatch needs a message.taskId", field="configuration.ifGenerationMatch")
         now = tasks.clock.now()

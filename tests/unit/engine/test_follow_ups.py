@@ -441,3 +441,31 @@ async def test_a_low_level_run_hears_a_message_once(start: Any, turns: Any) -> N
     await turns()
     await engine.send("two", task=task)
     assert heard == ["one", "two"]
+
+
+# By ids that are not printable
+
+
+@pytest.mark.parametrize("odd", ["t\n1", "t" * 300, "t\x1b[0m"])
+async def test_an_id_that_could_not_be_chosen_today_is_looked_for_all_the_same(start: Any, odd: str) -> None:
+    """A store may hold such a task, of a version that let callers choose it."""
+    engine = await start(asking)
+    with pytest.raises(TaskNotFound):
+        await engine.get(odd)
+    with pytest.raises(TaskNotFound):
+        await engine.send("3", task=odd)
+
+
+@pytest.mark.parametrize("option", ["message_id", "context", "new_task_id"])
+@pytest.mark.parametrize(
+    ("value", "is_taken"), [("x" * 256, True), ("a b-ü", True), ("x" * 257, False), ("a\tb", False)]
+)
+async def test_an_id_that_a_caller_chooses_is_printable_and_not_too_long(
+    start: Any, option: str, value: str, is_taken: bool
+) -> None:
+    engine = await start(asking)
+    if is_taken:
+        await engine.send(**{option: value})
+    else:
+        with pytest.raises(InvalidParams, match="printable characters, 256 of them at most"):
+            await engine.send(**{option: value})
