@@ -29,6 +29,7 @@ from dragoman.model.task import Task, TaskStatus
 
 if TYPE_CHECKING:
     from dragoman.client.connection import Arrived, Connection
+    from dragoman.client.received import Received
     from dragoman.dialects.base import Result
     from dragoman.engine.context import Context
     from dragoman.model.artifact import Artifact
@@ -43,9 +44,10 @@ _HEARD = 1.0
 class Errand:
     """One run: from the message to the end of what it does over there, or to a question."""
 
-    def __init__(self, connection: Connection, retries: int, ctx: Context) -> None:
+    def __init__(self, connection: Connection, retries: int, ctx: Context, limit: int | None = None) -> None:
         self._connection = connection
         self._retries = retries
+        self._limit = limit
         self._ctx = ctx
         self.task_id: str | None = None
         self._asked = ""
@@ -114,7 +116,7 @@ class Errand:
         """Say what the caller said, and wait until it is taken in. The result is kept: it is said once."""
         if self.task_id is not None and not await self._is_asking():
             return {"task": self.task_id}
-        following = Following(self._connection, self._retries)
+        following = Following(self._connection, self._retries, limit=self._limit)
         # Who does not stream is not asked to wait with the answer: the sooner the task is known, the less can be lost.
         request = self._request(self._ctx.message, wait=self.task_id is not None)
         self._events = following.message(request)
@@ -195,7 +197,7 @@ class Errand:
             # How an agent is best listened to is known once it has been spoken to.
             await self._look()
             known = cast("Connection", _Known(self._connection, self._seen()))
-            events = self._events = Following(known, self._retries).task(self.task_id or "")
+            events = self._events = Following(known, self._retries, limit=self._limit).task(self.task_id or "")
         else:
             yield await self._first
         async for event in events:
@@ -271,13 +273,17 @@ class _Known:
         return getattr(self._connection, name)
 
     async def open_stream(
-        self, operation: Operation, request: SendMessageRequest | SubscribeToTaskRequest, after: int | None
+        self,
+        operation: Operation,
+        request: SendMessageRequest | SubscribeToTaskRequest,
+        after: int | None,
+        received: Received | None = None,
     ) -> AsyncGenerator[Sequence[Arrived], None]:
         known, self._known = self._known, None
         if known is not None:
             yield [Missed(0, known)]
             raise CannotConnect("this server was restarted", reason="CONNECTION_LOST")
-        async with aclosing(self._connection.open_stream(operation, request, after)) as batches:
+        async with aclosing(self._connection.open_stream(operation, request, after, received)) as batches:
             async for batch in batches:
                 yield batch
 

@@ -11,6 +11,7 @@ import msgspec
 
 from dragoman.agents.errand import GOODBYE, STATE, Errand
 from dragoman.client.backoff import Backoff
+from dragoman.client.received import DEFAULT_LIMIT
 from dragoman.model.error import (
     A2AError,
     AuthError,
@@ -19,10 +20,12 @@ from dragoman.model.error import (
     Failed,
     Overloaded,
     Rejected,
+    ResponseTooLarge,
     TaskNotFound,
 )
 from dragoman.model.operation import Operation
 from dragoman.model.request import CancelTaskRequest
+from dragoman.net.exchange import size_in_words
 
 if TYPE_CHECKING:
     from dragoman.client.connection import Connection
@@ -31,11 +34,18 @@ if TYPE_CHECKING:
 
 
 class RemoteAgent:
-    """The `run` of an agent that stands in front of another. `connect` makes the connection when it is first needed."""
+    """The `run` of an agent that stands in front of another. `connect` makes the connection when it is first needed.
 
-    def __init__(self, connect: Callable[[], Connection], *, retries: int = 5) -> None:
+    A run in which the agent behind sends more than `limit` bytes fails, and the task behind is canceled: nobody would
+    hear of it any more.
+    """
+
+    def __init__(
+        self, connect: Callable[[], Connection], *, retries: int = 5, limit: int | None = DEFAULT_LIMIT
+    ) -> None:
         self._connect = connect
         self._retries = retries
+        self._limit = limit
         self._connection: Connection | None = None
         self._opening: asyncio.Task[Connection] | None = None
 
@@ -99,7 +109,7 @@ class RemoteAgent:
         ctx.skill = STATE
         errand: Errand | None = None
         try:
-            errand = Errand(await self.connection(), self._retries, ctx)
+            errand = Errand(await self.connection(), self._retries, ctx, self._limit)
             async with aclosing(errand.outputs()) as outputs:
                 async for output in outputs:
                     yield output
@@ -107,7 +117,7 @@ class RemoteAgent:
             raise
         except (asyncio.CancelledError, DragomanError) as error:
             # Canceled by its caller, the work behind is canceled too; when the server stops, it goes on.
-            if ctx.cancelled and errand is not None:
+            if errand is not None and (ctx.cancelled or isinstance(error, ResponseTooLarge)):
                 await errand.cancel()
             if ctx.cancelled or isinstance(error, asyncio.CancelledError):
                 raise
@@ -128,6 +138,8 @@ def _plain(error: DragomanError, *, begun: bool) -> str:
         return "the agent behind this one is busy: try again later"
     if isinstance(error, TaskNotFound) and begun:
         return "the agent behind this one does not know the task any more"
+    if isinstance(error, ResponseTooLarge):
+        return f"the agent behind this one sends more than {size_in_words(error.limit)}, the limit of this server"
     if not isinstance(error, A2AError):
         return "the agent behind this one cannot be understood"
     return f"the agent behind this one says: {error.reason if '://' in error.message else error.message}"

@@ -9,7 +9,7 @@ from contextlib import aclosing, contextmanager
 from typing import TYPE_CHECKING
 
 from dragoman.cli.printing import CLEAR, coloured, on_terminal, out, print_json, print_parts, print_rest, say
-from dragoman.model.error import CannotConnect, InputRequired
+from dragoman.model.error import CannotConnect, InputRequired, ResponseTooLarge
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
 from dragoman.model.message import Message
 from dragoman.model.state import State
@@ -119,10 +119,13 @@ def leaving(session: Session, reader: Reader) -> Generator[None]:
     """Say how to come back to a task that goes on without us."""
     try:
         yield
-    except (KeyboardInterrupt, CannotConnect):
+    except (KeyboardInterrupt, CannotConnect, ResponseTooLarge) as error:
         reader.rest()
         if reader.task_id is not None and reader.state is not None and not reader.state.final:
-            say(resume_line(session, reader.task_id, reader.state))
+            if isinstance(error, ResponseTooLarge):
+                say("the task goes on, this ends it: " + session.line("cancel", reader.task_id))
+            else:
+                say(resume_line(session, reader.task_id, reader.state))
         raise
 
 

@@ -38,6 +38,7 @@ class Given(NamedTuple):
     store: str | None
     wait_seconds: float
     simple_tools: bool
+    limits_remote_bytes: int | None
 
 
 _SHARED = (
@@ -51,6 +52,12 @@ _SHARED = (
         type=click.FloatRange(0, 3600),
         default=WAIT_SECONDS,
         help=f"How long a tool waits for a result.  [default: {WAIT_SECONDS:g}]",
+    ),
+    click.option(
+        "--limits-remote-bytes",
+        metavar="BYTES",
+        type=click.IntRange(0),
+        help="How much one task may bring; 0 is any number.  [default: 64 MB]",
     ),
     click.option(
         "--simple-tools", is_flag=True, help="Offer two simple tools too: look at an agent, and have it do something."
@@ -212,7 +219,8 @@ def _prepare(given: Given) -> tuple[McpOptions, Keeper | None]:
     from dragoman.server.settings import load_settings
     from dragoman.telemetry.logs import configure
 
-    settings = load_settings({}, environ=os.environ, config=given.config, cwd=Path.cwd(), flags={}, warn=warn)
+    flags = {"limits_remote_bytes": given.limits_remote_bytes}
+    settings = load_settings({}, environ=os.environ, config=given.config, cwd=Path.cwd(), flags=flags, warn=warn)
     configure(settings.log, settings.log_level)
     # The SDK tells every step of its start and stop at INFO.
     logging.getLogger("mcp").setLevel(logging.NOTSET if settings.log_level == "debug" else logging.WARNING)
@@ -226,6 +234,7 @@ def _prepare(given: Given) -> tuple[McpOptions, Keeper | None]:
         wait_seconds=given.wait_seconds,
         store=given.store,
         simple_tools=given.simple_tools,
+        remote_bytes=settings.limits.remote_bytes or None,
     )
     if path is None:
         return options, None
@@ -329,6 +338,8 @@ def _passed_on(given: Given) -> list[str]:
         arguments += ["--store", f"sqlite:///{path.absolute().as_posix()}"]
     if given.wait_seconds != WAIT_SECONDS:
         arguments += ["--wait-seconds", f"{given.wait_seconds:g}"]
+    if given.limits_remote_bytes is not None:
+        arguments += ["--limits-remote-bytes", str(given.limits_remote_bytes)]
     if given.simple_tools:
         arguments.append("--simple-tools")
     return arguments

@@ -28,6 +28,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 TOKEN_ENV = "DRAGOMAN_TOKEN"  # noqa: S105 - the name of a variable
 
+LIMIT_ENV = "DRAGOMAN_LIMITS_REMOTE_BYTES"
+
 
 class Address(NamedTuple):
     """Who is meant by what was typed."""
@@ -50,6 +52,7 @@ class Options(NamedTuple):
     headers: dict[str, str]
     timeout: float | None
     insecure: bool
+    limit: int | None
 
 
 # -- the options -----------------------------------------------------------------------------------------------------
@@ -85,6 +88,12 @@ _SHARED = (
     click.option(
         "--timeout", metavar="SECONDS", type=click.FloatRange(0, min_open=True), help="Give up after this long."
     ),
+    click.option(
+        "--limits-remote-bytes",
+        metavar="BYTES",
+        type=click.IntRange(0),
+        help="How much one task may bring; 0 is any number.  [default: 64 MB]",
+    ),
     click.option("--insecure", is_flag=True, help="Accept any TLS certificate."),
 )
 
@@ -114,6 +123,7 @@ def options_of(url: str, shared: dict[str, Any]) -> Options:
         headers=headers,
         timeout=shared.pop("timeout"),
         insecure=shared.pop("insecure"),
+        limit=_limit(shared.pop("limits_remote_bytes")),
     )
 
 
@@ -154,6 +164,17 @@ def _header(text: str) -> tuple[str, str]:
     return name, value
 
 
+def _limit(given: int | None) -> int | None:
+    from dragoman.client.received import DEFAULT_LIMIT
+
+    text = os.environ.get(LIMIT_ENV)
+    if given is None and text:
+        if not text.isdecimal():
+            raise ConfigError(f"environment {LIMIT_ENV}: must be a whole number from 0, not {text!r}")
+        given = int(text)
+    return DEFAULT_LIMIT if given is None else given or None
+
+
 def _token(named: str | None, address: Address) -> str | None:
     if named is None and address.token_env is None:
         return os.environ.get(TOKEN_ENV) or None
@@ -191,6 +212,7 @@ class Session:
             verify=not options.insecure,
             headers=options.headers or None,
             interceptors=around,
+            limit=options.limit,
         )
 
     def __enter__(self) -> Session:

@@ -115,10 +115,11 @@ def command(
     file = find_config(config, environ=os.environ, cwd=cwd)
     loaded = [_load(target, target, cwd) for target in targets]
     loaded += agents_of_frameworks(frameworks, cwd)
-    fronts = [_in_front(place, None, file) for place in a2a]
+    limit = settings.limits.remote_bytes or None
+    fronts = [_in_front(place, None, file, limit) for place in a2a]
     bridges = [agent_of_tools(mcp, {**tools, **shared})] if mcp else []
     programs = [agent_of_command({**program, **shared})] if program else []
-    servable = _together([*loaded, *fronts, *bridges, *programs] or _in_file(file))
+    servable = _together([*loaded, *fronts, *bridges, *programs] or _in_file(file, limit))
     settings = settings_of(getattr(servable, "keywords", {}), lambda _: None)
     configure(settings.log, settings.log_level)
     serve(servable, settings, announce=say)
@@ -137,17 +138,17 @@ def _taken_shared_options(flags: dict[str, Any], *, mcp: bool, program: bool) ->
     return given
 
 
-def _in_file(file: ConfigFile | None) -> list[Servable]:
+def _in_file(file: ConfigFile | None, limit: int | None) -> list[Servable]:
     """What the file says to serve."""
     if file is None or not file.agents:
         raise ConfigError(
             "nothing to serve: name a target, as in `dragoman serve app.py`. To begin, save this as app.py:\n\n"
             + FIRST_AGENT
         )
-    return [_of_table(file, name, table) for name, table in file.agents.items()]
+    return [_of_table(file, name, table, limit) for name, table in file.agents.items()]
 
 
-def _of_table(file: ConfigFile, name: str, table: Mapping[str, Any]) -> Servable:
+def _of_table(file: ConfigFile, name: str, table: Mapping[str, Any], limit: int | None) -> Servable:
     source = f"{file.label} [agents.{name}]"
     folder = file.path.parent.absolute()
     given = [key for key in ("target", "a2a", "mcp") if key in table]
@@ -163,7 +164,8 @@ def _of_table(file: ConfigFile, name: str, table: Mapping[str, Any]) -> Servable
     else:
         check_table(source, table, {given[0]: TEXT, **ABOUT}, beside=given[0])
         place: str = table[given[0]]
-        servable = _in_front(place, name, file) if given == ["a2a"] else _load(f"{source} target", place, folder)
+        is_front = given == ["a2a"]
+        servable = _in_front(place, name, file, limit) if is_front else _load(f"{source} target", place, folder)
     _say_about(source, servable, table)
     return servable
 
@@ -211,8 +213,8 @@ def _say_about(source: str, servable: Servable, table: Mapping[str, Any]) -> Non
         servable.skill_bundles = tuple(table["skill_bundles"])
 
 
-def _in_front(place: str, name: str | None, file: ConfigFile | None) -> Servable:
-    """An agent in front of the one at a URL, or of a remote that has a name here."""
+def _in_front(place: str, name: str | None, file: ConfigFile | None, limit: int | None) -> Servable:
+    """An agent in front of the one at a URL, or of a remote that has a name here. Each task brings `limit` bytes."""
     from dragoman.cli.remote import address_of
     from dragoman.server.agent import Agent
     from dragoman.server.remotes import load_remotes
@@ -224,7 +226,7 @@ def _in_front(place: str, name: str | None, file: ConfigFile | None) -> Servable
     if variable and not token:
         raise ConfigError(f"the remote `{place}` names the variable {variable}, which is not set: export {variable}=…")
     try:
-        return Agent.from_a2a(remote.url, name=name, protocol=remote.protocol, auth=token)
+        return Agent.from_a2a(remote.url, name=name, protocol=remote.protocol, auth=token, limit=limit)
     except AuthError as error:
         # The client speaks to those who write Python.
         text = str(error).replace(

@@ -12,6 +12,7 @@ from dragoman.client.chat import Chat
 from dragoman.client.connect import connect
 from dragoman.client.following import Following
 from dragoman.client.message import message_of, request_of, task_id_of
+from dragoman.client.received import DEFAULT_LIMIT
 from dragoman.client.tool import tool_of
 from dragoman.model.card import AgentCard
 from dragoman.model.error import BadResponse, ConfigError
@@ -52,6 +53,8 @@ class Client:
     offers. Times are seconds: `connect_timeout` to be reached, `idle_timeout` for silence, None for as long as it
     takes. `retries` in a row are made where that is safe; a message is sent again under its own id. `verify` is True,
     False, a file or folder of authorities, or an SSL context. An interceptor is `async def f(request, call_next)`.
+    `limit` is how many bytes one task may bring, over all its streams, None for any number; one that brings more is
+    read no further, and goes on.
     With `trust` only a signed card counts, and only what is signed of it: True for the keys of the card's own origin,
     else the keys you trust, as a URL, a file or a dict.
 
@@ -70,6 +73,7 @@ class Client:
         connect_timeout: float | None = 10.0,
         idle_timeout: float | None = None,
         retries: int = 5,
+        limit: int | None = DEFAULT_LIMIT,
         verify: Verify = True,
         headers: Mapping[str, str] | None = None,
         interceptors: Sequence[Interceptor] = (),
@@ -83,6 +87,7 @@ class Client:
             connect_timeout=connect_timeout,
             idle_timeout=idle_timeout,
             retries=retries,
+            limit=limit,
             verify=verify,
             headers=headers,
             interceptors=interceptors,
@@ -90,6 +95,7 @@ class Client:
         )
         self._target = target
         self._retries = retries
+        self._limit = limit
         self._opened = False
         self._opening = asyncio.Lock()
 
@@ -144,6 +150,7 @@ class Client:
             CannotConnect: nobody answers.
             AuthError: the agent wants other credentials.
             BadResponse: the answer is not A2A.
+            ResponseTooLarge: the task brings more than `limit` bytes.
         """
         message = message_of(
             text,
@@ -192,7 +199,7 @@ class Client:
             message_id=message_id,
         )
         request = request_of(message, wait=True, push=push)
-        return EventStream(self._open, self._retries, lambda following: following.message(request))
+        return EventStream(self._open, self._retries, self._limit, lambda following: following.message(request))
 
     async def call(self, tool: str, /, **arguments: Any) -> Any:
         """Call a tool and give its value.
@@ -227,7 +234,7 @@ class Client:
         return found if found.state.final or found.state.waiting else await self._end_of(found)
 
     async def _end_of(self, task: Task) -> Task:
-        following = Following(await self._open(), self._retries, seen=task)
+        following = Following(await self._open(), self._retries, seen=task, limit=self._limit)
         async with aclosing(following.task(task.id)) as events:
             async for _ in events:
                 pass
@@ -237,7 +244,9 @@ class Client:
     def subscribe(self, task: TaskLike, after: int | None = None) -> EventStream:
         """Follow a task until it ends; with `after`, from the event after the one with that `.id`."""
         task_id = task_id_of(task)
-        return EventStream(self._open, self._retries, lambda following: following.task(task_id, after), to_the_end=True)
+        return EventStream(
+            self._open, self._retries, self._limit, lambda following: following.task(task_id, after), to_the_end=True
+        )
 
     async def get_task(self, task: TaskLike, *, history_length: int | None = None) -> Task:
         """Read a task. Raises TaskNotFound when there is none."""
@@ -342,12 +351,14 @@ class EventStream:
         self,
         opened: Callable[[], Awaitable[Connection]],
         retries: int,
+        limit: int | None,
         start: Callable[[Following], AsyncGenerator[Event, None]],
         *,
         to_the_end: bool = False,
     ) -> None:
         self._opened = opened
         self._retries = retries
+        self._limit = limit
         self._start = start
         self._to_the_end = to_the_end
         self._following: Following | None = None
@@ -369,7 +380,7 @@ class EventStream:
         return result
 
     async def __aiter__(self) -> AsyncGenerator[Event, None]:
-        self._following = Following(await self._opened(), self._retries, to_the_end=self._to_the_end)
+        self._following = Following(await self._opened(), self._retries, to_the_end=self._to_the_end, limit=self._limit)
         events = self._start(self._following)
         try:
             async for event in events:

@@ -14,6 +14,7 @@ from dragoman.auth.outbound.secret import sendable
 from dragoman.client.connection import Connection, InProcess
 from dragoman.client.discovery import CardCache, Discovery, GivenCard
 from dragoman.client.interfaces import check, main_url
+from dragoman.client.received import DEFAULT_LIMIT
 from dragoman.client.remote import RemoteConnection
 from dragoman.client.sender import Sender
 from dragoman.dialects.cards import read_card
@@ -44,6 +45,7 @@ def connect(
     connect_timeout: float | None = 10.0,
     idle_timeout: float | None = None,
     retries: int = 5,
+    limit: int | None = DEFAULT_LIMIT,
     verify: Verify = True,
     headers: Mapping[str, str] | None = None,
     interceptors: Sequence[Interceptor] = (),
@@ -57,7 +59,7 @@ def connect(
         BadCard: the card cannot be read.
     """
     check(protocol, transport)
-    _check_limits(connect_timeout, idle_timeout, retries)
+    _check_limits(connect_timeout, idle_timeout, retries, limit)
     keys = _keys(trust)
     spoken = bool(protocol or transport or auth or headers or interceptors or keys)
     if isinstance(target, InProcess) and not spoken:
@@ -107,6 +109,7 @@ def connect(
         connect_timeout=connect_timeout,
         idle_timeout=idle_timeout,
         retries=retries,
+        limit=limit,
     )
 
 
@@ -161,12 +164,14 @@ def _own_headers(headers: Mapping[str, str] | None) -> dict[str, str]:
     return dict(headers or {})
 
 
-def _check_limits(connect_timeout: float | None, idle_timeout: float | None, retries: int) -> None:
+def _check_limits(connect_timeout: float | None, idle_timeout: float | None, retries: int, limit: int | None) -> None:
     for name, value in (("connect_timeout", connect_timeout), ("idle_timeout", idle_timeout)):
         if value is not None and not value > 0:
             raise ConfigError(f"{name} is seconds above 0, or None for no limit; not {value!r}")
     if retries < 0:
         raise ConfigError(f"retries is 0 or more, not {retries!r}")
+    if limit is not None and limit <= 0:
+        raise ConfigError(f"limit is bytes above 0, or None for no limit; not {limit!r}")
 
 
 def _keys(trust: Trusted) -> Keys | None:

@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
+    from dragoman.client.received import Received
     from dragoman.dialects.base import Result
     from dragoman.engine.clock import Clock
     from dragoman.model.card import AgentCard
@@ -75,13 +76,20 @@ class Connection(Protocol):
         ...
 
     def open_stream(
-        self, operation: Operation, request: SendMessageRequest | SubscribeToTaskRequest, after: int | None
+        self,
+        operation: Operation,
+        request: SendMessageRequest | SubscribeToTaskRequest,
+        after: int | None,
+        received: Received | None = None,
     ) -> AsyncGenerator[Sequence[Arrived], None]:
         """Follow events until the stream ends or breaks; nothing is tried again here.
+
+        What comes over a wire is counted by `received`.
 
         Raises:
             A2AError: the agent says no.
             CannotConnect: nobody answers, or no more.
+            ResponseTooLarge: the task brings more than its limit.
         """
         ...
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeGuard
 from dragoman.client.backoff import Backoff, sleep
 from dragoman.client.difference import Missed, missed_events
 from dragoman.client.event import Assembly
+from dragoman.client.received import Received
 from dragoman.model.error import (
     A2AError,
     BadResponse,
@@ -17,6 +18,7 @@ from dragoman.model.error import (
     DragomanError,
     MethodNotFound,
     Overloaded,
+    ResponseTooLarge,
     ServerError,
     UnsupportedOperation,
 )
@@ -44,6 +46,8 @@ _WORTH_ANOTHER = ("CANNOT_CONNECT", "CONNECTION_LOST", "UNAVAILABLE")
 _GAVE_UP = 504
 _NOT_NOW = (429, 502, 503)
 
+_LONG = 64 * 1024
+
 Batches = AsyncGenerator[Sequence["Arrived"], None]
 
 
@@ -56,10 +60,18 @@ class Following:
 
     It goes on until the task ends or asks for input; with `to_the_end`, until it ends. With `seen`, somebody only
     waits for the task to end or ask for anything: what is told on the way may then come twice.
+
+    A task that brings more than `limit` bytes, over all connections, is followed no further; it goes on by itself.
     """
 
     def __init__(
-        self, connection: Connection, retries: int, *, to_the_end: bool = False, seen: Task | None = None
+        self,
+        connection: Connection,
+        retries: int,
+        *,
+        to_the_end: bool = False,
+        seen: Task | None = None,
+        limit: int | None = None,
     ) -> None:
         self._connection = connection
         self._clock = connection.clock
@@ -68,6 +80,7 @@ class Following:
         self._waits = seen is not None
         self._assembly = Assembly()
         self._last = 0
+        self._received = Received(limit)
         if seen is not None:
             self._assembly.take(Missed(0, seen))
 
@@ -83,6 +96,7 @@ class Following:
             A2AError: the agent did not accept it.
             CannotConnect: nobody answers, or no more.
             BadResponse: what is answered is not A2A.
+            ResponseTooLarge: the task brings more than its limit.
         """
         self._assembly = Assembly(context_id=request.message.context_id or "")
         return self._told(self._sent(request))
@@ -94,6 +108,7 @@ class Following:
             A2AError: there is no such task, or it has ended.
             CannotConnect: nobody answers, or no more.
             BadResponse: what is answered is not A2A.
+            ResponseTooLarge: the task brings more than its limit.
         """
         if not self._waits:
             self._assembly = Assembly(middle=after is not None)
@@ -106,6 +121,9 @@ class Following:
                 for arrived in batch:
                     event = take(arrived)
                     yield event
+                    if event.replaces and len(event.text) > _LONG:
+                        # A short event may have a long text put together again and again: others get a turn between.
+                        await asyncio.sleep(0)
                     if event.kind != "artifact" and self._over():
                         return
 
@@ -121,6 +139,8 @@ class Following:
                 async with aclosing(self._heard(Operation.STREAM, request, None)) as batches:
                     async for batch in batches:
                         yield batch
+            except ResponseTooLarge:
+                raise
             except (CannotConnect, A2AError, BadResponse) as error:
                 problem = error
             if self._assembly.state is not None:
@@ -198,6 +218,8 @@ class Following:
                         yield batch
                         heard = True
                         told = told or (len(batch) > 0 and not self._waits)
+            except ResponseTooLarge:
+                raise
             except (CannotConnect, A2AError, BadResponse) as error:
                 problem = error
                 refused = _is_last_word(error) and not heard
@@ -243,8 +265,10 @@ class Following:
         self, operation: Operation, request: SendMessageRequest | SubscribeToTaskRequest, after: int | None
     ) -> Batches:
         """The events of a stream as they come."""
-        async with aclosing(self._connection.open_stream(operation, request, after)) as batches:
+        self._received.begin(further=self._waits)
+        async with aclosing(self._connection.open_stream(operation, request, after, self._received)) as batches:
             async for batch in batches:
+                self._received.begun(_copy_in(batch))
                 yield batch
                 number = batch[-1].generation
                 # Numbers that do not rise tell no place.
@@ -252,9 +276,11 @@ class Following:
 
     async def _resumed(self, request: SubscribeToTaskRequest) -> Batches:
         """What is new in a further stream of the same task."""
-        stream = self._connection.open_stream(Operation.SUBSCRIBE, request, self._last or None)
+        self._received.begin(further=True)
+        stream = self._connection.open_stream(Operation.SUBSCRIBE, request, self._last or None, self._received)
         async with aclosing(stream) as batches:
             async for batch in batches:
+                self._received.begun(_copy_in(batch))
                 fresh = self._fresh(batch)
                 if fresh is None:
                     break
@@ -276,7 +302,9 @@ class Following:
             # A snapshot. Where it has the number 1, somebody may only count the events of this connection.
             if number < self._last or (number == 1 and not event.generation):
                 return None
-            batch = [*self._news(event, number), *batch[1:]]
+            news = self._news(event, number)
+            self._received.add_all(each.event for each in news)
+            batch = [*news, *batch[1:]]
         elif number != self._last + 1 or not self._last:
             return None
         self._last = last
@@ -329,6 +357,7 @@ class Following:
         """News that are told now: what was before them is known. Without a number, nobody can say where that is."""
         if news:
             self._last = news[-1].generation
+            self._received.add_all(each.event for each in news)
         return news
 
     def _over(self) -> bool:
@@ -347,6 +376,12 @@ class Following:
 def _is_last_word(problem: DragomanError | None) -> TypeGuard[A2AError | BadResponse]:
     """True for what a server says that will say the same the next time."""
     return isinstance(problem, (A2AError, BadResponse)) and not isinstance(problem, ServerError)
+
+
+def _copy_in(batch: Sequence[Arrived]) -> Task | None:
+    """The task as a whole, where a stream begins with that."""
+    first = batch[0].event
+    return first if isinstance(first, Task) else None
 
 
 async def _nothing() -> Batches:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from dragoman.client.backoff import Backoff, asked_to_wait
 from dragoman.client.interfaces import interfaces_of
+from dragoman.client.received import DEFAULT_LIMIT, HINT
 from dragoman.model.card import AgentCard
 from dragoman.model.error import (
     A2AError,
@@ -19,6 +20,7 @@ from dragoman.model.error import (
     DragomanError,
     MethodNotFound,
     Overloaded,
+    ResponseTooLarge,
     ServerError,
     TaskGenerationMismatch,
     TaskNotCancelable,
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from dragoman.client.connection import Arrived
     from dragoman.client.discovery import Discovery
     from dragoman.client.interfaces import Interface
+    from dragoman.client.received import Received
     from dragoman.client.sender import Sender
     from dragoman.dialects.base import Result
     from dragoman.engine.clock import Clock
@@ -81,8 +84,11 @@ class RemoteConnection:
         connect_timeout: float | None = 10.0,
         idle_timeout: float | None = None,
         retries: int = 5,
+        limit: int | None = DEFAULT_LIMIT,
     ) -> None:
         self.clock = clock
+        # One answer, or one event of a stream, must fit into memory, whatever the limit of a task is.
+        self._most = MAX_ANSWER if limit is None else limit
         self._target = target
         self._sender = sender
         self._discovery = discovery
@@ -184,7 +190,11 @@ class RemoteConnection:
         return request.message.task_id or request.new_task_id
 
     async def open_stream(
-        self, operation: Operation, request: SendMessageRequest | SubscribeToTaskRequest, after: int | None
+        self,
+        operation: Operation,
+        request: SendMessageRequest | SubscribeToTaskRequest,
+        after: int | None,
+        received: Received | None = None,
     ) -> AsyncGenerator[Sequence[Arrived], None]:
         """See `Connection.open_stream`."""
         interface, response = await self._opened(operation, request, after)
@@ -192,13 +202,17 @@ class RemoteConnection:
         if "text/event-stream" not in response.headers.get("Content-Type", ""):
             # An answer in one piece: the agent does not stream, or says why it will not.
             body = await self._body(response)
+            if received is not None:
+                received.add(len(body))
             answer = binding.result(operation, response.status, response.headers, body)
             yield [Delivered(0, answer)]  # pyright: ignore[reportArgumentType] - a send answers with these two
             return
-        reader, read = SseReader(), binding.event
+        reader, read = SseReader(self._most), binding.event
         try:
             async for chunk in response.chunks():
                 batch: list[Delivered] = []
+                if received is not None:
+                    received.add(len(chunk))
                 try:
                     for data, number in reader.feed(chunk):
                         if data:
@@ -283,14 +297,16 @@ class RemoteConnection:
         http.silence = self._idle if operation in _WORK else self._quick
         return await self._sender.send(http, self._card)
 
-    @staticmethod
-    async def _body(response: HttpResponse) -> bytes:
+    async def _body(self, response: HttpResponse) -> bytes:
         kind = response.headers.get("Content-Type", "")
         try:
-            return await response.read(MAX_ANSWER if "json" in kind else _STRANGE)
+            return await response.read(self._most if "json" in kind else _STRANGE)
         except BadResponse as error:
             what = kind.partition(";")[0] or "nothing it names"
-            raise BadResponse(f"HTTP {response.status}, {what}: {error}") from None
+            text = f"HTTP {response.status}, {what}: {error}"
+            if isinstance(error, ResponseTooLarge) and "json" in kind:
+                raise ResponseTooLarge(f"{text}. {HINT}", limit=error.limit) from None
+            raise BadResponse(text) from None
 
     def _told(self, error: DragomanError, response: HttpResponse | None) -> DragomanError:
         return error if response is None else asked_to_wait(error, response.status, response.headers, self.clock)

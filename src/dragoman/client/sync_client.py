@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.client.client import Client as AsyncClient
 from dragoman.client.portal import Portal
+from dragoman.client.received import DEFAULT_LIMIT
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -45,6 +46,7 @@ class Client:
         connect_timeout: float | None = 10.0,
         idle_timeout: float | None = None,
         retries: int = 5,
+        limit: int | None = DEFAULT_LIMIT,
         verify: Verify = True,
         headers: Mapping[str, str] | None = None,
         interceptors: Sequence[Interceptor] = (),
@@ -58,6 +60,7 @@ class Client:
             connect_timeout=connect_timeout,
             idle_timeout=idle_timeout,
             retries=retries,
+            limit=limit,
             verify=verify,
             headers=headers,
             interceptors=interceptors,

@@ -15,7 +15,13 @@ from dragoman.client.event import Assembly
 from dragoman.mcp.gathering import Gathering
 from dragoman.mcp.problem import request_failed
 from dragoman.mcp.webhooks import REFUSALS
-from dragoman.model.error import A2AError, BadResponse, DragomanError, PushNotificationNotSupported
+from dragoman.model.error import (
+    A2AError,
+    BadResponse,
+    DragomanError,
+    PushNotificationNotSupported,
+    ResponseTooLarge,
+)
 from dragoman.model.message import Message
 from dragoman.model.task import Task
 
@@ -59,6 +65,8 @@ class Errand:
         # The answer, where it is a bare message and no task.
         self.reply: Message | None = None
         self.problem: str = ""
+        # True when the task brought more than the limit: to follow it again would end the same.
+        self.is_too_large = False
         # True once the agent has taken the message in: what goes wrong later is only that nobody hears of it.
         self.taken = False
         # How the user turned the question down, if so: nobody is asked again.
@@ -103,6 +111,7 @@ class Errand:
         except TimeoutError:
             self._fail(SILENT if self._limit is not None and self._limit.expired() else TIMEOUT)
         except DragomanError as error:
+            self.is_too_large = isinstance(error, ResponseTooLarge)
             self._fail(str(request_failed(error)))
         except Exception:
             logger.exception("a task could not be followed")
@@ -215,7 +224,7 @@ class Errand:
             self._gathering.settle()
 
     def _take(self, event: Event) -> None:
-        """Take in an event of a stream. Raises BadResponse when that is too much."""
+        """Take in an event of a stream. Raises ResponseTooLarge when that is too much."""
         self._text = (event.text if event.replaces else self._text + event.text)[-_TAIL:]
         self._gathering.weigh(event)
         is_known = self.record.remote_id is not None and self.taken and self.reply is None

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from dragoman.model.error import BadResponse
+from dragoman.model.error import ResponseTooLarge
 from dragoman.model.json import encode
 from dragoman.model.task import Task
 
@@ -32,7 +32,7 @@ class Gathering:
         self._brought = 0
 
     def weigh(self, event: Event) -> None:
-        """Count what an event brings. Raises BadResponse when the task has become too large."""
+        """Count what an event brings. Raises ResponseTooLarge when the task has become too large."""
         self._brought += len(encode(event.raw))
         if self._brought <= MOST_BYTES:
             return
@@ -40,7 +40,8 @@ class Gathering:
         weight = len(encode(event.task or event.raw))
         if weight > MOST_BYTES:
             self.forget()
-            raise BadResponse(f"the task has grown beyond {MOST_BYTES >> 20} MB: call get_task to see how it is")
+            text = f"the task has grown beyond {MOST_BYTES >> 20} MB: call get_task to see how it is"
+            raise ResponseTooLarge(text, limit=MOST_BYTES)
         self._brought = weight // 2
 
     def hold(self, event: Event) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from dragoman.client.received import DEFAULT_LIMIT
 from dragoman.server.remotes import Remote
 
 # Hosts kill calls that take about a minute.
@@ -17,7 +18,10 @@ ID_SECONDS = 0.5
 
 
 class McpOptions(Struct, frozen=True, kw_only=True):
-    """What may be reached, and how long a tool waits. `remotes` are agents by name, `tokens` their credentials."""
+    """What may be reached, and how long a tool waits. `remotes` are agents by name, `tokens` their credentials.
+
+    One task of an agent may bring `remote_bytes`, None for any number.
+    """
 
     remotes: Mapping[str, Remote] = {}
     tokens: Mapping[str, str] = {}
@@ -28,3 +32,4 @@ class McpOptions(Struct, frozen=True, kw_only=True):
     store: str | None = None
     simple_tools: bool = False
     verify: bool = True
+    remote_bytes: int | None = DEFAULT_LIMIT

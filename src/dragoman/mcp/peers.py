@@ -185,6 +185,7 @@ class Peers:
                 auth=token,
                 protocol=None if remote is None else remote.protocol,
                 retries=2,
+                limit=self._options.remote_bytes,
                 verify=self._options.verify,
                 interceptors=(Guard(address, self.reach), Loose(), *interceptors),
             )

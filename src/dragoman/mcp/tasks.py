@@ -95,6 +95,8 @@ class TaskTools:
             record = errand.record
             if errand.problem:
                 await self._refresh(agent, record)
+                if errand.is_too_large and not record.problem:
+                    record.problem = errand.problem
         if record.task is None and record.problem:
             raise ToolProblem(record.problem)
         return self._subscribed(agent, record, errand)

@@ -5,6 +5,7 @@ DragomanError
 ├── CannotConnect                   nobody answers at that address
 ├── BadCard                         the agent card cannot be read
 ├── BadResponse                     the answer is not A2A
+│   └── ResponseTooLarge            it is larger than the limit (.limit)
 ├── AuthError                       not authenticated or not allowed
 ├── InputRequired                   the task waits for the caller (.question .task)
 ├── TaskEnded                       the task ended without a result (.task)
@@ -83,6 +84,16 @@ class BadResponse(DragomanError):
     def __init__(self, text: str, *, status: int | None = None) -> None:
         super().__init__(text)
         self.status = status
+
+
+class ResponseTooLarge(BadResponse):
+    """The other side sends more than the limit, which is `.limit` bytes. Its task goes on."""
+
+    reason = "RESPONSE_TOO_LARGE"
+
+    def __init__(self, text: str, *, limit: int, status: int | None = None) -> None:
+        super().__init__(text, status=status)
+        self.limit = limit
 
 
 class AuthError(DragomanError):

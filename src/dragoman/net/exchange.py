@@ -8,7 +8,7 @@ from ipaddress import ip_address
 from typing import Protocol
 from urllib.parse import urlsplit
 
-from dragoman.model.error import BadResponse
+from dragoman.model.error import ResponseTooLarge
 
 # An answer larger than this is garbage, or a file that should have been a link.
 MAX_ANSWER = 64 * 1024 * 1024
@@ -63,7 +63,7 @@ class HttpResponse(Protocol):
         """The whole body.
 
         Raises:
-            BadResponse: it has more than `limit` bytes.
+            ResponseTooLarge: it has more than `limit` bytes.
             CannotConnect: the connection broke, or was silent for too long.
         """
         ...
@@ -139,7 +139,13 @@ def _is_here(host: str) -> bool:
     return address.is_loopback or (mapped is not None and mapped.is_loopback)
 
 
-def too_large(limit: int) -> BadResponse:
+def too_large(limit: int) -> ResponseTooLarge:
     """The error for an answer without end."""
-    size = f"{limit // 1024 // 1024} MB" if limit >= 1024 * 1024 else f"{limit} bytes"
-    return BadResponse(f"the answer is larger than {size}: nothing more of it is read")
+    return ResponseTooLarge(
+        f"the answer is larger than {size_in_words(limit)}: nothing more of it is read", limit=limit
+    )
+
+
+def size_in_words(size: int) -> str:
+    """A number of bytes as people write it."""
+    return f"{size // 1024 // 1024} MB" if size >= 1024 * 1024 else f"{size} bytes"

@@ -59,6 +59,7 @@ class Agent(BareAgent):
         from dragoman.agents.remote import RemoteAgent, card_of_remote
         from dragoman.client.connect import connect
         from dragoman.client.portal import run_apart
+        from dragoman.client.received import DEFAULT_LIMIT
         from dragoman.engine.clock import SystemClock
 
         # With a clock of its own it also has the card from nobody else, who may have asked minutes ago.
@@ -73,7 +74,7 @@ class Agent(BareAgent):
                 await connection.close()
 
         theirs = run_apart(ask())
-        remote = RemoteAgent(make, retries=options.get("retries", 5))
+        remote = RemoteAgent(make, retries=options.get("retries", 5), limit=options.get("limit", DEFAULT_LIMIT))
         agent = cls(
             name or theirs.name.replace("/", "-"),
             description=theirs.description if description is None else description,

@@ -18,6 +18,7 @@ from dragoman.transports.endpoint import Endpoint
 
 if TYPE_CHECKING:
     from dragoman.client.connection import Arrived
+    from dragoman.client.received import Received
     from dragoman.dialects.base import Result
     from dragoman.engine.clock import Clock
     from dragoman.engine.ports import Runnable, Store
@@ -73,9 +74,13 @@ class ServiceConnection:
         return result
 
     async def open_stream(
-        self, operation: Operation, request: SendMessageRequest | SubscribeToTaskRequest, after: int | None
+        self,
+        operation: Operation,
+        request: SendMessageRequest | SubscribeToTaskRequest,
+        after: int | None,
+        received: Received | None = None,
     ) -> AsyncGenerator[Sequence[Arrived], None]:
-        """See `Connection.open_stream`."""
+        """See `Connection.open_stream`. Nothing comes over a wire: nothing is counted."""
         stream = (await self._endpoint.perform(operation, self._call, request, after)).result
         assert isinstance(stream, Stream)
         async with aclosing(stream.batches) as batches:

@@ -170,4 +170,10 @@ SETTINGS: dict[str, SettingInfo] = {
         "SECONDS",
         values.seconds(zero=True),
     ),
+    "limits_remote_bytes": SettingInfo(
+        "Bytes that one task of an agent elsewhere may bring; 0 is any number.",
+        "--limits-remote-bytes",
+        "BYTES",
+        values.whole(0),
+    ),
 }

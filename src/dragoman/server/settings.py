@@ -45,6 +45,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     keep: float = 0
     keep_tasks: int = 0
     compact: float = 86_400
+    remote_bytes: int = 64 * 1024 * 1024
 
 
 class Settings(Struct, frozen=True, kw_only=True):

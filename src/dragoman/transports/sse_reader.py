@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dragoman.model.error import BadResponse
-from dragoman.net.exchange import MAX_ANSWER
+from dragoman.model.error import ResponseTooLarge
+from dragoman.net.exchange import MAX_ANSWER, size_in_words
 
 _BOM = b"\xef\xbb\xbf"
 # A task does not have so many events; what is longer is a time or a number of another kind.
@@ -30,7 +30,7 @@ class SseReader:
         """The events that are whole now.
 
         Raises:
-            BadResponse: an event does not end.
+            ResponseTooLarge: an event does not end.
         """
         if not self._started:
             chunk = self._without_mark(chunk)
@@ -57,7 +57,10 @@ class SseReader:
     def _check(self) -> None:
         if len(self._buffer) > self._limit:
             self._buffer.clear()
-            raise BadResponse(f"an event is larger than {self._limit} bytes: nothing more of the stream is read")
+            size = size_in_words(self._limit)
+            raise ResponseTooLarge(
+                f"an event is larger than {size}: nothing more of the stream is read", limit=self._limit
+            )
 
     def _without_mark(self, chunk: bytes) -> bytes:
         """A stream may begin with a byte order mark, which may come in pieces."""

@@ -53,7 +53,9 @@ class Cutting:
         found = await self._engine.perform(operation, request)
         return found if self._numbers else replace(found, generation=None)
 
-    async def open_stream(self, operation: Operation, request: Any, after: int | None) -> AsyncGenerator[Any, None]:
+    async def open_stream(
+        self, operation: Operation, request: Any, after: int | None, received: Any = None
+    ) -> AsyncGenerator[Any, None]:
         left, clean = self._drops.pop(0) if self._drops else (1_000_000, False)
         if left == 0:
             raise CUT

@@ -115,7 +115,9 @@ class Scripted:
             raise found
         return found
 
-    async def open_stream(self, operation: Operation, request: Any, after: int | None) -> AsyncGenerator[Any, None]:
+    async def open_stream(
+        self, operation: Operation, request: Any, after: int | None, received: Any = None
+    ) -> AsyncGenerator[Any, None]:
         self.calls.append((operation.name, after))
         stream = self.streams.pop(0) if self.streams else REFUSED
         if isinstance(stream, Exception):
@@ -210,8 +212,10 @@ class _Stirring(Scripted):
     def __init__(self, wire: Scripted) -> None:
         super().__init__(*wire.streams, gets=wire.gets)
 
-    async def open_stream(self, operation: Operation, request: Any, after: int | None) -> AsyncGenerator[Any, None]:
-        async with aclosing(super().open_stream(operation, request, after)) as batches:
+    async def open_stream(
+        self, operation: Operation, request: Any, after: int | None, received: Any = None
+    ) -> AsyncGenerator[Any, None]:
+        async with aclosing(super().open_stream(operation, request, after, received)) as batches:
             async for batch in batches:
                 yield batch
                 if operation is Operation.SUBSCRIBE:
@@ -419,7 +423,9 @@ async def test_an_agent_whose_card_says_that_it_does_not_stream_is_not_asked_to(
 
 async def test_an_agent_whose_card_is_read_on_the_way_is_not_asked_again() -> None:
     class Late(Scripted):
-        async def open_stream(self, operation: Operation, request: Any, after: int | None) -> AsyncGenerator[Any, None]:
+        async def open_stream(
+            self, operation: Operation, request: Any, after: int | None, received: Any = None
+        ) -> AsyncGenerator[Any, None]:
             self.known_card = replace(CARD, capabilities=AgentCapabilities(streaming=False))
             raise BadResponse("there is no A2A here", status=404)
             yield
