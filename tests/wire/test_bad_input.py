@@ -425,6 +425,8 @@ def test_what_is_not_http_disturbs_nobody(wire: Any, request_: bytes) -> None:
 )
 def test_garbage_in_a_header_is_answered_like_any_request(wire: Any, line: bytes) -> None:
     body = b'{"jsonrpc":"2.0","id":1,"method":"SubscribeToTask","params":{"id":"nobody"}}'
+    if b"Content-Type" not in line:
+        line += b"\r\nContent-Type: application/json"
     heard = spoken(
         wire,
         b"POST / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %d\r\n%b\r\n\r\n%b"
@@ -439,7 +441,7 @@ def test_garbage_in_a_header_is_answered_like_any_request(wire: Any, line: bytes
 def test_a_caller_who_leaves_in_the_middle_of_a_body_is_no_error(
     wire: Any, path: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    start = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n"
+    start = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n"
     spoken(wire, start.encode() + b'{"jsonrpc"')
     wire.healthy()
     assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []

@@ -59,9 +59,11 @@ def test_a_request_may_name_its_json_in_several_ways(speaker: Any, content_type:
     assert speaker.texts(answer) == ["hi"]
 
 
-def test_a_request_without_a_content_type_is_read_as_json(speaker: Any) -> None:
+@pytest.mark.parametrize("headers", [{}, {"Content-Type": ""}, {"Content-Type": "text/plain"}])
+def test_a_request_that_does_not_name_its_json_is_refused(speaker: Any, headers: dict[str, str]) -> None:
     _, path, options = speaker.spell("send", speaker.params("hi"))
-    assert speaker.texts(speaker.wire.request("POST", path, content=options["content"])) == ["hi"]
+    answer = speaker.wire.request("POST", path, content=options["content"], headers=headers)
+    assert (answer.status, answer.code, answer.reason) == (200, -32005, "CONTENT_TYPE_NOT_SUPPORTED")
 
 
 @pytest.mark.requirement("S2-100")

@@ -125,7 +125,7 @@ def test_every_operation_counts_whatever_it_is_and_whatever_becomes_of_it(limite
     speaker = there.speaker("1.0-rest")
     assert speaker.get("nobody").status == 404
     assert there.rpc("NoSuchMethod").code == -32601
-    assert there.request("POST", "/", content=b"{").code == -32700
+    assert there.request("POST", "/", content=b"{", headers={"Content-Type": "application/json"}).code == -32700
     with speaker.stream("hi") as reading:
         assert list(reading)
     refusal(speaker.list(), "rate")

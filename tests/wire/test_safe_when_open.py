@@ -117,10 +117,10 @@ async def anybody(request: Request) -> User | None:
     return User("ada") if request.headers.get("authorization") else None
 
 
-def test_a_foreign_page_with_credentials_is_answered() -> None:
+def test_a_foreign_page_with_a_token_is_answered() -> None:
     with served(echo_agent(), auth=anybody) as url:
         assert ask(url, Origin="https://app.example", Authorization="Bearer x")[0] == 200
-        assert ask(url, Origin="https://app.example")[0] == 401
+        assert ask(url, Origin="https://app.example")[0] == 403
 
 
 async def listing(server: tuple[str, int], **settings: Any) -> int:

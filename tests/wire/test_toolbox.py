@@ -306,10 +306,11 @@ def test_without_a_true_cookie_nothing_is_done(site: Site, method: str, forged: 
 
 
 @pytest.mark.requirement("S0-9")
-def test_a_cookie_is_enough_whatever_page_it_comes_from(site: Site) -> None:
-    foreign = {"Origin": "https://elsewhere.example", "Referer": "https://elsewhere.example/page"}
-    answer = site.post("tasks/send", f'{{"message":{MESSAGE}}}', **foreign)
+def test_a_cookie_is_enough_without_a_token_and_a_page_elsewhere_cannot_use_it(site: Site) -> None:
+    params = f'{{"message":{MESSAGE}}}'
+    answer = site.post("tasks/send", params, Referer="https://elsewhere.example/page")
     assert answer.json()["result"]["status"]["state"] == "completed"
+    assert site.post("tasks/send", params, Origin="https://elsewhere.example").status_code == 403
 
 
 @pytest.mark.requirement("S0-43", "S0-47")

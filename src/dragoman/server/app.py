@@ -14,7 +14,7 @@ from dragoman.dialects.errors import status_of
 from dragoman.engine.clock import SystemClock
 from dragoman.model.error import A2AError, DragomanError, ServerError, Unauthenticated
 from dragoman.server.agent_cards import AGENT_CARD
-from dragoman.server.guard import Guard, Misdirected
+from dragoman.server.guard import Guard, Misdirected, Page
 from dragoman.server.limiter import Limiter
 from dragoman.server.pages import (
     JWKS,
@@ -277,7 +277,9 @@ class App:
             except A2AError as error:
                 await respond(send, 503, msgspec.json.encode({"error": str(error)}))
                 return
-            user = None if self._auth is None else await self._auth.visitor(request)
+            if self._auth is not None:
+                page = self._guard.page(request, self._addresses.base)
+                user = await self._auth.visitor(request, ambient=page is Page.OWN)
         cards = hosted.agent_cards if request.path == AGENT_CARD else hosted.cards
         status, body, headers = cards.serve(request, self._addresses.base(request) + prefix, user)
         await respond(send, status, body, headers=headers, head=request.method == "HEAD")
@@ -321,10 +323,8 @@ class App:
             send = _with_headers(send, allowed)
         try:
             await self._start_for_request()
-            user = None if self._auth is None else await self._auth.user(request)
+            user = await self._user(request)
             self._limiter.admit(request, user)
-            if "origin" in request.headers:
-                self._guard.check_origin(request, self._addresses.base(request), user)
             request.may_list = self._guard.may_list(request, user)
         except A2AError as refused:
             error = self._counted(request, refused)
@@ -347,6 +347,21 @@ class App:
             return
         await (hosted.rpc if is_rpc else hosted.rest).serve(request, send, user)
 
+    async def _user(self, request: Request) -> User | None:
+        """Who is calling. Of a foreign page only credentials count that no browser adds by itself.
+
+        Raises:
+            Unauthenticated: nobody says, or not convincingly.
+            Unauthorized: a foreign page made the request, or the caller may not do this.
+        """
+        page, auth = self._guard.page(request, self._addresses.base), self._auth
+        if page is not Page.FOREIGN:
+            return None if auth is None else await auth.user(request, ambient=page is Page.OWN)
+        user = None if auth is None else await auth.identify(request, ambient=False)
+        if user is None:
+            raise self._guard.refusal(request)
+        return user
+
     @staticmethod
     async def _operate_for_stranger(auth: Authentication, hosted: Hosted, request: Request, send: Send) -> None:
         # What tools are asked by the oldest methods there is kept for somebody; the rest is open to strangers.
@@ -357,7 +372,7 @@ class App:
 
     def _counted(self, request: Request, error: A2AError) -> A2AError:
         """Count a stranger who is refused: guessing is limited like anything else."""
-        if isinstance(error, Unauthenticated):
+        if not request.caller:
             try:
                 self._limiter.admit(request, None)
             except A2AError as more:

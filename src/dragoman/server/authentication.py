@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("dragoman.server")
 Security = tuple[dict[str, Any], list[dict[str, Any]]]
 OPEN: Security = ({}, [])
+# The words of `Authorization` that browsers send by themselves, once a person has signed in to a site.
+_BROWSER_SCHEMES = ("", "basic", "digest", "negotiate", "ntlm")
 
 
 class Authentication:
@@ -42,25 +44,39 @@ class Authentication:
     async def close(self) -> None:
         """Let go."""
 
-    async def user(self, request: Request) -> User | None:
-        """Who is calling; None only where strangers are welcome.
+    async def user(self, request: Request, *, ambient: bool = True) -> User | None:
+        """Who is calling; None only where strangers are welcome. Without `ambient`, see `identify`.
 
         Raises:
             Unauthenticated: nobody says, or not convincingly.
             Unauthorized: the caller may not do this.
         """
+        user = await self.identify(request, ambient=ambient)
+        if user is None:
+            raise Unauthenticated
+        return user
+
+    async def identify(self, request: Request, *, ambient: bool = True) -> User | None:
+        """Who is calling; None when nobody says.
+
+        Without `ambient`, credentials that browsers add by themselves do not count: cookies, Basic, certificates. What
+        the function looks at is unknown, so then it is asked only about an `Authorization` that no browser makes.
+
+        Raises:
+            Unauthenticated: what is presented is wrong.
+            Unauthorized: the caller may not do this.
+        """
+        if not ambient and not _has_explicit_credential(request):
+            return None
         try:
-            user = await self._function(request)
+            return await self._function(request)
         except (A2AError, Disconnected):
             raise
         except Exception:
             logger.exception("the function that says who is calling broke")
             raise InternalError from None
-        if user is None:
-            raise Unauthenticated
-        return user
 
-    async def visitor(self, request: Request) -> User | None:
+    async def visitor(self, request: Request, *, ambient: bool = True) -> User | None:
         """Who looks at the card, if they say so."""
         return None
 
@@ -143,16 +159,21 @@ class SchemeAuthentication(Authentication):
             self._users = None
         await self._http.close()
 
-    async def user(self, request: Request) -> User | None:
+    async def user(self, request: Request, *, ambient: bool = True) -> User | None:
         """See `Authentication.user`."""
         assert self._chain is not None
-        return await (self._chain.identify(request) if self._strangers else self._chain(request))
+        ask = self._chain.identify if self._strangers else self._chain
+        return await ask(request, ambient=ambient)
 
-    async def visitor(self, request: Request) -> User | None:
-        """See `Authentication.visitor`. Who says something wrong sees what everybody sees."""
+    async def identify(self, request: Request, *, ambient: bool = True) -> User | None:
+        """See `Authentication.identify`."""
         assert self._chain is not None
+        return await self._chain.identify(request, ambient=ambient)
+
+    async def visitor(self, request: Request, *, ambient: bool = True) -> User | None:
+        """See `Authentication.visitor`. Who says something wrong sees what everybody sees."""
         try:
-            return await self._chain.identify(request)
+            return await self.identify(request, ambient=ambient)
         except A2AError:
             return None
 
@@ -166,3 +187,8 @@ class SchemeAuthentication(Authentication):
             return OPEN
         schemes, requirements = self._chain.security()
         return schemes, [] if self._strangers else requirements
+
+
+def _has_explicit_credential(request: Request) -> bool:
+    """True when a request has an `Authorization` that a page elsewhere cannot have its browser send."""
+    return request.headers.get("authorization", "").partition(" ")[0].lower() not in _BROWSER_SCHEMES

@@ -1,14 +1,15 @@
-"""Safe when open: who may talk to an agent that asks nobody for a name.
+"""Cross-site requests: which names this server answers to, and which pages may use it.
 
-A page in a browser can make requests to any address its machine can reach, and a DNS name can be pointed at
-127.0.0.1. So a server on loopback answers only to names that are its own, and a foreign page is refused unless it
-is listed or brings credentials.
+A page in a browser can make requests to any address its machine can reach, the browser adds cookies, Basic credentials
+and client certificates to them by itself, and a DNS name can be pointed at 127.0.0.1. So a server on loopback answers
+only to names that are its own, and what a browser adds by itself counts only for pages of this server and listed ones.
 """
 
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from enum import Enum
 from functools import lru_cache
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -20,6 +21,11 @@ if TYPE_CHECKING:
     from dragoman.transports.http import Header, Request
 
 _PREFLIGHT_SECONDS = 600
+# Values of Sec-Fetch-Site for a page of the same origin, and for what a person did (a bookmark, a typed address).
+_OWN_SITES = (None, "same-origin", "none")
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+# How much of a foreign Origin is repeated in an error.
+_LONGEST_ORIGIN = 200
 
 
 class Misdirected(A2AError):
@@ -30,13 +36,24 @@ class Misdirected(A2AError):
     text = "This server does not answer to that name"
 
 
+class Page(Enum):
+    """The page that made a request, as far as its browser says. Without a browser it is OWN."""
+
+    OWN = "own"
+    """A page of this server, a listed one, or none: all credentials count."""
+    GUEST = "guest"
+    """Any page may call, by `cors = "*"`: what its browser adds by itself does not count."""
+    FOREIGN = "foreign"
+    """A page that may not call, except with a credential that no browser adds by itself."""
+
+
 class Guard:
     """Checks where a request thinks it is going and which page it comes from."""
 
     def __init__(self, url: str | None, allow_hosts: Sequence[str], cors: Sequence[str], *, open_list: bool) -> None:
         own = urlsplit(url).hostname if url else None
         self._hosts = {host.casefold() for host in (*allow_hosts, *([own] if own else []))}
-        self._cors = frozenset(origin.rstrip("/") for origin in cors)
+        self._cors = frozenset(origin_of(origin) for origin in cors)
         self._open_list = open_list
 
     def check_host(self, request: Request, *, trusted: bool) -> None:
@@ -54,16 +71,27 @@ class Guard:
                 "set url to its public address, or add the name to allow_hosts"
             )
 
-    def check_origin(self, request: Request, base: str, user: User | None) -> None:
-        """Refuse a foreign page, unless it is listed or its request is authenticated.
+    def page(self, request: Request, base: Callable[[Request], str]) -> Page:
+        """Which kind of page made a request. `base` gives the public address under which it reached us.
 
-        Raises:
-            Unauthorized: the page is foreign.
+        Browsers say it in `Origin` and `Sec-Fetch-Site`, which no page can set; where both are sent, both must fit.
         """
-        origin = request.headers.get("origin")
-        if origin is None or user is not None or self._is_welcome(origin) or origin == _origin(base):
-            return
-        raise Unauthorized(f"pages of {origin} may not use this agent: add that origin to cors, or authenticate")
+        origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site")
+        if origin is None:
+            if site in _OWN_SITES or _is_navigation(request):
+                return Page.OWN
+        elif origin in self._cors or (site in _OWN_SITES and origin == origin_of(base(request))):
+            return Page.OWN
+        return Page.GUEST if "*" in self._cors else Page.FOREIGN
+
+    @staticmethod
+    def refusal(request: Request) -> Unauthorized:
+        """The error for a request of a foreign page."""
+        origin = request.headers.get("origin", "other sites")[:_LONGEST_ORIGIN]
+        text = f"pages of {origin} may not use this agent: add that origin to cors, or authenticate with a token"
+        if request.headers.get("sec-fetch-site") == "same-origin":
+            text += "; if it is this server's own address, set url or trust_proxy"
+        return Unauthorized(text)
 
     def may_list(self, request: Request, user: User | None) -> bool:
         """False when a stranger on an open network would see the tasks of all other strangers."""
@@ -114,9 +142,24 @@ def _hostname(host: str) -> str:
         return host
 
 
-def _origin(base: str) -> str:
-    parts = urlsplit(base)
-    return f"{parts.scheme}://{parts.netloc}"
+def _is_navigation(request: Request) -> bool:
+    """True for a link that was followed: it changes nothing, and the page it stood on sees no answer."""
+    return request.method in ("GET", "HEAD") and request.headers.get("sec-fetch-mode") == "navigate"
+
+
+@lru_cache(maxsize=1024)
+def origin_of(address: str) -> str:
+    """The origin of an address, in the form in which browsers send it; what is no address stays as it is."""
+    try:
+        parts = urlsplit(address)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        return address
+    if not host or not parts.scheme:
+        return address.rstrip("/")
+    shown = f"[{host}]" if ":" in host else host
+    usual = port is None or _DEFAULT_PORTS.get(parts.scheme) == port
+    return f"{parts.scheme}://{shown}" if usual else f"{parts.scheme}://{shown}:{port}"
 
 
 # Reading an address takes 5 µs, and a server hears few of them again and again.

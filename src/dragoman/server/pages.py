@@ -8,6 +8,7 @@ import msgspec
 
 from dragoman.dialects.errors import status_of
 from dragoman.model.error import A2AError
+from dragoman.server.guard import origin_of
 from dragoman.transports.http import Disconnected, limit_status, refusal_headers, respond
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ async def sign_in_or_out(login: Login | None, request: Request, base: str, send:
 async def _signed(login: Login, request: Request, base: str) -> Reply:
     from dragoman.auth.inbound.login import MAX_FORM
 
-    origin, secure = "/".join(base.split("/")[:3]), base.startswith("https://")
+    origin, secure = origin_of(base), base.startswith("https://")
     if request.method != "POST":
         return await login.show(request, secure=secure)
     body = await request.body(MAX_FORM)

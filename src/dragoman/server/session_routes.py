@@ -140,8 +140,7 @@ class SessionRoutes:
     # -- parts -----------------------------------------------------------------------------------------------------
 
     async def _send(self, hosted: Hosted | None, request: Request, user: User | None) -> dict[str, Any]:
-        request.must_be_json()
-        body = await request.body(self._body_limit)
+        body = await request.json_body(self._body_limit)
         check_depth(body, self._nesting)
         asked = read_task(read_body(body))
         if hosted is None:

@@ -83,13 +83,26 @@ class Request:
         """The media type of the body, without its parameters."""
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
-    def must_be_json(self) -> None:
-        """Refuse a body that says it is something else. Raises ContentTypeNotSupported."""
+    async def json_body(self, limit: int) -> bytes:
+        """Read the whole body, which must be declared as JSON; an empty one need not be declared.
+
+        A page elsewhere can have a browser send a body of another type, or of none, without asking first.
+
+        Raises:
+            ContentTypeNotSupported: it is declared as something else, or is there and not declared at all.
+            TooLarge, TooSlow, Disconnected: see `body`.
+        """
         kind = self.content_type
-        if kind and kind != "application/json" and not kind.endswith("+json"):
-            raise ContentTypeNotSupported(
-                f"the body is {kind}: send it with Content-Type: application/json", header="content-type"
-            )
+        if kind:
+            if kind != "application/json" and not kind.endswith("+json"):
+                raise _not_json(f"is {kind}")
+            return await self.body(limit)
+        if self.headers.get("content-length", "0") != "0" or "transfer-encoding" in self.headers:
+            raise _not_json("has no Content-Type")
+        body = await self.body(limit)
+        if body:  # later versions of HTTP need not announce one
+            raise _not_json("has no Content-Type")
+        return body
 
     async def body(self, limit: int) -> bytes:
         """Read the whole body.
@@ -138,6 +151,12 @@ class Request:
         # Later versions of HTTP have no word for it: many requests share a connection there.
         error.closes = str(self.scope.get("http_version", "1.1")).startswith("1")
         return error
+
+
+def _not_json(problem: str) -> ContentTypeNotSupported:
+    return ContentTypeNotSupported(
+        f"the body {problem}: send it with Content-Type: application/json", header="content-type"
+    )
 
 
 def _too_large(limit: int) -> TooLarge:

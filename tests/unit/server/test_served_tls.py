@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import httpx2
 import pytest
 import trustme
 
@@ -88,6 +89,16 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 async def test_a_caller_with_a_certificate_gets_in_and_is_known_by_it(site: Site) -> None:
     async with Client(site.url, auth=MutualTLS(site.ann, ca=site.ca)) as client:
         assert (await client.send(tool="whoami")).text == "cert|ann.example"
+
+
+@pytest.mark.parametrize("page", [{"Origin": "https://evil.example"}, {"Sec-Fetch-Site": "same-site"}])
+def test_a_page_elsewhere_cannot_use_the_certificate_of_a_browser(site: Site, page: dict[str, str]) -> None:
+    trusting = site.trusting()
+    trusting.load_cert_chain(site.ann)
+    body = {"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hi"}]}}
+    with httpx2.Client(base_url=site.url, verify=trusting, trust_env=False) as browser:
+        assert browser.post("/message:send", json=body, headers=page).status_code == 403
+        assert browser.post("/message:send", json=body, headers={"Origin": site.url}).status_code == 200
 
 
 def test_the_client_without_await_gets_in_too(site: Site) -> None:

@@ -201,7 +201,8 @@ def test_a_body_that_is_none_is_refused(house: Any, body: bytes, statuses: tuple
 
 def test_a_body_that_does_not_say_its_size_is_cut_off_at_the_limit(house: Any) -> None:
     piece = b"%x\r\n%s\r\n" % (50_000, b"a" * 50_000)
-    lines = ["POST /a2a HTTP/1.1", "Host: 127.0.0.1", known(house, "bob"), "Transfer-Encoding: chunked"]
+    lines = ["POST /a2a HTTP/1.1", "Host: 127.0.0.1", known(house, "bob"), "Content-Type: application/json"]
+    lines.append("Transfer-Encoding: chunked")
     answer = raw(house.url, "\r\n".join(lines).encode() + b"\r\n\r\n" + piece * 3 + b"0\r\n\r\n")
     assert answer.status == 413
     assert json.loads(answer.body)["error"]["code"] == -32600

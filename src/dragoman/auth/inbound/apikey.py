@@ -21,6 +21,7 @@ class ApiKeyScheme:
         self, users: UserStore, *, name: str = "apikey", location: Location = "header", key_name: str = "X-API-Key"
     ) -> None:
         self.name = name
+        self.ambient = location == "cookie"
         self._users = users
         self._location: Location = location
         self._key_name = key_name

@@ -16,6 +16,7 @@ class BasicScheme:
     """Users with passwords."""
 
     scopes: tuple[str, ...] = ()
+    ambient = True
 
     def __init__(self, passwords: Passwords, *, name: str = "basic") -> None:
         self.name = name

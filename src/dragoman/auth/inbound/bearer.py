@@ -30,6 +30,8 @@ def bearer_token(request: Presented) -> str | None:
 class BearerScheme:
     """Users' keys where `users` is given, the tokens of an issuer where `tokens` is."""
 
+    ambient = False
+
     def __init__(
         self,
         users: UserStore | None,

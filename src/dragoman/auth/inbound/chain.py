@@ -30,19 +30,20 @@ class Chain:
         if not names or len(set(names)) != len(names):
             raise ConfigError(f"a server needs one or more schemes with different names, not {names}")
         self._schemes = tuple(schemes)
+        self._explicit = tuple(each for each in schemes if not each.ambient)
         self._names = ",".join(names)
         self._audit = audit or Audit()
         self._challenges = tuple(dict.fromkeys(said for each in schemes if (said := each.challenge())))
 
-    async def __call__(self, request: Presented) -> User:
-        """Who is calling.
+    async def __call__(self, request: Presented, *, ambient: bool = True) -> User:
+        """Who is calling. Without `ambient`, see `identify`.
 
         Raises:
             Unauthenticated: nobody says, or what is presented is wrong. The metadata `schemes` names the schemes.
             Unauthorized: a scope is missing. The metadata `scope` names those that are needed.
             ServerError: it cannot be told now.
         """
-        user = await self.identify(request)
+        user = await self.identify(request, ambient=ambient)
         if user is None:
             self._audit.asked(schemes=self._names, address=address(request))
             raise Unauthenticated(
@@ -51,8 +52,10 @@ class Chain:
             )
         return user
 
-    async def identify(self, request: Presented) -> User | None:
+    async def identify(self, request: Presented, *, ambient: bool = True) -> User | None:
         """Who is calling; None when nobody says, for servers that also talk to strangers.
+
+        Without `ambient`, schemes whose credentials browsers add by themselves are not asked.
 
         Raises:
             Unauthenticated: what is presented is wrong.
@@ -60,7 +63,7 @@ class Chain:
             ServerError: it cannot be told now.
         """
         refused: list[tuple[Scheme, A2AError]] = []
-        for scheme in self._schemes:
+        for scheme in self._schemes if ambient else self._explicit:
             try:
                 user = await scheme.identify(request)
             except (Denied, Forbidden, ServerError) as error:

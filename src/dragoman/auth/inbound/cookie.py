@@ -45,6 +45,7 @@ class CookieScheme:
     """A cookie that the login page or `dragoman users cookie` made."""
 
     scopes: tuple[str, ...] = ()
+    ambient = True
 
     def __init__(
         self,

@@ -14,6 +14,8 @@ from dragoman.model.user import User
 class IssuedTokenScheme:
     """A bearer token that somebody else gives out; the card says who and how."""
 
+    ambient = False
+
     def __init__(self, name: str, tokens: Tokens, card: dict[str, Any], scopes: tuple[str, ...] = ()) -> None:
         self.name = name
         self.scopes = scopes

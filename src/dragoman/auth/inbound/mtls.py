@@ -32,6 +32,7 @@ class MtlsScheme:
     """
 
     scopes: tuple[str, ...] = ()
+    ambient = True
 
     def __init__(
         self,

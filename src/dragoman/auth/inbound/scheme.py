@@ -53,6 +53,11 @@ class Scheme(Protocol):
         """What a caller must have been allowed, as the card's security requirements list it."""
         ...
 
+    @property
+    def ambient(self) -> bool:
+        """True when a browser adds the credential by itself, also to requests that a page elsewhere makes."""
+        ...
+
     def card(self) -> dict[str, Any]:
         """The scheme in the card's 1.0 form."""
         ...

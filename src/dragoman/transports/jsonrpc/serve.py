@@ -91,8 +91,7 @@ class JsonRpc:
         request_id: Any = None
         version = "1.0"
         try:
-            request.must_be_json()
-            envelope = read_envelope(await request.body(self._endpoint.body_limit))
+            envelope = read_envelope(await request.json_body(self._endpoint.body_limit))
             request_id = envelope.id
             version = _spoken_by(envelope.method)
             params = _check(envelope, self._endpoint.nesting)

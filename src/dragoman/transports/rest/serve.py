@@ -85,8 +85,7 @@ class Rest:
         if request.method in ("GET", "DELETE"):
             query = {name: value for name, value in request.query.items() if name != "A2A-Version"}
             return dialect.request_from(route.operation, {**query, **route.params})
-        request.must_be_json()
-        body = await request.body(self._endpoint.body_limit)
+        body = await request.json_body(self._endpoint.body_limit)
         check_depth(body, self._endpoint.nesting)
         if route.operation in (Operation.SEND, Operation.STREAM):
             return dialect.request(route.operation, body)
