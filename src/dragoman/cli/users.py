@@ -246,7 +246,7 @@ def _time(at: int) -> str:
 
 
 def _row(user: Listed) -> tuple[str, ...]:
-    marks = [*(["password"] if user.has_password else []), *(["locked"] if user.locked_until else [])]
+    marks = ["password"] if user.has_password else []
     marks += [f"dk_…{each.hint}{_until(each.until)}" for each in user.keys]
     permissions = [f"{each.permission}{_until(each.until)}" for each in user.grants]
     return user.name, ", ".join(permissions) or "-", ", ".join(marks) or "-"
@@ -261,7 +261,6 @@ def _json(user: Listed) -> dict[str, Any]:
         "name": user.name,
         "created": _time(user.created),
         "password": user.has_password,
-        "lockedUntil": _time(user.locked_until) if user.locked_until else None,
         "permissions": [
             {"key": each.permission, "until": None if each.until is None else _time(each.until)} for each in user.grants
         ],

@@ -21,8 +21,6 @@ class Account(Struct, frozen=True):
     """A hash, or empty for those who have none."""
     epoch: int
     """What was given out for an earlier epoch does not hold any more."""
-    failures: int
-    locked_until: int
     fresh_until: int
     """Until then nothing of this runs out by itself."""
 
@@ -48,7 +46,6 @@ class Listed(Struct, frozen=True):
     name: str
     created: int
     has_password: bool
-    locked_until: int
     grants: tuple[Grant, ...]
     keys: tuple[KeyNote, ...]
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ipaddress
+import logging
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from dragoman.auth.inbound.scheme import Presented
     from dragoman.transports.http import Request
 
+logger = logging.getLogger("dragoman.server")
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
@@ -19,6 +22,7 @@ class Addresses:
     def __init__(self, url: str | None, trusted: Sequence[Network]) -> None:
         self._url = url.rstrip("/") if url else None
         self._trusted = trusted
+        self._has_warned = False
 
     def base(self, request: Request) -> str:
         """The address of the app's root, without a trailing slash."""
@@ -35,7 +39,7 @@ class Addresses:
             root = f"/{prefix}{root}" if prefix else root
         return f"{scheme}://{host}{root}".rstrip("/")
 
-    def caller(self, request: Request) -> str:
+    def caller(self, request: Presented) -> str:
         """Where a request comes from: the last address on its way that is not a trusted proxy. Empty if unknown.
 
         Of IPv6 it is the network: who has one address there has them all.
@@ -50,9 +54,16 @@ class Addresses:
                 address = str(named)
                 if not any(named in network for network in self._trusted):
                     break
+        elif "x-forwarded-for" in request.headers and not self._has_warned:
+            self._has_warned = True
+            logger.warning(
+                "a request from %s names another address in X-Forwarded-For: if that is your proxy, name its network "
+                "in trust_proxy, else all who come through it count as one caller",
+                address or "an unknown address",
+            )
         return _network_of(address) if ":" in address else address
 
-    def is_trusted(self, request: Request) -> bool:
+    def is_trusted(self, request: Presented) -> bool:
         """True when a proxy that may speak for others sent this request."""
         client: Sequence[object] | None = request.scope.get("client")
         if not self._trusted or not client:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from dragoman.auth.inbound.chain import Chain
     from dragoman.auth.inbound.login import Login
     from dragoman.auth.inbound.passwords import Passwords
+    from dragoman.auth.inbound.presented import AddressOf
     from dragoman.engine.clock import Clock
     from dragoman.model.user import User
     from dragoman.net.exchange import HttpClient
@@ -90,7 +91,10 @@ class Authentication:
 
 
 class SchemeAuthentication(Authentication):
-    """Asks the schemes of the settings. With `strangers`, who says nothing is let in as nobody."""
+    """Asks the schemes of the settings. With `strangers`, who says nothing is let in as nobody.
+
+    `address_of` says where a request comes from, for the limits on wrong passwords.
+    """
 
     def __init__(
         self,
@@ -100,6 +104,7 @@ class SchemeAuthentication(Authentication):
         clock: Clock,
         http: HttpClient,
         *,
+        address_of: AddressOf,
         strangers: bool = False,
     ) -> None:
         self._settings = settings
@@ -107,6 +112,7 @@ class SchemeAuthentication(Authentication):
         self._keys = keys
         self._clock = clock
         self._http = http
+        self._address_of = address_of
         self._strangers = strangers
         self._chain: Chain | None = None
         self._users: SqliteUsers | None = None
@@ -143,11 +149,12 @@ class SchemeAuthentication(Authentication):
             self._clock,
             passwords=self._passwords,
             base=said.base,
+            address_of=self._address_of,
         )
         self._chain = Chain(schemes, audit)
         cookie = next((scheme for scheme in schemes if isinstance(scheme, CookieScheme)), None)
         if cookie is not None and ring is not None:
-            self.login = Login(self._passwords, cookie, ring, self._clock, audit)
+            self.login = Login(self._passwords, cookie, ring, self._clock, audit, address_of=self._address_of)
 
     async def close(self) -> None:
         """See `Authentication.close`."""

@@ -107,7 +107,7 @@ def build(
     addresses = Addresses(settings.url, settings.trust_proxy)
     guard = Guard(settings.url, settings.allow_hosts, settings.cors, open_list=settings.open_list)
     janitor = Janitor(store, clock, retention)
-    auth = partial(_authentication, agents, settings, keys, clock)
+    auth = partial(_authentication, agents, settings, keys, clock, addresses)
     limiter = Limiter(limits, clock, addresses)
     sessions = SessionRoutes(
         bus,
@@ -131,7 +131,9 @@ def build(
     )
 
 
-def _authentication(agents: Sequence[Agent], settings: Settings, keys: LazyKeys, clock: Clock) -> Authentication | None:
+def _authentication(
+    agents: Sequence[Agent], settings: Settings, keys: LazyKeys, clock: Clock, addresses: Addresses
+) -> Authentication | None:
     said = settings.auth
     if said is not None and not isinstance(said, AuthSettings):
         return Authentication(said)
@@ -148,7 +150,9 @@ def _authentication(agents: Sequence[Agent], settings: Settings, keys: LazyKeys,
         return SocketClient()
 
     path = parse_store(settings.store)
-    return SchemeAuthentication(said, path, keys, clock, LazyHttp(http), strangers=strangers)
+    return SchemeAuthentication(
+        said, path, keys, clock, LazyHttp(http), address_of=addresses.caller, strangers=strangers
+    )
 
 
 def _signing(settings: Settings, keys: LazyKeys) -> CardSigning:

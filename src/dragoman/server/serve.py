@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import uvicorn
 
     from dragoman.agents.skill import Offer
-    from dragoman.server.settings import Settings
+    from dragoman.server.settings import Limits, Settings
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -267,6 +267,7 @@ def _news(servable: Servable, settings: Settings, host: str, port: int) -> list[
         f"  card    {base}/.well-known/agent-card.json",
         f"  store   {store if store is not None else 'memory: gone when this stops'}",
         *([f"  auth    {_door(settings.auth)}"] if isinstance(settings.auth, AuthSettings) else []),
+        *([f"  rate    {_rate(settings.limits)}"] if settings.limits.rate else []),
         f"  try     {_curl(f'{base}/', rpc)}",
         f"  stream  {_curl(f'{base}/message:stream', message, '-N')}",
     ]
@@ -275,6 +276,11 @@ def _news(servable: Servable, settings: Settings, host: str, port: int) -> list[
 def _door(auth: AuthSettings) -> str:
     has_users = not {"cookie", "bearer", "apikey", "basic"}.isdisjoint(auth.names)
     return f"{auth}{': `dragoman users add NAME` lets somebody in' if has_users else ''}"
+
+
+def _rate(limits: Limits) -> str:
+    burst = f", {limits.burst} at once" if limits.burst else ""
+    return f"{limits.rate:g} requests a second for each caller{burst}: --limits-rate 0 is any number"
 
 
 def _curl(url: str, body: dict[str, Any], *options: str) -> str:

@@ -128,13 +128,16 @@ SETTINGS: dict[str, SettingInfo] = {
         values.seconds(zero=True),
     ),
     "limits_rate": SettingInfo(
-        "Requests a second that a caller may make; 0 is any number.",
+        "Requests a second that a caller may make; 0 is any number. With auth it is 100, unless set.",
         "--limits-rate",
         "NUMBER",
         values.number(zero=True),
     ),
     "limits_burst": SettingInfo(
-        "How many of these at once; 0 is those of one second.", "--limits-burst", "NUMBER", values.whole(0)
+        "How many of these at once; 0 is those of one second. With auth, and no rate set, it is 1000.",
+        "--limits-burst",
+        "NUMBER",
+        values.whole(0),
     ),
     "limits_tasks": SettingInfo("How many tasks may run at once.", "--limits-tasks", "NUMBER", values.whole(1)),
     "limits_attempts": SettingInfo(

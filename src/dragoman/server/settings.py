@@ -26,6 +26,9 @@ from dragoman.telemetry.printable import one_line
 
 logger = logging.getLogger("dragoman.settings")
 
+# What a caller may ask for where callers are known, unless something else is set.
+AUTH_RATE, AUTH_BURST = 100, 1000
+
 
 class Limits(Struct, frozen=True, kw_only=True):
     """How much of anything a caller may ask for."""
@@ -122,6 +125,9 @@ def load_settings(
         chosen.setdefault("dedupe", 0)
     if file is not None and file.auth:
         chosen["auth"] = _with_tables(chosen.get("auth"), file)
+    if chosen.get("auth") is not None and "limits_rate" not in chosen:
+        chosen["limits_rate"] = AUTH_RATE
+        chosen.setdefault("limits_burst", AUTH_BURST)
     limits = {name: chosen.pop(f"limits_{name}") for name in Limits.__struct_fields__ if f"limits_{name}" in chosen}
     return Settings(**chosen, limits=Limits(**limits))
 

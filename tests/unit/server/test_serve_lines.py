@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from dragoman import Agent, Server
-from dragoman.server.serve import _warnings
-from dragoman.server.settings import Settings
+from dragoman.server.serve import _news, _warnings
+from dragoman.server.settings import Limits, Settings
 
 SHARED = "note: without auth all callers are one: who names the same contextId goes on with the same conversation"
 
@@ -34,3 +34,10 @@ def test_an_open_address_is_told_first() -> None:
     first, second = _warnings(Agent.from_command(profile="claude"), Settings(), "0.0.0.0", 80)
     assert first.startswith("warning: anyone who can reach 0.0.0.0:80")
     assert second == SHARED
+
+
+def test_a_rate_is_told_with_how_to_turn_it_off() -> None:
+    limited = Settings(limits=Limits(rate=100, burst=1000))
+    line = "  rate    100 requests a second for each caller, 1000 at once: --limits-rate 0 is any number"
+    assert line in _news(Agent("a"), limited, "127.0.0.1", 80)
+    assert not [line for line in _news(Agent("a"), Settings(), "127.0.0.1", 80) if line.startswith("  rate")]

@@ -40,6 +40,21 @@ def test_with_nothing_given_the_defaults_hold(tmp_path: Path):
     assert Settings().limits == Limits(body=10_000_000)
 
 
+def test_where_callers_are_known_there_is_a_rate_unless_another_is_set(tmp_path: Path):
+    def rate(**given: Any) -> tuple[float, int]:
+        limits = load(tmp_path, **given).limits
+        return limits.rate, limits.burst
+
+    assert rate() == (0, 0)
+    assert rate(auth="cookie") == (100, 1000)
+    assert rate(auth="cookie", limits={"rate": 0}) == (0, 0)
+    assert rate(auth="cookie", limits={"rate": 7}) == (7, 0)
+    assert rate(auth="cookie", limits={"burst": 7}) == (100, 7)
+    assert rate(auth="cookie", environ={"DRAGOMAN_LIMITS_RATE": "0"}) == (0, 0)
+    write(tmp_path, "[auth.basic]\n")
+    assert rate() == (100, 1000)
+
+
 def test_every_field_is_in_the_table_and_every_row_is_a_field():
     fields = {name for name in Settings.__struct_fields__ if name != "limits"}
     limits = {f"limits_{name}" for name in Limits.__struct_fields__}

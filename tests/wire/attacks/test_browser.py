@@ -139,11 +139,9 @@ def test_a_body_that_is_no_form_signs_nobody_in(house: Any, browser: Browser, na
 
 
 @pytest.mark.requirement("S0-9")
-@pytest.mark.parametrize("headers", [{"Origin": EVIL}, {"Origin": "null"}, {"Referer": f"{EVIL}/page"}])
+@pytest.mark.parametrize("headers", [{}, {"Referer": f"{EVIL}/page"}, {"Sec-Fetch-Site": "none"}])
 @pytest.mark.parametrize("path", ["/a2a", "/"])
-def test_a_call_with_a_cookie_needs_no_token_whatever_page_it_comes_from(
-    house: Any, headers: dict[str, str], path: str
-) -> None:
+def test_a_call_with_a_cookie_needs_no_token(house: Any, headers: dict[str, str], path: str) -> None:
     for name in ("0.1-rpc", "0.3-rpc", "1.0-rpc"):
         speaker = house.wire.speaker(name).at(path)
         answer = speaker.send("hi", message={"messageId": str(uuid4())}, **house.as_("ada", **headers))
@@ -167,24 +165,6 @@ def test_a_page_elsewhere_can_read_no_card_that_is_for_a_user(house: Any) -> Non
 
 
 # -- guessing ----------------------------------------------------------------------------------------------------------
-
-
-def test_five_wrong_passwords_lock_at_every_door_and_look_like_any_wrong_password(
-    house: Any, browser: Browser, name: str
-) -> None:
-    texts: set[str] = set()
-    for _ in range(5):
-        answer = browser.post("/login", {"csrf": browser.token(), "name": name, "password": "wrong horse"})
-        texts.add(re.sub(r'value="[^"]*"', "", answer.text))
-        assert answer.status_code == 401
-    for who, password in ((name, PASSWORD), ("nobody-of-that-name", PASSWORD)):
-        answer = browser.post("/login", {"csrf": browser.token(), "name": who, "password": password})
-        texts.add(re.sub(r'value="[^"]*"', "", answer.text))
-        assert (answer.status_code, is_signed_in(browser)) == (401, False)
-    assert len(texts) == 1
-    assert browser.http.get("/tasks", auth=(name, PASSWORD)).status_code == 401
-    # Others are not locked out, nor is the same user with a cookie that was there before.
-    assert house.wire.rest("GET", "/tasks", **house.as_(name)["headers"]).status == 200
 
 
 def test_a_name_that_exists_takes_as_long_as_one_that_does_not(house: Any, browser: Browser) -> None:

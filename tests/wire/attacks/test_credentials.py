@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import quote
 from uuid import uuid4
 
+import httpx2
 import pytest
 from pytest import param
 
@@ -101,10 +102,16 @@ def key_of_a_revoked_user(house: Any) -> Headers:
 
 
 def wrong_password(house: Any) -> Headers:
-    """Of a user of its own: five of them lock."""
+    """Of a user of its own: after some of them the next must wait."""
     name = f"user-{uuid4().hex[:8]}"
     house.users.add(name, new_password("correct horse battery"))
     return basic(f"{name}:wrong horse battery")
+
+
+def without_a_password(house: Any) -> Headers:
+    name = f"user-{uuid4().hex[:8]}"
+    house.users.add(name)
+    return basic(f"{name}:")
 
 
 def signed_with_the_public_key(house: Any) -> Headers:
@@ -197,8 +204,8 @@ KEYS: dict[str, Attack] = {
     "as a cookie": lambda house: [("Cookie", f"X-API-Key={house.key('ada')}")],
     "wildcard": lambda _: [("X-API-Key", "dk_%")],
     "wrong password": wrong_password,
-    "no password": lambda _: basic("bob:"),
-    "unknown user": lambda _: basic("mallory:ada's very own password"),
+    "no password": without_a_password,
+    "unknown user": lambda _: basic(f"mallory-{uuid4()}:ada's very own password"),
     "no colon": lambda _: basic("ada"),
     "line break": lambda _: basic("ada\r\nX-Evil: 1:password"),
     "no base64": lambda _: [("Authorization", "Basic ???")],
@@ -266,9 +273,11 @@ RIGHT: dict[str, tuple[Attack, str]] = {
 
 @pytest.mark.parametrize(("headers", "user"), RIGHT.values(), ids=RIGHT)
 def test_every_right_credential_gets_in(house: Any, headers: Attack, user: str) -> None:
-    speaker = house.wire.speaker("1.0-rpc")
-    answer = speaker.send(tool="who", headers=dict(headers(house)))
-    assert speaker.texts(answer) == [f"user={user} tenant= extensions="]
+    # From where nobody has guessed.
+    with httpx2.Client(transport=httpx2.HTTPTransport(local_address="127.0.0.3"), timeout=60) as client:
+        speaker = type(house.wire)(client, house.url).speaker("1.0-rpc")
+        answer = speaker.send(tool="who", headers=dict(headers(house)))
+        assert speaker.texts(answer) == [f"user={user} tenant= extensions="]
 
 
 def test_a_token_that_names_its_own_key_set_has_nobody_fetch_it(house: Any) -> None:

@@ -6,8 +6,8 @@ import binascii
 from base64 import b64decode
 from typing import Any
 
-from dragoman.auth.inbound.passwords import LONGEST, WRONG, Passwords
-from dragoman.auth.inbound.presented import authorization
+from dragoman.auth.inbound.passwords import LONGEST, Passwords
+from dragoman.auth.inbound.presented import AddressOf, address, authorization
 from dragoman.auth.inbound.scheme import REALM, Denied, Presented
 from dragoman.model.user import User
 
@@ -18,9 +18,10 @@ class BasicScheme:
     scopes: tuple[str, ...] = ()
     ambient = True
 
-    def __init__(self, passwords: Passwords, *, name: str = "basic") -> None:
+    def __init__(self, passwords: Passwords, *, name: str = "basic", address_of: AddressOf = address) -> None:
         self.name = name
         self._passwords = passwords
+        self._address_of = address_of
 
     def card(self) -> dict[str, Any]:
         """See `Scheme.card`."""
@@ -36,10 +37,7 @@ class BasicScheme:
         if said is None:
             return None
         name, password = _name_and_password(said)
-        account = await self._passwords.check(name, password)
-        if account is None:
-            cause, user = await self._passwords.cause(name)
-            raise Denied(WRONG, cause=cause, user=user)
+        account = await self._passwords.check(name, password, self._address_of(request))
         return account.user
 
 

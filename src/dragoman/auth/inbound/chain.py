@@ -8,7 +8,7 @@ from typing import Any
 from dragoman.auth.inbound.audit import Audit
 from dragoman.auth.inbound.presented import address
 from dragoman.auth.inbound.scheme import Denied, Forbidden, Presented, Scheme
-from dragoman.model.error import A2AError, ConfigError, ServerError, Unauthenticated, Unauthorized
+from dragoman.model.error import A2AError, ConfigError, Overloaded, ServerError, Unauthenticated, Unauthorized
 from dragoman.model.user import User
 
 Header = tuple[bytes, bytes]
@@ -95,6 +95,8 @@ class Chain:
         """The error to raise: that a scope is missing tells more than that another scheme knows nothing of it."""
         where = address(request)
         for scheme, error in refused:
+            if isinstance(error, Overloaded):
+                continue  # that line is bounded, and is written where all limits are
             cause, user = (error.cause, error.user) if isinstance(error, (Denied, Forbidden)) else ("unavailable", "")
             self._audit.denied(scheme=scheme.name, reason=cause, user=user, address=where)
         for kind in (Forbidden, ServerError):
@@ -102,4 +104,5 @@ class Chain:
                 if isinstance(error, kind):
                     return error
         scheme, error = refused[0]
-        return Unauthenticated(str(error), scheme=scheme.name, schemes=self._names)
+        wait = {name: value for name, value in error.metadata.items() if name == "retryAfter"}
+        return Unauthenticated(str(error), scheme=scheme.name, schemes=self._names, **wait)

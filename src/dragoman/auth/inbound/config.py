@@ -19,6 +19,7 @@ from dragoman.auth.inbound.issued import IssuedTokenScheme
 from dragoman.auth.inbound.issuer_keys import safe
 from dragoman.auth.inbound.mtls import By, MtlsScheme
 from dragoman.auth.inbound.passwords import Passwords
+from dragoman.auth.inbound.presented import AddressOf, address
 from dragoman.auth.inbound.scheme import Scheme
 from dragoman.auth.inbound.tokens import ALGORITHMS, TokenRules, Tokens
 from dragoman.auth.inbound.users import UserStore
@@ -100,6 +101,7 @@ class _Parts(NamedTuple):
     clock: Clock
     passwords: Passwords | None
     base: Path
+    address_of: AddressOf
 
 
 def schemes_of(
@@ -112,8 +114,11 @@ def schemes_of(
     *,
     passwords: Passwords | None = None,
     base: Path | None = None,
+    address_of: AddressOf = address,
 ) -> list[Scheme]:
     """The schemes, in the order of `names`. Paths in the tables are relative to `base`.
+
+    `address_of` says where a request comes from, for the limits on wrong passwords.
 
     Raises:
         ConfigError: a name or a key is unknown, a value wrong, a needed one missing, or a file unreadable.
@@ -124,7 +129,7 @@ def schemes_of(
     for name in tables:
         if name not in names:
             raise ConfigError(f"[auth.{name}] is there and auth does not name it: add {name!r} to auth")
-    parts = _Parts(users, ring, http, clock, passwords, base or Path())
+    parts = _Parts(users, ring, http, clock, passwords, base or Path(), address_of)
     return [_MAKERS[name](tables.get(name, {}), parts) for name in dict.fromkeys(names)]
 
 
@@ -176,7 +181,8 @@ def _apikey(table: Mapping[str, Any], parts: _Parts) -> Scheme:
 
 def _basic(table: Mapping[str, Any], parts: _Parts) -> Scheme:
     _read("basic", table, BasicConfig)
-    return BasicScheme(parts.passwords or Passwords(_users("basic", parts), parts.clock))
+    passwords = parts.passwords or Passwords(_users("basic", parts), parts.clock)
+    return BasicScheme(passwords, address_of=parts.address_of)
 
 
 def _bearer(table: Mapping[str, Any], parts: _Parts) -> Scheme:

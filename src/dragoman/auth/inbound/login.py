@@ -18,11 +18,13 @@ from dragoman.auth.inbound.audit import Audit
 from dragoman.auth.inbound.cookie import CookieScheme
 from dragoman.auth.inbound.login_page import POLICY, sign_in_page, signed_in_page
 from dragoman.auth.inbound.passwords import LONGEST, WRONG, Passwords
-from dragoman.auth.inbound.presented import address, cookie
+from dragoman.auth.inbound.presented import AddressOf, address, cookie
 from dragoman.auth.inbound.scheme import Denied, Presented
 from dragoman.engine.clock import Clock
 from dragoman.keys.errors import BadSeal
 from dragoman.keys.ring import KeyRing
+from dragoman.model.account import Account
+from dragoman.model.error import Overloaded
 from dragoman.model.user import User
 
 Header = tuple[bytes, bytes]
@@ -53,17 +55,25 @@ class Login:
     """`GET /login`, `POST /login` and `POST /logout`.
 
     `secure` says that the browser speaks TLS to us or to a proxy we trust, and `origin` what the browser calls us, as
-    in `https://agents.example.com`; both are the server's to know.
+    in `https://agents.example.com`; both are the server's to know, and so is where a request comes from (`address_of`).
     """
 
     def __init__(
-        self, passwords: Passwords, cookies: CookieScheme, ring: KeyRing, clock: Clock, audit: Audit | None = None
+        self,
+        passwords: Passwords,
+        cookies: CookieScheme,
+        ring: KeyRing,
+        clock: Clock,
+        audit: Audit | None = None,
+        *,
+        address_of: AddressOf = address,
     ) -> None:
         self._passwords = passwords
         self._cookies = cookies
         self._ring = ring
         self._clock = clock
         self._audit = audit or Audit()
+        self._address_of = address_of
 
     async def show(self, request: Presented, *, secure: bool) -> Reply:
         """`GET /login`: the form, or who is signed in."""
@@ -75,10 +85,9 @@ class Login:
         return Reply(200, [*_SAFE_HEADERS, *fresh], page)
 
     async def sign_in(self, request: Presented, body: bytes, *, secure: bool, origin: str) -> Reply:
-        """`POST /login`: a cookie and on to `next`, or the form again.
+        """`POST /login`: a cookie and on to `next`, or the form again, which says what was wrong or how long to wait.
 
         Raises:
-            Overloaded: too many sign in at once.
             ServerError: the store does not work now.
         """
         form = _form_of(request, body)
@@ -86,13 +95,15 @@ class Login:
         if not self._is_ours(request, form, secure=secure, origin=origin):
             self._audit.denied(scheme="login", reason="csrf", address=address(request))
             return self._form(request, 403, onward, _STALE, secure=secure)
-        name, password = form.get("name", ""), form.get("password", "")
-        sane = bool(name) and name.isprintable() and len(password) <= LONGEST
-        account = await self._passwords.check(name, password) if sane else None
-        if account is None:
-            cause, user = await self._passwords.cause(name)
-            self._audit.denied(scheme="login", reason=cause, user=user, address=address(request))
-            return self._form(request, 401, onward, WRONG, secure=secure)
+        try:
+            account = await self._account(request, form)
+        except Overloaded as error:
+            again = self._form(request, 429, onward, str(error), secure=secure)
+            again.headers.append((b"retry-after", error.metadata["retryAfter"].encode()))
+            return again
+        except Denied as error:
+            self._audit.denied(scheme="login", reason=error.cause, user=error.user, address=address(request))
+            return self._form(request, 401, onward, str(error), secure=secure)
         self._audit.signed_in(user=account.user.name, address=address(request))
         age = int(self._cookies.max_age)
         given = _set_cookie(self._cookies.cookie_name, self._cookies.seal(account), age, "Lax", secure=secure)
@@ -107,6 +118,12 @@ class Login:
             return self._form(request, 403, "login", _STALE, secure=secure)
         names = ((self._cookies.cookie_name, "Lax"), (_seed_name(secure), "Strict"))
         return _redirect("login", [_set_cookie(name, "", 0, site, secure=secure) for name, site in names])
+
+    async def _account(self, request: Presented, form: dict[str, str]) -> Account:
+        name, password = form.get("name", ""), form.get("password", "")
+        if not name or not name.isprintable() or len(password) > LONGEST:
+            raise Denied(WRONG, cause="malformed")
+        return await self._passwords.check(name, password, self._address_of(request))
 
     async def _user(self, request: Presented) -> User | None:
         try:

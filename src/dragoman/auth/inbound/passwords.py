@@ -1,27 +1,26 @@
-"""Passwords: hashed, compared, counted, and slow for those who guess."""
+"""Passwords: hashed, compared, and slow for those who guess."""
 
 from __future__ import annotations
 
 import asyncio
 import secrets
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol
-from weakref import WeakValueDictionary
+from typing import NamedTuple, Protocol
 
+from dragoman.auth.inbound.fair_slots import FairSlots
 from dragoman.auth.inbound.recall import Recall
+from dragoman.auth.inbound.scheme import Denied
+from dragoman.auth.inbound.throttle import LoginThrottle, in_seconds
 from dragoman.auth.inbound.users import UserStore
 from dragoman.engine.clock import Clock
 from dragoman.model.account import Account
-from dragoman.model.error import ConfigError, Overloaded
+from dragoman.model.error import ConfigError
 
-ATTEMPTS = 5
-LOCK_MS = 15 * 60 * 1000
 REMEMBERED = 300.0
 SHORTEST, LONGEST = 8, 1024
-WRONG = "the name or the password is wrong, or there were too many attempts: wait 15 minutes and try again"
+WRONG = "the name or the password is wrong"
 # Each takes 64 MB and all of a core for a while.
 _AT_ONCE = 2
-_WAITING = 64
 
 
 class Hasher(Protocol):
@@ -69,81 +68,100 @@ def new_password(password: str, hasher: Hasher | None = None) -> str:
     return (hasher or Argon2()).hash(password)
 
 
+class _Outcome(NamedTuple):
+    """What a comparison found: the account, or why not and whose, for the audit log."""
+
+    account: Account | None
+    cause: str = ""
+    user: str = ""
+
+
 class Passwords:
     """Checks names and passwords.
 
-    After five wrong passwords a user is locked for 15 minutes. Nothing tells whether a name exists or is locked: the
-    answer is the same, and so is the work, one hash and one write.
+    Wrong ones make the next try wait, see `LoginThrottle`; nobody is locked. Comparing is slow and is shared out fairly
+    by address. Nothing tells whether a name exists: the answer is the same, and so is the work, one hash.
     """
 
     def __init__(self, users: UserStore, clock: Clock, hasher: Hasher | None = None) -> None:
         self._users = users
-        self._clock = clock
         self._hasher = hasher or Argon2()
         self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="dragoman-password")
+        self._slots = FairSlots(_AT_ONCE)
+        self._throttle = LoginThrottle(clock)
         self._recall: Recall[int] = Recall(clock, REMEMBERED)
-        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._waiting = 0
+        self._pending: dict[bytes, asyncio.Future[_Outcome | None]] = {}
         self._nobody: str | None = None
 
-    async def check(self, name: str, password: str) -> Account | None:
-        """The user with this name and this password, or None.
+    async def check(self, name: str, password: str, address: str = "") -> Account:
+        """The user with this name and this password, tried from an address.
 
         Raises:
-            Overloaded: too many are being checked already.
+            Denied: it is wrong. Where the next try must wait, the text and the metadata `retryAfter` say how long.
+            Overloaded: it is too early for another try, or too many are being checked already.
         """
-        digest = self._recall.digest(name, password)
-        known = await self._remembered(name, digest)
-        if known is not None:
-            return known
-        if self._waiting >= _WAITING:
-            raise Overloaded("too many sign in at once: try again later")
-        self._waiting += 1
-        try:
-            # One after the other: else a thousand guesses at once would all count as the first.
-            turn = self._turns.get(name)
-            if turn is None:
-                turn = self._turns[name] = asyncio.Lock()
-            async with turn:
-                return await self._remembered(name, digest) or await self._compare(name, password, digest)
-        finally:
-            self._waiting -= 1
-
-    async def cause(self, name: str) -> tuple[str, str]:
-        """Why a check failed, for the audit log, and the name if there is such a user."""
-        account = await self._users.by_name(name)
-        if account is None:
-            return "unknown-user", ""
-        return "locked" if self._is_locked(account) else "wrong-password", account.user.name
+        # Before anything else: who must wait is told nothing by what is remembered.
+        self._throttle.check(address, name)
+        digest = self._recall.digest(address, name, password)
+        remembered = await self._remembered(name, digest)
+        if remembered is not None:
+            return remembered
+        outcome: _Outcome | None = None
+        while outcome is None and (pending := self._pending.get(digest)) is not None:
+            outcome = await asyncio.shield(pending)  # the same, from the same place: one comparison for all
+        if outcome is None:
+            outcome = await self._compare_once(name, password, address, digest)
+        if outcome.account is None:
+            raise self._denial(outcome, address, name)
+        return outcome.account
 
     def close(self) -> None:
         """Let go of the threads."""
+        self._slots.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     async def _remembered(self, name: str, digest: bytes) -> Account | None:
         epoch = self._recall.get(digest)
         account = await self._users.by_name(name) if epoch is not None else None
-        if account is None or account.epoch != epoch or self._is_locked(account):
-            return None
-        return account
+        return None if account is None or account.epoch != epoch else account
 
-    async def _compare(self, name: str, password: str, digest: bytes) -> Account | None:
-        loop = asyncio.get_running_loop()
-        nobody = self._nobody
-        if nobody is None:
-            # What passwords of unknown users are compared with, so that it takes as long.
-            nobody = await loop.run_in_executor(self._pool, self._hasher.hash, secrets.token_urlsafe())
-            self._nobody = nobody
+    async def _compare_once(self, name: str, password: str, address: str, digest: bytes) -> _Outcome:
+        pending = self._pending[digest] = asyncio.get_running_loop().create_future()
+        outcome: _Outcome | None = None
+        try:
+            known = self._throttle.is_known(address, name)
+            async with self._slots.slot(address, known=known):
+                # Only now: who is turned away for lack of a slot has tried nothing.
+                self._throttle.begin(address, name)
+                outcome = await self._compare(name, password)
+            if outcome.account is None:
+                self._throttle.failed(address, name)
+            else:
+                self._throttle.succeeded(address, name)
+                self._recall.put(digest, outcome.account.epoch)
+            return outcome
+        finally:
+            del self._pending[digest]
+            pending.set_result(outcome)
+
+    async def _compare(self, name: str, password: str) -> _Outcome:
         account = await self._users.by_name(name)
-        hashed = account.password if account is not None and account.password else nobody
-        fits = await loop.run_in_executor(self._pool, self._hasher.verify, hashed, password)
-        if account is None or not account.password or not fits or self._is_locked(account):
-            await self._users.failed(name, allowed=ATTEMPTS, lock_ms=LOCK_MS)
-            return None
-        if account.failures:
-            await self._users.succeeded(name)
-        self._recall.put(digest, account.epoch)
-        return account
+        hashed = account.password if account is not None else ""
+        fits = await asyncio.get_running_loop().run_in_executor(self._pool, self._fits, hashed, password)
+        if account is None:
+            return _Outcome(None, "unknown-user")
+        return _Outcome(account) if fits and hashed else _Outcome(None, "wrong-password", account.user.name)
 
-    def _is_locked(self, account: Account) -> bool:
-        return account.locked_until > self._clock.now()
+    def _fits(self, hashed: str, password: str) -> bool:
+        if self._nobody is None:
+            # What passwords of unknown users are compared with, so that it takes as long.
+            self._nobody = self._hasher.hash(secrets.token_urlsafe())
+        return self._hasher.verify(hashed or self._nobody, password)
+
+    def _denial(self, outcome: _Outcome, address: str, name: str) -> Denied:
+        wait = self._throttle.wait(address, name)
+        if not wait:
+            return Denied(WRONG, cause=outcome.cause, user=outcome.user)
+        seconds = in_seconds(wait)
+        text = f"{WRONG}: try again in {seconds}"
+        return Denied(text, cause=outcome.cause, user=outcome.user, retryAfter=seconds.partition(" ")[0])

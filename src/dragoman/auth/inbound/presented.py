@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from dragoman.auth.inbound.scheme import Denied, Presented
 
+# Says where a request comes from, which behind a proxy is not where its connection comes from.
+AddressOf = Callable[[Presented], str]
 # More than any honest token has. What is longer is not even hashed.
 MAX_CREDENTIAL = 16 * 1024
 

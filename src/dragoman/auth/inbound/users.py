@@ -24,14 +24,6 @@ class UserStore(Protocol):
         """The user a key was given to, while it holds."""
         ...
 
-    async def failed(self, name: str, *, allowed: int, lock_ms: int) -> None:
-        """Note a wrong password; after `allowed` of them the user is locked. Unknown names take as much work."""
-        ...
-
-    async def succeeded(self, name: str) -> None:
-        """Forget the wrong passwords."""
-        ...
-
 
 def new_key() -> str:
     """A key for a user, to be shown once."""

@@ -11,7 +11,8 @@ from dragoman.model.user import User
 
 # How long what was read may count without looking again, should the news of a change be lost.
 FRESH_MS = 5000
-_COLUMNS = "users.user, users.name, users.password, users.epoch, users.failures, users.locked_until_ms"
+# `failures` and `locked_until_ms` are of earlier versions: nobody is locked any more.
+_COLUMNS = "users.user, users.name, users.password, users.epoch"
 
 
 class _Row(NamedTuple):
@@ -19,8 +20,6 @@ class _Row(NamedTuple):
     name: str
     password: str
     epoch: int
-    failures: int
-    locked_until: int
 
 
 def account(connection: sqlite3.Connection, name: str, now: int) -> Account | None:
@@ -49,8 +48,6 @@ def _account(connection: sqlite3.Connection, row: _Row, now: int, until: int | N
         user=User(row.name, row.name, frozenset(permission for permission, _ in grants)),
         password=row.password,
         epoch=row.epoch,
-        failures=row.failures,
-        locked_until=row.locked_until,
         fresh_until=min(now + FRESH_MS, *ends) if ends else now + FRESH_MS,
     )
 
@@ -59,9 +56,9 @@ def listed(connection: sqlite3.Connection, now: int) -> list[Listed]:
     """Every user who was not revoked, by name, with what holds now."""
     found: list[Listed] = []
     rows = connection.execute(
-        "SELECT user, name, created_ms, password <> '', locked_until_ms FROM users WHERE NOT revoked ORDER BY name"
+        "SELECT user, name, created_ms, password <> '' FROM users WHERE NOT revoked ORDER BY name"
     ).fetchall()
-    for user, name, created, has_password, locked in rows:
+    for user, name, created, has_password in rows:
         grants = connection.execute(
             "SELECT permission, until_ms FROM grants WHERE user = ? AND (until_ms IS NULL OR until_ms > ?) "
             "ORDER BY permission",
@@ -77,7 +74,6 @@ def listed(connection: sqlite3.Connection, now: int) -> list[Listed]:
                 name,
                 created,
                 bool(has_password),
-                locked if locked > now else 0,
                 tuple(Grant(*grant) for grant in grants.fetchall()),
                 tuple(KeyNote(*key) for key in keys.fetchall()),
             )
@@ -99,10 +95,9 @@ def add(connection: sqlite3.Connection, name: str, password: str, permissions: t
 
 
 def set_password(connection: sqlite3.Connection, name: str, password: str) -> None:
-    """Another password: cookies that were given out do not count any more, and a lock ends. Raises ConfigError."""
+    """Another password: cookies that were given out do not count any more. Raises ConfigError."""
     connection.execute(
-        "UPDATE users SET password = ?, epoch = epoch + 1, failures = 0, locked_until_ms = 0 WHERE user = ?",
-        (password, _number(connection, name)),
+        "UPDATE users SET password = ?, epoch = epoch + 1 WHERE user = ?", (password, _number(connection, name))
     )
 
 
@@ -127,11 +122,7 @@ def revoke(connection: sqlite3.Connection, name: str) -> None:
     user = _number(connection, name)
     connection.execute("DELETE FROM grants WHERE user = ?", (user,))
     connection.execute("DELETE FROM api_keys WHERE user = ?", (user,))
-    connection.execute(
-        "UPDATE users SET revoked = 1, password = '', epoch = epoch + 1, failures = 0, locked_until_ms = 0 "
-        "WHERE user = ?",
-        (user,),
-    )
+    connection.execute("UPDATE users SET revoked = 1, password = '', epoch = epoch + 1 WHERE user = ?", (user,))
 
 
 def revoke_permission(connection: sqlite3.Connection, name: str, permission: str) -> None:
@@ -151,25 +142,6 @@ def revoke_key(connection: sqlite3.Connection, name: str, hint: str) -> None:
         many = "several keys that end" if found else "no key that ends"
         raise ConfigError(f"{name} has {many} in {hint!r}: `dragoman users list` shows which there are")
     connection.execute("DELETE FROM api_keys WHERE digest = ?", found[0])
-
-
-def note_failure(connection: sqlite3.Connection, name: str, allowed: int, lock_ms: int, now: int) -> None:
-    """Count a wrong password. While a user is locked nothing is counted."""
-    # Written for every name, so that one that does not exist takes as long.
-    connection.execute(
-        "INSERT INTO meta (key, value) VALUES ('wrong_passwords', 1) ON CONFLICT DO UPDATE SET value = value + 1"
-    )
-    connection.execute(
-        "UPDATE users SET failures = (failures + 1) % :allowed, "
-        "locked_until_ms = CASE WHEN failures + 1 >= :allowed THEN :until ELSE 0 END "
-        "WHERE name = :name AND locked_until_ms <= :now",
-        {"allowed": allowed, "until": now + lock_ms, "name": name, "now": now},
-    )
-
-
-def forget_failures(connection: sqlite3.Connection, name: str) -> None:
-    """The right password was given."""
-    connection.execute("UPDATE users SET failures = 0, locked_until_ms = 0 WHERE name = ?", (name,))
 
 
 def _number(connection: sqlite3.Connection, name: str) -> int:

@@ -92,15 +92,6 @@ class SqliteUsers:
             return known
         return await self._find(self._keys, digest, lambda reader: rows.account_of_key(reader, digest, now))
 
-    async def failed(self, name: str, *, allowed: int, lock_ms: int) -> None:
-        """Note a wrong password; see `UserStore.failed`. Raises ServerError when it cannot be written."""
-        now = self._clock.now()
-        await self._in_thread(lambda: self._change(lambda db: rows.note_failure(db, name, allowed, lock_ms, now)))
-
-    async def succeeded(self, name: str) -> None:
-        """Forget the wrong passwords. Raises ServerError when it cannot be written."""
-        await self._in_thread(lambda: self._change(lambda db: rows.forget_failures(db, name)))
-
     # -- administration --------------------------------------------------------------------------------------------
 
     def prepare(self) -> None:

@@ -212,7 +212,7 @@ async def test_nobody_is_sent_to_another_place(browser: Browser, onward: str) ->
     assert (reply.status, place(reply)) == (303, "login")
 
 
-async def test_wrong_passwords_look_alike_and_lock(door: Any, browser: Browser) -> None:
+async def test_wrong_passwords_look_alike_and_say_no_more(door: Any, browser: Browser) -> None:
     answers = set()
     for name in ("alice", "bob", "nobody", "<b>x</b>", "a\0b"):
         await browser.open()
@@ -220,10 +220,23 @@ async def test_wrong_passwords_look_alike_and_lock(door: Any, browser: Browser) 
         assert reply.status == 401
         answers.add(re.sub(r'value="\w+"', "", browser.page))
     assert len(answers) == 1
+    assert "the name or the password is wrong<" in browser.page
     for _ in range(4):
         await browser.sign_in("alice", "wrong")
-    assert (await browser.sign_in()).status == 401
-    door.clock.move(15 * 60)
+    assert (await browser.sign_in()).status == 303
+
+
+async def test_who_must_wait_sees_the_form_again_and_how_long(door: Any, browser: Browser) -> None:
+    await browser.open()
+    for _ in range(7):
+        door.clock.move(2)
+        reply = await browser.sign_in("alice", "wrong")
+    assert (reply.status, "try again in 2 seconds" in browser.page) == (401, True)
+    reply = await browser.sign_in()
+    assert (reply.status, dict(reply.headers)[b"retry-after"]) == (429, b"2")
+    assert "too many wrong passwords from here: try again in 2 seconds<" in browser.page
+    assert 'name="password"' in browser.page
+    door.clock.move(2)
     assert (await browser.sign_in()).status == 303
 
 

@@ -1,0 +1,136 @@
+"""Delays for wrong passwords, by address and by name."""
+
+from __future__ import annotations
+
+from dragoman.auth.inbound.recall import Recall
+from dragoman.engine.clock import Clock
+from dragoman.model.error import Overloaded
+
+# How many keys a counter keeps. The one that failed longest ago is forgotten first.
+SIZE = 20_000
+# How long an address counts as one where a name has signed in, in seconds.
+KNOWN = 30 * 24 * 3600.0
+
+
+class FailureCounter:
+    """Counts failures by key. Each failure after the first `free` ones doubles the wait, which ends at `longest`.
+
+    Times are seconds. A count halves with every `half_life` that passes without a failure.
+    """
+
+    def __init__(
+        self, clock: Clock, *, half_life: float, free: int = 0, longest: float = 0, first: float = 1, size: int = SIZE
+    ) -> None:
+        self._clock = clock
+        self._half_life = int(half_life * 1000)
+        self._free = free
+        self._first = int(first * 1000)
+        self._longest = int(longest * 1000)
+        self._size = size
+        # How many, when the last was, and until when there must be no other; in the order of the last failure.
+        self._failures: dict[str | bytes, tuple[int, int, int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._failures)
+
+    def count(self, key: str | bytes) -> int:
+        """How many failures still count."""
+        count, last, _ = self._failures.get(key, (0, 0, 0))
+        return count >> min(max(0, self._clock.now() - last) // self._half_life, 63)
+
+    def wait(self, key: str | bytes) -> float:
+        """How many seconds are left until the next try; 0 when it may be now."""
+        _, _, until = self._failures.get(key, (0, 0, 0))
+        # Never longer than it was at first: the clock may have been set back.
+        return min(max(0, until - self._clock.now()), self._longest) / 1000
+
+    def add(self, key: str | bytes, more: int = 0) -> None:
+        """Count a failure. The wait is as if there had been so many `more`."""
+        now, count = self._clock.now(), self.count(key) + 1
+        excess = count + more - self._free
+        wait = min(self._longest, self._first << min(excess - 1, 40)) if excess > 0 else 0
+        self._failures.pop(key, None)
+        while len(self._failures) >= self._size:
+            del self._failures[next(iter(self._failures))]
+        self._failures[key] = (count, now, now + wait)
+
+    def restart(self, key: str | bytes) -> None:
+        """Begin the wait after the last failure anew: it has ended only now."""
+        entry = self._failures.get(key)
+        if entry is not None:
+            count, last, until = entry
+            now = self._clock.now()
+            self._failures[key] = (count, now, now + until - last)
+
+    def forget(self, key: str | bytes) -> None:
+        """Begin anew with a key."""
+        self._failures.pop(key, None)
+
+
+class LoginThrottle:
+    """Says when the next password may be tried. What others do elsewhere never keeps an address from its first try.
+
+    - One address and one name: five wrong passwords are free, then each doubles the wait, up to 15 minutes.
+    - One address, whatever names: twenty are free, then each doubles the wait, up to a minute. An address where a name
+      has signed in before need not wait for what others there did to other names.
+    - One name, from wherever: the more wrong passwords, the sooner and longer an address must wait after its own,
+      unless the name has signed in there before.
+
+    Names that exist and names that do not are the same here. It is kept in memory, bounded, and gone with the process;
+    names are kept as digests only, because people type passwords where names belong.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._pairs = FailureCounter(clock, free=5, longest=15 * 60, half_life=3600)
+        self._addresses = FailureCounter(clock, free=20, longest=60, half_life=600)
+        self._names = FailureCounter(clock, half_life=3600)
+        self._known: Recall[bool] = Recall(clock, KNOWN, SIZE)
+
+    def is_known(self, address: str, name: str) -> bool:
+        """True where this name has signed in from this address lately."""
+        return self._known.get(self._known.digest(address, name)) is not None
+
+    def wait(self, address: str, name: str) -> float:
+        """How many seconds are left until the next try; 0 when it may be now."""
+        pair = self._known.digest(address, name)
+        own = self._pairs.wait(pair)
+        return own if self._known.get(pair) is not None else max(own, self._addresses.wait(address))
+
+    def begin(self, address: str, name: str) -> None:
+        """Count a try as wrong until `succeeded` is called, so that many at once do not all count as the first.
+
+        Raises:
+            Overloaded: it is too early. Says how long to wait, in the metadata `retryAfter` too.
+        """
+        self.check(address, name)
+        pair = self._known.digest(address, name)
+        elsewhere = 0
+        if self._known.get(pair) is None:
+            elsewhere = max(0, self._names.count(self._known.digest(name)) - self._pairs.count(pair))
+        self._pairs.add(pair, (elsewhere // 10).bit_length())
+
+    def check(self, address: str, name: str) -> None:
+        """Do nothing when a password may be tried now. Raises Overloaded, as `begin` does."""
+        wait = self.wait(address, name)
+        if wait:
+            seconds = in_seconds(wait)
+            text = f"too many wrong passwords from here: try again in {seconds}"
+            raise Overloaded(text, limit="passwords", retryAfter=seconds.partition(" ")[0])
+
+    def failed(self, address: str, name: str) -> None:
+        """The password was wrong."""
+        self._pairs.restart(self._known.digest(address, name))
+        self._addresses.add(address)
+        self._names.add(self._known.digest(name))
+
+    def succeeded(self, address: str, name: str) -> None:
+        """The password was right."""
+        pair = self._known.digest(address, name)
+        self._pairs.forget(pair)
+        self._known.put(pair, True)
+
+
+def in_seconds(wait: float) -> str:
+    """A time in whole seconds, at least one, in words."""
+    seconds = max(1, -int(-wait // 1))
+    return f"{seconds} second" if seconds == 1 else f"{seconds} seconds"
