@@ -170,3 +170,11 @@ def launch(tmp_path: Path) -> Generator[Callable[..., Server]]:
             server.kill()
         else:
             server.wait()
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Generator[Server]:
+    """One server for all tests of a module, none of which may end it."""
+    server = Server(tmp_path_factory.mktemp("shared")).ready()
+    yield server
+    server.kill()

@@ -14,6 +14,7 @@ import socket
 import threading
 from collections.abc import Awaitable, Callable, Generator, MutableMapping, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -158,11 +159,14 @@ def _protocol(settings: Settings) -> dict[str, Any]:
         raise ConfigError("tls_key and tls_ca are of no use without tls_cert")
     if is_mutual and settings.tls_ca is None:
         raise ConfigError("auth mtls needs tls_cert, and tls_ca with the authorities of callers' certificates")
+    from dragoman.server.http_protocol import HttpProtocol
+
+    http: dict[str, Any] = {"http": partial(HttpProtocol, limit=settings.limits.headers)}
     if settings.tls_cert is None:
-        return {"http": "httptools"}
+        return http
     from dragoman.server.tls import tls_options
 
-    return {"http": "httptools"} | tls_options(settings.tls_cert, settings.tls_key, settings.tls_ca)
+    return http | tls_options(settings.tls_cert, settings.tls_key, settings.tls_ca)
 
 
 def calm_collector() -> None:

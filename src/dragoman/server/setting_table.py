@@ -116,6 +116,12 @@ SETTINGS: dict[str, SettingInfo] = {
         "Silence after which a stream shows a sign of life.", "--heartbeat", "SECONDS", values.seconds(zero=False)
     ),
     "long_poll": SettingInfo("How long a long poll may wait.", "--long-poll", "SECONDS", values.seconds(zero=True)),
+    "limits_headers": SettingInfo(
+        "Largest head of a request: its address, its headers and 32 bytes more for each.",
+        "--limits-headers",
+        "BYTES",
+        values.whole(1024),
+    ),
     "limits_body": SettingInfo("Largest request body accepted.", "--limits-body", "BYTES", values.whole(1)),
     "limits_parts": SettingInfo("How many parts a message may have.", "--limits-parts", "NUMBER", values.whole(1)),
     "limits_nesting": SettingInfo(

@@ -33,6 +33,7 @@ AUTH_RATE, AUTH_BURST = 100, 1000
 class Limits(Struct, frozen=True, kw_only=True):
     """How much of anything a caller may ask for."""
 
+    headers: int = 65_536
     body: int = 10_000_000
     parts: int = 1000
     nesting: int = 100

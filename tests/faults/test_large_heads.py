@@ -1,0 +1,157 @@
+"""What a request says beside its body is bounded, whoever sends it and however it arrives."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+from collections.abc import Callable, Iterator
+from itertools import repeat
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+pytestmark = pytest.mark.fault
+
+SECONDS = 30
+LIMIT = 65_536
+# What fits into the buffers of both ends of a connection that nobody reads any more.
+IN_FLIGHT = 20_000_000
+HEAD = b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nA2A-Version: 1.0\r\n"
+CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
+ANSWER = re.compile(rb"HTTP/1\.1 (\d+)")
+
+
+def connected(server: Any) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", urlsplit(server.url).port), timeout=SECONDS)
+
+
+def until_closed(connection: socket.socket) -> bytes:
+    """Everything the server says until it closes the connection."""
+    said = b""
+    while True:
+        try:
+            chunk = connection.recv(65536)
+        except ConnectionError:
+            return said
+        if not chunk:
+            return said
+        said += chunk
+
+
+def poured(connection: socket.socket, pieces: Iterator[bytes]) -> bytes:
+    """Send pieces until the server takes no more, and give what it said."""
+    sent = 0
+    try:
+        for piece in pieces:
+            connection.sendall(piece)
+            sent += len(piece)
+            assert sent < IN_FLIGHT, "the server takes all of it"
+    except ConnectionError:
+        pass
+    return until_closed(connection)
+
+
+def answered(connection: socket.socket) -> bytes:
+    """One answer with a length."""
+    said = b""
+    while b"\r\n\r\n" not in said:
+        said += connection.recv(65536)
+    head, _, body = said.partition(b"\r\n\r\n")
+    length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
+    while len(body) < length:
+        body += connection.recv(65536)
+    return head
+
+
+def body_of(server: Any, text: str = "hello") -> bytes:
+    rpc = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": server.params("echo", text)}
+    return json.dumps(rpc).encode()
+
+
+def request_of(server: Any, more: bytes = b"") -> bytes:
+    body = body_of(server)
+    return HEAD + more + b"Content-Length: %d\r\n\r\n" % len(body) + body
+
+
+@pytest.fixture
+def server(shared: Any) -> Any:
+    return shared
+
+
+FLOODS = {
+    "a header": (HEAD + b"X-Long: ", b"x" * 50_000),
+    "a header's name": (HEAD, b"x" * 50_000),
+    "header lines": (HEAD, b"X-One: y\r\n" * 500),
+    "empty header lines": (HEAD, b"X:\r\n" * 500),
+    "the address": (b"GET /", b"x" * 50_000),
+    "blank lines": (b"", b"\r\n" * 5_000),
+    "chunk extension": (CHUNKED + b"1;x=", b"x" * 50_000),
+    "a trailer": (CHUNKED + b"1\r\n{\r\n0\r\nX-Long: ", b"x" * 50_000),
+    "trailer lines": (CHUNKED + b"1\r\n{\r\n0\r\n", b"X-One: y\r\n" * 500),
+}
+
+
+@pytest.mark.parametrize("flood", FLOODS.values(), ids=FLOODS)
+def test_a_head_without_end_is_refused_and_its_connection_closed(server: Any, flood: tuple[bytes, bytes]) -> None:
+    start, piece = flood
+    with connected(server) as connection:
+        connection.sendall(start)
+        said = poured(connection, repeat(piece))
+    head, _, body = said.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 431 ")
+    assert b"connection: close" in head
+    assert str(LIMIT) in json.loads(body)["error"]
+    assert server.send("echo", "hello")["status"]["state"] == "TASK_STATE_COMPLETED"
+
+
+def test_a_head_just_below_the_limit_is_read_however_many_pieces_it_comes_in(server: Any) -> None:
+    request = request_of(server, b"X-Long: " + b"x" * (LIMIT - 2_000) + b"\r\n")
+    with connected(server) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for start in range(0, len(request), 250):
+            connection.sendall(request[start : start + 250])
+        assert answered(connection).startswith(b"HTTP/1.1 200 ")
+
+
+def test_the_limit_is_a_setting_and_counts_for_each_request_of_a_connection_anew(launch: Callable[..., Any]) -> None:
+    server = launch("--limits-headers", "2000")
+    request = request_of(server, b"X-Long: " + b"x" * 1_500 + b"\r\n")
+    with connected(server) as connection:
+        for _ in range(3):
+            connection.sendall(request)
+            assert answered(connection).startswith(b"HTTP/1.1 200 ")
+        connection.sendall(request.replace(b"X-Long: ", b"X-Long: " + b"x" * 500))
+        assert until_closed(connection).startswith(b"HTTP/1.1 431 ")
+
+
+def test_requests_before_one_with_too_large_a_head_are_answered_first(server: Any) -> None:
+    with connected(server) as connection:
+        connection.sendall(request_of(server) * 2 + HEAD + b"X-Long: ")
+        said = poured(connection, repeat(b"x" * 50_000))
+    assert ANSWER.findall(said)[:2] == [b"200", b"200"]
+    assert said.count(b"TASK_STATE_COMPLETED") == 2
+
+
+def test_requests_that_follow_each_other_without_waiting_are_all_answered(server: Any) -> None:
+    with connected(server) as connection:
+        connection.sendall(request_of(server) * 20 + request_of(server, b"Connection: close\r\n"))
+        assert ANSWER.findall(until_closed(connection)) == [b"200"] * 21
+
+
+def test_more_requests_than_may_wait_end_the_connection_after_their_answers(server: Any) -> None:
+    with connected(server) as connection:
+        said = poured(connection, repeat(b"GET /healthz HTTP/1.1\r\n\r\n" * 1_000, 200))
+    answers = ANSWER.findall(said)
+    assert set(answers) == {b"200"}
+    assert len(answers) < 20_000
+
+
+def test_a_trailer_does_not_pass_for_a_header(server: Any) -> None:
+    body = body_of(server)
+    chunked = CHUNKED + b"%x\r\n%b\r\n0\r\nOrigin: http://elsewhere.example\r\n\r\n" % (len(body), body)
+    with connected(server) as connection:
+        # The second waits for the first: by then its trailers are there.
+        connection.sendall(request_of(server) + chunked + request_of(server, b"Connection: close\r\n"))
+        assert ANSWER.findall(until_closed(connection)) == [b"200"] * 3
