@@ -8,7 +8,9 @@ from dragoman.engine.projection import Projectors
 
 
 class EngineSettings(Struct, frozen=True):
-    """The engine's own settings, in seconds. `projectors` say which tasks are also rows that other programs read.
+    """The engine's own settings; times are in seconds.
+
+    `projectors` say which tasks are also rows that other programs read.
 
     A run that may be answered with a bare message becomes a task after `reply_within`. `attempts` is how often a run
     that may run again begins, when each time the process ends under it.
@@ -26,4 +28,5 @@ class EngineSettings(Struct, frozen=True):
     max_parts: int = 1000
     caller_tasks: int = 2000
     caller_streams: int = 2000
+    page_bytes: int = 4_000_000
     projectors: Projectors | None = None

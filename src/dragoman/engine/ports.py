@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
@@ -152,7 +152,10 @@ class Cursor(NamedTuple):
 
 
 class TaskQuery(Struct, frozen=True):
-    """Which tasks to list, newest status first."""
+    """Which tasks to list, newest status first.
+
+    A page ends before a task whose snapshot would make more than `budget` bytes of it, though never before its first.
+    """
 
     scope: Scope
     context_id: str | None = None
@@ -160,6 +163,7 @@ class TaskQuery(Struct, frozen=True):
     since_ms: int | None = None
     limit: int = 50
     after: Cursor | None = None
+    budget: int | None = None
 
 
 class Page(NamedTuple):
@@ -168,6 +172,18 @@ class Page(NamedTuple):
     tasks: Sequence[StoredTask]
     more: bool
     total: int
+
+    @classmethod
+    def of(cls, found: Iterable[StoredTask], query: TaskQuery, total: int) -> Page:
+        """The first of the tasks found, as many as the query takes. Of the others one is looked at, at most."""
+        tasks: list[StoredTask] = []
+        size = 0
+        for stored in found:
+            size += len(stored.snapshot or b"")
+            if len(tasks) == query.limit or (tasks and query.budget is not None and size > query.budget):
+                return cls(tasks, more=True, total=total)
+            tasks.append(stored)
+        return cls(tasks, more=False, total=total)
 
 
 class Sweep(Struct, frozen=True):

@@ -33,6 +33,7 @@ from dragoman.model.error import (
     Unauthorized,
     UnsupportedOperation,
 )
+from dragoman.model.json import encode
 from dragoman.model.message import Message
 from dragoman.model.record import Record
 from dragoman.model.request import DEFAULT_PAGE_SIZE, ListTasksResponse
@@ -247,7 +248,7 @@ class Service:
         return Answer(shortened(task, request.history_length), row.origin)
 
     async def list(self, call: Call, request: ListTasksRequest) -> ListTasksResponse:
-        """Read a page of the caller's tasks.
+        """Read a page of the caller's tasks: as many as asked for, or as fit into the page's bytes, but one at least.
 
         Raises:
             InvalidParams: the page token or the time is wrong.
@@ -258,7 +259,8 @@ class Service:
             raise Unauthorized("tasks are not listed to strangers here: the server needs auth, or open_list")
         size = request.page_size or DEFAULT_PAGE_SIZE
         state = None if request.status is State.UNSPECIFIED else request.status
-        query = TaskQuery(scope, request.context_id or None, state, paging.since(request.status_timestamp_after), size)
+        since, budget = paging.since(request.status_timestamp_after), self._settings.page_bytes
+        query = TaskQuery(scope, request.context_id or None, state, since, size, budget=budget)
         if request.page_token:
             query = structs.replace(query, after=paging.cursor(query, request.page_token))
         page = await self._store.page(query)
@@ -267,10 +269,16 @@ class Service:
             live = self._tasks.live.get(stored.row.id)
             task = await self._tasks.durable_task(None if live is None or live.broken else live, stored)
             task = shortened(task, request.history_length)
-            tasks.append(task if request.include_artifacts else structs.replace(task, artifacts=()))
+            task = task if request.include_artifacts else structs.replace(task, artifacts=())
+            # The store counts snapshots only: one that is at work may be far larger by now.
+            at_rest = stored.snapshot if live is None and stored.snapshot_generation == stored.row.generation else None
+            budget -= len(encode(task) if at_rest is None else at_rest)
+            if tasks and budget < 0:
+                break
+            tasks.append(task)
         following = ""
-        if page.more:
-            last = page.tasks[-1].row
+        if page.more or len(tasks) < len(page.tasks):
+            last = page.tasks[len(tasks) - 1].row
             following = paging.token(query, Cursor(last.status_ms, last.number))
         return ListTasksResponse(tuple(tasks), following, size, page.total)
 

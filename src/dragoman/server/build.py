@@ -85,6 +85,7 @@ def build(
         max_parts=settings.limits.parts,
         caller_tasks=settings.limits.caller_tasks,
         caller_streams=settings.limits.caller_streams,
+        page_bytes=settings.limits.page,
     )
     # One for all agents: the ids it gives are distinct among all tasks of the store.
     with_tools = replace(engine, projectors=Projectors({TOOL_TASKS.origin: TOOL_TASKS}))

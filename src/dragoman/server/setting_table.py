@@ -127,6 +127,9 @@ SETTINGS: dict[str, SettingInfo] = {
     "limits_nesting": SettingInfo(
         "How deep the JSON of a request may be nested.", "--limits-nesting", "NUMBER", values.whole(1)
     ),
+    "limits_page": SettingInfo(
+        "Where a page of a list of tasks ends; it has one task at least.", "--limits-page", "BYTES", values.whole(1)
+    ),
     "limits_patience": SettingInfo(
         "How long a request may take to arrive; 0 is for ever.",
         "--limits-patience",

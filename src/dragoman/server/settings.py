@@ -37,6 +37,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     body: int = 10_000_000
     parts: int = 1000
     nesting: int = 100
+    page: int = 4_000_000
     patience: float = 30
     rate: float = 0
     burst: int = 0

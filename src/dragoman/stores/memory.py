@@ -306,8 +306,7 @@ class MemoryStore:
         if query.after is not None:
             found = [row for row in found if _place(row) < query.after]
         first = heapq.nlargest(query.limit + 1, found, key=_place)
-        tasks = [self._by_id[row.id].stored() for row in first[: query.limit]]
-        return Page(tasks, len(first) > query.limit, total)
+        return Page.of((self._by_id[row.id].stored() for row in first), query, total)
 
     async def context_state(self, scope: Scope, context_id: str) -> bytes | None:
         """The state kept for a conversation."""

@@ -199,6 +199,30 @@ async def pages_show_every_task_once_newest_status_first(open_store: OpenStore) 
             assert listed == wanted, f"pages of {limit} are not in order"
 
 
+async def a_page_ends_at_its_bytes(open_store: OpenStore) -> None:
+    """With one task at least, whole, and the next page goes on after the last one."""
+    async with open_store() as store:
+        sizes = {"a": 10, "b": 500, "c": 40, "d": 50, "e": 20, "f": 0}
+        for place, (name, size) in enumerate(sizes.items()):
+            row = await create(store, row_of(store, name, status_ms=NOW - place))
+            if size:
+                ended = structs.replace(row, state=State.COMPLETED)
+                await append(store, ended, snapshot=b"x" * size)
+        for budget, wanted in ((100, "a b cd ef"), (500, "a b cdef"), (620, "abcdef"), (1, "a b c d e f")):
+            listed: list[str] = []
+            cursor: Cursor | None = None
+            more = True
+            while more:
+                tasks, more, total = await store.page(TaskQuery(SCOPE, after=cursor, budget=budget))
+                assert total == len(sizes), f"the total is {total} on a page of {budget} bytes"
+                assert all(len(one.snapshot or b"") == sizes[one.row.id] for one in tasks), "a task is not whole"
+                listed.append("".join(stored.row.id for stored in tasks))
+                cursor = Cursor(tasks[-1].row.status_ms, tasks[-1].row.number)
+            assert " ".join(listed) == wanted, f"pages of {budget} bytes are {listed}"
+        short = await store.page(TaskQuery(SCOPE, limit=1, budget=620))
+        assert ([one.row.id for one in short.tasks], short.more) == (["a"], True), "the number counts no more"
+
+
 async def a_list_follows_the_status_of_its_tasks(open_store: OpenStore) -> None:
     """A new status moves a task up, other records do not, and new tasks shift no page."""
     async with open_store() as store:
@@ -305,6 +329,7 @@ store_contract: tuple[Check, ...] = (
     notes_come_back_in_the_order_they_were_written,
     a_snapshot_is_kept_with_the_generation_it_shows,
     pages_show_every_task_once_newest_status_first,
+    a_page_ends_at_its_bytes,
     a_list_follows_the_status_of_its_tasks,
     each_filter_selects_and_counts,
     the_state_of_a_conversation_is_kept_per_scope,

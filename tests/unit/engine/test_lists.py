@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from dragoman import Agent, User
 from dragoman.engine.call import Call
+from dragoman.engine.service import EngineSettings
 from dragoman.model.error import InvalidParams
 from dragoman.model.request import ListTasksRequest, SendMessageRequest
 from dragoman.model.state import State
@@ -68,6 +69,32 @@ async def test_history_can_be_shortened(start: Any) -> None:
     engine = await start(run)
     await engine.send("one")
     assert [len((await engine.list(history_length=length)).tasks[0].history) for length in (None, 0, 1)] == [1, 0, 1]
+
+
+async def test_a_page_ends_at_its_bytes_and_the_next_one_goes_on(start: Any, clock: Any) -> None:
+    engine = await start(run, settings=EngineSettings(page_bytes=5000, drain=0))
+    sent = []
+    for text in ("x" * 3000, "small", "y" * 9000, "z" * 1000, "tiny"):
+        clock.move(1)
+        sent.append((await engine.send(text)).id)
+    first = await engine.list()
+    assert [task.id for task in first.tasks] == [sent[4], sent[3]]  # each text is there twice: as said, as answered
+    second = await engine.list(page_token=first.next_page_token)
+    assert [task.id for task in second.tasks] == [sent[2]]
+    assert second.tasks[0].history[0].parts[0].text == "y" * 9000
+    assert [task.id for task in await pages(engine)] == sent[::-1]
+    assert (second.total_size, second.page_size) == (5, 50)
+
+
+async def test_tasks_at_work_count_by_their_size_too(start: Any, clock: Any) -> None:
+    engine = await start(run, settings=EngineSettings(page_bytes=5000, drain=0))
+    running = []
+    for letter in "abcd":
+        clock.move(1)
+        running.append((await engine.send("hang", message_metadata={"more": letter * 1500}, wait=False)).id)
+    page = await engine.list()
+    assert [task.id for task in page.tasks] == running[:1:-1]
+    assert [task.id for task in await pages(engine)] == running[::-1]
 
 
 async def test_filters_select_by_context_state_and_time(start: Any, clock: Any) -> None:

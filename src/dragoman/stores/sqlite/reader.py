@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from typing import Any
 
 from dragoman.engine.ports import Note, Page, Push, Scope, StoredTask, TaskQuery, TaskRow
@@ -46,12 +47,12 @@ def notes(connection: sqlite3.Connection, number: int) -> list[Note]:
 
 def page(connection: sqlite3.Connection, query: TaskQuery) -> Page:
     """One page of tasks, newest status first, and how many there are."""
-    found = connection.execute(
+    known = connection.execute(
         "SELECT scope FROM scopes WHERE agent = ? AND tenant = ? AND owner = ?", query.scope
     ).fetchone()
-    if found is None:
+    if known is None:
         return Page((), more=False, total=0)
-    scope = int(found[0])
+    scope = int(known[0])
     where = ["t.scope = ?"]
     values: list[Any] = [scope]
     if query.context_id is not None:
@@ -71,11 +72,12 @@ def page(connection: sqlite3.Connection, query: TaskQuery) -> Page:
     if query.after is not None:
         where.append("(t.status_ms, t.number) < (?, ?)")
         values.extend(query.after)
-    rows = connection.execute(
+    found = connection.execute(
         f"{_TASK} WHERE {' AND '.join(where)} ORDER BY t.status_ms DESC, t.number DESC LIMIT ?",
         (*values, query.limit + 1),
-    ).fetchall()
-    return Page([_stored(row) for row in rows[: query.limit]], len(rows) > query.limit, total)
+    )
+    with closing(found):  # not read to its end when the page is full before
+        return Page.of(map(_stored, found), query, total)
 
 
 def _kept_total(connection: sqlite3.Connection, query: TaskQuery, scope: int) -> int | None:
