@@ -15,7 +15,7 @@ from referencing.jsonschema import specification_with
 
 from dragoman.agents.mcp_tools.flat import Flat, flat_of
 from dragoman.agents.mcp_tools.schema_effort import limited
-from dragoman.agents.mcp_tools.schema_keywords import check, counted
+from dragoman.agents.mcp_tools.schema_keywords import counted, enforceable
 
 if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
@@ -88,7 +88,7 @@ class Judge:
         schema = {key: value for key, value in {**first, **self._outline.root}.items() if key != "$schema"}
         try:
             kind = validator_for(self._outline.root, default=Draft202012Validator)
-            check(schema)
+            schema = enforceable(schema)
             # No formats: patterns of another dialect of regular expressions are no reason to judge nothing at all.
             cast("Any", kind).check_schema(schema, format_checker=None)
             return cast("Any", counted(kind))(schema, registry=Registry[Any](), _resolver=_resolver(kind, schema))

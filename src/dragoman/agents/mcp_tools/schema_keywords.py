@@ -7,8 +7,8 @@ any regular expression. Here a message is empty: what is wrong is said by `probl
 from __future__ import annotations
 
 import functools
+import logging
 import operator
-import re
 from collections.abc import Callable, Iterator
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any, cast
@@ -18,12 +18,14 @@ from jsonschema import Draft202012Validator, validators
 from jsonschema.exceptions import ValidationError
 
 from dragoman.agents.mcp_tools.fitting import holds_float
-from dragoman.agents.mcp_tools.pattern import is_safe
+from dragoman.agents.mcp_tools.pattern import matcher_of
 from dragoman.agents.mcp_tools.schema_effort import Exhausted, begin, end, spend
 from dragoman.agents.mcp_tools.schema_outline import FORBIDDEN, Node, list_of, node_of
 
 if TYPE_CHECKING:
     from jsonschema.protocols import Validator
+
+logger = logging.getLogger("dragoman.mcp")
 
 Keyword = Callable[[Any, Any, Any, Any], Iterator[ValidationError]]
 
@@ -33,29 +35,46 @@ _MOST_ERRORS = 20
 _DESCENT = 6
 # What one error costs.
 _ERROR = 3
-# A name may be this long where the library itself tries patterns on it.
-_LONGEST_NAME = 64
+_UNEVALUATED = "unevaluatedProperties"
 # As many schemas take about a quarter of a second to be checked, once.
 _LARGEST = 4_000
+# How many levels a schema may have. The library goes through them by recursion.
+_DEEPEST = 100
 
 
-def check(schema: Any) -> None:
-    """Raises ValueError when a schema is too large, or tells names apart by a pattern that cannot be tried here."""
-    waiting: list[Any] = [schema]
-    patterns: list[Any] = []
-    strict, count = False, 0
-    while waiting:
-        one = waiting.pop()
-        node = node_of(one)
-        count += bool(node)
+def enforceable(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema, without what cannot be enforced here.
+
+    Where patterns tell names apart, that is `unevaluatedProperties`: the library tries them by itself, on an engine
+    that may never end.
+
+    Raises:
+        ValueError: it is too large, or nested too deeply.
+    """
+    level: list[Any] = [schema]
+    count = 0
+    has_patterns = is_strict = False
+    for _ in range(_DEEPEST):
+        nodes = [node for one in level if (node := node_of(one))]
+        count += len(nodes)
         if count > _LARGEST:
             raise ValueError("it is too large to be judged by")
-        waiting.extend(list_of(one) or node.values())
-        patterns += node_of(node.get("patternProperties"))
-        strict = strict or "unevaluatedProperties" in node
-    for pattern in patterns:
-        if not is_safe(pattern, "x" * _LONGEST_NAME if strict else ""):
-            raise ValueError(f"names are told apart by a pattern that cannot be tried: {str(pattern)[:60]}")
+        has_patterns = has_patterns or any("patternProperties" in node for node in nodes)
+        is_strict = is_strict or any("unevaluatedProperties" in node for node in nodes)
+        level = [inner for one in level for inner in (list_of(one) or node_of(one).values())]
+        if not level and has_patterns and is_strict:
+            logger.warning("`%s` beside `patternProperties` is not enforced, the server will judge", _UNEVALUATED)
+            return cast("dict[str, Any]", _without_unevaluated(schema))
+        if not level:
+            return schema
+    raise ValueError(f"it is nested deeper than {_DEEPEST} levels")
+
+
+def _without_unevaluated(place: Any) -> Any:
+    if isinstance(place, (list, tuple)):
+        return [_without_unevaluated(one) for one in list_of(cast("Any", place))]
+    node = node_of(place)
+    return {key: _without_unevaluated(one) for key, one in node.items() if key != _UNEVALUATED} if node else place
 
 
 @functools.cache
@@ -223,8 +242,9 @@ def _properties(validator: Any, properties: Node, value: Any, _schema: Any) -> I
 def _pattern_properties(validator: Any, patterns: Node, value: Any, _schema: Any) -> Iterator[ValidationError]:
     if validator.is_type(value, "object"):
         for pattern, place in patterns.items():
-            for name, one in value.items():
-                if _is_called(pattern, name):
+            matcher = matcher_of(pattern)
+            for name, one in value.items() if matcher is not None else ():
+                if matcher is not None and matcher.finds(name):
                     yield from validator.descend(one, place, path=name, schema_path=pattern)
 
 
@@ -232,9 +252,11 @@ def _additional_properties(validator: Any, place: Any, value: Any, schema: Any) 
     if place in (True, {}) or not validator.is_type(value, "object"):
         return
     spend(len(value) // 10)
-    named, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
+    named = schema.get("properties", {})
+    matchers = [matcher_of(pattern) for pattern in schema.get("patternProperties", {})]
     for name, one in value.items():
-        if name in named or any(_is_called(pattern, name) for pattern in patterns):
+        # What a pattern that is not enforced may mean is nothing to complain about.
+        if name in named or any(matcher is None or matcher.finds(name) for matcher in matchers):
             continue
         if place is False:
             yield ValidationError("")
@@ -242,12 +264,15 @@ def _additional_properties(validator: Any, place: Any, value: Any, schema: Any) 
         yield from validator.descend(one, place, path=name)
 
 
-def _is_called(pattern: str, name: str) -> bool:
-    """True when a name is one that the pattern means. Raises Exhausted when that cannot be tried."""
-    spend(1)
-    if not is_safe(pattern, name):
-        raise Exhausted
-    return re.search(pattern, name) is not None
+def _has_pattern(validator: Any, pattern: Any, value: Any) -> bool:
+    """True when the pattern is found, and when it cannot be tried: then it is for the server to say."""
+    if not validator.is_type(value, "string"):
+        return True
+    try:
+        matcher = matcher_of(pattern)
+        return matcher is None or matcher.finds(value)
+    except Exhausted:
+        return True
 
 
 def _items(validator: Any, place: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
@@ -283,13 +308,6 @@ def _against(validator: Any, branches: Any, value: Any) -> list[ValidationError]
     ]
 
 
-def _of_names(_limit: Any, value: Any) -> int:
-    """What it costs to find out which names nothing else speaks of: the library looks for each among all the others."""
-    if isinstance(value, dict) and any(len(name) > _LONGEST_NAME for name in cast("dict[str, Any]", value)):
-        raise Exhausted
-    return _squared(_limit, value)
-
-
 def _squared(_limit: Any, value: Any) -> int:
     return len(cast("list[Any]", value)) ** 2 // 10 if isinstance(value, (dict, list)) else 0
 
@@ -307,12 +325,7 @@ _OWN: dict[str, Keyword] = {
     "enum": _testing(_is_one_of),
     "const": _testing(lambda _, limit, value: _is_same(limit, value)),
     "not": _testing(lambda validator, limit, value: not validator.evolve(schema=limit).is_valid(value)),
-    # Patterns that may take for ever are left to the server.
-    "pattern": _testing(
-        lambda validator, limit, value: (
-            not validator.is_type(value, "string") or not is_safe(limit, value) or re.search(limit, value) is not None
-        )
-    ),
+    "pattern": _testing(_has_pattern),
     "minLength": _length("string", operator.ge),
     "maxLength": _length("string", operator.le),
     "minItems": _length("array", operator.ge),
@@ -332,7 +345,7 @@ _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 _COSTS: dict[str, Callable[[Any, Any], int]] = {
     "contains": _each,
     "unevaluatedItems": _squared,
-    "unevaluatedProperties": _of_names,
+    _UNEVALUATED: _squared,
     "dependentRequired": _limits,
     "dependencies": _limits,
     "additionalItems": _limits,

@@ -209,9 +209,6 @@ class TaskRun:
         except ValueError as error:  # pydantic's too
             ctx.log.warning("%s: %s", tool.supervisor.source.name, error)
             raise Failed(f"the MCP server `{tool.supervisor.source.name}` answered what is not MCP") from error
-        except RuntimeError as error:  # what the SDK raises for results that do not fit
-            ctx.log.warning("%s: %s", tool.supervisor.source.name, error)
-            raise Failed(f"`{tool.id}` returned what its own output schema does not allow") from error
         except asyncio.CancelledError:
             await call.cancel()
             raise
@@ -280,6 +277,10 @@ class TaskRun:
                 call.connection.client.read_resource(uri), self._seconds or LINK_SECONDS
             )
 
+        broken = tool.broken_promise(result)
+        if broken:
+            self._ctx.log.warning("%s: %s", tool.supervisor.source.name, broken)
+            raise Failed(f"`{tool.id}` returned what its own output schema does not allow")
         parts = await parts_of_result(result, read)
         if result.is_error:
             await self._deliver(parts, "error", metadata_of(result))

@@ -38,6 +38,7 @@ class Tool:
         self.schema = Schema(tool.input_schema)
         self._tool = tool
         self._prefix = prefix
+        self._output = None if tool.output_schema is None else Schema(tool.output_schema)
 
     @property
     def description(self) -> str:
@@ -60,6 +61,14 @@ class Tool:
         """True when running it twice does no harm, as far as its server says."""
         hints = self._tool.annotations
         return hints is not None and (hints.read_only_hint is True or hints.idempotent_hint is True)
+
+    def broken_promise(self, result: types.CallToolResult) -> str:
+        """What is wrong with a result, by the tool's own output schema; nothing when that cannot be told."""
+        if self._output is None or result.is_error:
+            return ""
+        if "structured_content" not in result.model_fields_set:
+            return "it has an output schema, and returned no structured content"
+        return self._output.question(self.id, self._output.problems(result.structured_content))
 
     def card(self) -> AgentSkill:
         """The skill as the agent card shows it."""

@@ -89,6 +89,9 @@ class Calling:
     def broken_promise(self) -> Any:
         return text("", structuredContent={"result": "no number"})
 
+    def costly_promise(self) -> Any:
+        return text("", structuredContent={"x": "a" * 79 + "!"})
+
     def wait(self) -> Any:
         note("begun")
         self.canceled.wait()
@@ -193,7 +196,7 @@ class Calling:
 TOOLS: dict[str, dict[str, Any]] = dict.fromkeys(
     (
         *("pid", "same", "environment", "fail", "nonsense", "broken_promise", "wait", "held", "let_go", "ask_name"),
-        *("ask_and_ask_late", "long_line"),
+        *("ask_and_ask_late", "long_line", "costly_promise"),
         *("ask_late", "ask_twice", "ask_at_once", "sign_in", "needs_sign_in", "step", "stray", "murmur", "die", "more"),
     ),
     ANYTHING,
@@ -203,6 +206,10 @@ EXTRA: dict[str, dict[str, Any]] = {
     "held": {"annotations": {"idempotentHint": True}},
     "broken_promise": {
         "outputSchema": {"type": "object", "properties": {"result": {"type": "integer"}}, "required": ["result"]}
+    },
+    # A backtracking engine would look for hours.
+    "costly_promise": {
+        "outputSchema": {"type": "object", "properties": {"x": {"type": "string", "pattern": f"^{'(a|aa)' * 40}$"}}}
     },
 }
 

@@ -121,6 +121,7 @@ async def test_an_error_of_the_protocol_ends_the_task_and_not_the_connection(
     [
         ("nonsense", "the MCP server `handshake_server` answered what is not MCP"),
         ("broken_promise", "`broken_promise` returned what its own output schema does not allow"),
+        ("costly_promise", "`costly_promise` returned what its own output schema does not allow"),
     ],
 )
 async def test_an_answer_that_is_none_fails_the_task_and_the_connection_lives_on(
