@@ -15,9 +15,11 @@ import mcp_types as types
 from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
 
 from dragoman.agents.mcp_tools.questions import Questions
 from dragoman.agents.mcp_tools.stdio import Program
+from dragoman.agents.mcp_tools.unreadable import envelope_of
 from dragoman.model.error import CannotConnect, ConfigError, DragomanError
 from dragoman.net.exchange import is_loopback
 
@@ -211,8 +213,18 @@ class Connection:
             await self._learn()
 
     async def _heard(self, message: object) -> None:
+        if isinstance(message, ValidationError):  # over HTTP, outside all calls
+            self._cannot_read(message)
         if isinstance(message, types.ToolListChangedNotification) and self._client is not None and not self.is_modern:
             await self._learn()
+
+    def _cannot_read(self, error: ValidationError) -> None:
+        """End the session for a request that cannot be read: it would be waited for, and cannot even be refused."""
+        line: object = error.errors(include_url=False, include_context=False)[0]["input"]
+        envelope = envelope_of(line.encode(errors="replace") if isinstance(line, str) else b"")
+        logger.warning("%s sent a message that cannot be read", self.source.name)
+        if envelope.id is not None:
+            self.end("it sent a message that cannot be read")
 
     async def _learn(self) -> None:
         try:

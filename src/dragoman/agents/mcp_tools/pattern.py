@@ -25,7 +25,7 @@ _COMPILING, _CHARACTERS = 8, 60
 # What a class of Unicode (`\p{L}`) counts for, in states: it is a table of hundreds of ranges.
 _TABLE = 50
 # As many pieces of a class (`[a-z_]`) are one state more.
-_RANGES = 4
+_RANGES = 16
 _SHOWN = 60
 # How many compiled patterns are kept: some of them take half a megabyte.
 _KEPT = 256

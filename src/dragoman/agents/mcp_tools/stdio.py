@@ -21,6 +21,8 @@ from anyio import EndOfStream
 from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
 
+from dragoman.agents.mcp_tools.unreadable import DEEPEST, check_numbers, envelope_of, flattened, reason_of
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -59,6 +61,7 @@ class Program(asyncio.SubprocessProtocol):
         self._reader: asyncio.Future[None] | None = None
         self._room: asyncio.Future[None] | None = None
         self._exited = asyncio.Event()
+        self._listing: set[types.RequestId] = set()
         self._murmur: deque[str] = deque(maxlen=_REMEMBERED)
         self._murmured = b""
 
@@ -192,11 +195,8 @@ class Program(asyncio.SubprocessProtocol):
                 line = self._lines.popleft()
                 if len(self._lines) == _AHEAD:
                     self._pause(reading=True)
-                try:
-                    message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
-                except ValueError:
-                    if line.strip():
-                        logger.debug("%s says what is no message: %s", self._source.name, line[:_LONGEST])
+                message = self._read(line)
+                if message is None:
                     continue
                 if self._questions is not None and isinstance(message, (types.JSONRPCResponse, types.JSONRPCError)):
                     self._questions.answered(message.id)
@@ -208,6 +208,54 @@ class Program(asyncio.SubprocessProtocol):
                 await self._reader
             finally:
                 self._reader = None
+
+    def _read(self, line: bytes) -> types.JSONRPCMessage | None:
+        """The message that a line is; None for what is none.
+
+        Who waits for one that cannot be read gets an error instead, be it a call here or the program itself.
+        """
+        try:
+            check_numbers(line)
+            return types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+        except ValueError as error:
+            envelope = envelope_of(line)
+            if not envelope.is_message:
+                if line.strip():
+                    logger.debug("%s says what is no message: %s", self._source.name, line[:_LONGEST])
+                return None
+            why = reason_of(error)
+        listed = self._without_depths(line) if envelope.method is None and envelope.id in self._listing else None
+        if listed is not None:
+            return listed
+        said = "a message that cannot be read" + (f": {why}" if why else "")
+        logger.warning("%s sent %s", self._source.name, said)
+        if envelope.id is None:
+            if envelope.method is None:
+                self.end(f"it sent {said}")  # it may be what any call waits for
+            return None
+        text = f"the MCP server `{self._source.name}` sent {said}"
+        refusal = types.JSONRPCError(
+            jsonrpc="2.0", id=envelope.id, error=types.ErrorData(code=types.PARSE_ERROR, message=text)
+        )
+        if envelope.method is None:
+            return refusal
+        self._write(refusal)
+        return None
+
+    def _without_depths(self, line: bytes) -> types.JSONRPCMessage | None:
+        """A list of tools without what is nested too deeply: one schema must not keep a server from being used."""
+        try:
+            shallow = flattened(line)
+            message = None if shallow is None else types.jsonrpc_message_adapter.validate_json(shallow, by_name=False)
+        except ValueError:
+            return None
+        if message is not None:
+            logger.warning(
+                "%s: a schema is nested deeper than %d levels: what is deeper is not enforced",
+                self._source.name,
+                DEEPEST,
+            )
+        return message
 
     # -- what goes -----------------------------------------------------------------------------------------------------
 
@@ -226,9 +274,12 @@ class Program(asyncio.SubprocessProtocol):
         if self._stdin is None or self._over or self._stdin.is_closing():
             return
         said = message.message
-        if self._questions is not None and isinstance(said, types.JSONRPCRequest) and said.method == "tools/call":
-            self._questions.sent(said.id)
-        self._stdin.write(said.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
+        if isinstance(said, types.JSONRPCRequest):
+            if self._questions is not None and said.method == "tools/call":
+                self._questions.sent(said.id)
+            elif said.method == "tools/list":
+                self._listing = {said.id}
+        self._write(said)
         room = self._room
         if room is None:
             return
@@ -237,6 +288,10 @@ class Program(asyncio.SubprocessProtocol):
         elif not (await asyncio.wait((room,), timeout=ROOM_SECONDS))[0]:
             # Whoever gives up a call waits here, and must not wait for a program that reads nothing any more.
             self.end("it does not read what it is sent")
+
+    def _write(self, message: types.JSONRPCMessage) -> None:
+        if self._stdin is not None and not self._stdin.is_closing():
+            self._stdin.write(message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
 
 
 class _Reading:

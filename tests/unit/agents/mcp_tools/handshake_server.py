@@ -1,7 +1,8 @@
 """An MCP server of the handshake era in plain Python: starts at once, and misbehaves where an SDK would not let it.
 
 `handshake_server.py FOLDER [WORD]...`: what its tools notice is left in files of FOLDER. The words: `dies` and `silent`
-right at the start, `once` for one that starts only once, `stray` lines on stdout, `few` tools only.
+right at the start, `once` for one that starts only once, `stray` lines on stdout, `few` tools only, `deep` for one
+more whose schema has 3,000 levels.
 """
 
 from __future__ import annotations
@@ -30,6 +31,12 @@ _go_on = threading.Event()
 def say(message: dict[str, Any]) -> None:
     with _lock:
         sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+        sys.stdout.flush()
+
+
+def say_raw(line: str) -> None:
+    with _lock:
+        sys.stdout.write(line + "\n")
         sys.stdout.flush()
 
 
@@ -88,6 +95,24 @@ class Calling:
 
     def broken_promise(self) -> Any:
         return text("", structuredContent={"result": "no number"})
+
+    def unreadable(self) -> Any:
+        """Answer the call with a result that is written out here."""
+        result, number = self.arguments["result"], json.dumps(self.id)
+        if self.arguments.get("last"):  # as the SDK for TypeScript does
+            say_raw(f'{{"result":{result},"jsonrpc":"2.0","id":{number}}}')
+        else:
+            say_raw(f'{{"jsonrpc":"2.0","id":{number},"result":{result}}}')
+
+    def nameless(self) -> Any:
+        say_raw('{"jsonrpc":"2.0","id":{}}')
+        self.canceled.wait()
+
+    def ask_unreadable(self) -> Any:
+        answer = _answers[7] = queue.Queue()
+        params = f'{{"message":"?","requestedSchema":{{"type":"object"}},"x":{self.arguments["value"]}}}'
+        say_raw(f'{{"jsonrpc":"2.0","id":7,"method":"elicitation/create","params":{params}}}')
+        return text(answer.get()["error"]["message"], isError=True)
 
     def costly_promise(self) -> Any:
         return text("", structuredContent={"x": "a" * 79 + "!"})
@@ -190,13 +215,13 @@ class Calling:
         say({"method": "notifications/tools/list_changed"})
         return text("done")
 
-    late = pid
+    late = pit = pid
 
 
 TOOLS: dict[str, dict[str, Any]] = dict.fromkeys(
     (
         *("pid", "same", "environment", "fail", "nonsense", "broken_promise", "wait", "held", "let_go", "ask_name"),
-        *("ask_and_ask_late", "long_line", "costly_promise"),
+        *("ask_and_ask_late", "long_line", "costly_promise", "unreadable", "nameless", "ask_unreadable"),
         *("ask_late", "ask_twice", "ask_at_once", "sign_in", "needs_sign_in", "step", "stray", "murmur", "die", "more"),
     ),
     ANYTHING,
@@ -232,7 +257,7 @@ def take(message: dict[str, Any]) -> None:
     method, number = message.get("method"), message.get("id")
     params: dict[str, Any] = message.get("params") or {}
     if method is None:
-        _answers.pop(message["id"]).put(message.get("result"))
+        _answers.pop(message["id"]).put(message.get("result", message))
     elif method == "initialize":
         capabilities = {"tools": {"listChanged": True}}
         info = {"name": "handshake", "version": "1"}
@@ -241,7 +266,12 @@ def take(message: dict[str, Any]) -> None:
     elif method == "tools/list":
         listed = TOOLS if "few" not in WORDS else {name: TOOLS[name] for name in ("pid", "more")}
         tools = [{"name": name, "inputSchema": schema, **EXTRA.get(name, {})} for name, schema in listed.items()]
-        say({"id": number, "result": {"tools": tools}})
+        if "deep" not in WORDS:
+            say({"id": number, "result": {"tools": tools}})
+            return
+        deep = '{"type":"object","properties":{"a":' * 3000 + '{"type":"string"}' + "}}" * 3000
+        listed = json.dumps(tools)[:-1] + f', {{"name": "pit", "inputSchema": {deep}}}]'
+        say_raw(f'{{"jsonrpc":"2.0","id":{json.dumps(number)},"result":{{"tools":{listed}}}}}')
     elif method == "tools/call":
         threading.Thread(target=call, args=(number, params), daemon=True).start()
     elif method == "notifications/cancelled":

@@ -23,6 +23,7 @@ from dragoman.agents.mcp_tools import call, connection, stdio
 from dragoman.agents.mcp_tools.source import Source, sources_of
 from dragoman.agents.mcp_tools.stdio import Program
 from dragoman.agents.mcp_tools.supervisor import Supervisor
+from dragoman.agents.mcp_tools.unreadable import Envelope, check_numbers, envelope_of, flattened
 from dragoman.errors import CannotConnect
 from dragoman.testing import Clock, served
 
@@ -134,6 +135,110 @@ async def test_a_line_that_is_too_long_ends_the_connection_and_says_so(
     assert (task.state, task.error) == (State.FAILED, stopped)
     assert (await engine.send(None, parts=(tool_part("pid"),))).text not in ("", before)
     assert f"handshake_server: {reason}" in caplog.text
+
+
+# -- messages that cannot be read --------------------------------------------------------------------------------------
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize(
+    "result",
+    [
+        f'{{"content": [], "structuredContent": {{"x": {"[" * 3000 + "]" * 3000}}}}}',
+        '{"content": [{"type": "text", "text": "\\ud800"}]}',
+        f'{{"content": [], "structuredContent": {{"x": {"9" * 5000}}}}}',
+        '{"content": [], "structuredContent": {"x": NaN}}',
+        '{"content": [], "structuredContent": {"x": -Infinity}}',
+        '"a text"',
+        "null",
+    ],
+    ids=["deep", "half", "huge", "NaN", "Infinity", "text", "null"],
+)
+async def test_an_answer_that_cannot_be_read_fails_its_call_and_no_other(
+    start: Start, handshake: Command, tool_part: Any, result: str, last: bool
+) -> None:
+    engine = await start(Agent.from_mcp(handshake()))
+    before = (await engine.send(None, parts=(tool_part("pid"),))).text
+    task = await engine.send(None, parts=(tool_part("unreadable", result=result, last=last),))
+    assert task.state is State.FAILED
+    assert task.error.startswith("the MCP server `handshake_server` sent a message that cannot be read")
+    assert (await engine.send(None, parts=(tool_part("pid"),))).text == before
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("value", ["[" * 3000 + "]" * 3000, "NaN"], ids=["deep", "NaN"])
+async def test_a_question_that_cannot_be_read_is_refused(
+    start: Start, handshake: Command, tool_part: Any, value: str
+) -> None:
+    engine = await start(Agent.from_mcp(handshake()))
+    task = await engine.send(None, parts=(tool_part("ask_unreadable", value=value),))
+    assert (task.state, "sent a message that cannot be read" in task.error) == (State.FAILED, True)
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.fault
+async def test_a_message_that_may_be_anybody_s_answer_ends_the_connection(
+    start: Start, handshake: Command, tool_part: Any
+) -> None:
+    engine = await start(Agent.from_mcp(handshake()))
+    before = (await engine.send(None, parts=(tool_part("pid"),))).text
+    task = await engine.send(None, parts=(tool_part("nameless"),))
+    assert task.state is State.FAILED
+    assert "stopped while `nameless` was at work: it sent a message that cannot be read" in task.error
+    assert (await engine.send(None, parts=(tool_part("pid"),))).text not in ("", before)
+
+
+@pytest.mark.timeout(20)
+async def test_a_schema_of_three_thousand_levels_is_cut_and_its_server_served(
+    start: Start, handshake: Command, tool_part: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    agent = Agent.from_mcp(handshake("deep"))
+    engine = await start(agent)
+    assert {"pit", "pid"} <= {offer.id for offer in agent._tools.offers}
+    for tool in ("pit", "pid"):
+        assert (await engine.send(None, parts=(tool_part(tool, a={"a": {"a": {}}}),))).state is State.COMPLETED
+    assert "a schema is nested deeper than 100 levels" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("line", "envelope"),
+    [
+        (b'{"jsonrpc":"2.0","id":5,"result":[', Envelope(True, 5)),
+        (b' { "id" : "a\\"b" , "jsonrpc" : "2.0" , "result":[', Envelope(True, 'a"b')),
+        (b'{"result":{"id":7,"jsonrpc":"2.0"},"id":5,"jsonrpc":"2.0"}', Envelope(True, 5)),
+        (b'{"jsonrpc":"2.0","method":"x","id":1,"params":[]}', Envelope(True, 1, "x")),
+        (b'{"jsonrpc":"2.0","method":"x","params":[]}', Envelope(True, None, "x")),
+        (b'{"jsonrpc":"2.0","id":1.5,"result":{}}', Envelope(True)),
+        (b'{"jsonrpc":"2.0","id":null,"result":[', Envelope(True)),
+        (b'{"jsonrpc":"2.0","id":' + b"9" * 5000, Envelope(True)),
+        (b'{"a": 1}', Envelope(False)),
+        (b"Listening on port 3000", Envelope(False)),
+        (b"", Envelope(False)),
+    ],
+)
+def test_whom_a_message_concerns_is_told_from_its_ends(line: bytes, envelope: Envelope) -> None:
+    assert envelope_of(line) == envelope
+
+
+def test_words_that_look_like_numbers_that_json_does_not_have_are_read() -> None:
+    check_numbers(b'{"a": "NaN, -Infinity", "NaN": 1}')
+    with pytest.raises(ValueError, match="are no JSON"):
+        check_numbers(b'{"a": [-Infinity]}')
+
+
+@pytest.mark.parametrize(
+    ("line", "shallow"),
+    [
+        (b'{"a":"]}"}', None),
+        (b"[" * 100 + b"]" * 100, None),
+        (b"[" * 102 + b"]" * 102, b"[" * 101 + b"]" * 101),
+        (b'{"a":' * 101 + b'["}"]' + b"}" * 101, b'{"a":' * 100 + b"{}" + b"}" * 100),
+        (b"[" * 3000, None),
+    ],
+)
+def test_only_what_is_nested_too_deeply_is_left_out(line: bytes, shallow: bytes | None) -> None:
+    assert flattened(line) == shallow
 
 
 # -- silence -----------------------------------------------------------------------------------------------------------
