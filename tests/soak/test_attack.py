@@ -59,6 +59,9 @@ class Polite:
         self.times: list[float] = []
         self.refused: list[tuple[int, bytes]] = []
 
+    def close(self) -> None:
+        self._connection.close()
+
     def ask(self) -> None:
         text = f"hello {len(self.times)}"
         message = {"messageId": str(uuid4()), "role": "ROLE_USER", "parts": [{"text": text}]}
@@ -88,8 +91,10 @@ def test_a_polite_caller_is_served_during_a_mixed_attack(tmp_path: Path, record_
         return done.stdout.strip()
 
     server, port = started(tmp_path, store)
+    assert server.stderr is not None
     # What it logs is not of interest here, and must not stop it.
-    drain = subprocess.Popen(["cat"], stdin=server.stderr, stdout=(tmp_path / "log").open("wb"))
+    with server.stderr, (tmp_path / "log").open("wb") as log:
+        drain = subprocess.Popen(["cat"], stdin=server.stderr, stdout=log)
     try:
         users("add", "vera", "--password-stdin", said="correct horse battery\n")
         users("add", "mallory", "--no-password")
@@ -110,7 +115,9 @@ def test_a_polite_caller_is_served_during_a_mixed_attack(tmp_path: Path, record_
             with contextlib.suppress(subprocess.TimeoutExpired):
                 attackers.wait(0.05)
         assert attackers.stdout is not None
-        counts = json.loads(attackers.stdout.read())
+        with attackers.stdout:
+            counts = json.loads(attackers.stdout.read())
+        polite.close()
     finally:
         server.kill()
         server.wait()
