@@ -29,14 +29,13 @@ class Retention(Struct, frozen=True):
     keep_tasks: int = 0
     compact: float = 86_400
 
-    def sweep(self, now_ms: int) -> Sweep | None:
-        """What may go now; None when nothing ever does."""
-        if not (self.keep or self.keep_tasks or self.compact):
-            return None
+    def sweep(self, now_ms: int) -> Sweep:
+        """What may go now: dedupe keys that have expired always do."""
         return Sweep(
             ended_before_ms=now_ms - round(self.keep * 1000) if self.keep else None,
             keep_tasks=self.keep_tasks or None,
             compact_before_ms=now_ms - round(self.compact * 1000) if self.compact else None,
+            expired_before_ms=now_ms,
         )
 
 
@@ -52,8 +51,7 @@ class Janitor:
 
     def start(self) -> None:
         """Begin, with the first sweep at once."""
-        if self._retention.sweep(self._clock.now()) is not None:
-            self._begin()
+        self._begin()
 
     def _begin(self) -> None:
         self._worker = asyncio.get_running_loop().create_task(self._work())
@@ -61,7 +59,7 @@ class Janitor:
     async def _work(self) -> None:
         try:
             rules = self._retention.sweep(self._clock.now())
-            while rules is not None and await self._store.sweep(rules) > 0:
+            while await self._store.sweep(rules) > 0:
                 pass  # each step queues behind the writes that came meanwhile
         except Exception as error:  # noqa: BLE001 - a store that is full today may be swept tomorrow
             logger.warning("the store could not be swept: %s", error)

@@ -190,12 +190,14 @@ class Sweep(Struct, frozen=True):
     """What may go. Only ended tasks are ever touched; None leaves them alone.
 
     Tasks that ended before `ended_before_ms`, and the oldest ended ones above `keep_tasks`, are deleted. Of tasks
-    that ended before `compact_before_ms` the snapshot stays and the events go. One sweep touches at most `limit`.
+    that ended before `compact_before_ms` the snapshot stays and the events go. Dedupe keys that expired before
+    `expired_before_ms` go, where the store does not see to that itself. One sweep touches at most `limit` tasks.
     """
 
     ended_before_ms: int | None = None
     keep_tasks: int | None = None
     compact_before_ms: int | None = None
+    expired_before_ms: int | None = None
     limit: int = 200
 
 
@@ -288,7 +290,10 @@ class Store(Protocol):
         ...
 
     async def sweep(self, rules: Sweep) -> int:
-        """Delete and compact some of what the rules name. Gives how many tasks were touched; 0 means all is done."""
+        """Delete and compact some of what the rules name, in a moment: others want to write too.
+
+        Gives how many tasks were touched, and at least 1 while there is more to do: 0 means all is done.
+        """
         ...
 
     async def check(self) -> None:

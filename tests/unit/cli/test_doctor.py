@@ -317,8 +317,9 @@ async def test_a_backup_is_well_too(tmp_path: Path):
 @pytest.mark.parametrize(
     "script",
     [
-        "UPDATE state_counts SET tasks = tasks + 1 WHERE state = 3",
-        "DELETE FROM state_counts WHERE state = 4",
+        "UPDATE state_counts SET tasks = tasks + 1 WHERE state = 3 AND scope = 1",
+        "UPDATE state_counts SET tasks = tasks + 1 WHERE state = 3 AND scope = 0",
+        "DELETE FROM state_counts WHERE state = 4 AND scope = 1",
         "INSERT INTO state_counts VALUES (77, 3, 1)",
         "UPDATE context_counts SET tasks = 99",
     ],

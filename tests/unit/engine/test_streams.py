@@ -441,6 +441,7 @@ async def test_a_reader_whose_task_is_swept_away_meanwhile_is_let_go(
     async with asyncio.timeout(10), aclosing(stream.batches) as batches:
         await anext(batches)
         await engine.idle()
-        assert await in_file.sweep(rules) == 1
+        while await in_file.sweep(rules):
+            pass
         async for batch in batches:
             assert not batch.ended

@@ -8,14 +8,18 @@ from pathlib import Path
 
 from dragoman import Agent, Context
 from dragoman.engine.call import Call
+from dragoman.engine.ports import Sweep
 from dragoman.model.message import Message
 from dragoman.model.operation import Operation
 from dragoman.model.part import Part
 from dragoman.model.request import GetTaskRequest, ListTasksRequest, SendMessageRequest
 from dragoman.model.state import Role, State
 from dragoman.server.in_process import connect
+from dragoman.stores.sqlite import schema
+from dragoman.stores.sqlite.health import examine
 from dragoman.stores.sqlite.schema import VERSION
 from dragoman.stores.sqlite.store import SqliteStore
+from dragoman.testing.store_writes import NOW, SCOPE
 
 GOLDEN = Path(__file__).parents[2] / "contract" / "golden" / "store-v1.db"
 
@@ -83,3 +87,42 @@ async def test_an_old_file_becomes_one_of_this_version(tmp_path: Path) -> None:
     await store.close()
 
     assert version_of(path) == VERSION
+
+
+def store_of_version(path: Path, version: int) -> None:
+    """A file as the Dragoman of that version made it."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    for step in (schema._FIRST, *schema._STEPS)[:version]:
+        connection.executescript(step)
+    connection.execute(f"PRAGMA user_version = {version}")
+    connection.close()
+
+
+async def test_a_file_of_the_version_before_keeps_its_tasks_and_can_be_swept(tmp_path: Path) -> None:
+    path = tmp_path / "old.db"
+    store_of_version(path, 4)
+    connection = sqlite3.connect(path)
+    with connection:
+        connection.executemany(
+            "INSERT INTO scopes VALUES (?, ?, ?, ?)", [(1, *SCOPE), (2, SCOPE.agent, SCOPE.tenant, "somebody else")]
+        )
+        tasks = [(1, "a", 1, 3, NOW - 2), (2, "b", 2, 4, NOW - 1), (3, "c", 1, 3, NOW), (4, "d", 1, 2, NOW)]
+        connection.executemany("INSERT INTO tasks VALUES (?1, ?2, ?3, 'talk', '1.0', ?4, ?5, 1, ?5)", tasks)
+        connection.execute("INSERT INTO state_counts SELECT scope, state, count(*) FROM tasks GROUP BY scope, state")
+        connection.execute("INSERT INTO events SELECT number, 1, x'7b7d' FROM tasks")
+        connection.execute("INSERT INTO repeats SELECT CAST(id AS BLOB), id, ? FROM tasks", (NOW + 1,))
+    connection.close()
+
+    store = SqliteStore(path)
+    await store.open()
+    try:
+        assert [len(await store.records(number, 0, 9)) for number in (1, 2, 3, 4)] == [1, 1, 1, 1]
+        assert await store.repeated(b"a", NOW) == "a"
+        assert await store.sweep(Sweep(keep_tasks=1)) == 2  # of both owners, the oldest that have ended
+        assert [await store.task(name) is None for name in "abcd"] == [True, True, False, False]
+        assert await store.repeated(b"a", NOW) is None
+        assert await store.repeated(b"c", NOW) == "c"
+    finally:
+        await store.close()
+    assert version_of(path) == VERSION
+    assert all(finding.level != "FAIL" for finding in examine(path, full=True) if finding.check == "counters")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from dragoman.stores.sqlite.projecting import write_projections
 from dragoman.stores.sqlite.pushing import write_pushes
-from dragoman.stores.sqlite.schema import NUMBERS
-from dragoman.stores.sqlite.sweeping import delete_task, keep_numbers
+from dragoman.stores.sqlite.schema import ALL_SCOPES, NUMBERS
+from dragoman.stores.sqlite.sweeping import Sweeper, Victim, keep_numbers
 
 if TYPE_CHECKING:
     from dragoman.engine.ports import TaskRow, Write
@@ -103,6 +103,9 @@ class Changes:
     def _add_count(self, scope: int, state: State, tasks: int) -> None:
         key = (scope, NUMBERS[state])
         self._counts[key] = self._counts.get(key, 0) + tasks
+        if state.final:
+            key = (ALL_SCOPES, NUMBERS[state])
+            self._counts[key] = self._counts.get(key, 0) + tasks
 
     def apply(self, connection: sqlite3.Connection) -> None:
         """Write everything, within the transaction that is open.
@@ -186,4 +189,4 @@ class Changes:
         found = connection.execute("SELECT state FROM tasks WHERE number = ?", (row.number,)).fetchone()
         if found is None:
             return
-        delete_task(connection, row.number, row.id, scope, row.context_id, int(found[0]))
+        Sweeper().delete(connection, Victim(row.number, row.id, scope, row.context_id, int(found[0])))

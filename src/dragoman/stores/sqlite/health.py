@@ -41,6 +41,7 @@ _STATE_COUNTS = """
 SELECT count(*) FROM (
     SELECT scope, state FROM (
         SELECT scope, state, count(*) AS tasks FROM tasks GROUP BY scope, state
+        UNION ALL SELECT 0, state, count(*) FROM tasks WHERE state IN (3, 4, 5, 7) GROUP BY state
         UNION ALL SELECT scope, state, -tasks FROM state_counts
     ) GROUP BY scope, state HAVING sum(tasks) <> 0
 )
@@ -52,7 +53,8 @@ WHERE c.tasks <> (SELECT count(*) FROM tasks t WHERE t.scope = c.scope AND t.con
 # A conversation without a row in context_counts is counted when somebody asks, so those may simply go.
 RECOUNT = (
     "BEGIN; DELETE FROM context_counts; DELETE FROM state_counts; "
-    "INSERT INTO state_counts SELECT scope, state, count(*) FROM tasks GROUP BY scope, state; COMMIT"
+    "INSERT INTO state_counts SELECT scope, state, count(*) FROM tasks GROUP BY scope, state; "
+    "INSERT INTO state_counts SELECT 0, state, count(*) FROM tasks WHERE state IN (3, 4, 5, 7) GROUP BY state; COMMIT"
 )
 
 

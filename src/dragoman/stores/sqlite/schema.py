@@ -102,6 +102,16 @@ CREATE TABLE a2a_tasks (
 CREATE INDEX a2a_tasks_of_user ON a2a_tasks (user_id);
 """,
     """
+-- The dedupe keys of a task are deleted with it.
+CREATE INDEX repeats_of_task ON repeats (task_id);
+-- Tasks that are deleted, but whose events, notes and snapshot are not all gone yet: those go in slices.
+CREATE TABLE leftovers (task INTEGER PRIMARY KEY);
+-- Scope 0 is nobody's: it counts the ended tasks of all scopes, so that retention need not add them up.
+INSERT INTO state_counts SELECT 0, state, sum(tasks) FROM state_counts WHERE state IN (3, 4, 5, 7) GROUP BY state;
+-- The name a server opened the file by. SQLite's log lies beside that name, whatever other links there are.
+CREATE TABLE home (path TEXT NOT NULL);
+""",
+    """
 -- Tasks that nobody is shown yet, because they may be answered with a bare message. Their notes are among the others.
 CREATE TABLE drafts (
     number INTEGER PRIMARY KEY, id TEXT NOT NULL, scope INTEGER NOT NULL, context_id TEXT NOT NULL,
@@ -114,6 +124,8 @@ ALTER TABLE repeats ADD COLUMN reply BLOB;
 VERSION = 1 + len(_STEPS)
 # Must be spelled as in the index, or SQLite does not use it.
 ENDED = "state IN (3, 4, 5, 7)"
+# The scope under which `state_counts` counts the ended tasks of all scopes.
+ALL_SCOPES = 0
 
 
 def unusable(path: Path, error: sqlite3.Error) -> ConfigError:

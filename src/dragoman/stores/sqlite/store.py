@@ -14,9 +14,10 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from dragoman.model.error import ConfigError, ServerError
-from dragoman.stores.sqlite import projecting, pushing, reader, sweeping
+from dragoman.stores.sqlite import projecting, pushing, reader
 from dragoman.stores.sqlite.lock import FileLock
 from dragoman.stores.sqlite.schema import check_end, unusable
+from dragoman.stores.sqlite.sweeping import Sweeper, probe
 from dragoman.stores.sqlite.writer import Writer
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class SqliteStore:
         self._path = path
         self._lock = FileLock(path.with_name(path.name + ".lock"))
         self._writer = Writer(path)
+        self._sweeper = Sweeper()
         self._numbers = itertools.count(1)
         self._pool: ThreadPoolExecutor | None = None
         # One for each reading thread, all opened at the start: later there may be no room for another open file.
@@ -164,13 +166,14 @@ class SqliteStore:
             raise ServerError(f"the store does not work now: {error}") from None
 
     async def sweep(self, rules: Sweep) -> int:
-        """Delete and compact some of what the rules name. Gives how many tasks were touched."""
-        return await self._writer.run(lambda connection: sweeping.sweep(connection, rules))
+        """Delete and compact some of what the rules name: one step. Gives how many tasks were touched."""
+        is_awaited = self._writer.is_awaited
+        return await self._writer.run(lambda connection: self._sweeper.step(connection, rules, is_awaited))
 
     async def check(self) -> None:
         """Write and read something. Raises ServerError when that is not possible now."""
         try:
-            await self._writer.run(sweeping.probe)
+            await self._writer.run(probe)
         except sqlite3.Error as error:
             raise ServerError(f"the store does not work now: {error}") from None
         await self._read(reader.task, "")

@@ -1,22 +1,68 @@
-"""Forgetting what is old: bounded steps between the batches of the writer."""
+"""Retention: deleting and compacting in steps that never keep the writer for long.
+
+A step is a sequence of slices, each with a bounded number of rows, whatever the tasks look like; between two of them
+the step may end. Every statement finds its rows by an index.
+"""
 
 from __future__ import annotations
 
 import sqlite3
-from typing import TYPE_CHECKING, Any
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
 
 from dragoman.engine.projection import number_of
-from dragoman.stores.sqlite.schema import ENDED
+from dragoman.stores.sqlite.schema import ALL_SCOPES, ENDED
 
 if TYPE_CHECKING:
     from dragoman.engine.ports import Sweep
 
-_OLDEST = f"SELECT number, id, scope, context_id, state FROM tasks WHERE {ENDED}"  # noqa: S608 - fixed texts only
+# How long a step goes on beginning slices. With the last slice and the commit it stays under 10 ms.
+STEP_SECONDS = 0.004
+# What a slice takes at most, of tasks and of rows of one table.
+SLICE_TASKS = 16
+SLICE_ROWS = 256
+_FIRST_ROWS = 64
+# A slice that is quicker than this may be followed by a larger one, a slower one than that by a smaller one.
+_QUICK_SECONDS, _SLOW_SECONDS = 0.001, 0.002
+# A row of 9 MB takes as long as thousands of small ones: of large ones a slice has as many as this, and at least one.
+SLICE_BYTES = 250_000
 
+_MANY = ", ".join("?" * SLICE_TASKS)
+_OLDEST = f"SELECT number, id, scope, context_id, state FROM tasks WHERE {ENDED}"  # noqa: S608 - fixed texts only
+_ENDED_TASKS = f"SELECT sum(tasks) FROM state_counts WHERE scope = {ALL_SCOPES} AND {ENDED}"  # noqa: S608
 _COMPACTABLE = f"""
 SELECT t.status_ms, t.number, p.generation = t.generation FROM tasks t LEFT JOIN snapshots p ON p.task = t.number
 WHERE t.{ENDED} AND t.status_ms < ? AND (t.status_ms, t.number) > (?, ?) ORDER BY t.status_ms, t.number LIMIT ?
 """  # noqa: S608 - fixed texts only
+_EXPIRED = "DELETE FROM repeats WHERE key IN (SELECT key FROM repeats WHERE until_ms < ? ORDER BY until_ms LIMIT ?)"
+_REPEATS = f"DELETE FROM repeats WHERE key IN (SELECT key FROM repeats WHERE task_id IN ({_MANY}) LIMIT ?)"  # noqa: S608
+_ROW_BYTES = f"SELECT max(length(body) / generation) FROM snapshots WHERE task IN ({_MANY})"  # noqa: S608
+# A journal loses its end first: who is reading it sees it stop, and never a gap. Events go before notes, which tell
+# what some of them mean. (The key of a note is its number alone: SQLite 3.40 does not find the pair by its index.)
+_JOURNAL = {
+    "events": f"""
+DELETE FROM events WHERE (task, generation) IN (
+    SELECT task, generation FROM events WHERE task IN ({_MANY}) ORDER BY task DESC, generation DESC LIMIT ?
+)
+""",  # noqa: S608 - fixed texts only
+    "notes": f"DELETE FROM notes WHERE note IN (SELECT note FROM notes WHERE task IN ({_MANY}) LIMIT ?)",  # noqa: S608
+}
+_BELONGINGS = {
+    **_JOURNAL,
+    "snapshots": f"DELETE FROM snapshots WHERE task IN (SELECT task FROM snapshots WHERE task IN ({_MANY}) LIMIT ?)",  # noqa: S608
+}
+
+
+class Victim(NamedTuple):
+    """A task that is to be deleted; `state` is the number of the state it is in."""
+
+    number: int
+    id: str
+    scope: int
+    context_id: str
+    state: int
 
 
 def probe(connection: sqlite3.Connection) -> None:
@@ -24,61 +70,122 @@ def probe(connection: sqlite3.Connection) -> None:
     connection.execute("INSERT INTO meta VALUES ('probe', 1) ON CONFLICT DO UPDATE SET value = value + 1")
 
 
-def sweep(connection: sqlite3.Connection, rules: Sweep) -> int:
-    """Delete and compact at most `rules.limit` ended tasks. Gives how many were touched."""
-    touched = 0
-    if rules.ended_before_ms is not None:
-        touched += _delete_aged(connection, rules.ended_before_ms, rules.limit)
-    if rules.keep_tasks is not None and touched < rules.limit:
-        touched += _delete_surplus(connection, rules.keep_tasks, rules.limit - touched)
-    if rules.compact_before_ms is not None and touched < rules.limit:
-        touched += _compact(connection, rules.compact_before_ms, rules.limit - touched)
-    return touched
+class Sweeper:
+    """Does the steps of all sweeps of one store. How large a slice is depends on how long the ones before took.
 
+    A slice has at least one row, and a row cannot be divided: an event of 9 MB takes about 15 ms.
+    """
 
-def _delete_aged(connection: sqlite3.Connection, before_ms: int, limit: int) -> int:
-    rows = connection.execute(
-        f"{_OLDEST} AND status_ms < ? ORDER BY status_ms, number LIMIT ?", (before_ms, limit)
-    ).fetchall()
-    return _delete(connection, rows)
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._rows = _FIRST_ROWS
 
+    def step(self, connection: sqlite3.Connection, rules: Sweep, is_awaited: Callable[[], bool]) -> int:
+        """At least one slice of what the rules name, at most `rules.limit` tasks; it ends early for who `is_awaited`.
 
-def _delete_surplus(connection: sqlite3.Connection, keep: int, limit: int) -> int:
-    found = connection.execute(f"SELECT sum(tasks) FROM state_counts WHERE {ENDED}").fetchone()  # noqa: S608
-    surplus = int(found[0] or 0) - keep
-    if surplus <= 0:
+        Gives how many tasks were touched, and at least 1 when anything was deleted: 0 means that all is done.
+        """
+        touched, has_worked = 0, False
+        began = now = self._clock()
+        for part in (self._expire, self._clear_leftovers, self._delete_aged, self._delete_surplus, self._compact):
+            while touched < rules.limit:
+                done = part(connection, rules, min(self._tasks(), rules.limit - touched))
+                before, now = now, self._clock()
+                if done is None:
+                    break
+                touched, has_worked = touched + done, True
+                self._adapt(now - before)
+                if now - began >= STEP_SECONDS or is_awaited():
+                    return max(touched, 1)
+        return max(touched, int(has_worked))
+
+    def _tasks(self) -> int:
+        return max(1, min(SLICE_TASKS, self._rows // 4))
+
+    def _adapt(self, took: float) -> None:
+        if took < _QUICK_SECONDS:
+            self._rows = min(SLICE_ROWS, self._rows * 2)
+        elif took > _SLOW_SECONDS:
+            self._rows = max(1, self._rows // 2)
+
+    def delete(self, connection: sqlite3.Connection, victim: Victim) -> None:
+        """Delete a task and, unless that is a lot, all that belongs to it: the rest is left to the next sweep."""
+        _delete_rows(connection, [victim])
+        self._clear(connection, [victim.number])
+
+    # Each part does one slice. It gives how many tasks it has finished with, or None when it has nothing to do.
+
+    def _expire(self, connection: sqlite3.Connection, rules: Sweep, limit: int) -> int | None:
+        if rules.expired_before_ms is None:
+            return None
+        return 0 if connection.execute(_EXPIRED, (rules.expired_before_ms, self._rows)).rowcount else None
+
+    def _clear_leftovers(self, connection: sqlite3.Connection, rules: Sweep, limit: int) -> int | None:
+        rows = connection.execute("SELECT task FROM leftovers ORDER BY task LIMIT ?", (self._tasks(),)).fetchall()
+        if not rows:
+            return None
+        self._clear(connection, [number for (number,) in rows])
         return 0
-    rows = connection.execute(f"{_OLDEST} ORDER BY status_ms, number LIMIT ?", (min(surplus, limit),)).fetchall()
-    return _delete(connection, rows)
 
+    def _delete_aged(self, connection: sqlite3.Connection, rules: Sweep, limit: int) -> int | None:
+        if rules.ended_before_ms is None:
+            return None
+        rows = connection.execute(
+            f"{_OLDEST} AND status_ms < ? ORDER BY status_ms, number LIMIT ?", (rules.ended_before_ms, limit)
+        ).fetchall()
+        return self._delete(connection, [Victim(*row) for row in rows])
 
-def _delete(connection: sqlite3.Connection, rows: list[tuple[Any, ...]]) -> int:
-    for number, task_id, scope, context_id, state in rows:
-        delete_task(connection, number, task_id, scope, context_id, state)
-    return len(rows)
+    def _delete_surplus(self, connection: sqlite3.Connection, rules: Sweep, limit: int) -> int | None:
+        if rules.keep_tasks is None:
+            return None
+        surplus = int(connection.execute(_ENDED_TASKS).fetchone()[0] or 0) - rules.keep_tasks
+        if surplus <= 0:
+            return None
+        rows = connection.execute(f"{_OLDEST} ORDER BY status_ms, number LIMIT ?", (min(surplus, limit),)).fetchall()
+        return self._delete(connection, [Victim(*row) for row in rows])
 
+    def _delete(self, connection: sqlite3.Connection, victims: list[Victim]) -> int | None:
+        if not victims:
+            return None
+        # First: as long as there are keys, there must be the task that they lead to.
+        keys = connection.execute(_REPEATS, (*_filled([victim.id for victim in victims]), self._rows)).rowcount
+        if keys == self._rows:
+            return 0
+        _delete_rows(connection, victims)
+        self._clear(connection, [victim.number for victim in victims])
+        return len(victims)
 
-def delete_task(
-    connection: sqlite3.Connection, number: int, task_id: str, scope: int, context_id: str, state: int
-) -> None:
-    """Delete a task and all that belongs to it."""
-    forget_events(connection, number)
-    connection.execute("DELETE FROM snapshots WHERE task = ?", (number,))
-    connection.execute("DELETE FROM pushes WHERE task = ?", (number,))
-    projected = number_of(task_id)
-    if projected is not None:
-        connection.execute("DELETE FROM a2a_tasks WHERE id = ?", (projected,))
-    connection.execute("UPDATE state_counts SET tasks = tasks - 1 WHERE scope = ? AND state = ?", (scope, state))
-    connection.execute(
-        "UPDATE context_counts SET tasks = tasks - 1 WHERE scope = ? AND context_id = ?", (scope, context_id)
-    )
-    keep_numbers(connection, number)
-    connection.execute("DELETE FROM tasks WHERE number = ?", (number,))
-    connection.execute("DELETE FROM repeats WHERE task_id = ?", (task_id,))
-    left = connection.execute("SELECT 1 FROM tasks WHERE scope = ? AND context_id = ? LIMIT 1", (scope, context_id))
-    if left.fetchone() is None:  # the conversation is over: nobody can go on with it
-        connection.execute("DELETE FROM contexts WHERE scope = ? AND context_id = ?", (scope, context_id))
-        connection.execute("DELETE FROM context_counts WHERE scope = ? AND context_id = ?", (scope, context_id))
+    def _compact(self, connection: sqlite3.Connection, rules: Sweep, limit: int) -> int | None:
+        before_ms = rules.compact_before_ms
+        if before_ms is None:
+            return None
+        done = dict(connection.execute("SELECT key, value FROM meta WHERE key IN ('compacted_ms', 'compacted_number')"))
+        after = (done.get("compacted_ms", -1), done.get("compacted_number", -1))
+        if after[0] >= before_ms:  # the clock has been put back since: what ended then stands before the mark
+            after = (-1, -1)
+        rows = connection.execute(_COMPACTABLE, (before_ms, *after, limit)).fetchall()
+        if not rows:
+            return None
+        if not self._empty(connection, _JOURNAL, [number for _, number, has_snapshot in rows if has_snapshot]):
+            return 0
+        connection.executemany(
+            "INSERT OR REPLACE INTO meta VALUES (?, ?)",
+            [("compacted_ms", rows[-1][0]), ("compacted_number", rows[-1][1])],
+        )
+        return len(rows)
+
+    def _clear(self, connection: sqlite3.Connection, numbers: list[int]) -> None:
+        """Delete a slice of what deleted tasks have left; where that was all, they are done."""
+        if self._empty(connection, _BELONGINGS, numbers):
+            connection.execute(f"DELETE FROM leftovers WHERE task IN ({_MANY})", _filled(numbers))  # noqa: S608
+
+    def _empty(self, connection: sqlite3.Connection, tables: dict[str, str], numbers: list[int]) -> bool:
+        """Delete a slice of the rows of tasks, table by table. True when none are left."""
+        filled = _filled(numbers)
+        # How long an event is can only be told by reading it; a snapshot has about what all of them said.
+        row_bytes = connection.execute(_ROW_BYTES, filled).fetchone()[0] or 0
+        rows = max(1, min(self._rows, SLICE_BYTES // (row_bytes + 1)))
+        return all(connection.execute(delete, (*filled, rows)).rowcount < rows for delete in tables.values())
 
 
 def keep_numbers(connection: sqlite3.Connection, number: int) -> None:
@@ -89,24 +196,39 @@ def keep_numbers(connection: sqlite3.Connection, number: int) -> None:
     )
 
 
-def forget_events(connection: sqlite3.Connection, number: int) -> None:
-    """Delete the journal of a task, but not the task."""
-    connection.execute("DELETE FROM events WHERE task = ?", (number,))
-    connection.execute("DELETE FROM notes WHERE task = ?", (number,))
+def _delete_rows(connection: sqlite3.Connection, victims: list[Victim]) -> None:
+    """Delete at most SLICE_TASKS tasks. Their journals and snapshots are left over, where nobody finds them."""
+    numbers = [victim.number for victim in victims]
+    connection.execute(f"DELETE FROM repeats WHERE task_id IN ({_MANY})", _filled([victim.id for victim in victims]))  # noqa: S608
+    connection.execute(f"DELETE FROM pushes WHERE task IN ({_MANY})", _filled(numbers))  # noqa: S608
+    projected = [(number,) for victim in victims if (number := number_of(victim.id)) is not None]
+    connection.executemany("DELETE FROM a2a_tasks WHERE id = ?", projected)
+    keep_numbers(connection, max(numbers))
+    connection.execute(f"DELETE FROM tasks WHERE number IN ({_MANY})", _filled(numbers))  # noqa: S608
+    connection.executemany("INSERT INTO leftovers VALUES (?)", [(number,) for number in numbers])
+    _uncount(connection, victims)
 
 
-def _compact(connection: sqlite3.Connection, before_ms: int, limit: int) -> int:
-    done = dict(connection.execute("SELECT key, value FROM meta WHERE key IN ('compacted_ms', 'compacted_number')"))
-    after = (done.get("compacted_ms", -1), done.get("compacted_number", -1))
-    if after[0] >= before_ms:  # the clock has been put back since: what ended then stands before the mark
-        after = (-1, -1)
-    rows = connection.execute(_COMPACTABLE, (before_ms, *after, limit)).fetchall()
-    for _, number, has_snapshot in rows:
-        if has_snapshot:
-            forget_events(connection, number)
-    if rows:
+def _uncount(connection: sqlite3.Connection, victims: list[Victim]) -> None:
+    states = Counter((victim.scope, victim.state) for victim in victims)
+    states.update((ALL_SCOPES, victim.state) for victim in victims)  # where only ended ones have a row
+    connection.executemany(
+        "UPDATE state_counts SET tasks = tasks - ? WHERE scope = ? AND state = ?",
+        [(tasks, scope, state) for (scope, state), tasks in states.items()],
+    )
+    contexts = Counter((victim.scope, victim.context_id) for victim in victims)
+    connection.executemany(
+        "UPDATE context_counts SET tasks = tasks - ? WHERE scope = ? AND context_id = ?",
+        [(tasks, scope, context_id) for (scope, context_id), tasks in contexts.items()],
+    )
+    for table in ("contexts", "context_counts"):  # a conversation without tasks is over: nobody can go on with it
         connection.executemany(
-            "INSERT OR REPLACE INTO meta VALUES (?, ?)",
-            [("compacted_ms", rows[-1][0]), ("compacted_number", rows[-1][1])],
+            f"DELETE FROM {table} WHERE scope = ?1 AND context_id = ?2 "  # noqa: S608
+            "AND NOT EXISTS (SELECT 1 FROM tasks WHERE scope = ?1 AND context_id = ?2)",
+            list(contexts),
         )
-    return len(rows)
+
+
+def _filled(values: list[int] | list[str]) -> list[int | str | None]:
+    """As many parameters as _MANY has; None is no task's."""
+    return [*values, *[None] * (SLICE_TASKS - len(values))]
