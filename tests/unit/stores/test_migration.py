@@ -110,7 +110,9 @@ async def test_a_file_of_the_version_before_keeps_its_tasks_and_can_be_swept(tmp
         connection.executemany("INSERT INTO tasks VALUES (?1, ?2, ?3, 'talk', '1.0', ?4, ?5, 1, ?5)", tasks)
         connection.execute("INSERT INTO state_counts SELECT scope, state, count(*) FROM tasks GROUP BY scope, state")
         connection.execute("INSERT INTO events SELECT number, 1, x'7b7d' FROM tasks")
-        connection.execute("INSERT INTO repeats (key, task_id, until_ms) SELECT CAST(id AS BLOB), id, ? FROM tasks", (NOW + 1,))
+        connection.execute(
+            "INSERT INTO repeats (key, task_id, until_ms) SELECT CAST(id AS BLOB), id, ? FROM tasks", (NOW + 1,)
+        )
     connection.close()
 
     store = SqliteStore(path)

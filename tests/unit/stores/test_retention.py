@@ -98,7 +98,7 @@ async def test_the_dedupe_keys_of_other_tasks_cost_a_sweep_nothing(store: Sqlite
     for number in range(10):
         await ended(store, f"old-{number}")
     few = await work(store, structs.replace(RULES, limit=5))
-    await fill(store, "repeats", ((b"%d" % number, f"other-{number}", NOW + 1) for number in range(20_000)))
+    await fill(store, "repeats", ((b"%d" % number, f"other-{number}", NOW + 1, None) for number in range(20_000)))
     assert await work(store, structs.replace(RULES, limit=5)) < 2 * few + 10
     assert await count(store, "tasks") == 0
 
@@ -133,7 +133,7 @@ async def test_how_many_tasks_there_are_is_known_without_adding_up_their_owners(
 
 async def test_a_task_with_thousands_of_dedupe_keys_goes_in_many_small_steps(store: SqliteStore) -> None:
     await ended(store, "old")
-    await fill(store, "repeats", ((b"%d" % number, "old", NOW + 1) for number in range(5000)))
+    await fill(store, "repeats", ((b"%d" % number, "old", NOW + 1, None) for number in range(5000)))
     changed = await steps(store, RULES, ticking(0.0015))  # three slices fill a step
     assert max(changed) < 3 * sweeping.SLICE_ROWS
     assert len(changed) > 5000 / (3 * sweeping.SLICE_ROWS)
@@ -180,7 +180,7 @@ async def test_of_large_events_a_slice_has_few(store: SqliteStore) -> None:
 
 async def test_slices_get_smaller_when_they_are_slow_and_larger_when_they_are_quick(store: SqliteStore) -> None:
     async def sweep_keys(sweeper: Sweeper) -> list[int]:
-        await fill(store, "repeats", ((b"%d" % number, "t", NOW - 1) for number in range(130)))
+        await fill(store, "repeats", ((b"%d" % number, "t", NOW - 1, None) for number in range(130)))
         return await steps(store, RULES, sweeper)
 
     assert await sweep_keys(ticking(0.005)) == [64, 32, 16, 8, 4, 2, 1, 1, 1, 1, 0]
@@ -188,7 +188,7 @@ async def test_slices_get_smaller_when_they_are_slow_and_larger_when_they_are_qu
 
 
 async def test_a_step_ends_when_somebody_waits_to_write(store: SqliteStore) -> None:
-    await fill(store, "repeats", ((b"%d" % number, "t", NOW - 1) for number in range(1000)))
+    await fill(store, "repeats", ((b"%d" % number, "t", NOW - 1, None) for number in range(1000)))
     changed = await steps(store, RULES, ticking(0), is_awaited=True)
     assert changed == [64, 128, 256, 256, 256, 40, 0]
     assert store._writer.is_awaited() is False
@@ -214,7 +214,7 @@ async def test_nothing_of_swept_tasks_is_left_in_the_file(store: SqliteStore) ->
 
 async def test_expired_dedupe_keys_go_and_the_others_stay(store: SqliteStore) -> None:
     await create(store, row_of(store, "a"), repeat=Repeat(b"young", NOW))
-    await fill(store, "repeats", ((b"%d" % number, "a", NOW - 1 - number) for number in range(3000)))
+    await fill(store, "repeats", ((b"%d" % number, "a", NOW - 1 - number, None) for number in range(3000)))
     while await store.sweep(Sweep(expired_before_ms=NOW)):
         pass
     assert await store.marks(0) == [b"young"]
@@ -244,7 +244,9 @@ async def test_what_was_queued_before_a_sweep_is_committed_before_it(store: Sqli
 
 
 async def test_the_log_of_a_long_sweep_is_emptied_now_and_then(store: SqliteStore, tmp_path: Path) -> None:
-    await fill(store, "repeats", ((b"%032d" % (number * 7919 % 30_011), "t", NOW - 1) for number in range(30_000)))
+    await fill(
+        store, "repeats", ((b"%032d" % (number * 7919 % 30_011), "t", NOW - 1, None) for number in range(30_000))
+    )
     await run(store, lambda db: db.execute("SELECT 1"))
     log = tmp_path / "tasks.db-wal"
     before = log.stat().st_size
