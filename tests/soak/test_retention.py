@@ -51,7 +51,8 @@ def build(path: Path, tasks: int, keys: int) -> None:
         db.execute("INSERT INTO snapshots SELECT number, 4, randomblob(400) FROM tasks")
         db.execute("INSERT INTO state_counts VALUES (0, 3, ?1), (1, 3, ?1)", (tasks,))
         db.execute(
-            "INSERT INTO repeats (key, task_id, until_ms) SELECT randomblob(32), id, ? FROM tasks ORDER BY number LIMIT ?",
+            "INSERT INTO repeats (key, task_id, until_ms) "
+            "SELECT randomblob(32), id, ? FROM tasks ORDER BY number LIMIT ?",
             (LATER, keys),
         )
         for statement in made:
