@@ -19,7 +19,6 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
-from dragoman.dialects.depth import check_depth
 from dragoman.dialects.errors import rpc_error
 from dragoman.dialects.plain_card import plain_card
 from dragoman.dialects.tool_tasks import TOOL_TASKS
@@ -35,7 +34,7 @@ from dragoman.server.build import open_store
 from dragoman.server.cards import card_of, offers_for, schemas_of
 from dragoman.server.extras import require
 from dragoman.server.in_process import ServiceConnection, connect
-from dragoman.transports.endpoint import NESTING, Endpoint
+from dragoman.transports.endpoint import JSON_LIMITS, Endpoint
 
 if TYPE_CHECKING:
     from dragoman.agents.skill import Offer
@@ -270,7 +269,7 @@ def _json(params: Any) -> bytes:
         written = encode(params)
     except (UnicodeEncodeError, RecursionError):
         raise InvalidParams("params cannot be written as JSON", field="params") from None
-    check_depth(written, NESTING, "params")
+    JSON_LIMITS.check(written, "params")
     return written
 
 

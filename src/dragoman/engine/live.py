@@ -291,7 +291,7 @@ class LiveTask:
 
     def _trim(self) -> None:
         window = self._window
-        while len(window) > WINDOW_EVENTS or (self._window_bytes > AHEAD_BYTES and len(window) > 1):
+        while window and (len(window) > WINDOW_EVENTS or self._window_bytes > AHEAD_BYTES):
             if window[0].generation > self.committed:
                 return
             self._window_bytes -= len(window.popleft().body)
@@ -304,6 +304,8 @@ class LiveTask:
             self._break(error)
             return
         self.committed = max(self.committed, generation)
+        if self._window_bytes > AHEAD_BYTES:  # what is durable can be read from the store, however long the run takes
+            self._trim()
         if self.created is not None:
             self.created = self.created()
         if self._waiters:

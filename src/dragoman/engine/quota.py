@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 SOON = 1
 # Of how many callers the rate is known at once. Whoever is forgotten begins anew.
 CALLERS = 100_000
+# What a request may take of the memory that is kept for small ones, in bytes.
+SMALL = 500_000
+# The limit of the server, as errors name it.
+SERVER_MEMORY = "memory"
 
 
 def caller_of(user: User | None, address: str = "") -> str:
@@ -67,6 +71,93 @@ class Tally:
             del self.counts[caller]
 
 
+class Memory:
+    """How many bytes of memory requests take, of each caller and of all; 0 as a limit is any number.
+
+    The last quarter is for small ones: whoever sends large messages cannot keep others from asking at all.
+    """
+
+    def __init__(self, most: int = 0, caller_most: int = 0) -> None:
+        self._most = most
+        self._caller_most = caller_most
+        self.used = 0
+        self.callers: dict[str, int] = {}
+
+    def take(self, caller: str, size: int, before: int = 0) -> None:
+        """Count so many bytes more for a request that takes `before` bytes. Raises Overloaded when there is no room."""
+        self._check(caller, size, before)
+        self.count(caller, size)
+
+    def _check(self, caller: str, size: int, before: int) -> None:
+        most = self._most if before + size <= SMALL else self._most // 4 * 3
+        if self._most and self.used + size > most:
+            raise busy("the memory for requests is full", SERVER_MEMORY)
+        if self._caller_most and caller and self.callers.get(caller, 0) + size > self._caller_most:
+            raise busy("your requests and running tasks take as much memory as they may", "caller_memory")
+
+    def count(self, caller: str, size: int) -> None:
+        """Count so many bytes more, which are there whether there is room or not."""
+        self.used += size
+        if caller:
+            self.callers[caller] = self.callers.get(caller, 0) + size
+
+    def give(self, caller: str, size: int) -> None:
+        """Count so many bytes less."""
+        self.used -= size
+        left = self.callers.get(caller, 0) - size
+        if left > 0:
+            self.callers[caller] = left
+        else:
+            self.callers.pop(caller, None)
+
+
+class Lease:
+    """The memory of one request: held while it is read and answered, and by the run of its task until that is over."""
+
+    __slots__ = ("_caller", "_holders", "_memory", "_size")
+
+    def __init__(self, memory: Memory, caller: str) -> None:
+        self._memory = memory
+        self._caller = caller
+        self._size = 0
+        self._holders = 1
+
+    def resize(self, size: int) -> None:
+        """Count it as so many bytes from now on. Raises Overloaded when there is no room; nothing has changed then."""
+        more = size - self._size
+        if more > 0:
+            self._memory.take(self._caller, more, self._size)
+        else:
+            self._memory.give(self._caller, -more)
+        self._size = size
+
+    @contextmanager
+    def covering(self, size: int, *, anyway: bool = False) -> Generator[None]:
+        """Count it as so many bytes at least for a while. Raises Overloaded, unless they are there `anyway`."""
+        before = self._size
+        if size > before and anyway:
+            self._memory.count(self._caller, size - before)
+            self._size = size
+        elif size > before:
+            self.resize(size)
+        try:
+            yield
+        finally:
+            if self._size > before:
+                self.resize(before)
+
+    def hold(self) -> None:
+        """Have it held by one more: `release` must follow."""
+        self._holders += 1
+
+    def release(self) -> None:
+        """Hold it no more. With its last holder the memory is free."""
+        self._holders -= 1
+        if not self._holders:
+            self._memory.give(self._caller, self._size)
+            self._size = 0
+
+
 class Quota:
     """What callers have going on with one agent: runs and streams."""
 
@@ -77,6 +168,7 @@ class Quota:
         self.streams = Tally("caller_streams", "streams open", settings.caller_streams)
         # By the object that stands for a run: a task can have a second before the first is put away.
         self._runs: dict[object, str] = {}
+        self._leases: dict[object, list[Lease]] = {}
 
     def check_parts(self, parts: int) -> None:
         """Do nothing when a message may have so many. Raises InvalidParams."""
@@ -105,6 +197,12 @@ class Quota:
         else:
             self._runs[run] = caller
 
+    def keep(self, run: object | None, lease: Lease | None) -> None:
+        """Count the memory of a message until the run that got it is over."""
+        if run is not None and lease is not None:
+            lease.hold()
+            self._leases.setdefault(run, []).append(lease)
+
     def recover(self, runs: Iterable[LiveTask]) -> None:
         """Count users' runs that began again after a crash, whether there are places or not."""
         for run in runs:
@@ -118,6 +216,8 @@ class Quota:
         caller = self._runs.pop(run, None)
         if caller is not None:
             self.tasks.remove(caller)
+        for lease in self._leases.pop(run, ()):
+            lease.release()
 
     def check_stream(self, caller: str) -> None:
         """Do nothing while one more stream may be opened. Raises Overloaded."""

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from dragoman.engine.clock import Clock
     from dragoman.engine.live import LiveTask
     from dragoman.engine.ports import Bus, Outbox, Runnable, Store, TaskRow
+    from dragoman.engine.quota import Lease
     from dragoman.model.push import TaskPushNotificationConfig
     from dragoman.model.request import (
         CancelTaskRequest,
@@ -122,13 +123,17 @@ class Service:
 
     # -- messages --------------------------------------------------------------------------------------------------
 
-    async def send(self, call: Call, request: SendMessageRequest, caller: str = "") -> Answer:
+    async def send(
+        self, call: Call, request: SendMessageRequest, caller: str = "", lease: Lease | None = None
+    ) -> Answer:
         """Take a message; by default wait until the task ends or asks. `caller` is whom it counts for.
+
+        `lease` is the memory it takes, which is held until the run is over.
 
         Raises:
             A2AError: the message cannot be accepted.
         """
-        accepted = await self._accept(call, request, caller)
+        accepted = await self._accept(call, request, caller, lease)
         length = request.configuration.history_length
         live = accepted.live
         if accepted.reply is not None:
@@ -146,8 +151,10 @@ class Service:
         task = await self._tasks.durable_task(live, None)
         return Answer(shortened(task, length), live.row.origin, accepted.repeat)
 
-    async def stream(self, call: Call, request: SendMessageRequest, caller: str = "") -> Stream:
-        """Take a message and follow its task until it ends or asks for input. `caller` is whom it counts for.
+    async def stream(
+        self, call: Call, request: SendMessageRequest, caller: str = "", lease: Lease | None = None
+    ) -> Stream:
+        """Take a message and follow its task until it ends or asks for input. See `send`.
 
         Raises:
             A2AError: the message cannot be accepted.
@@ -156,7 +163,7 @@ class Service:
         if request.configuration.return_immediately:  # a stream is for those who wait
             waiting = structs.replace(request.configuration, return_immediately=False)
             request = structs.replace(request, configuration=waiting)
-        accepted = await self._accept(call, request, caller)
+        accepted = await self._accept(call, request, caller, lease)
         live = accepted.live
         if accepted.reply is not None:
             return Stream(single(Record.of(0, accepted.reply)), accepted.row.origin, accepted.repeat)
@@ -179,7 +186,7 @@ class Service:
             batches = shorten_first(batches, length)
         return Stream(batches, accepted.row.origin, accepted.repeat)
 
-    async def _accept(self, call: Call, request: SendMessageRequest, caller: str) -> Accepted:
+    async def _accept(self, call: Call, request: SendMessageRequest, caller: str, lease: Lease | None) -> Accepted:
         if self._closing:
             raise ServerError(STOPPING)
         note_caller(caller)
@@ -189,17 +196,24 @@ class Service:
         if at_work is not None and at_work.row.scope != self._admit(call, request.tenant):
             at_work = None  # somebody else's: not even the limit tells that it is there
         if at_work is not None and not at_work.state.waiting:
-            return await self._take(call, request)  # words for a run that goes on: nothing begins
+            accepted = await self._take(call, request)  # words for a run that goes on: nothing begins
+            self._quota.keep(self._at_work(accepted), lease)
+            return accepted
         self._quota.expect(caller, len(alive) if at_work is None else 0)
         try:
             accepted = await self._take(call, request)
         except BaseException:
             self._quota.dropped(caller)
             raise
-        live = accepted.live
-        # A repeat begins nothing, and a run may have ended already.
-        self._quota.begun(live if live and not accepted.repeat and alive.get(live.id) is live else None, caller)
+        live = self._at_work(accepted)
+        self._quota.begun(live, caller)
+        self._quota.keep(live, lease)
         return accepted
+
+    def _at_work(self, accepted: Accepted) -> LiveTask | None:
+        """The run that has got a message; None for a repeat, which begins nothing, and when it has ended already."""
+        live = accepted.live
+        return live if live and not accepted.repeat and self._tasks.live.get(live.id) is live else None
 
     def _put_away(self, live: LiveTask) -> None:
         self._quota.ended(live)

@@ -80,8 +80,10 @@ class Follower:
             opened = begins is not None
             if begins is not None:
                 first = _cut([begins], pause_ends)
+                begins, ended = None, first.ended
                 yield first
-                if first.ended:
+                del first  # what was given is not held: it can be large, and the next may be long in coming
+                if ended:
                     return
             live: LiveTask | None = None
             while True:
@@ -92,13 +94,14 @@ class Follower:
                 if batch is None or (not batch.records and current is None):
                     batch = _cut(await self._store.records(row.number, after, PAGE), pause_ends)
                 if batch.records:
-                    after = batch.records[-1].generation
+                    after, ended = batch.records[-1].generation, batch.ended
                     yield batch
-                    if batch.ended:
+                    if ended:
                         return
                     opened = True
                     if live is None or live.committed > after:
                         continue
+                del batch
                 # All is told: what comes now wakes the watch, which was there before the first look.
                 if self.closing:
                     return

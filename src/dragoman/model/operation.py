@@ -29,6 +29,11 @@ class Operation(StrEnum):
         """True when the answer is a stream of events."""
         return self in (Operation.STREAM, Operation.SUBSCRIBE)
 
+    @property
+    def reads(self) -> bool:
+        """True when it shows tasks and changes nothing: it can be refused when all is done but its answer."""
+        return self in (Operation.GET, Operation.LIST)
+
 
 REQUEST_TYPES: dict[Operation, type[Any]] = {
     Operation.SEND: r.SendMessageRequest,

@@ -10,6 +10,8 @@ from dragoman.model.message import Message
 from dragoman.model.state import State
 from dragoman.model.task import Task
 
+_LARGE = 65_536
+
 
 class Record:
     """An event with its number and its canonical bytes, which are made once and forwarded as they are.
@@ -32,7 +34,10 @@ class Record:
         if isinstance(event, Task) and event.generation is not None:
             event = structs.replace(event, generation=None)
         response = response_of(event)
-        return cls(generation, encode(response), response)
+        body = encode(response)
+        if len(body) > _LARGE:  # the encoder leaves up to as much again behind it
+            body = bytes(memoryview(body))
+        return cls(generation, body, response)
 
     @property
     def response(self) -> StreamResponse:

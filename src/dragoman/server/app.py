@@ -250,7 +250,11 @@ class App:
         elif path in _RPC and request.method != "POST":
             await not_allowed(send, "POST")
         else:
-            await self._operate(hosted, request, send)
+            self._limiter.share(request)
+            try:
+                await self._operate(hosted, request, send)
+            finally:
+                request.release()
 
     def _host(self, segments: list[str]) -> tuple[Hosted | None, list[str], str]:
         match segments:

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from dragoman.bus.local import LocalBus
+from dragoman.dialects.json_limits import JsonLimits
 from dragoman.dialects.tool_tasks import TOOL_TASKS
 from dragoman.engine.clock import SystemClock
 from dragoman.engine.janitor import Janitor, Retention
 from dragoman.engine.projection import Projectors
+from dragoman.engine.quota import Memory
 from dragoman.engine.service import EngineSettings, Service
 from dragoman.engine.threads import helper_threads, skill_threads
 from dragoman.model.error import ConfigError
@@ -29,6 +31,7 @@ from dragoman.server.hosted import Hosted
 from dragoman.server.invocation_guard import InvocationGuard, max_depth_of
 from dragoman.server.lazy import LazyHttp, LazyKeys
 from dragoman.server.limiter import Limiter
+from dragoman.server.memory_limit import memory_for
 from dragoman.server.session_routes import SessionRoutes
 from dragoman.server.signing import CardSigning
 from dragoman.server.store_url import parse_store
@@ -92,6 +95,8 @@ def build(
     keys = LazyKeys(settings.secret, path)
     signing = _signing(settings, keys) if settings.sign else None
     couriers = partial(_courier, settings, store, bus, clock, keys) if settings.push else None
+    limits = settings.limits
+    json_limits = JsonLimits(limits.nesting, limits.values, limits.parts)
     hosted = [
         Hosted(
             agent,
@@ -99,23 +104,22 @@ def build(
             partial(Service, agent, store, bus, clock, engine if agent.tools is None else with_tools),
             settings.limits.body,
             blocking=settings.blocking,
-            nesting=settings.limits.nesting,
+            limits=json_limits,
         )
         for agent in agents
     ]
-    limits = settings.limits
     retention = Retention(keep=limits.keep, keep_tasks=limits.keep_tasks, compact=limits.compact)
     addresses = Addresses(settings.url, settings.trust_proxy)
     guard = Guard(settings.url, settings.allow_hosts, settings.cors, open_list=settings.open_list)
     janitor = Janitor(store, clock, retention)
     auth = partial(_authentication, agents, settings, keys, clock, addresses)
-    limiter = Limiter(limits, clock, addresses)
+    limiter = Limiter(limits, clock, addresses, Memory(*memory_for(limits)))
     sessions = SessionRoutes(
         bus,
         clock,
         InvocationGuard.from_env(clock, os.environ),
         body_limit=limits.body,
-        nesting=limits.nesting,
+        limits=json_limits,
         denials=limiter.denials,
     )
     return App(

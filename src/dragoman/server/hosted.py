@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dragoman.server.agent_cards import AgentCards
-from dragoman.transports.endpoint import NESTING, Endpoint
+from dragoman.transports.endpoint import JSON_LIMITS, Endpoint
 from dragoman.transports.jsonrpc.serve import JsonRpc
 from dragoman.transports.rest.serve import Rest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from dragoman.dialects.json_limits import JsonLimits
     from dragoman.engine.ports import Outbox
     from dragoman.engine.service import Service
     from dragoman.server.agent import Agent
@@ -31,7 +32,7 @@ class Hosted:
         body_limit: int,
         *,
         blocking: bool,
-        nesting: int = NESTING,
+        limits: JsonLimits = JSON_LIMITS,
     ) -> None:
         self.agent = agent
         self.cards = cards
@@ -39,7 +40,7 @@ class Hosted:
         self._make_service = service
         self._body_limit = body_limit
         self._blocking = blocking
-        self._nesting = nesting
+        self._limits = limits
 
     def renew(self, outbox: Outbox | None, extended: ExtendedCard | None, denials: Denials) -> None:
         """Begin with a fresh engine, for a new event loop."""
@@ -49,7 +50,7 @@ class Hosted:
             self.agent.extensions,
             body_limit=self._body_limit,
             blocking=self._blocking,
-            nesting=self._nesting,
+            limits=self._limits,
             denials=denials,
             tools=self.agent.tools is not None,
         )

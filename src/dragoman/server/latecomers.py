@@ -1,7 +1,8 @@
-"""Connections on which no request arrives.
+"""Connections on which no request arrives, and those on which nobody reads the answer.
 
 uvicorn gives up on a kept connection that is silent, but waits for ever for a request that has begun, for the first
-one, and for the rest of a body nobody wants any more. The app hears nothing of these: there is no request yet.
+one, and for the rest of a body nobody wants any more. The app hears nothing of these: there is no request yet. An
+answer that nobody reads stays in memory for ever, too.
 """
 
 from __future__ import annotations
@@ -20,8 +21,15 @@ class _Seen(NamedTuple):
     since: float
 
 
+class _Stuck(NamedTuple):
+    unsent: int
+    since: float
+
+
 class Latecomers:
     """Closes connections whose next request has not arrived for so many seconds, or a quarter more.
+
+    It breaks those off that have taken nothing of an answer for as long, unless it is a stream.
 
     It looks at uvicorn's connections from time to time, so that requests which do arrive cost nothing.
     """
@@ -30,6 +38,7 @@ class Latecomers:
         self._seconds = seconds
         self._due = 0.0
         self._seen: dict[Any, _Seen] = {}
+        self._stuck: dict[Any, _Stuck] = {}
 
     def look(self, connections: Iterable[Any]) -> None:
         """Look at all connections, if it is time to."""
@@ -37,6 +46,7 @@ class Latecomers:
         if not self._seconds or now < self._due:
             return
         self._due = now + self._seconds / STEPS
+        self._look_at_readers(connections, now)
         seen: dict[Any, _Seen] = {}
         for connection in list(connections):
             last = connection.cycle
@@ -50,6 +60,24 @@ class Latecomers:
             else:
                 _close(connection, last)
         self._seen = seen
+
+    def _look_at_readers(self, connections: Iterable[Any], now: float) -> None:
+        stuck: dict[Any, _Stuck] = {}
+        for connection in list(connections):
+            cycle = connection.cycle
+            if cycle is None or cycle.chunked_encoding:  # a stream has its own pace, and holds little
+                continue
+            unsent = connection.transport.get_write_buffer_size()
+            known = self._stuck.get(connection)
+            if not unsent:
+                continue
+            if known is None or known.unsent != unsent:
+                stuck[connection] = _Stuck(unsent, now)
+            elif now - known.since < self._seconds:
+                stuck[connection] = known
+            else:
+                connection.transport.abort()  # to close it would wait until the rest has been read
+        self._stuck = stuck
 
 
 def _waits(connection: Any, last: Any) -> bool:

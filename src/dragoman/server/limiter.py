@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dragoman.engine.quota import Rate, caller_of
+from dragoman.engine.quota import Memory, Rate, caller_of
 from dragoman.transports.denials import Denials
+from dragoman.transports.pace import Pace
 from dragoman.transports.patience import Patience
 
 if TYPE_CHECKING:
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 class Limiter:
     """The limits that count for all agents of a server together."""
 
-    def __init__(self, limits: Limits, clock: Clock, addresses: Addresses) -> None:
+    def __init__(self, limits: Limits, clock: Clock, addresses: Addresses, memory: Memory | None = None) -> None:
+        self._memory = memory or Memory(limits.memory, limits.caller_memory)
         self.denials = Denials(clock)
         self._addresses = addresses
         self._clock = clock
@@ -30,6 +32,7 @@ class Limiter:
     def renew(self) -> None:
         """Begin anew, for a new event loop."""
         self._patience = Patience(self._clock, self._seconds) if self._seconds else None
+        self._pace = Pace()
 
     def wait_for(self, request: Request) -> None:
         """Say how long the body of a request may take."""
@@ -40,3 +43,7 @@ class Limiter:
         request.caller = caller_of(user, "" if user is not None else self._addresses.caller(request))
         if self._rate is not None:
             self._rate.take(request.caller)
+
+    def share(self, request: Request) -> None:
+        """Let a request take memory and turns, beside all others. It must be released in the end."""
+        request.memory, request.pace = self._memory, self._pace

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import structs
 
-from dragoman.dialects.depth import check_depth
 from dragoman.dialects.errors import status_of
 from dragoman.dialects.session_tasks import InvalidBody, read_body, read_task
 from dragoman.engine.call import Call
 from dragoman.model.error import (
     A2AError,
-    InternalError,
     InvalidParams,
     Overloaded,
     ParseError,
@@ -25,11 +22,12 @@ from dragoman.model.error import (
 from dragoman.model.time import timestamp
 from dragoman.server.pages import not_allowed
 from dragoman.server.task_desk import TaskDesk, Workshop
-from dragoman.transports.http import Disconnected, limit_status, refusal_headers, respond
+from dragoman.transports.http import Disconnected, failure_of, limit_status, refusal_headers, respond
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from dragoman.dialects.json_limits import JsonLimits
     from dragoman.dialects.session_tasks import AskedTask
     from dragoman.engine.clock import Clock
     from dragoman.engine.ports import Bus
@@ -39,7 +37,6 @@ if TYPE_CHECKING:
     from dragoman.transports.denials import Denials
     from dragoman.transports.http import Header, Request, Send
 
-logger = logging.getLogger("dragoman.http")
 # Where agents stand under their ids.
 API = "/api/agents/"
 _SEND = ["a2a", "tasks", "send"]
@@ -85,14 +82,14 @@ class SessionRoutes:
         guard: InvocationGuard | None = None,
         *,
         body_limit: int,
-        nesting: int,
+        limits: JsonLimits,
         denials: Denials | None = None,
     ) -> None:
         self._bus = bus
         self._clock = clock
         self._guard = guard
         self._body_limit = body_limit
-        self._nesting = nesting
+        self._limits = limits
         self._denials = denials
         self.desk = TaskDesk(guard)
 
@@ -115,9 +112,8 @@ class SessionRoutes:
             await self.refuse(send, error)
         except (Disconnected, OSError):
             return
-        except Exception:
-            logger.exception("a request broke")
-            await self.refuse(send, InternalError())
+        except Exception as error:  # noqa: BLE001 - it is logged there
+            await self.refuse(send, failure_of(error))
         else:
             # What a task says is for its sender alone, and changes until it has ended.
             await respond(send, 200, msgspec.json.encode(body), headers=[(b"cache-control", b"private, no-store")])
@@ -141,14 +137,14 @@ class SessionRoutes:
 
     async def _send(self, hosted: Hosted | None, request: Request, user: User | None) -> dict[str, Any]:
         body = await request.json_body(self._body_limit)
-        check_depth(body, self._nesting)
+        request.charge(body, self._limits.check(body))
         asked = read_task(read_body(body))
         if hosted is None:
             raise NoSuchAgent("Agent with default project")
         source = (asked.source or "").strip() or request.headers.get("x-source-agent")
         asked = structs.replace(asked, source=source, skill=_skill(hosted, asked))
         shop = Workshop(hosted.agent.name, hosted.service, self._bus, self._clock)
-        return await self.desk.send(shop, Call(user=user), asked, request.caller)
+        return await self.desk.send(shop, Call(user=user), asked, request.caller, request.lease)
 
     async def _get(self, hosted: Hosted | None, request: Request, user: User | None) -> dict[str, Any]:
         # At the root are all tasks, whoever works on them.

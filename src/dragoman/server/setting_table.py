@@ -127,6 +127,21 @@ SETTINGS: dict[str, SettingInfo] = {
     "limits_nesting": SettingInfo(
         "How deep the JSON of a request may be nested.", "--limits-nesting", "NUMBER", values.whole(1)
     ),
+    "limits_values": SettingInfo(
+        "How many values the JSON of a request may have; 0 is any number.",
+        "--limits-values",
+        "NUMBER",
+        values.whole(0),
+    ),
+    "limits_memory": SettingInfo(
+        "Memory that requests and the messages of running tasks may take; 0 is a share of what there is.",
+        "--limits-memory",
+        "BYTES",
+        values.whole(0),
+    ),
+    "limits_caller_memory": SettingInfo(
+        "How much of it for one caller; 0 is half.", "--limits-caller-memory", "BYTES", values.whole(0)
+    ),
     "limits_page": SettingInfo(
         "Where a page of a list of tasks ends; it has one task at least.", "--limits-page", "BYTES", values.whole(1)
     ),

@@ -37,6 +37,9 @@ class Limits(Struct, frozen=True, kw_only=True):
     body: int = 10_000_000
     parts: int = 1000
     nesting: int = 100
+    values: int = 500_000
+    memory: int = 0
+    caller_memory: int = 0
     page: int = 4_000_000
     patience: float = 30
     rate: float = 0

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from dragoman.engine.call import Call
     from dragoman.engine.clock import Clock, Timer
     from dragoman.engine.ports import Bus
+    from dragoman.engine.quota import Lease
     from dragoman.engine.service import Service
     from dragoman.server.invocation_guard import InvocationGuard
 
@@ -104,7 +105,9 @@ class TaskDesk:
         """How many tasks are known here."""
         return len(self._slips)
 
-    async def send(self, shop: Workshop, call: Call, asked: AskedTask, caller: str = "") -> Json:
+    async def send(
+        self, shop: Workshop, call: Call, asked: AskedTask, caller: str = "", lease: Lease | None = None
+    ) -> Json:
         """Begin a task, and give it once the work has begun, has ended, or a second has passed.
 
         Only an agent that may answer without a task is waited for until it does.
@@ -117,7 +120,7 @@ class TaskDesk:
             who = f"user {call.user.id}" if call.user else caller
             self._guard.admit(asked.source, asked.depth or 0, who)
         # A caller who leaves now must not leave a task behind whose time nobody watches.
-        slip = await asyncio.shield(self._spawn(self._take(shop, call, asked, caller)))
+        slip = await asyncio.shield(self._spawn(self._take(shop, call, asked, caller, lease)))
         await wait(shop.clock, slip.begun, PATIENCE)
         return await self._shown(slip)
 
@@ -150,11 +153,11 @@ class TaskDesk:
 
     # -- taking ----------------------------------------------------------------------------------------------------
 
-    async def _take(self, shop: Workshop, call: Call, asked: AskedTask, caller: str) -> _Slip:
+    async def _take(self, shop: Workshop, call: Call, asked: AskedTask, caller: str, lease: Lease | None) -> _Slip:
         call = structs.replace(call, asks=False)
         now = shop.clock.now()
         request = _request(asked)
-        result = (await shop.service.send(call, request, caller)).result
+        result = (await shop.service.send(call, request, caller, lease)).result
         if isinstance(result, Message):
             slip = _Slip(shop, call, new_id(), now, asked.timeout_ms)
             slip.answered = _answered(slip.task_id, request.message, result, shop.clock.now())

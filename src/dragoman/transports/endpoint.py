@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dragoman.dialects.json_limits import JsonLimits
 from dragoman.dialects.negotiate import Dialects
 from dragoman.engine.call import Call
 from dragoman.engine.stream import Stream
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
     ExtendedCard = Callable[[Request, User | None], AgentCard]
 
 
-# How deep the JSON of a request may be nested, unless a setting says otherwise.
-NESTING = 100
+# What the JSON of a request may be made of, unless settings say otherwise.
+JSON_LIMITS = JsonLimits()
 
 
 class Outcome(NamedTuple):
@@ -46,13 +47,13 @@ class Endpoint:
         *,
         body_limit: int,
         blocking: bool,
-        nesting: int = NESTING,
+        limits: JsonLimits = JSON_LIMITS,
         denials: Denials | None = None,
         tools: bool = False,
     ) -> None:
         self.service = service
         self.body_limit = body_limit
-        self.nesting = nesting
+        self.limits = limits
         self._denials = denials
         self.dialects = Dialects(blocking_by_default=blocking, tools=tools)
         self._extensions = {extension.uri for extension in extensions}
@@ -89,9 +90,9 @@ class Endpoint:
     ) -> Outcome:
         """Carry out an operation. Raises A2AError."""
         service = self.service
-        caller = "" if request is None else request.caller
+        caller, lease = ("", None) if request is None else (request.caller, request.lease)
         if operation is Operation.SEND:
-            return Outcome(*await service.send(call, params, caller))
+            return Outcome(*await service.send(call, params, caller, lease))
         if operation is Operation.GET:
             return Outcome(*await service.get(call, params))
         if operation is Operation.CANCEL:
@@ -99,7 +100,7 @@ class Endpoint:
         if operation is Operation.LIST:
             return Outcome(await service.list(call, params), "")
         if operation is Operation.STREAM:
-            stream = await service.stream(call, params, caller)
+            stream = await service.stream(call, params, caller, lease)
             return Outcome(stream, stream.origin, stream.repeat)
         if operation is Operation.SUBSCRIBE:
             stream = await service.subscribe(call, params, after, caller)

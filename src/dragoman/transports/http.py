@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote
 
-from dragoman.model.error import A2AError, ContentTypeNotSupported, InvalidRequest, Overloaded
+from dragoman.engine.quota import SERVER_MEMORY, Lease, busy
+from dragoman.model.error import A2AError, ContentTypeNotSupported, InternalError, InvalidRequest, Overloaded
+from dragoman.transports.pace import LARGE
 
 if TYPE_CHECKING:
+    from dragoman.engine.quota import Memory
+    from dragoman.transports.pace import Pace
     from dragoman.transports.patience import Patience
 
 AsgiScope = MutableMapping[str, Any]
@@ -22,6 +28,13 @@ A2A_JSON = b"application/a2a+json"
 _BODILESS = (204, 304)
 # So much of a body must come before patience ends, and again as much for each time more.
 PIECE = 65_536
+# How many bytes of memory a byte of a body takes, at most: while it is read and encoded again; and as text whose
+# characters take four bytes each, which one of them is enough for.
+COPIES, WIDE = 2, 5
+# How many bytes a value of JSON takes, about, beside those of its text; and what is not worth counting.
+VALUE = 100
+TRIFLE = 16_384
+logger = logging.getLogger("dragoman.http")
 
 
 class TooLarge(InvalidRequest):
@@ -75,6 +88,10 @@ class Request:
         # Whom it counts for, and how long its body may take; the app says so.
         self.caller = ""
         self.patience: Patience | None = None
+        # What its memory is taken from, what it takes of that, and whose turn it is; the app says so too.
+        self.memory: Memory | None = None
+        self.lease: Lease | None = None
+        self.pace: Pace | None = None
         # Where the agent stands below the app's root, as in `/agents/trip`.
         self.prefix = ""
 
@@ -110,17 +127,20 @@ class Request:
         Raises:
             TooLarge: it has more than `limit` bytes.
             TooSlow: it does not arrive.
+            Overloaded: there is no memory for it.
             Disconnected: the caller left.
         """
         length = self.headers.get("content-length", "")
-        if length.isdecimal() and int(length) > limit:
+        size = int(length) if length.isdecimal() else 0
+        if size > limit:
             raise _too_large(limit)
+        self._take(COPIES * size)  # before it comes: there is room for it then, and nothing is sent in vain
         patience = self.patience
         if patience is None:
-            return await self._whole(limit)
+            return await self._whole(limit, length=size)
         task = patience.begin()
         try:
-            return await self._whole(limit)
+            return await self._whole(limit, length=size)
         except asyncio.CancelledError:
             if patience.gave_up(task):
                 raise self._too_slow(patience.seconds) from None
@@ -128,7 +148,7 @@ class Request:
         finally:
             patience.end(task)
 
-    async def _whole(self, limit: int) -> bytes:
+    async def _whole(self, limit: int, *, length: int) -> bytes:
         chunks: list[bytes] = []
         size, wanted = 0, PIECE
         while True:
@@ -142,9 +162,42 @@ class Request:
             if not message.get("more_body", False):
                 return b"".join((*chunks, chunk)) if chunks else chunk
             chunks.append(chunk)
+            if not length:
+                self._take(COPIES * size)
             if size >= wanted and self.patience is not None:
                 wanted = size + PIECE
                 self.patience.again()
+
+    def charge(self, body: bytes, values: int) -> None:
+        """Count what a body takes once it is decoded, with so many values. Raises Overloaded."""
+        is_wide = len(body) > PIECE and not (body.isascii() and b"\\u" not in body)
+        self._take(len(body) * (WIDE if is_wide else COPIES) + values * VALUE)
+
+    def covering(self, size: int, *, anyway: bool = False) -> AbstractContextManager[None]:
+        """Count an answer of so many bytes while it is sent. Raises Overloaded when entered, unless it is due `anyway`.
+
+        The answer to a message takes no more than is counted for that.
+        """
+        if size <= LARGE or self.memory is None:
+            return nullcontext()
+        self.lease = self.lease or Lease(self.memory, self.caller)
+        return self.lease.covering(size, anyway=anyway)
+
+    def _take(self, size: int) -> None:
+        if self.memory is not None and (size > TRIFLE or self.lease is not None):
+            self.lease = self.lease or Lease(self.memory, self.caller)
+            self.lease.resize(size)
+
+    def release(self) -> None:
+        """It is answered: what it takes is free, unless its task goes on."""
+        if self.lease is not None:
+            self.lease.release()
+            self.lease = None
+
+    async def turn(self, size: int) -> None:
+        """Wait for a turn to work on so many bytes, if that will take long."""
+        if size > LARGE and self.pace is not None:
+            await self.pace.turn()
 
     def _too_slow(self, seconds: float) -> TooSlow:
         error = TooSlow(f"the request did not arrive within {seconds:g} seconds", limit="patience")
@@ -187,7 +240,7 @@ async def respond(
     *,
     head: bool = False,
 ) -> None:
-    """Send a whole response; to HEAD, only what is said about it."""
+    """Send a whole response; to HEAD, only what is said about it. A large one is gone from memory when this is over."""
     about = [(b"content-type", content_type), (b"content-length", str(len(body)).encode())]
     await send(
         {
@@ -196,7 +249,21 @@ async def respond(
             "headers": [*(() if status in _BODILESS else about), *headers],
         }
     )
-    await send({"type": "http.response.body", "body": b"" if head else body})
+    body = b"" if head else body
+    if len(body) > LARGE:
+        await send_large(send, body)
+        body = b""
+    await send({"type": "http.response.body", "body": body})
+
+
+async def send_large(send: Send, body: bytes) -> None:
+    """Send a piece of a body that more follows, and wait until nearly all of it has been taken.
+
+    A server takes all it is given at once, however slow the reader is; before the next piece it waits.
+    """
+    for start in range(0, len(body), PIECE):
+        await send({"type": "http.response.body", "body": body[start : start + PIECE], "more_body": True})
+    await send({"type": "http.response.body", "body": b"", "more_body": True})
 
 
 def status_of(error: A2AError) -> int:
@@ -207,10 +274,21 @@ def status_of(error: A2AError) -> int:
 
 
 def limit_status(error: A2AError) -> int | None:
-    """The HTTP status of a request that is too large or too slow, in every binding; None for other errors."""
+    """The HTTP status of a request the server itself has no room or no time for, in every binding; else None."""
     if isinstance(error, TooLarge):
         return 413
+    if isinstance(error, Overloaded) and error.metadata.get("limit") == SERVER_MEMORY:
+        return 503
     return 408 if isinstance(error, TooSlow) else None
+
+
+def failure_of(error: Exception) -> A2AError:
+    """What a caller is told when a request broke; the log has the rest."""
+    if isinstance(error, MemoryError):
+        logger.error("there was no memory left for a request: set limits_memory lower")
+        return busy("the server has no memory left", SERVER_MEMORY)
+    logger.error("a request broke", exc_info=error)
+    return InternalError()
 
 
 def refusal_headers(error: A2AError) -> list[Header]:

@@ -9,12 +9,14 @@ from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any
 
 from dragoman.model.error import A2AError, InternalError, ServerError
+from dragoman.transports.http import send_large
+from dragoman.transports.pace import LARGE
 
 if TYPE_CHECKING:
     from dragoman.dialects.base import Dialect
     from dragoman.engine.stream import Batch
     from dragoman.model.record import Record
-    from dragoman.transports.http import Header, Receive, Send
+    from dragoman.transports.http import Header, Receive, Request, Send
 
 logger = logging.getLogger("dragoman.http")
 HEARTBEAT = b": keep-alive\n\n"
@@ -53,7 +55,7 @@ class EventWriter:
         self._before = before
         self._after = after
 
-    async def write(self, batches: AsyncIterator[Batch], receive: Receive, send: Send) -> None:
+    async def write(self, batches: AsyncIterator[Batch], request: Request, send: Send) -> None:
         """Send the stream until it ends or the reader leaves. Raises A2AError when it fails before its first event."""
         async with aclosing(batches):  # pyright: ignore[reportArgumentType] - every stream is a generator
             first = await anext(batches, None)
@@ -71,8 +73,11 @@ class EventWriter:
                     ],
                 }
             )
-            pump = asyncio.ensure_future(self._pump(first, batches, send))
-            gone = asyncio.ensure_future(_until_gone(receive))
+            # Handed over and not held: a stream can be open for days, and its first event can be large.
+            begins = [first]
+            del first
+            pump = asyncio.ensure_future(self._pump(begins, batches, request, send))
+            gone = asyncio.ensure_future(_until_gone(request.receive))
             try:
                 await asyncio.wait((pump, gone), return_when=asyncio.FIRST_COMPLETED)
             finally:
@@ -81,12 +86,19 @@ class EventWriter:
                     with suppress(asyncio.CancelledError):
                         await task
 
-    async def _pump(self, first: Batch, batches: AsyncIterator[Batch], send: Send) -> None:
+    async def _pump(self, begins: list[Batch], batches: AsyncIterator[Batch], request: Request, send: Send) -> None:
         try:
-            await send(self._body(first))
-            if not first.ended:
+            ended = begins[0].ended
+            await self._send(self._body(begins.pop()), request, send)
+            if not ended:
                 async for batch in batches:
-                    await send(self._body(batch))
+                    message = self._body(batch)
+                    del batch
+                    if len(message["body"]) > LARGE:
+                        await self._send(message, request, send)
+                    else:
+                        await send(message)
+                    del message
         except OSError:
             return
         except A2AError as error:
@@ -95,6 +107,15 @@ class EventWriter:
             logger.exception("a stream broke")
             await send(_chunk(b"data: " + self._error(InternalError()) + b"\n\n"))
         await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    @staticmethod
+    async def _send(message: MutableMapping[str, Any], request: Request, send: Send) -> None:
+        size = len(message["body"])
+        if size <= LARGE:
+            await send(message)
+            return
+        with request.covering(size):
+            await send_large(send, message["body"])
 
     def _body(self, batch: Batch) -> MutableMapping[str, Any]:
         records = batch.records

@@ -14,7 +14,7 @@ from dragoman import Agent, User
 from dragoman.engine import quota as quota_module
 from dragoman.engine.call import Call
 from dragoman.engine.options import EngineSettings
-from dragoman.engine.quota import Quota, Rate, Tally, caller_of
+from dragoman.engine.quota import SMALL, Lease, Memory, Quota, Rate, Tally, caller_of
 from dragoman.model.error import InvalidParams, Overloaded
 from dragoman.model.part import Part
 from dragoman.model.request import SubscribeToTaskRequest
@@ -55,6 +55,112 @@ def test_a_user_and_a_stranger_of_the_same_name_are_two_callers() -> None:
     assert caller_of(User("a"), "10.0.0.1") == caller_of(User("a"), "10.0.0.2")
     assert caller_of(None) == caller_of(None, "")
     assert caller_of(None)
+
+
+# Memory
+
+LARGE = SMALL + 1
+
+
+def test_memory_is_counted_for_its_caller_and_for_all() -> None:
+    memory = Memory(10 * LARGE, 2 * LARGE)
+    lease = Lease(memory, ALICE)
+    lease.resize(LARGE)
+    Lease(memory, BOB).resize(LARGE)
+    lease.resize(2 * LARGE)
+    assert (memory.used, memory.callers) == (3 * LARGE, {ALICE: 2 * LARGE, BOB: LARGE})
+    with pytest.raises(Overloaded, match="your requests") as caught:
+        lease.resize(2 * LARGE + 1)
+    assert caught.value.metadata == {"limit": "caller_memory", "retryAfter": "1"}
+    assert memory.callers[ALICE] == 2 * LARGE
+    lease.release()
+    assert (memory.used, memory.callers) == (LARGE, {BOB: LARGE})
+
+
+def test_the_last_quarter_of_the_memory_is_for_small_requests() -> None:
+    memory = Memory(4 * LARGE)
+    for _ in range(3):
+        Lease(memory, ALICE).resize(LARGE)
+    large, small = Lease(memory, BOB), Lease(memory, BOB)
+    with pytest.raises(Overloaded, match="the memory for requests is full") as caught:
+        large.resize(LARGE)
+    assert caught.value.metadata == {"limit": "memory", "retryAfter": "1"}
+    small.resize(SMALL)
+    with pytest.raises(Overloaded):
+        small.resize(LARGE)
+    with pytest.raises(Overloaded):
+        Lease(memory, BOB).resize(2)
+
+
+def test_memory_is_free_with_its_last_holder() -> None:
+    memory = Memory(100)
+    lease = Lease(memory, ALICE)
+    lease.resize(60)
+    lease.hold()
+    lease.release()
+    assert memory.used == 60
+    lease.release()
+    assert (memory.used, memory.callers) == (0, {})
+
+
+def test_an_answer_is_counted_where_it_is_larger_than_its_request() -> None:
+    memory = Memory(100)
+    lease = Lease(memory, ALICE)
+    lease.resize(40)
+    with lease.covering(30):
+        assert memory.used == 40
+    with lease.covering(70):
+        assert memory.used == 70
+    assert memory.used == 40
+    with pytest.raises(Overloaded), lease.covering(120):
+        pytest.fail("there is no room")
+    with lease.covering(120, anyway=True):
+        assert memory.used == 120
+    assert memory.used == 40
+
+
+async def test_the_memory_of_a_message_is_held_until_its_run_is_over(start: Any) -> None:
+    gate, memory = Gate(), Memory(1000)
+    engine = await start(gate.run)
+    task = None
+    for size, context in ((10, "a"), (20, "a"), (30, "b")):  # the second waits for the first
+        lease = Lease(memory, ALICE)
+        lease.resize(size)
+        answer = await engine.service.send(Call(), engine.request("go", context=context, wait=False), ALICE, lease)
+        task = task or answer.result
+        lease.release()  # the request has been answered
+    lease = Lease(memory, ALICE)
+    lease.resize(40)
+    await engine.service.send(Call(), engine.request("more", task=task, wait=False), ALICE, lease)
+    lease.release()
+    assert memory.used == 100
+    gate.open.set()
+    await engine.idle()
+    assert memory.used == 0
+
+
+async def test_a_message_that_is_refused_or_repeated_holds_no_memory(start: Any) -> None:
+    gate, memory = Gate(), Memory(1000)
+    engine = await start(gate.run, settings=limited(caller_tasks=1))
+
+    async def send(message_id: str) -> None:
+        lease = Lease(memory, ALICE)
+        lease.resize(10)
+        try:
+            request = engine.request("go", message_id=message_id, wait=False)
+            await engine.service.send(Call(), request, ALICE, lease)
+        finally:
+            lease.release()
+
+    await send(MESSAGE)
+    assert memory.used == 10
+    with pytest.raises(Overloaded):
+        await send("2f1b8a6e-3c4d-4e5f-8a9b-0c1d2e3f4a5c")
+    assert memory.used == 10
+    gate.open.set()
+    await engine.idle()
+    await send(MESSAGE)
+    assert memory.used == 0
 
 
 # Tasks

@@ -228,7 +228,7 @@ class Writer:
                 return
             self._since_checkpoint = 0  # what fails now is tried again after as many bytes, not with every batch
             connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-        except (sqlite3.Error, OSError) as error:
+        except (sqlite3.Error, OSError, MemoryError) as error:
             self._since_checkpoint = 0
             logger.warning("the store could not be checkpointed: %s", error)
         finally:

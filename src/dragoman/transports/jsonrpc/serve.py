@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from dragoman.dialects.depth import check_depth
 from dragoman.dialects.errors import rpc_error
 from dragoman.dialects.negotiate import asked_version
 from dragoman.engine.stream import Stream
-from dragoman.model.error import A2AError, InternalError, InvalidParams, InvalidRequest, ParseError
+from dragoman.model.error import A2AError, InvalidParams, InvalidRequest, ParseError
 from dragoman.model.task import Task
-from dragoman.transports.http import Disconnected, refusal_headers, respond, status_of
+from dragoman.transports.http import Disconnected, failure_of, refusal_headers, respond, status_of
 from dragoman.transports.sse import EventWriter, last_event_id
 
 if TYPE_CHECKING:
     from dragoman.model.user import User
     from dragoman.transports.endpoint import Endpoint
     from dragoman.transports.http import Request, Send
-
-logger = logging.getLogger("dragoman.http")
 
 
 class Envelope(msgspec.Struct):
@@ -33,6 +29,7 @@ class Envelope(msgspec.Struct):
     params: msgspec.Raw = msgspec.Raw(b"")
 
 
+_NONE = msgspec.Raw(b"")
 _decode = msgspec.json.Decoder(Envelope).decode
 _is_json = msgspec.json.Decoder(msgspec.Raw).decode
 
@@ -64,8 +61,8 @@ def _spoken_by(method: Any) -> str:
     return "0.3" if isinstance(method, str) and "/" in method else "1.0"
 
 
-def _check(envelope: Envelope, nesting: int) -> bytes:
-    """The parameters, once the envelope is right. Raises InvalidRequest or InvalidParams."""
+def _params(envelope: Envelope) -> bytes:
+    """The parameters, once the envelope is right; it holds them no more. Raises InvalidRequest or InvalidParams."""
     if envelope.jsonrpc != "2.0":
         raise InvalidRequest('invalid jsonrpc version: "jsonrpc" must be "2.0"')
     if not isinstance(envelope.method, str) or not envelope.method:
@@ -73,7 +70,7 @@ def _check(envelope: Envelope, nesting: int) -> bytes:
     params = bytes(envelope.params).lstrip()
     if params and params != b"null" and not params.startswith(b"{"):
         raise InvalidParams("params must be an object", field="params")
-    check_depth(params, nesting, "params")
+    envelope.params = _NONE
     return params or b"{}"
 
 
@@ -91,19 +88,17 @@ class JsonRpc:
         request_id: Any = None
         version = "1.0"
         try:
-            envelope = read_envelope(await request.json_body(self._endpoint.body_limit))
+            envelope = await self._read(request)
             request_id = envelope.id
             version = _spoken_by(envelope.method)
-            params = _check(envelope, self._endpoint.nesting)
-            await self._answer(request, send, user, envelope, params, stranger)
+            await self._answer(request, send, user, envelope, stranger)
         except A2AError as error:
             self._endpoint.denied(request, error)
             await self.refuse(send, error, request_id, version)
         except (Disconnected, OSError):
             return
-        except Exception:
-            logger.exception("a request broke")
-            await self.refuse(send, InternalError(), request_id, version)
+        except Exception as error:  # noqa: BLE001 - it is logged there
+            await self.refuse(send, failure_of(error), request_id, version)
 
     @staticmethod
     async def refuse(send: Send, error: A2AError, request_id: Any, version: str) -> None:
@@ -111,21 +106,28 @@ class JsonRpc:
         body = {"jsonrpc": "2.0", "id": request_id, "error": rpc_error(error, version)}
         await respond(send, status_of(error), msgspec.json.encode(body), headers=refusal_headers(error))
 
+    async def _read(self, request: Request) -> Envelope:
+        body = await request.json_body(self._endpoint.body_limit)
+        await request.turn(len(body))
+        return read_envelope(body)
+
     async def _answer(
-        self,
-        request: Request,
-        send: Send,
-        user: User | None,
-        envelope: Envelope,
-        raw: bytes,
-        stranger: A2AError | None,
+        self, request: Request, send: Send, user: User | None, envelope: Envelope, stranger: A2AError | None
     ) -> None:
         endpoint = self._endpoint
+        # Nobody else holds the text of a request: it is gone once it is decoded.
+        raw = _params(envelope)
+        size = len(raw)
+        await request.turn(size)
+        request.charge(raw, endpoint.limits.check(raw, "params"))
         asked = asked_version(request.headers.get("a2a-version"), request.query.get("A2A-Version"))
         choice = endpoint.dialects.for_method(envelope.method, asked)
         if stranger is not None and endpoint.dialects.is_oldest(envelope.method, asked):
             raise stranger
+        await request.turn(size)
         params = choice.dialect.request(choice.operation, raw)
+        del raw
+        await request.turn(size)
         call = endpoint.call(request, choice.dialect, user, params.tenant or "", by_origin=choice.by_origin)
         outcome = await endpoint.perform(choice.operation, call, params, last_event_id(request.headers), request)
         dialect = endpoint.dialects.answering(choice, outcome.origin)
@@ -135,8 +137,11 @@ class JsonRpc:
             result = outcome.result
             if dialect.projects and isinstance(result, Task):
                 result = await endpoint.service.projected(result)
-            body = dialect.result(choice.operation, result)
-            await respond(send, 200, b"%b%b}" % (prefix, body), headers=headers)
+            await request.turn(size)
+            body = b"%b%b}" % (prefix, dialect.result(choice.operation, result))
+            del outcome, result
+            with request.covering(len(body), anyway=not choice.operation.reads):
+                await respond(send, 200, body, headers=headers)
             return
 
         def error(problem: A2AError) -> bytes:
@@ -145,4 +150,4 @@ class JsonRpc:
 
         stream = outcome.result
         writer = EventWriter(dialect, error, headers, before=prefix, after=b"}", artifacts=stream.artifacts)
-        await writer.write(stream.batches, request.receive, send)
+        await writer.write(stream.batches, request, send)

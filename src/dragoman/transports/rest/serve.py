@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from dragoman.dialects.depth import check_depth
 from dragoman.dialects.errors import http_error
 from dragoman.dialects.negotiate import asked_version
 from dragoman.engine.stream import Stream
-from dragoman.model.error import A2AError, InternalError, InvalidParams, ParseError
+from dragoman.model.error import A2AError, InvalidParams, ParseError
 from dragoman.model.operation import Operation
-from dragoman.transports.http import A2A_JSON, JSON, Disconnected, limit_status, refusal_headers, respond
+from dragoman.transports.http import A2A_JSON, JSON, Disconnected, failure_of, limit_status, refusal_headers, respond
 from dragoman.transports.rest import routes
 from dragoman.transports.sse import EventWriter, last_event_id
 
@@ -22,8 +20,6 @@ if TYPE_CHECKING:
     from dragoman.model.user import User
     from dragoman.transports.endpoint import Endpoint
     from dragoman.transports.http import Header, Request, Send
-
-logger = logging.getLogger("dragoman.http")
 
 
 class Rest:
@@ -43,9 +39,8 @@ class Rest:
             await self.refuse(request, send, error, version)
         except (Disconnected, OSError):
             return
-        except Exception:
-            logger.exception("a request broke")
-            await self.refuse(request, send, InternalError(), version)
+        except Exception as error:  # noqa: BLE001 - it is logged there
+            await self.refuse(request, send, failure_of(error), version)
 
     @staticmethod
     async def refuse(request: Request, send: Send, error: A2AError, version: str) -> None:
@@ -73,20 +68,24 @@ class Rest:
                 # A cookie alone does not keep a cache from giving it to somebody else.
                 headers.append((b"cache-control", b"private, no-store"))
             body = dialect.result(route.operation, outcome.result)
-            await respond(send, 200, body, _media_type(request), headers)
+            del outcome
+            with request.covering(len(body), anyway=not route.operation.reads):
+                await respond(send, 200, body, _media_type(request), headers)
             return
 
         def error(problem: A2AError) -> bytes:
             return msgspec.json.encode(http_error(problem, dialect.version)[1])
 
-        await EventWriter(dialect, error, headers).write(outcome.result.batches, request.receive, send)
+        await EventWriter(dialect, error, headers).write(outcome.result.batches, request, send)
 
     async def _params(self, request: Request, dialect: Dialect, route: routes.Route) -> Any:
         if request.method in ("GET", "DELETE"):
             query = {name: value for name, value in request.query.items() if name != "A2A-Version"}
             return dialect.request_from(route.operation, {**query, **route.params})
         body = await request.json_body(self._endpoint.body_limit)
-        check_depth(body, self._endpoint.nesting)
+        await request.turn(len(body))
+        request.charge(body, self._endpoint.limits.check(body))
+        await request.turn(len(body))
         if route.operation in (Operation.SEND, Operation.STREAM):
             return dialect.request(route.operation, body)
         return dialect.request_from(route.operation, {**_object(body), **route.params})

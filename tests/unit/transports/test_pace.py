@@ -1,0 +1,69 @@
+"""Long work takes turns, and leaves the loop to others in between."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from dragoman.transports.pace import Pace
+
+
+def work(seconds: float = 0.01) -> None:
+    """Hold up the loop."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        pass
+
+
+async def test_who_comes_alone_does_not_wait() -> None:
+    turn = Pace().turn()
+    with pytest.raises(StopIteration):
+        turn.send(None)
+
+
+async def test_between_two_turns_the_loop_belongs_to_others_for_as_long_as_the_first_took() -> None:
+    pace = Pace()
+    spans: list[tuple[float, float]] = []
+
+    async def piece() -> None:
+        await pace.turn()
+        began = time.monotonic()
+        work()
+        spans.append((began, time.monotonic()))
+
+    async with asyncio.timeout(10):
+        await asyncio.gather(*(piece() for _ in range(5)))
+    assert len(spans) == 5
+    for (began, ended), (following, _) in zip(spans, spans[1:], strict=False):
+        assert following - ended >= (ended - began) * 0.9
+
+
+async def test_turns_come_in_the_order_they_were_asked_for_and_who_leaves_is_passed_over() -> None:
+    pace = Pace()
+    order: list[int] = []
+
+    async def piece(number: int) -> None:
+        await pace.turn()
+        order.append(number)
+
+    async with asyncio.timeout(10):
+        await pace.turn()
+        tasks = [asyncio.create_task(piece(number)) for number in range(5)]
+        await asyncio.sleep(0)
+        tasks[1].cancel()
+        await asyncio.wait(tasks)
+    assert order == [0, 2, 3, 4]
+
+
+async def test_a_turn_given_to_one_who_leaves_goes_to_the_next() -> None:
+    pace = Pace()
+    await pace.turn()
+    first, second = asyncio.create_task(pace.turn()), asyncio.create_task(pace.turn())
+    await asyncio.sleep(0)
+    pace._next()  # its turn comes while it is being cancelled
+    first.cancel()
+    async with asyncio.timeout(10):
+        await second
+    assert first.cancelled()
