@@ -83,14 +83,21 @@ class Server:
                 return self
         raise AssertionError("the server did not start:\n" + "".join(self.output))
 
+    def until(self, text: str) -> str:
+        """Wait until it says that on stderr, and give the line."""
+        while (line := self._lines.get(timeout=SECONDS)) is not None:
+            if text in line:
+                return line
+        raise AssertionError(f"the server did not say {text!r}:\n" + "".join(self.output))
+
     def kill(self) -> None:
         """End it as a crash would."""
         self.process.send_signal(signal.SIGKILL)
         self.wait()
 
-    def stop(self) -> None:
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
         """Ask it to end."""
-        self.process.send_signal(signal.SIGTERM)
+        self.process.send_signal(number)
 
     def wait(self) -> int:
         """Its exit code, once it has ended."""

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
+import sys
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +22,11 @@ if os.environ.get("FAULT_HASTY"):  # webhooks are tried again soon, so that seco
     from dragoman.push import courier, patience
 
     patience.FIRST, patience.LONGEST, courier.LOOK = 0.05, 0.5, 0.2
+if os.environ.get("FAULT_SHORT_STOP"):  # a server that is stopped is patient for a moment only
+    from dragoman.engine import runner
+    from dragoman.server import shutdown
+
+    runner.LAST_WORDS, shutdown.LAST_SECONDS = 0.2, 1.5
 
 
 async def _forever() -> None:
@@ -101,6 +111,67 @@ async def block_once(ctx: Context) -> None:
     """Block in an effect."""
     await ctx.progress("blocking")
     await ctx.once("key", threading.Event().wait)
+
+
+@agent.skill
+async def block_to_thread(ctx: Context) -> None:
+    """Block a thread of the loop's own."""
+    await ctx.progress("blocking")
+    await asyncio.to_thread(threading.Event().wait)
+
+
+@agent.skill
+async def block_own_thread(ctx: Context) -> None:
+    """Block a thread that Python waits for when it ends."""
+    await ctx.progress("blocking")
+    await asyncio.get_running_loop().run_in_executor(ThreadPoolExecutor(1), threading.Event().wait)
+
+
+async def _stubbornly() -> None:
+    while True:
+        with suppress(asyncio.CancelledError):
+            await _forever()
+
+
+@agent.skill
+async def stubborn(ctx: Context) -> None:
+    """Go on however often it is cancelled."""
+    await ctx.progress("blocking")
+    await _stubbornly()
+
+
+@agent.skill
+async def stubborn_task(ctx: Context) -> None:
+    """Leave a task behind that goes on however often it is cancelled."""
+    helper = asyncio.create_task(_stubbornly())
+    await ctx.progress("blocking")
+    await asyncio.wait([helper])
+
+
+@agent.skill
+async def block_loop(ctx: Context, how: str) -> None:
+    """Block the event loop itself, once the test has opened the pipe `go`, and say so by the pipe `blocked`."""
+    await ctx.progress("blocking")
+    await _until_told("go")
+    (FOLDER / "blocked").write_text("now")
+    if how == "sleep":
+        time.sleep(3600)  # noqa: ASYNC251 - that is what it is for
+    else:
+        re.match(r"(a+)+$", "a" * 60 + "b")
+
+
+@agent.skill
+async def leave(how: str) -> None:
+    """Want to end the program."""
+    if how == "task":
+        await asyncio.create_task(_leave())
+    elif how == "thread":
+        await asyncio.to_thread(sys.exit, 3)
+    await _leave()
+
+
+async def _leave() -> None:
+    raise KeyboardInterrupt
 
 
 @agent.skill

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
@@ -99,12 +100,88 @@ def test_a_server_that_stopped_properly_leaves_one_whole_file(launch: Any, tmp_p
     assert launch().get(task["id"]) == task
 
 
-@pytest.mark.parametrize("skill", ["block", "block_once"])
-def test_code_that_blocks_for_ever_does_not_keep_a_stopped_server_alive(launch: Any, skill: str) -> None:
-    server = launch("--drain", "0")
-    with server.stream("SendStreamingMessage", server.params(skill)) as events:
+# -- code that does not want to end ------------------------------------------------------------------------------------
+
+
+def _begin(server: Any, skill: str, text: str = "") -> str:
+    """Begin a task, and wait until its code says that it blocks now. Gives its id."""
+    with server.stream("SendStreamingMessage", server.params(skill, text)) as events:
         seen = list(islice(events, 3))
-        assert seen[-1].result["statusUpdate"]["status"]["message"]["parts"][0]["text"] == "blocking"
-        server.stop()
-        list(events)
+    assert seen[-1].result["statusUpdate"]["status"]["message"]["parts"][0]["text"] == "blocking"
+    return seen[0].result["task"]["id"]
+
+
+def _interrupted(server: Any, task_id: str) -> bool:
+    status = server.get(task_id)["status"]
+    return (status["state"], status["message"]["parts"][0]["text"]) == (
+        "TASK_STATE_FAILED",
+        "interrupted by a restart",
+    )
+
+
+@pytest.mark.parametrize(
+    ("skill", "number"),
+    [
+        ("block", signal.SIGINT),
+        ("block_once", signal.SIGTERM),
+        ("block_to_thread", signal.SIGTERM),
+        ("block_own_thread", signal.SIGINT),
+        ("stubborn", signal.SIGTERM),
+        ("stubborn_task", signal.SIGINT),
+    ],
+)
+def test_code_that_goes_on_for_ever_does_not_keep_a_stopped_server_alive(
+    launch: Any, monkeypatch: Any, skill: str, number: signal.Signals
+) -> None:
+    monkeypatch.setenv("FAULT_SHORT_STOP", "1")
+    server = launch("--drain", "0")
+    task_id = _begin(server, skill)
+    server.stop(number)
+    assert server.wait() == (130 if number == signal.SIGINT else 0)
+    assert "Traceback" not in "".join(server.output)
+    assert _interrupted(launch(), task_id)
+
+
+# A pattern lets no other code of Python run, which could choose the code.
+@pytest.mark.parametrize(
+    ("how", "number", "code"),
+    [("sleep", signal.SIGTERM, 0), ("sleep", signal.SIGINT, 130), ("pattern", signal.SIGINT, 1)],
+)
+def test_code_that_blocks_the_event_loop_does_not_keep_a_stopped_server_alive(
+    launch: Any, monkeypatch: Any, tmp_path: Path, how: str, number: signal.Signals, code: int
+) -> None:
+    monkeypatch.setenv("FAULT_SHORT_STOP", "1")
+    for name in ("go", "blocked"):
+        os.mkfifo(tmp_path / name)
+    server = launch("--drain", "0")
+    task_id = _begin(server, "block_loop", how)
+    (tmp_path / "go").write_text("now")
+    assert (tmp_path / "blocked").read_text() == "now"
+    server.stop(number)
+    assert server.wait() == code
+    assert "Traceback" not in "".join(server.output)
+    assert _interrupted(launch(), task_id)
+
+
+@pytest.mark.parametrize("first", [signal.SIGTERM, signal.SIGINT])
+def test_while_it_waits_for_tasks_it_says_so_and_a_second_ctrl_c_ends_it_at_once(
+    launch: Any, first: signal.Signals
+) -> None:
+    server = launch("--drain", "3600")
+    task_id = _begin(server, "block")
+    server.stop(first)
+    assert "1 tasks of faulty are at work and may finish for 3600 s" in server.until("stopping: ")
+    server.stop(signal.SIGINT)
+    assert server.wait() == 130
+    assert "Traceback" not in "".join(server.output)
+    assert _interrupted(launch(), task_id)
+
+
+@pytest.mark.parametrize("how", ["task", "thread", "here"])
+def test_a_skill_that_wants_to_end_the_program_ends_its_task_only(launch: Any, how: str) -> None:
+    server = launch()
+    task = server.send("leave", how)
+    assert task["status"]["message"]["parts"][0]["text"].startswith("execution failed: Internal error, reference ")
+    assert server.send("echo", "still here")["status"]["state"] == COMPLETED
+    server.stop()
     assert server.wait() == 0

@@ -122,7 +122,7 @@ def command(
     servable = _together([*loaded, *fronts, *bridges, *programs] or _in_file(file, limit))
     settings = settings_of(getattr(servable, "keywords", {}), lambda _: None)
     configure(settings.log, settings.log_level)
-    serve(servable, settings, announce=say)
+    serve(servable, settings, announce=say, ends_process=True)
 
 
 def _taken_shared_options(flags: dict[str, Any], *, mcp: bool, program: bool) -> dict[str, Any]:

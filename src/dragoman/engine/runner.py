@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("dragoman.engine")
 # How long a run that was cancelled may take to clean up when the server stops, in seconds.
-LAST_WORDS = 5
+LAST_WORDS = 3
 
 
 class Runner:
@@ -75,6 +75,8 @@ class Runner:
             await self._idle(seconds)
         waiting = [live for queue in self._queues.values() for live, _ in queue]
         self._queues.clear()
+        if self._workers and seconds > 0:
+            logger.warning("%d tasks have not ended within %g s and are cut off", len(self._workers), seconds)
         for live in waiting:
             self._put_away(live)
         self.stopping = True
@@ -82,7 +84,10 @@ class Runner:
             worker.cancel()
         await self._idle(LAST_WORDS)
         if self._workers:
-            logger.error("%d runs go on although they were cancelled", len(self._workers))
+            logger.error(
+                "%d runs go on although they were cancelled: the next start says what became of their tasks",
+                len(self._workers),
+            )
 
     async def _idle(self, seconds: float) -> None:
         up: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -116,6 +116,13 @@ class Service:
     async def close(self) -> None:
         """Take no more messages, let the runs finish for a while, then end the streams, which can be resumed."""
         self._closing = True
+        if self.running:
+            logger.info(
+                "stopping: %d tasks of %s are at work and may finish for %g s; a second Ctrl-C ends it at once",
+                self.running,
+                self._agent.name,
+                self._settings.drain,
+            )
         await self._runner.drain(self._settings.drain)
         self._tasks.close()
         self._follower.closing = True

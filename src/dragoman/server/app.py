@@ -158,6 +158,11 @@ class App:
         if self._courier is not None:
             await self._courier.start()
 
+    @property
+    def running(self) -> int:
+        """How many runs go on now."""
+        return sum(hosted.service.running for hosted in self._hosted)
+
     async def drain(self) -> None:
         """Let runs finish and end the streams, while connections are still open. A second call does nothing."""
         if self._ready and not self._drained:

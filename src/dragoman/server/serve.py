@@ -9,25 +9,23 @@ import json
 import logging
 import os
 import shlex
-import signal
 import socket
-import threading
 from collections.abc import Awaitable, Callable, Generator, MutableMapping, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from dragoman.engine.threads import LoopThreads, helper_threads
 from dragoman.model.error import ConfigError, DragomanError
 from dragoman.server.auth_settings import AuthSettings
 from dragoman.server.latecomers import Latecomers
+from dragoman.server.shutdown import Shutdown
 from dragoman.server.store_url import parse_store
 from dragoman.server.target import is_importing
 from dragoman.telemetry.printable import cleaned
 
 if TYPE_CHECKING:
-    import uvicorn
-
     from dragoman.agents.skill import Offer
     from dragoman.server.settings import Limits, Settings
 
@@ -37,8 +35,8 @@ Send = Callable[[Message], Awaitable[None]]
 AsgiApp = Callable[[Message, Receive, Send], Awaitable[None]]
 
 
-# How long connections may take to end once the app has drained, in seconds.
-GRACE = 5
+# How long connections may take to end once the app has drained, in seconds: `Shutdown` gives all of it five.
+GRACE = 1
 
 
 class Servable(Protocol):
@@ -58,10 +56,13 @@ class Servable(Protocol):
         ...
 
 
-def serve(servable: Servable, settings: Settings, *, announce: Callable[[str], None]) -> None:
+def serve(
+    servable: Servable, settings: Settings, *, announce: Callable[[str], None], ends_process: bool = False
+) -> None:
     """Listen and answer until a signal comes. SIGTERM ends it normally, Ctrl-C with KeyboardInterrupt.
 
-    `announce` is given lines for the user, once requests are answered.
+    `announce` is given lines for the user, once requests are answered. What does not end in time ends with the
+    process; with `ends_process` also what is left when this has returned, because nothing else is done then.
 
     Raises:
         ConfigError: the address cannot be listened on, a setting does not fit, a loop is running in this thread, or
@@ -79,7 +80,10 @@ def serve(servable: Servable, settings: Settings, *, announce: Callable[[str], N
                 # The name of an agent behind this one was chosen there.
                 announce(cleaned(line))
 
-        _run(app, settings, listener, tell)
+        with Shutdown(settings.drain, final=ends_process) as shutdown:
+            _run(app, settings, listener, tell, shutdown)
+        if shutdown.interrupted:
+            raise KeyboardInterrupt
 
 
 def _refuse_wrong_place() -> None:
@@ -92,7 +96,9 @@ def _refuse_wrong_place() -> None:
     raise ConfigError("serve() blocks, and an event loop is running here: use app() and a server of your own")
 
 
-def _run(app: AsgiApp, settings: Settings, listener: socket.socket, tell: Callable[[], None]) -> None:
+def _run(
+    app: AsgiApp, settings: Settings, listener: socket.socket, tell: Callable[[], None], shutdown: Shutdown
+) -> None:
     import uvicorn
     from uvicorn.lifespan.on import LifespanOn
 
@@ -106,7 +112,13 @@ def _run(app: AsgiApp, settings: Settings, listener: socket.socket, tell: Callab
                 listener.listen(self.config.backlog)
 
     class Server(uvicorn.Server):
+        @contextmanager
+        def capture_signals(self) -> Generator[None]:
+            yield  # they are taken already
+
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            # What blocks in a thread must neither keep the process alive nor others waiting.
+            asyncio.get_running_loop().set_default_executor(LoopThreads(helper_threads()))
             try:
                 await super().startup(sockets)
             except OSError as error:
@@ -120,11 +132,14 @@ def _run(app: AsgiApp, settings: Settings, listener: socket.socket, tell: Callab
             drain = getattr(app, "drain", None)
             if drain is not None:
                 await drain()
+            shutdown.drained()
             await super().shutdown(sockets)
+            if getattr(app, "running", 0):
+                shutdown.leave()  # the event loop would wait for them for ever
 
         async def on_tick(self, counter: int) -> bool:
             latecomers.look(self.server_state.connections)
-            return await super().on_tick(counter)
+            return bool(shutdown.received) or await super().on_tick(counter)
 
     config = uvicorn.Config(
         app,
@@ -142,14 +157,12 @@ def _run(app: AsgiApp, settings: Settings, listener: socket.socket, tell: Callab
     config.load()
     config.lifespan_class = Lifespan
     server = Server(config)
-    with _quiet_failure(app), _signals(server) as received:
+    with _quiet_failure(app):
         try:
             server.run(sockets=[listener])
         except SystemExit:
             # uvicorn has logged why, unless the app says it itself.
             raise _startup_error(app) from None
-    if signal.SIGINT in received:
-        raise KeyboardInterrupt
 
 
 def _protocol(settings: Settings) -> dict[str, Any]:
@@ -194,26 +207,6 @@ def _quiet_failure(app: AsgiApp) -> Generator[None]:
         yield
     finally:
         logger.removeFilter(wanted)
-
-
-@contextmanager
-def _signals(server: uvicorn.Server) -> Generator[list[int]]:
-    """Note the signals that stop the server. uvicorn raises them once more when it is done: here they end."""
-    received: list[int] = []
-
-    def note(number: int, _: object) -> None:
-        received.append(number)
-        server.should_exit = True
-
-    if threading.current_thread() is not threading.main_thread():
-        yield received
-        return
-    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield received
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _bind(host: str, port: int) -> socket.socket:

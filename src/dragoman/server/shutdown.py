@@ -1,0 +1,106 @@
+"""Stopping on a signal, and in time.
+
+Whatever the code of agents does, the process ends: it may swallow the cancel, block a thread, or block the event loop
+itself. Nothing that was acknowledged is lost with it, and the next start says what became of the tasks.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from queue import Empty, SimpleQueue
+from typing import Any, NoReturn
+
+logger = logging.getLogger("dragoman.server")
+# How long everything may take after the runs had their time to finish, in seconds.
+LAST_SECONDS = 5.0
+# What the end itself may take of that.
+_MARGIN = 0.5
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Shutdown:
+    """Turns the first SIGINT or SIGTERM into a stop, and ends the process when that takes too long.
+
+    It ends at the latest `drain` and five seconds after the signal, five seconds after the runs have ended, and at
+    once with a second Ctrl-C. SIGINT counts also where it was ignored, as it is in what a shell starts in the
+    background: who sends it to a server wants it to stop. One that is `final` watches until the process has ended,
+    also after the server has: threads of agents may keep it alive.
+    """
+
+    def __init__(self, drain: float, *, final: bool = False) -> None:
+        self._drain = min(drain, 1e7)  # timers do not go much further
+        self._final = final
+        # A SimpleQueue may be put into by a signal handler, whatever the code that it interrupts holds.
+        self._steps: SimpleQueue[bool] = SimpleQueue()
+        self._before: dict[signal.Signals, Any] = {}
+        self._nowhere = -1
+        self.received: list[int] = []
+
+    def __enter__(self) -> Shutdown:
+        """Take the signals, if this is the main thread: others cannot."""
+        if threading.current_thread() is threading.main_thread():
+            self._nowhere = os.open(os.devnull, os.O_WRONLY)
+            threading.Thread(target=self._watch, name="dragoman-shutdown", daemon=True).start()
+            self._before = {number: signal.signal(number, self._receive) for number in _SIGNALS}
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Give the signals back, and watch no longer."""
+        if not self._before or (self._final and self.received):
+            return
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        self._steps.put(False)
+        faulthandler.cancel_dump_traceback_later()
+        os.close(self._nowhere)
+
+    @property
+    def interrupted(self) -> bool:
+        """True when Ctrl-C was the reason."""
+        return signal.SIGINT in self.received
+
+    def drained(self) -> None:
+        """Say that the runs have ended, or have been given up: what is left has five seconds."""
+        self._steps.put(True)
+
+    def leave(self) -> NoReturn:
+        """End the process now, without waiting for anything that still goes on in it."""
+        # In another thread, because writing may block too: perhaps nobody reads the other end.
+        last = threading.Thread(target=_say_last, daemon=True)
+        last.start()
+        last.join(_MARGIN / 2)
+        os._exit(130 if self.interrupted else 0)
+
+    def _receive(self, number: int, _: object) -> None:
+        if self.received:
+            if number == signal.SIGINT:
+                os._exit(130)
+            return
+        self.received.append(number)
+        self._steps.put(True)
+        # For code that never lets another thread run, as some regular expressions do: this needs none of Python's.
+        faulthandler.dump_traceback_later(self._drain + LAST_SECONDS, exit=True, file=self._nowhere)
+
+    def _watch(self) -> None:
+        if not self._steps.get():
+            return
+        until = time.monotonic() + self._drain + LAST_SECONDS - _MARGIN
+        while True:
+            try:
+                if not self._steps.get(timeout=max(0.0, until - time.monotonic())):
+                    return
+            except Empty:
+                self.leave()
+            until = min(until, time.monotonic() + LAST_SECONDS - _MARGIN)
+
+
+def _say_last() -> None:
+    logger.error("stopped without waiting any longer: code of an agent goes on, or blocks")
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()

@@ -1,0 +1,51 @@
+"""Stopping in time."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from typing import Any
+
+from dragoman.engine.runner import LAST_WORDS
+from dragoman.server.serve import GRACE
+from dragoman.server.shutdown import LAST_SECONDS, Shutdown
+
+
+def test_runs_and_connections_leave_time_for_the_store() -> None:
+    assert LAST_WORDS + GRACE <= LAST_SECONDS - 1
+
+
+def test_the_first_signal_is_noted_a_second_sigterm_changes_nothing_and_handlers_come_back() -> None:
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    with Shutdown(3600) as shutdown:
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert shutdown.received == [signal.SIGTERM]
+        assert not shutdown.interrupted
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+def test_ctrl_c_counts_where_it_was_ignored() -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with Shutdown(1e300) as shutdown:
+            os.kill(os.getpid(), signal.SIGINT)
+            assert shutdown.interrupted
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_another_thread_than_the_main_one_takes_no_signals() -> None:
+    seen: list[Any] = []
+
+    def use() -> None:
+        with Shutdown(1):
+            seen.append(signal.getsignal(signal.SIGTERM))
+
+    before = signal.getsignal(signal.SIGTERM)
+    thread = threading.Thread(target=use)
+    thread.start()
+    thread.join()
+    assert seen == [before]
