@@ -39,6 +39,11 @@ STOPPING = "the server is stopping: ask again when it is back"
 UNAVAILABLE = "the store cannot take writes now: try again later"
 
 
+def unavailable(error: BaseException | None) -> ServerError:
+    """What callers learn when the store refuses a write: the reason, where the store names one that is for them."""
+    return ServerError(str(error) if isinstance(error, ServerError) else UNAVAILABLE)
+
+
 class LiveTask:
     """Numbers, folds, encodes and queues a task's events, and knows which of them are durable.
 
@@ -125,6 +130,11 @@ class LiveTask:
     def broken(self) -> bool:
         """True when the store refused a write of this task."""
         return self._broken is not None
+
+    @property
+    def refusal(self) -> ServerError:
+        """What to tell those who wait for something that the store refused."""
+        return unavailable(self._broken)
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
@@ -346,7 +356,7 @@ class LiveTask:
         if self._broken is not None:  # the run is being told already
             return
         self._broken = error
-        self._give_up(UNAVAILABLE)
+        self._give_up(str(self.refusal))
         if self.worker is not None:
             self.worker.cancel()
         # Wake the readers, and promise them nothing: no record follows.
@@ -367,7 +377,7 @@ class LiveTask:
 
     def _check(self) -> None:
         if self._broken is not None:
-            raise ServerError(UNAVAILABLE) from self._broken
+            raise self.refusal from self._broken
         if self._abandoned:
             raise ServerError(STOPPING)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from dragoman.engine.live import UNAVAILABLE
+from dragoman.engine.live import unavailable
 from dragoman.engine.ports import Push, PushState, Write
 from dragoman.model.error import InvalidParams, Overloaded, ServerError, TaskGenerationMismatch, TaskNotFound
 from dragoman.model.ids import new_id
@@ -172,7 +172,7 @@ class Pushes:
         if isinstance(error, TaskGenerationMismatch):  # it was deleted this moment
             raise TaskNotFound(taskId=row.id) from error
         if error is not None:
-            raise ServerError(UNAVAILABLE) from error
+            raise unavailable(error) from error
 
 
 def _named(

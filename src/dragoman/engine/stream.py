@@ -5,8 +5,6 @@ from __future__ import annotations
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, NamedTuple
 
-from dragoman.engine.live import UNAVAILABLE
-from dragoman.model.error import ServerError
 from dragoman.model.state import State
 
 if TYPE_CHECKING:
@@ -106,7 +104,7 @@ class Follower:
                 if self.closing:
                     return
                 if live is not None and live.broken and not await self._waits(row):
-                    raise ServerError(UNAVAILABLE)
+                    raise live.refusal
                 if current is None and await self._is_over(row, after):
                     return
                 if not opened or not await watch.past(after, self._heartbeat):

@@ -8,7 +8,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Generator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import msgspec
 from dragoman.mcp.record import AgentRecord, TaskRecord, Webhook
 from dragoman.model.error import ConfigError, DragomanError
 from dragoman.model.json import decode_task, encode
+from dragoman.stores.sqlite.file import real_path
 from dragoman.stores.sqlite.health import schema_version
 from dragoman.stores.sqlite.lock import FileLock
 from dragoman.stores.sqlite.schema import prepare, unusable
@@ -65,7 +66,8 @@ class RegistryFile:
         self._closed = False
         self._is_failing = False
         try:
-            _make(path)
+            self._path = real_path(path)
+            _make(self._path)
         except OSError as error:
             what = f"the store {path} cannot be opened: {error.strerror}"
             raise ConfigError(f"{what}: let this user write there, or use another --store") from None
@@ -200,7 +202,7 @@ def _task(
 
 
 def _connected(path: Path, mode: str) -> sqlite3.Connection:
-    connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode={mode}", uri=True, isolation_level=None)
+    connection = sqlite3.connect(f"{path.as_uri()}?mode={mode}", uri=True, isolation_level=None)
     connection.execute("PRAGMA busy_timeout = 5000")
     return connection
 
@@ -212,7 +214,8 @@ def _make(path: Path) -> None:
         if path.parent.name == ".dragoman":
             (path.parent / ".gitignore").write_text("*\n")
     # What was said to agents is nobody else's business: the file is ours alone before anything is in it.
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    with suppress(FileExistsError):  # one that is there is not opened: closing it would end SQLite's locks in here
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     if not path.stat().st_size:
         _make_store(path)
     with closing(_connected(path, "ro")) as connection:

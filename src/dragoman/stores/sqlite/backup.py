@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dragoman.model.error import ConfigError, DragomanError
+from dragoman.stores.sqlite.file import real_path
 from dragoman.stores.sqlite.health import NO_SPACE, in_bytes, read_only, schema_version
 
 # Between two steps the interpreter gets its turn, and with it Ctrl-C.
@@ -63,7 +64,8 @@ def refuse_full(needed: int, source: Path, folder: Path) -> None:
 def _refuse(source: Path, target: Path, part: Path, *, force: bool) -> None:
     if not source.exists():
         raise ConfigError(f"there is no store {source}: name the one to copy with --store")
-    own = {source.resolve().with_name(source.resolve().name + suffix) for suffix in _BESIDE}
+    real = real_path(source)
+    own = {real.with_name(real.name + suffix) for suffix in _BESIDE}
     if own & {target.resolve(), part.resolve()} or (target.exists() and target.samefile(source)):
         raise ConfigError(f"{target} belongs to the store itself: use another name")
     if not target.absolute().parent.is_dir():

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from dragoman.model.error import ConfigError
+from dragoman.stores.sqlite.file import real_path
 from dragoman.stores.sqlite.schema import STATES, VERSION, prepare
 
 if sys.platform == "win32":
@@ -90,7 +91,7 @@ def read_only(path: Path, *, immutable: bool = False) -> sqlite3.Connection:
     Raises:
         sqlite3.Error: it cannot be opened.
     """
-    uri = f"{path.resolve().as_uri()}?mode=ro{'&immutable=1' if immutable else ''}"
+    uri = f"{real_path(path).as_uri()}?mode=ro{'&immutable=1' if immutable else ''}"
     return sqlite3.connect(uri, uri=True, isolation_level=None)
 
 
@@ -182,6 +183,9 @@ def _permissions(path: Path) -> Finding:
 
 
 def _beside(path: Path, suffix: str) -> Path:
+    real = real_path(path)
+    if real != path.absolute():  # a link: what belongs to the file is beside the file
+        path = real
     return path.with_name(path.name + suffix)
 
 

@@ -45,6 +45,13 @@ class FileLock:
         os.write(file, str(os.getpid()).encode())
         self._file = file
 
+    def is_in_place(self) -> bool:
+        """True while the name leads to the file that is locked: who takes the lock now is refused."""
+        try:
+            return self._file is not None and os.path.samestat(self.path.stat(), os.fstat(self._file))
+        except OSError:
+            return False
+
     def try_take(self) -> bool:
         """Take the lock if it is free."""
         file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)

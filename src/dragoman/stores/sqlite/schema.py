@@ -109,7 +109,7 @@ CREATE TABLE leftovers (task INTEGER PRIMARY KEY);
 -- Scope 0 is nobody's: it counts the ended tasks of all scopes, so that retention need not add them up.
 INSERT INTO state_counts SELECT 0, state, sum(tasks) FROM state_counts WHERE state IN (3, 4, 5, 7) GROUP BY state;
 -- The name a server opened the file by. SQLite's log lies beside that name, whatever other links there are.
-CREATE TABLE home (path TEXT NOT NULL);
+CREATE TABLE home (path BLOB NOT NULL);
 """,
     """
 -- Tasks that nobody is shown yet, because they may be answered with a bare message. Their notes are among the others.

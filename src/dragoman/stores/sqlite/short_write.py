@@ -10,6 +10,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from dragoman.model.error import ServerError
+from dragoman.stores.sqlite.file import real_path
 from dragoman.stores.sqlite.lock import FileLock
 
 WAIT = 5.0
@@ -27,6 +28,7 @@ def short_write(path: Path) -> Generator[sqlite3.Connection]:
         ServerError: others have written for five seconds without a pause.
         sqlite3.Error: the database refuses.
     """
+    path = real_path(path)
     beside = path.with_name(path.name + ".ckpt")
     lock = FileLock(beside)
     end = time.monotonic() + WAIT
@@ -35,7 +37,7 @@ def short_write(path: Path) -> Generator[sqlite3.Connection]:
             raise ServerError(f"the store {path.name} is busy: try again")
         time.sleep(_STEP)
     try:
-        uri = f"{path.resolve().as_uri()}?mode=rw"  # which does not make a file that is missing
+        uri = f"{path.as_uri()}?mode=rw"  # which does not make a file that is missing
         with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
             connection.execute("PRAGMA busy_timeout = 5000")
             connection.execute("PRAGMA wal_autocheckpoint = 0")

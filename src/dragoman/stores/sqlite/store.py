@@ -6,7 +6,6 @@ import asyncio
 import errno
 import itertools
 import logging
-import os
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from dragoman.model.error import ConfigError, ServerError
 from dragoman.stores.sqlite import projecting, pushing, reader
-from dragoman.stores.sqlite.lock import FileLock
+from dragoman.stores.sqlite.file import StoreFile
 from dragoman.stores.sqlite.schema import check_end, unusable
 from dragoman.stores.sqlite.sweeping import Sweeper, probe
 from dragoman.stores.sqlite.writer import Writer
@@ -38,8 +37,8 @@ class SqliteStore:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._lock = FileLock(path.with_name(path.name + ".lock"))
-        self._writer = Writer(path)
+        self._file = StoreFile(path)
+        self._writer = Writer(self._file)
         self._sweeper = Sweeper()
         self._numbers = itertools.count(1)
         self._pool: ThreadPoolExecutor | None = None
@@ -53,20 +52,17 @@ class SqliteStore:
             ConfigError: another server has it, or it cannot be used.
         """
         try:
-            _make_folder(self._path.parent)
-            self._lock.take(self._path.name)
-            # Tasks are nobody else's business: the file is ours alone before anything is in it.
-            os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
+            self._file.open()
         except OSError as error:
-            self._lock.release()
             advice = "make room" if error.errno == errno.ENOSPC else "let this user write there"
             what = f"the store {self._path} cannot be opened: {error.strerror}"
             raise ConfigError(f"{what}: {advice}, or use another --store") from None
         try:
-            check_end(self._path)
+            check_end(self._file.path)
             last = self._writer.open(asyncio.get_running_loop())
             for _ in range(READERS):
                 self._idle.put(self._reader())
+            self._file.watch()
         except BaseException as error:
             await self._let_go()
             if isinstance(error, sqlite3.Error):
@@ -87,7 +83,7 @@ class SqliteStore:
         while not self._idle.empty():
             self._idle.get().close()
         await self._writer.close()
-        self._lock.release()
+        self._file.close()
 
     @property
     def durable(self) -> bool:
@@ -171,9 +167,14 @@ class SqliteStore:
         return await self._writer.run(lambda connection: self._sweeper.step(connection, rules, is_awaited))
 
     async def check(self) -> None:
-        """Write and read something. Raises ServerError when that is not possible now."""
+        """Write and read something. Raises ServerError when that is not possible now, or soon will not be."""
+
+        def work(connection: sqlite3.Connection) -> None:
+            self._file.check_room()
+            probe(connection)
+
         try:
-            await self._writer.run(probe)
+            await self._writer.run(work)
         except sqlite3.Error as error:
             raise ServerError(f"the store does not work now: {error}") from None
         await self._read(reader.task, "")
@@ -198,7 +199,7 @@ class SqliteStore:
             raise ServerError("the store cannot be read now: the log says why") from error
 
     def _reader(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(f"{self._path.resolve().as_uri()}?mode=ro", uri=True, check_same_thread=False)
+        connection = sqlite3.connect(f"{self._file.path.as_uri()}?mode=ro", uri=True, check_same_thread=False)
         try:
             connection.execute("PRAGMA busy_timeout = 5000")
             connection.execute("SELECT 1 FROM tasks LIMIT 1").fetchone()  # opens the log too
@@ -206,11 +207,3 @@ class SqliteStore:
             connection.close()
             raise
         return connection
-
-
-def _make_folder(folder: Path) -> None:
-    if folder.exists():
-        return
-    folder.mkdir(parents=True)
-    if folder.name == ".dragoman":
-        (folder / ".gitignore").write_text("*\n")

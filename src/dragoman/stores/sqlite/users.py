@@ -17,6 +17,7 @@ from dragoman.engine.clock import Clock, SystemClock
 from dragoman.model.account import Account, Listed, is_name
 from dragoman.model.error import ConfigError, ServerError
 from dragoman.stores.sqlite import user_rows as rows
+from dragoman.stores.sqlite.file import real_path
 from dragoman.stores.sqlite.health import read_only, schema_version
 from dragoman.stores.sqlite.schema import VERSION, prepare
 from dragoman.stores.sqlite.short_write import short_write
@@ -57,8 +58,9 @@ class SqliteUsers:
     async def open(self) -> None:
         """Get ready to be asked often. The store is open already, so the file is there."""
         if self._path is not None:
-            self._mark = os.open(self._path.with_name(self._path.name + ".ckpt"), os.O_RDONLY | os.O_CREAT, 0o600)
-            uri = f"{self._path.resolve().as_uri()}?mode=ro"
+            path = real_path(self._path)
+            self._mark = os.open(path.with_name(path.name + ".ckpt"), os.O_RDONLY | os.O_CREAT, 0o600)
+            uri = f"{path.as_uri()}?mode=ro"
             self._reader = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
             self._reader.execute("PRAGMA busy_timeout = 5000")
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="dragoman-users")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import sqlite3
 import threading
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, TypeVar, cast
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dragoman.engine.ports import Scope, Write
+    from dragoman.stores.sqlite.file import StoreFile
 
 logger = logging.getLogger("dragoman.store")
 T = TypeVar("T")
@@ -39,28 +40,33 @@ class Writer:
     loss; the batch makes that cheap.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, file: StoreFile) -> None:
+        self._file = file
+        self._lost: ServerError | None = None
         self._queue: SimpleQueue[Write | Callable[[sqlite3.Connection], None] | None] = SimpleQueue()
         self._postponed: Callable[[sqlite3.Connection], None] | None = None
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._scopes: dict[Scope, int] = {}
-        self._checkpoint_lock = FileLock(path.with_name(path.name + ".ckpt"))
+        self._checkpoint_lock = FileLock(file.beside(".ckpt"))
         self._since_checkpoint = 0
         self._connection: sqlite3.Connection | None = None
 
     def open(self, loop: asyncio.AbstractEventLoop) -> int:
         """Open the file and start the thread. Gives the largest task number so far. Raises ConfigError."""
-        connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False, cached_statements=64)
+        path = self._file.path
+        self._checkpoint_lock = FileLock(self._file.beside(".ckpt"))
+        self._lost = None
+        connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=64)
         try:
-            prepare(connection, self._path)
+            prepare(connection, path)
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
             # Some builds of SQLite write zeros over every page that is deleted, which doubles what retention writes.
             connection.execute("PRAGMA secure_delete = FAST")
             connection.execute("PRAGMA wal_autocheckpoint = 0")
             connection.execute("PRAGMA busy_timeout = 5000")
+            self._note_home(connection, os.fsencode(path))
             last = connection.execute(
                 "SELECT max(n) FROM (SELECT max(number) AS n FROM tasks UNION ALL SELECT max(number) FROM drafts "
                 "UNION ALL SELECT value FROM meta WHERE key = 'last_number')"
@@ -73,6 +79,13 @@ class Writer:
         self._thread = threading.Thread(target=self._work, name="dragoman-writer", daemon=True)
         self._thread.start()
         return int(last or 0)
+
+    def _note_home(self, connection: sqlite3.Connection, path: bytes) -> None:
+        if connection.execute("SELECT path FROM home").fetchall() != [(path,)]:
+            connection.executescript("BEGIN IMMEDIATE; DELETE FROM home;")
+            connection.execute("INSERT INTO home VALUES (?)", (path,))
+            connection.execute("COMMIT")
+            self._checkpoint(connection)  # who has another name for the file does not find its log
 
     def put(self, write: Write) -> None:
         """Queue a change. After closing, nothing is queued and the change is told so."""
@@ -90,6 +103,7 @@ class Writer:
 
         Raises:
             sqlite3.Error: the database refuses; nothing has changed then.
+            ServerError: its file is not there any more, or not ours.
         """
         if self._thread is None:
             raise sqlite3.ProgrammingError("it is closed")
@@ -106,9 +120,11 @@ class Writer:
         def work(connection: sqlite3.Connection) -> None:
             result, error, changes = None, None, connection.total_changes
             try:
+                self._refuse_when_lost(connection)
                 connection.execute("BEGIN IMMEDIATE")
                 result = job(connection)
                 connection.execute("COMMIT")
+                self._check_file(connection)
             except Exception as problem:  # noqa: BLE001 - it belongs to whoever asked
                 error = problem
                 with contextlib.suppress(sqlite3.Error):
@@ -133,7 +149,7 @@ class Writer:
         assert connection is not None
         try:
             while batch := self._next_batch(connection):
-                self._report(batch, self._commit(connection, batch))
+                self._report(batch, self._commit_to_file(connection, batch))
                 self._checkpoint_when_due(connection)
         finally:
             self._checkpoint(connection)
@@ -164,6 +180,34 @@ class Writer:
                 batch.append(item)
                 size += item.size()
         return batch
+
+    def _commit_to_file(self, connection: sqlite3.Connection, batch: list[Write]) -> list[BaseException | None]:
+        """Commit, and make sure that it went into the file: nothing is acknowledged that no start will find."""
+        try:
+            self._refuse_when_lost(connection)
+            outcomes = self._commit(connection, batch)
+            self._check_file(connection)
+        except ServerError as error:
+            return [error] * len(batch)
+        return outcomes
+
+    def _refuse_when_lost(self, connection: sqlite3.Connection) -> None:
+        if self._lost is not None:
+            self._check_file(connection)
+
+    def _check_file(self, connection: sqlite3.Connection) -> None:
+        try:
+            self._file.check()
+        except ServerError as error:
+            if self._lost is None:
+                logger.error("nothing is written into %s any more: %s", self._file.path, error)
+                self._lost = error
+                self._checkpoint(connection)  # what the log alone has is in the file then, wherever that is
+            self._lost = error
+            raise
+        if self._lost is not None:
+            logger.warning("%s is there again", self._file.path)
+            self._lost = None
 
     def _commit(self, connection: sqlite3.Connection, batch: list[Write]) -> list[BaseException | None]:
         error = self._try(connection, batch)

@@ -1,0 +1,246 @@
+"""The database file of a store: its one name, the locks that make it one server's, and whether it is still there."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+import shutil
+import sqlite3
+import struct
+import sys
+import threading
+from contextlib import closing
+from pathlib import Path
+
+from dragoman.model.error import ConfigError, ServerError
+from dragoman.stores.sqlite.lock import FileLock
+
+if sys.platform == "linux":
+    import fcntl
+
+    def _lock_bytes(file: int) -> None:
+        # Owned by the open file, unlike the POSIX locks of SQLite, which any `close` of the file in this process ends;
+        # and far behind the bytes that SQLite locks.
+        request = struct.pack("hhqqi0q", fcntl.F_WRLCK, os.SEEK_SET, _LOCKED_BYTE, 1, 0)
+        fcntl.fcntl(file, fcntl.F_OFD_SETLK, request)
+else:
+
+    def _lock_bytes(file: int) -> None:
+        raise OSError(errno.ENOSYS, "not on this system")
+
+
+logger = logging.getLogger("dragoman.store")
+# With less than this on the disk a server is not ready, even if SQLite's log has room for a small write.
+LEAST_FREE = 1_000_000
+_LOCKED_BYTE = 2**62
+_Identity = tuple[int, int]
+# The files that stores of this process have open. Opening one of them again, and closing it, would end SQLite's locks.
+_open_here: set[_Identity] = set()
+_opening = threading.Lock()
+
+
+def real_path(path: Path) -> Path:
+    """The one name of a database file, for its locks and for SQLite, whose log lies beside the name it is opened by.
+
+    Symbolic links are followed. Of several hard links it is the one that a server opened the file by.
+
+    Raises:
+        OSError: the links lead nowhere.
+    """
+    try:
+        path = path.resolve()
+    except RuntimeError:
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP)) from None
+    home = None
+    with contextlib.suppress(OSError):
+        if path.stat().st_nlink > 1:
+            home = _home(path)
+        if home is not None and home.samefile(path):
+            return home
+    return path
+
+
+def _home(path: Path) -> Path | None:
+    # Without SQLite's locks and log: under this name it has neither.
+    with (
+        contextlib.suppress(sqlite3.Error),
+        closing(sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)) as reader,
+    ):
+        found = reader.execute("SELECT path FROM home").fetchone()
+        return None if found is None else Path(os.fsdecode(found[0]))
+    return None
+
+
+class StoreFile:
+    """The file of one store, locked while it is open.
+
+    On Linux the lock is on the file itself, so that it holds under every name and in every container. FILE.lock beside
+    it tells others the pid, and is the only lock elsewhere.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._given = path
+        self._lock = FileLock(self.beside(".lock"))
+        self._file: int | None = None
+        self._identity: _Identity | None = None
+        self._is_locked = False
+        self._lock_is_lost = False
+        self._log: dict[Path, os.stat_result] = {}
+
+    def beside(self, suffix: str) -> Path:
+        """The name of a file that belongs to this one."""
+        return self.path.with_name(self.path.name + suffix)
+
+    def open(self) -> None:
+        """Find the file by whatever link, make it when it is not there, and lock it. SQLite must not have it open yet.
+
+        Raises:
+            ConfigError: another server has it.
+            OSError: it cannot be opened.
+        """
+        self.path = real_path(self._given)
+        self._lock = FileLock(self.beside(".lock"))
+        self._lock_is_lost = False
+        _make_folder(self.path.parent)
+        with _opening:
+            if _identity(self.path) in _open_here:
+                raise _in_use(self._given, os.getpid())
+            # Tasks are nobody else's business: the file is ours alone before anything is in it.
+            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
+            try:
+                self._identity = _key(os.fstat(self._file))
+                self._is_locked = self._lock_file(self._file)
+                # After the file itself: who is refused there has not touched the lock that another one holds.
+                self._lock.take(self._given.name)
+            except BaseException:
+                self.close()
+                raise
+            _open_here.add(self._identity)
+
+    def _lock_file(self, file: int) -> bool:
+        try:
+            _lock_bytes(file)
+        except OSError as error:
+            if error.errno in (errno.EAGAIN, errno.EACCES):
+                raise _in_use(self._given, _holder(os.fstat(file))) from None
+            return False  # this system or this disk has no such locks
+        return True
+
+    def watch(self) -> None:
+        """Remember which files SQLite has open, now that it has them open."""
+        self._log = {path: path.stat() for path in (self.beside("-wal"), self.beside("-shm"))}
+
+    def close(self) -> None:
+        """Let go, when SQLite has closed the file: closing it here too would end the locks that SQLite has."""
+        self._lock.release()
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+        if self._identity is not None:
+            _open_here.discard(self._identity)
+            self._identity = None
+        self._log = {}
+
+    def check(self) -> None:
+        """Make sure that what SQLite writes is what the next start will read. This takes microseconds.
+
+        Raises:
+            ServerError: the file or its log was moved, deleted or replaced, or another server may be writing.
+        """
+        if self._file is None:
+            return
+        name = self.path.name
+        if not _is_still(self.path, os.fstat(self._file)):
+            raise ServerError(
+                f"the file of the store, {name}, was moved, deleted or replaced: put it back, "
+                "or restore a backup and restart the server"
+            )
+        for path, opened in self._log.items():
+            if not _is_still(path, opened):
+                raise ServerError(f"the log of the store, {path.name}, was deleted or replaced: restart the server")
+        if self._lock_is_lost or not (self._lock.is_in_place() or self._take_again()):
+            self._lock_is_lost = True
+            raise ServerError(
+                f"the lock of the store, {name}.lock, was removed and another server may have it: "
+                "stop that one and restart this one"
+            )
+
+    def _take_again(self) -> bool:
+        """Replace a FILE.lock that somebody has removed. Where the file itself is locked, nobody came in meanwhile."""
+        if not self._is_locked:
+            return False
+        lock = FileLock(self._lock.path)
+        try:
+            lock.take(self.path.name)
+        except ConfigError:  # a server of an older version, which knows this lock only
+            return False
+        except OSError:  # no room, perhaps: it can wait
+            return True
+        logger.warning("%s was removed while the server was running: it is there again", lock.path)
+        self._lock.release()
+        self._lock = lock
+        return True
+
+    def check_room(self) -> None:
+        """Raise ServerError when the disk is full, or nearly."""
+        with contextlib.suppress(OSError):
+            if shutil.disk_usage(self.path.parent).free < LEAST_FREE:
+                raise ServerError("the disk of the store is full: make room")
+
+
+def _key(found: os.stat_result) -> _Identity:
+    return found.st_dev, found.st_ino
+
+
+def _identity(path: Path) -> _Identity | None:
+    try:
+        return _key(path.stat())
+    except FileNotFoundError:
+        return None
+
+
+def _is_still(path: Path, opened: os.stat_result) -> bool:
+    try:
+        return os.path.samestat(path.stat(), opened)
+    except OSError:
+        return False
+
+
+def _in_use(path: Path, pid: int | None) -> ConfigError:
+    who = "another process" if pid is None else f"pid {pid}"
+    return ConfigError(f"{path.name} is in use by {who}: use another --store")
+
+
+def _holder(found: os.stat_result) -> int | None:
+    """The process that has our lock on a file, where the system tells."""
+    for process in _entries(Path("/proc")):
+        if process.name.isdecimal():
+            for opened in _entries(process / "fd"):
+                if _is_still(opened, found) and _holds_lock(process / "fdinfo" / opened.name):
+                    return int(process.name)
+    return None
+
+
+def _entries(folder: Path) -> list[Path]:
+    try:
+        return list(folder.iterdir())
+    except OSError:  # it has ended meanwhile, or is another user's
+        return []
+
+
+def _holds_lock(facts: Path) -> bool:
+    try:
+        return f" {_LOCKED_BYTE} {_LOCKED_BYTE}\n" in facts.read_text()
+    except OSError:
+        return False
+
+
+def _make_folder(folder: Path) -> None:
+    if folder.exists():
+        return
+    folder.mkdir(parents=True)
+    if folder.name == ".dragoman":
+        (folder / ".gitignore").write_text("*\n")
