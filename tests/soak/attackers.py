@@ -1,4 +1,4 @@
-"""Callers who mean harm, in a process of their own: `python attackers.py PORT KEY SECONDS`. It ends by itself.
+"""Callers who mean harm, in a process of their own: `python attackers.py PORT KEY SECONDS [ATTACK ...]`. It ends by itself.
 
 Each attack keeps to a pace, so that the machine itself is not what gives in. What they were answered is printed at the
 end, as JSON: how often each attack got which status.
@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from uuid import uuid4
 
-PORT, KEY, SECONDS = int(sys.argv[1]), sys.argv[2], float(sys.argv[3])
+PORT, KEY, SECONDS, CHOSEN = int(sys.argv[1]), sys.argv[2], float(sys.argv[3]), sys.argv[4:]
 POLITE = "/agents/polite"
 COUNTS: dict[str, Counter[str]] = {}
 
@@ -146,7 +146,7 @@ async def main() -> None:
     ]
     async with asyncio.TaskGroup() as group:
         for attack, pause, callers in attacks:
-            for _ in range(callers):
+            for _ in range(callers if attack.__name__ in CHOSEN or not CHOSEN else 0):
                 group.create_task(again(attack, pause, until))
     print(json.dumps(COUNTS))
 
