@@ -44,7 +44,7 @@ class Endless:
     def __init__(self) -> None:
         self.way = "append"
         self.streams = True
-        self.sent = 0
+        self.sent: int = 0
         self.artifacts = 0
         self.asked: list[str] = []
         self.canceled = threading.Event()

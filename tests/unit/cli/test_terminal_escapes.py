@@ -147,7 +147,11 @@ def test_what_was_typed_wrong_is_repeated_without_controls(run: Callable[..., An
 def test_a_line_to_paste_quotes_the_id_of_an_agent() -> None:
     from dragoman.cli.remote import Session, options_of
 
-    shared = {"headers": (), "token_env": None, **dict.fromkeys(("protocol", "transport", "timeout"))}
+    shared = {
+        "headers": (),
+        "token_env": None,
+        **dict.fromkeys(("protocol", "transport", "timeout", "limits_remote_bytes")),
+    }
     options = options_of("http://127.0.0.1:1", {**shared, "as_json": False, "wire": False, "insecure": False})
     with Session(options) as session:
         assert session.line("watch", "x; rm -rf ~") == "dragoman watch http://127.0.0.1:1 'x; rm -rf ~'"
