@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from base64 import b64encode
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,7 +22,9 @@ from dragoman.cli.main import group
 from dragoman.errors import AuthError, Unauthenticated
 from dragoman.keys.ring import KeyRing
 from dragoman.model.error import ConfigError
-from dragoman.testing import served
+from dragoman.server.build import build
+from dragoman.server.settings import load_settings
+from dragoman.testing import Clock, served
 
 CARD = "/.well-known/agent-card.json"
 SECRET, OLD_SECRET = "the newer secret of the two", "the older secret of the two"
@@ -364,3 +367,39 @@ def test_an_app_that_gets_a_new_loop_with_every_request_lets_go_of_its_users(doo
 def open_files() -> int:
     place = Path("/proc/self/fd")
     return len(list(place.iterdir())) if place.exists() else 0
+
+
+# -- wrong passwords ---------------------------------------------------------------------------------------------------
+
+
+async def test_guesses_from_one_ipv6_network_count_as_one_and_behind_a_proxy_by_its_callers(door: Door) -> None:
+    clock = Clock()
+    settings = load_settings(
+        {"store": door.store, "auth": "basic", "trust_proxy": ["192.0.2.0/24"], "drain": 0},
+        environ={},
+        config=None,
+        cwd=Path(),
+    )
+    app = build([make_agent()], settings, clock=clock)
+    sent: list[Any] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def guess(client: str, *forwarded: str) -> int:
+        headers = [(b"host", b"localhost"), (b"authorization", b"Basic " + b64encode(b"nobody:guess"))]
+        headers += [(b"x-forwarded-for", each.encode()) for each in forwarded]
+        sent.clear()
+        made = {"type": "http", "method": "GET", "path": "/tasks", "query_string": b"", "client": (client, 1)}
+        await app({**made, "headers": headers, "server": ("203.0.113.1", 80)}, receive, send)
+        return int(sent[0]["status"])
+
+    assert [await guess(f"2001:db8::{number}") for number in range(1, 8)] == [401] * 6 + [429]
+    assert await guess("2001:db8:0:1::1") == 401
+    assert [await guess("192.0.2.1", "2001:db8::99"), await guess("192.0.2.1", "198.51.100.1")] == [429, 401]
+    clock.move(1)
+    assert await guess("2001:db8::9") == 401
+    await app.stop()
