@@ -118,7 +118,7 @@ async def host() -> AsyncIterator[HostAgent]:
     apps: list[App] = []
 
     async def host(agent: Agent, *, store: str = "memory:", **parts: Any) -> Host:
-        app = build((agent,), Settings(store=store, drain=0), **parts)
+        app = build((agent,), Settings(store=store, drain=0, push=False), **parts)
         apps.append(app)
         await app.start()
         return Host(app)
