@@ -298,3 +298,18 @@ async def test_what_a_loop_calls_in_threads_is_shared_as_well(blocked: Any) -> N
     assert crowd.pool.waiting == 0
     crowd.release.release(2)
     await asyncio.wait(calls)
+
+
+def test_a_call_that_outlives_its_loop_harms_nobody(blocked: Any) -> None:
+    crowd = blocked(1)
+
+    async def begin() -> None:
+        call = asyncio.ensure_future(in_thread(crowd._block, "first", pool=crowd.pool))
+        await asyncio.sleep(0)
+        assert crowd.next() == "first"
+        call.cancel()
+        await asyncio.wait([call])
+
+    asyncio.run(begin())
+    crowd.release.release()
+    assert crowd.pool.submit(lambda: "next").result(SECONDS) == "next"
