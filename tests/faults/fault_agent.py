@@ -53,6 +53,12 @@ async def hang(words: int = 5) -> Any:
 
 
 @agent.skill
+async def idle(text: str = "") -> None:
+    """Do nothing, for ever."""
+    await _forever()
+
+
+@agent.skill
 async def pour(text: str = "") -> Any:
     """Talk as fast as possible, without end."""
     number = 0

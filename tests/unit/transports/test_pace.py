@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from itertools import pairwise
 
 import pytest
 
@@ -36,7 +37,7 @@ async def test_between_two_turns_the_loop_belongs_to_others_for_as_long_as_the_f
     async with asyncio.timeout(10):
         await asyncio.gather(*(piece() for _ in range(5)))
     assert len(spans) == 5
-    for (began, ended), (following, _) in zip(spans, spans[1:], strict=False):
+    for (began, ended), (following, _) in pairwise(spans):
         assert following - ended >= (ended - began) * 0.9
 
 
