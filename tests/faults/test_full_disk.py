@@ -37,8 +37,8 @@ class Disk(NamedTuple):
     free: Callable[[int], None]
 
 
-def _mount(folder: Path) -> bool:
-    command = ["mount", "-t", "tmpfs", "-o", "size=4m", "none", str(folder)]
+def _mount(folder: Path, size: str = "4m") -> bool:
+    command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(folder)]
     try:
         return subprocess.run(command, capture_output=True, timeout=SECONDS, check=False).returncode == 0
     except OSError:
@@ -146,6 +146,27 @@ def test_a_full_disk_is_told_clearly_and_costs_nothing_that_was_acknowledged(lau
         assert after.get(one["id"]) == one
     assert after.get(hanging)["status"]["state"] == FAILED
     assert "Traceback" not in "".join((*server.output, *after.output))
+
+
+def test_a_full_disk_is_not_ready_even_while_the_log_has_room(launch: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    if not _mount(folder, "24m"):
+        pytest.skip("mounting is not permitted here, and only a disk can be full of other files")
+    try:
+        server = launch("--store", f"sqlite:///{folder / 'tasks.db'}")
+        for _ in range(10):  # until the log has been taken into the file, and is written again from its beginning
+            server.send("echo", "x" * 200_000)
+        assert is_ready(server)
+        with suppress(OSError), (folder / "filler").open("wb", buffering=0) as filler:
+            while filler.write(b"\0" * 4096):
+                pass
+        answer = httpx2.get(f"{server.url}/readyz", timeout=SECONDS)
+        assert (answer.status_code, answer.json()["reason"]) == (503, "the disk of the store is full: make room")
+        (folder / "filler").unlink()
+        assert is_ready(server)
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], timeout=SECONDS, check=True)
 
 
 def test_tasks_that_were_running_are_failed_once_there_is_room(launch: Any, disk: Disk) -> None:
