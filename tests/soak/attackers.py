@@ -1,4 +1,4 @@
-"""Callers who mean harm, in a process of their own: `python attackers.py PORT KEY SECONDS [ATTACK ...]`. It ends by itself.
+"""Callers who mean harm, in a process of their own: `attackers.py PORT KEY SECONDS [ATTACK ...]`. It ends by itself.
 
 Each attack keeps to a pace, so that the machine itself is not what gives in. What they were answered is printed at the
 end, as JSON: how often each attack got which status.
