@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dragoman.engine.live import LiveTask
     from dragoman.engine.options import EngineSettings
     from dragoman.engine.ports import Runnable
+    from dragoman.engine.quota import Quota
     from dragoman.engine.runner import Runner
     from dragoman.engine.tasks import Memory, Tasks
     from dragoman.model.message import Message
@@ -30,8 +31,9 @@ class Launcher:
     that, nor does anything in a store that is gone with the process.
     """
 
-    def __init__(self, agent: Runnable, tasks: Tasks, runner: Runner, settings: EngineSettings) -> None:
+    def __init__(self, agent: Runnable, tasks: Tasks, runner: Runner, quota: Quota, settings: EngineSettings) -> None:
         self.agent = agent
+        self.quota = quota
         self.tasks = tasks
         self.runner = runner
         self.settings = settings
@@ -96,6 +98,7 @@ class _Launch:
     def forget(self) -> None:
         """Keep nothing of the message."""
         self._ctx = self.prepare = None
+        self._launcher.quota.rest(self._live)
 
     async def run(self) -> None:
         """Run to the end or to a pause."""
@@ -122,6 +125,7 @@ class _Launch:
         live, launcher = self._live, self._launcher
         ctx, self._ctx = self._ctx, None
         if ctx is None:
+            launcher.quota.wake(live)
             await launcher.tasks.wake(live)
             memory = await launcher.tasks.memory(live.row)
             metadata = memory.origin.metadata if memory.origin else None

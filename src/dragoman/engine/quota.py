@@ -13,7 +13,7 @@ from dragoman.model.error import InvalidParams, Overloaded
 from dragoman.model.user import User
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable
+    from collections.abc import Callable, Generator, Iterable
 
     from dragoman.engine.clock import Clock
     from dragoman.engine.live import LiveTask
@@ -146,6 +146,19 @@ class Lease:
             if self._size > before:
                 self.resize(before)
 
+    def suspend(self) -> Callable[[], Lease]:
+        """Hold it no more, for now. Gives the way to have as much again, whether there is room or not."""
+        memory, caller, size = self._memory, self._caller, self._size
+        self.release()
+
+        def resume() -> Lease:
+            lease = Lease(memory, caller)
+            memory.count(caller, size)
+            lease._size = size
+            return lease
+
+        return resume
+
     def hold(self) -> None:
         """Have it held by one more: `release` must follow."""
         self._holders += 1
@@ -169,6 +182,7 @@ class Quota:
         # By the object that stands for a run: a task can have a second before the first is put away.
         self._runs: dict[object, str] = {}
         self._leases: dict[object, list[Lease]] = {}
+        self._suspended: dict[object, list[Callable[[], Lease]]] = {}
 
     def check_parts(self, parts: int) -> None:
         """Do nothing when a message may have so many. Raises InvalidParams."""
@@ -203,6 +217,16 @@ class Quota:
             lease.hold()
             self._leases.setdefault(run, []).append(lease)
 
+    def rest(self, run: object) -> None:
+        """A run that waits for its turn has its message on the disk: that takes no memory until it begins."""
+        self._suspended[run] = [lease.suspend() for lease in self._leases.pop(run, ())]
+
+    def wake(self, run: object) -> None:
+        """A run that had its message on the disk begins."""
+        resumed = [resume() for resume in self._suspended.pop(run, ())]
+        if resumed:
+            self._leases.setdefault(run, []).extend(resumed)
+
     def recover(self, runs: Iterable[LiveTask]) -> None:
         """Count users' runs that began again after a crash, whether there are places or not."""
         for run in runs:
@@ -218,6 +242,7 @@ class Quota:
             self.tasks.remove(caller)
         for lease in self._leases.pop(run, ()):
             lease.release()
+        self._suspended.pop(run, None)
 
     def check_stream(self, caller: str) -> None:
         """Do nothing while one more stream may be opened. Raises Overloaded."""

@@ -92,7 +92,7 @@ class Service:
         self._locks = KeyedLocks()
         self._quota = Quota(settings)
         self._pushes = None if outbox is None else Pushes(self._tasks, outbox)
-        launcher = Launcher(agent, self._tasks, self._runner, settings)
+        launcher = Launcher(agent, self._tasks, self._runner, self._quota, settings)
         self._inbox = Inbox(agent, self._tasks, launcher, self._locks, settings, self._pushes)
         self._endings = Endings(agent, self._tasks, self._locks)
         self._follower = Follower(store, bus, self._tasks.live.get, settings.heartbeat)

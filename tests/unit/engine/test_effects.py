@@ -9,6 +9,8 @@ from uuid import uuid4
 import pytest
 
 from dragoman import Agent, Context, Failed
+from dragoman.engine.call import Call
+from dragoman.engine.quota import Lease, Memory
 from dragoman.engine.service import EngineSettings
 from dragoman.model.error import TaskNotFound
 from dragoman.model.message import Message
@@ -550,3 +552,26 @@ async def test_what_is_small_or_in_a_store_without_a_disk_stays_where_it_is(
         work.go_on.set()
         await first
         await engine.until_state(waiting, State.COMPLETED)
+
+
+async def test_a_message_on_the_disk_takes_no_memory_of_its_callers_quota(start: Any, disk: Any, turns: Any) -> None:
+    work, memory = Counting(), Memory(10_000_000, 1_000_000)
+    engine = await start(work.agent, store=disk)
+    first = engine.sending("first", context="c")
+    await turns()
+    for number in range(3):
+        lease = Lease(memory, "somebody")
+        lease.resize(400_000)
+        request = engine.request(f"{number} " + "x" * 200_000, context="c", wait=False)
+        await engine.service.send(Call(), request, "somebody", lease)
+        lease.release()  # as when the request has been answered
+        await turns()
+        assert memory.used == 0
+    work.go_on.set()
+    await first
+    work.go_on.clear()
+    await turns()
+    assert memory.used == 400_000  # the one that runs
+    work.go_on.set()
+    await engine.idle()
+    assert (memory.used, memory.callers) == (0, {})
