@@ -21,7 +21,7 @@ class LazyKeys:
 
     def __init__(self, secret: str | None, store: Path | None) -> None:
         self._secret = secret
-        self._file = None if store is None else store.with_name(f"{store.name}.key")
+        self._store = store
         self._ring: KeyRing | None = None
         self._making = threading.Lock()
 
@@ -38,9 +38,9 @@ class LazyKeys:
 
         if self._secret:
             return KeyRing.from_text(self._secret)
-        if self._file is None:
+        if self._store is None:
             return KeyRing.random()
-        return KeyRing.from_file(self._file)
+        return KeyRing.from_file(_key_file(self._store))
 
     def prepare(self) -> None:
         """Do ahead, in a thread, what takes long: load the code, and derive the keys if there are any.
@@ -49,7 +49,7 @@ class LazyKeys:
         """
         from dragoman.keys.ring import KeyRing
 
-        will_be_made = not self._secret and self._file is not None and not self._file.exists()
+        will_be_made = not self._secret and self._store is not None and not _key_file(self._store).exists()
         with suppress(ConfigError):
             ring = KeyRing.random() if will_be_made else self.ring
             ring.unseal("prepare", ring.seal("prepare", b""))
@@ -70,6 +70,15 @@ class LazyKeys:
     def jwks(self) -> dict[str, Any]:
         """The public halves of the signing keys."""
         return self.ring.signer().jwks()
+
+
+def _key_file(store: Path) -> Path:
+    """The file beside the store; a store that is reached by a link has one beside its real name, or has it here."""
+    from dragoman.stores.sqlite.file import real_path
+
+    here = store.with_name(f"{store.name}.key")
+    real = real_path(store)
+    return here if here.exists() or real == store.absolute() else real.with_name(f"{real.name}.key")
 
 
 class LazyHttp:

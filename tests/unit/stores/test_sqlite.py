@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import shutil
 import sqlite3
+import sys
 import threading
 from collections.abc import AsyncIterator
 from contextlib import closing
@@ -21,7 +23,9 @@ from dragoman.engine.ports import Note, Scope, TaskQuery, TaskRow, Write
 from dragoman.model.error import ConfigError, ServerError
 from dragoman.model.record import Record
 from dragoman.model.state import State
+from dragoman.stores.sqlite import file as store_file
 from dragoman.stores.sqlite import schema
+from dragoman.stores.sqlite.file import real_path
 from dragoman.stores.sqlite.store import SqliteStore
 from dragoman.testing.store_writes import SCOPE, append, create, found, outcome, row_of
 
@@ -158,6 +162,74 @@ async def test_a_lock_left_by_a_process_that_is_gone_holds_nobody_up(path: Path)
     store = SqliteStore(path)
     await store.open()
     assert path.with_name("tasks.db.lock").read_text() == str(os.getpid())
+    await store.close()
+
+
+@pytest.mark.parametrize("name", ["symlink_to", "hardlink_to"])
+async def test_a_second_store_in_this_process_is_refused_by_every_name(
+    store: SqliteStore, path: Path, tmp_path: Path, name: str
+) -> None:
+    link = tmp_path / "link.db"
+    getattr(link, name)(path)
+    assert await refusal(link) == f"link.db is in use by pid {os.getpid()}: use another --store"
+    await create(store, row_of(store, "a"))
+    # The locks of SQLite hold on: to another process the file is in use, and its log is not taken away.
+    script = (
+        f"import sqlite3; db = sqlite3.connect({str(path)!r}); db.execute('SELECT * FROM tasks').fetchall(); db.close()"
+    )
+    done = await asyncio.create_subprocess_exec(sys.executable, "-c", script)
+    assert await done.wait() == 0
+    assert path.with_name("tasks.db-wal").exists()
+    await store.check()
+
+
+async def test_a_new_store_by_a_link_is_where_the_link_leads(tmp_path: Path) -> None:
+    (tmp_path / "link.db").symlink_to(tmp_path / "data" / "tasks.db")
+    store = SqliteStore(tmp_path / "link.db")
+    await store.open()
+    await create(store, row_of(store, "a"))
+    await store.close()
+    assert sorted(file.name for file in (tmp_path / "data").iterdir()) == [
+        "tasks.db",
+        "tasks.db.ckpt",
+        "tasks.db.lock",
+    ]
+
+
+async def test_links_that_lead_nowhere_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.db").symlink_to("b.db")
+    (tmp_path / "b.db").symlink_to("a.db")
+    assert "cannot be opened" in await refusal(tmp_path / "a.db")
+
+
+async def test_a_store_that_was_copied_or_moved_is_at_home_where_it_is(path: Path, tmp_path: Path) -> None:
+    for _ in range(2):
+        store = SqliteStore(path)
+        await store.open()
+        await create(store, row_of(store, path.name))
+        await store.close()
+        path = path.rename(tmp_path / "moved.db")  # noqa: ASYNC240
+    (tmp_path / "link.db").hardlink_to(path)
+    assert real_path(tmp_path / "link.db") == path.resolve()
+    path.unlink()
+    assert real_path(tmp_path / "link.db") == (tmp_path / "link.db").resolve()
+
+
+async def test_without_a_lock_on_the_file_itself_a_removed_lock_file_ends_all_writing(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(file: int) -> None:
+        raise OSError(errno.ENOLCK, "not on this disk")
+
+    monkeypatch.setattr(store_file, "_lock_bytes", refuse)
+    store = SqliteStore(path)
+    await store.open()
+    row = await create(store, row_of(store, "a"))
+    path.with_name("tasks.db.lock").unlink()
+    assert "another server may have it" in str(await outcome(store, row, notes=(Note(1, "message", b"m"),)))
+    with pytest.raises(ServerError, match="another server may have it"):
+        await store.check()
+    assert (await found(store, "a")).row == row
     await store.close()
 
 

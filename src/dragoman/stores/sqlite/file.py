@@ -15,7 +15,7 @@ from contextlib import closing
 from pathlib import Path
 
 from dragoman.model.error import ConfigError, ServerError
-from dragoman.stores.sqlite.lock import FileLock
+from dragoman.stores.sqlite.lock import FileLock, is_still
 
 if sys.platform == "linux":
     import fcntl
@@ -82,13 +82,14 @@ class StoreFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._name = str(path)
         self._given = path
         self._lock = FileLock(self.beside(".lock"))
         self._file: int | None = None
         self._identity: _Identity | None = None
         self._is_locked = False
         self._lock_is_lost = False
-        self._log: dict[Path, os.stat_result] = {}
+        self._log: dict[str, os.stat_result] = {}
 
     def beside(self, suffix: str) -> Path:
         """The name of a file that belongs to this one."""
@@ -102,6 +103,7 @@ class StoreFile:
             OSError: it cannot be opened.
         """
         self.path = real_path(self._given)
+        self._name = str(self.path)
         self._lock = FileLock(self.beside(".lock"))
         self._lock_is_lost = False
         _make_folder(self.path.parent)
@@ -131,7 +133,7 @@ class StoreFile:
 
     def watch(self) -> None:
         """Remember which files SQLite has open, now that it has them open."""
-        self._log = {path: path.stat() for path in (self.beside("-wal"), self.beside("-shm"))}
+        self._log = {str(path): path.stat() for path in (self.beside("-wal"), self.beside("-shm"))}
 
     def close(self) -> None:
         """Let go, when SQLite has closed the file: closing it here too would end the locks that SQLite has."""
@@ -152,19 +154,19 @@ class StoreFile:
         """
         if self._file is None:
             return
-        name = self.path.name
-        if not _is_still(self.path, os.fstat(self._file)):
+        if not is_still(self._name, os.fstat(self._file)):
             raise ServerError(
-                f"the file of the store, {name}, was moved, deleted or replaced: put it back, "
+                f"the file of the store, {self.path.name}, was moved, deleted or replaced: put it back, "
                 "or restore a backup and restart the server"
             )
-        for path, opened in self._log.items():
-            if not _is_still(path, opened):
-                raise ServerError(f"the log of the store, {path.name}, was deleted or replaced: restart the server")
+        for name, opened in self._log.items():
+            if not is_still(name, opened):
+                what = f"the log of the store, {Path(name).name}, was deleted or replaced"
+                raise ServerError(f"{what}: restart the server")
         if self._lock_is_lost or not (self._lock.is_in_place() or self._take_again()):
             self._lock_is_lost = True
             raise ServerError(
-                f"the lock of the store, {name}.lock, was removed and another server may have it: "
+                f"the lock of the store, {self._lock.path.name}, was removed and another server may have it: "
                 "stop that one and restart this one"
             )
 
@@ -202,13 +204,6 @@ def _identity(path: Path) -> _Identity | None:
         return None
 
 
-def _is_still(path: Path, opened: os.stat_result) -> bool:
-    try:
-        return os.path.samestat(path.stat(), opened)
-    except OSError:
-        return False
-
-
 def _in_use(path: Path, pid: int | None) -> ConfigError:
     who = "another process" if pid is None else f"pid {pid}"
     return ConfigError(f"{path.name} is in use by {who}: use another --store")
@@ -219,7 +214,7 @@ def _holder(found: os.stat_result) -> int | None:
     for process in _entries(Path("/proc")):
         if process.name.isdecimal():
             for opened in _entries(process / "fd"):
-                if _is_still(opened, found) and _holds_lock(process / "fdinfo" / opened.name):
+                if is_still(str(opened), found) and _holds_lock(process / "fdinfo" / opened.name):
                     return int(process.name)
     return None
 

@@ -20,11 +20,20 @@ else:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
+def is_still(name: str, opened: os.stat_result) -> bool:
+    """True when the name leads to the file that was opened."""
+    try:
+        return os.path.samestat(os.stat(name), opened)  # noqa: PTH116 - it is asked with every commit
+    except OSError:
+        return False
+
+
 class FileLock:
     """A lock that ends with the process, however that ends."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._name = str(path)
         self._file: int | None = None
 
     def take(self, subject: str) -> None:
@@ -47,10 +56,7 @@ class FileLock:
 
     def is_in_place(self) -> bool:
         """True while the name leads to the file that is locked: who takes the lock now is refused."""
-        try:
-            return self._file is not None and os.path.samestat(self.path.stat(), os.fstat(self._file))
-        except OSError:
-            return False
+        return self._file is not None and is_still(self._name, os.fstat(self._file))
 
     def try_take(self) -> bool:
         """Take the lock if it is free."""
