@@ -17,12 +17,18 @@ from dragoman.agents.presentation import shared_prefix
 from dragoman.model.error import ConfigError, Rejected
 
 if TYPE_CHECKING:
+    import mcp_types as types
+
     from dragoman.agents.mcp_tools.source import Source
     from dragoman.engine.context import Context
 
 logger = logging.getLogger("dragoman.mcp")
 START_SECONDS = 60.0
 HOW = 'Call a tool with a data part {"tool": "…", "arguments": {…}}.'
+# How many tools of one server are served, and how long their names may be.
+MOST_TOOLS, LONGEST_NAME = 25_000, 256
+# How many tools have an example on the card, and of how many the card is made before others have their turn.
+EXAMPLES, AT_A_TIME = 1000, 20
 _LONGEST = 300
 
 
@@ -51,6 +57,7 @@ class McpTools:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._opening = asyncio.Lock()
         self._is_open = False
+        self._preparing: asyncio.Task[None] | None = None
         self.revision = 0
 
     # -- what there is -------------------------------------------------------------------------------------------------
@@ -102,24 +109,40 @@ class McpTools:
         found: dict[str, Tool] = {}
         for supervisor in self._supervisors:
             connection = supervisor.connection
-            known = [tool for tool in self._tools.values() if tool.supervisor is supervisor]
             if connection is None:  # it is away for the moment; its tools are still offered
-                found |= {tool.id: tool for tool in known}
+                found |= {tool.id: tool for tool in self._tools.values() if tool.supervisor is supervisor}
                 continue
-            prefix = shared_prefix([tool.name for tool in connection.tools])
-            for tool in connection.tools:
+            tools = _usable(supervisor.source.name, connection.tools)
+            prefix = shared_prefix([tool.name for tool in tools])
+            for tool in tools:
                 name = f"{supervisor.source.name}.{tool.name}" if several else tool.name
                 if self._is_wanted(name, tool.name):
-                    found[name] = Tool(
-                        supervisor,
-                        tool,
-                        id=name,
-                        permission=permission_of(tool, name, self._permissions),
-                        default=self._default in (name, tool.name),
-                        prefix=prefix,
-                    )
+                    found[name] = self._made(supervisor, tool, name, prefix, exemplary=len(found) < EXAMPLES)
         self._tools = self._in_order(found)
         self.revision += 1
+        if self._is_open:
+            self._preparing = asyncio.get_running_loop().create_task(self._prepare())
+
+    def _made(self, supervisor: Supervisor, tool: types.Tool, id: str, prefix: str, *, exemplary: bool) -> Tool:
+        """The tool under this id: the one that is known, if nothing has changed about it."""
+        about: dict[str, Any] = {
+            "id": id,
+            "permission": permission_of(tool, id, self._permissions),
+            "default": self._default in (id, tool.name),
+            "prefix": prefix,
+            "exemplary": exemplary,
+        }
+        known = self._tools.get(id)
+        if known is not None and known.supervisor is supervisor and known.is_made_of(tool, **about):
+            return known
+        return Tool(supervisor, tool, **about)
+
+    async def _prepare(self) -> None:
+        """Make what the card says of the tools, while others have their turn: there may be very many."""
+        for number, tool in enumerate(tuple(self._tools.values())):
+            tool.card()
+            if number % AT_A_TIME == 0:
+                await asyncio.sleep(0)
 
     def _is_wanted(self, id: str, name: str) -> bool:
         def fits(patterns: Sequence[str]) -> bool:
@@ -157,6 +180,7 @@ class McpTools:
                 await self._open_all()
                 self._changed()
                 self._check_names()
+                await self._prepare()
             except BaseException:
                 await self._close()
                 raise
@@ -190,6 +214,8 @@ class McpTools:
 
     async def _close(self) -> None:
         await self._held.close()
+        if self._preparing is not None:
+            self._preparing.cancel()
         await asyncio.gather(*(supervisor.close() for supervisor in self._supervisors))
         self._loop, self._tools, self._is_open = None, {}, False
 
@@ -207,6 +233,19 @@ class McpTools:
     async def canceled(self, ref: Any) -> None:
         """See `Toolset.canceled`."""
         await self._held.drop(ref)
+
+
+def _usable(server: str, tools: Sequence[types.Tool]) -> Sequence[types.Tool]:
+    """The tools of a server that can be offered: as many as can be handled, with names that can be shown."""
+    named = [tool for tool in tools if 0 < len(tool.name) <= LONGEST_NAME and tool.name.isprintable()]
+    if len(named) < len(tools):
+        logger.warning(
+            "%s: %d tools are left out: their names are empty, longer than %d characters or not printable",
+            *(server, len(tools) - len(named), LONGEST_NAME),
+        )
+    if len(named) > MOST_TOOLS:
+        logger.warning("%s has %d tools: the first %d are served", server, len(named), MOST_TOOLS)
+    return named[:MOST_TOOLS]
 
 
 def _names(given: Sequence[str]) -> tuple[str, ...]:

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 
 _LISTED = 20
 _SHORT = 100
+# With how many names one that is not known is compared.
+_COMPARED = 500
+# How many are named in the data of the question which one is meant.
+_NAMED = 1000
 
 
 class Chosen(Struct, frozen=True):
@@ -39,10 +43,10 @@ def chosen(ctx: Context, tools: Mapping[str, Tool]) -> Chosen | Ask:
         Rejected: there is no such tool, or the caller may not use it.
     """
     said = _said(ctx)
-    usable = [tool for tool in tools.values() if may_use(ctx, tool)]
     if said is not None:
         name, arguments = said
-        return Chosen(_named(ctx, name, tools, usable), arguments)
+        return Chosen(_named(ctx, name, tools), arguments)
+    usable = _usable(ctx, tools)
     given = _objects(ctx)
     default = next((tool for tool in usable if tool.default), None)
     if default is None and len(usable) == 1 and ctx.asks:
@@ -61,12 +65,13 @@ def chosen_by_answer(ctx: Context, tools: Mapping[str, Tool]) -> Chosen | Ask:
     """What the answer to `which` says. Raises Rejected."""
     answer = ctx.resume
     assert answer is not None
-    usable = [tool for tool in tools.values() if may_use(ctx, tool)]
     said = _request(answer.data) or _request(_decoded(answer.text))
     if said is not None:
-        return Chosen(_named(ctx, said[0], tools, usable), said[1])
+        return Chosen(_named(ctx, said[0], tools), said[1])
+    usable = _usable(ctx, tools)
     wanted = answer.text.strip().strip("`\"'")
-    tool = next((tool for tool in usable if wanted and wanted.lower() in (tool.id.lower(), tool.title.lower())), None)
+    word = wanted.lower()
+    tool = next((tool for tool in usable if word and word in (tool.id.lower(), tool.card().name.lower())), None)
     if tool is None:
         return which(usable, wanted)
     data = answer.data
@@ -77,7 +82,7 @@ def which(usable: Sequence[Tool], unknown: str = "") -> Ask:
     """The question which tool is meant."""
     if not usable:
         raise Rejected("this agent has no tools")
-    near = difflib.get_close_matches(unknown, [tool.id for tool in usable], 1) if unknown else []
+    near = _nearest(unknown, usable)
     no_such = (
         f"there is no tool {unknown[:_SHORT]!r}{f': did you mean `{near[0]}`?' if near else '.'} " if unknown else ""
     )
@@ -85,7 +90,11 @@ def which(usable: Sequence[Tool], unknown: str = "") -> Ask:
     more = [f"… and {len(usable) - _LISTED} more, see the agent card"] if len(usable) > _LISTED else []
     how = 'Answer with its name, or with data {"tool": "…", "arguments": {…}}.'
     question = "\n".join([f"{no_such}Which tool? {how}", *lines, *more])
-    return Ask(question[:1].upper() + question[1:], ref={"ask": "tool"}, details=({"tools": [t.id for t in usable]},))
+    return Ask(
+        question[:1].upper() + question[1:],
+        ref={"ask": "tool"},
+        details=({"tools": [tool.id for tool in usable[:_NAMED]]},),
+    )
 
 
 def may_use(ctx: Context, tool: Tool) -> bool:
@@ -93,11 +102,22 @@ def may_use(ctx: Context, tool: Tool) -> bool:
     return tool.permission is None or (ctx.user is not None and tool.permission in ctx.user.permissions)
 
 
-def _named(ctx: Context, name: str, tools: Mapping[str, Tool], usable: Sequence[Tool]) -> Tool:
+def _usable(ctx: Context, tools: Mapping[str, Tool]) -> list[Tool]:
+    return [tool for tool in tools.values() if may_use(ctx, tool)]
+
+
+def _nearest(name: str, usable: Sequence[Tool]) -> list[str]:
+    """The tool with the most similar name, if there is one. Comparing takes as long as letters times letters."""
+    if not name or len(name) > _SHORT:
+        return []
+    return difflib.get_close_matches(name, [tool.id for tool in usable[:_COMPARED] if len(tool.id) <= _SHORT], 1)
+
+
+def _named(ctx: Context, name: str, tools: Mapping[str, Tool]) -> Tool:
     tool = tools.get(name)
     if tool is None or (ctx.user is None and not may_use(ctx, tool)):
         # Only what the caller's card lists is told; a stranger does not even learn that there is more.
-        near = difflib.get_close_matches(name, [tool.id for tool in usable], 1)
+        near = _nearest(name, _usable(ctx, tools))
         hint = f": did you mean `{near[0]}`?" if near else ""
         closed = any(each.permission is not None for each in tools.values())
         hint = hint or (", or one that needs credentials" if closed and ctx.user is None else "")

@@ -15,7 +15,8 @@ from referencing.jsonschema import specification_with
 
 from dragoman.agents.mcp_tools.flat import Flat, flat_of
 from dragoman.agents.mcp_tools.schema_effort import limited
-from dragoman.agents.mcp_tools.schema_keywords import counted, enforceable
+from dragoman.agents.mcp_tools.schema_keywords import counted
+from dragoman.agents.mcp_tools.schema_shape import check_shape, names_by_pattern
 
 if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
@@ -88,10 +89,12 @@ class Judge:
         schema = {key: value for key, value in {**first, **self._outline.root}.items() if key != "$schema"}
         try:
             kind = validator_for(self._outline.root, default=Draft202012Validator)
-            schema = enforceable(schema)
-            # No formats: patterns of another dialect of regular expressions are no reason to judge nothing at all.
-            cast("Any", kind).check_schema(schema, format_checker=None)
-            return cast("Any", counted(kind))(schema, registry=Registry[Any](), _resolver=_resolver(kind, schema))
+            check_shape(schema)
+            by_pattern = names_by_pattern(schema)
+            if by_pattern:
+                logger.warning("`unevaluatedProperties` beside `patternProperties` is left to the server to judge by")
+            made = cast("Any", counted(kind, names_by_pattern=by_pattern))
+            return made(schema, registry=Registry[Any](), _resolver=_resolver(kind, schema))
         except _PASSED_ON:
             raise
         except BaseException as error:  # noqa: BLE001 - as above

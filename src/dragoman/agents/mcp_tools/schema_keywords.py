@@ -7,7 +7,6 @@ any regular expression. Here a message is empty: what is wrong is said by `probl
 from __future__ import annotations
 
 import functools
-import logging
 import operator
 from collections.abc import Callable, Iterator
 from itertools import islice, pairwise
@@ -20,12 +19,10 @@ from jsonschema.exceptions import ValidationError
 from dragoman.agents.mcp_tools.fitting import holds_float
 from dragoman.agents.mcp_tools.pattern import matcher_of
 from dragoman.agents.mcp_tools.schema_effort import Exhausted, begin, end, spend
-from dragoman.agents.mcp_tools.schema_outline import FORBIDDEN, Node, list_of, node_of
+from dragoman.agents.mcp_tools.schema_outline import FORBIDDEN, Node
 
 if TYPE_CHECKING:
     from jsonschema.protocols import Validator
-
-logger = logging.getLogger("dragoman.mcp")
 
 Keyword = Callable[[Any, Any, Any, Any], Iterator[ValidationError]]
 
@@ -36,57 +33,23 @@ _DESCENT = 6
 # What one error costs.
 _ERROR = 3
 _UNEVALUATED = "unevaluatedProperties"
-# As many schemas take about a quarter of a second to be checked, once.
-_LARGEST = 4_000
-# How many levels a schema may have. The library goes through them by recursion.
-_DEEPEST = 100
-
-
-def enforceable(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema, without what cannot be enforced here.
-
-    Where patterns tell names apart, that is `unevaluatedProperties`: the library tries them by itself, on an engine
-    that may never end.
-
-    Raises:
-        ValueError: it is too large, or nested too deeply.
-    """
-    level: list[Any] = [schema]
-    count = 0
-    has_patterns = is_strict = False
-    for _ in range(_DEEPEST):
-        nodes = [node for one in level if (node := node_of(one))]
-        count += len(nodes)
-        if count > _LARGEST:
-            raise ValueError("it is too large to be judged by")
-        has_patterns = has_patterns or any("patternProperties" in node for node in nodes)
-        is_strict = is_strict or any("unevaluatedProperties" in node for node in nodes)
-        level = [inner for one in level for inner in (list_of(one) or node_of(one).values())]
-        if not level and has_patterns and is_strict:
-            logger.warning("`%s` beside `patternProperties` is not enforced, the server will judge", _UNEVALUATED)
-            return cast("dict[str, Any]", _without_unevaluated(schema))
-        if not level:
-            return schema
-    raise ValueError(f"it is nested deeper than {_DEEPEST} levels")
-
-
-def _without_unevaluated(place: Any) -> Any:
-    if isinstance(place, (list, tuple)):
-        return [_without_unevaluated(one) for one in list_of(cast("Any", place))]
-    node = node_of(place)
-    return {key: _without_unevaluated(one) for key, one in node.items() if key != _UNEVALUATED} if node else place
 
 
 @functools.cache
-def counted(kind: type[Validator]) -> type[Validator]:
-    """The validator of a draft, with its work counted: it raises Exhausted when there is too much of it."""
+def counted(kind: type[Validator], *, names_by_pattern: bool = False) -> type[Validator]:
+    """The validator of a draft, with its work counted: it raises Exhausted when there is too much of it.
+
+    With `names_by_pattern` it does without `unevaluatedProperties`: there the library tries patterns by itself, on an
+    engine that may never end.
+    """
     theirs = cast("dict[str, Keyword]", kind.VALIDATORS)
     newest = cast("dict[str, Keyword]", Draft202012Validator.VALIDATORS)
     # An old draft may mean something else by a word; what it means by these is then kept, and counted.
     own = {name: keyword for name, keyword in _OWN.items() if theirs.get(name) is newest[name]}
     costly = {name: _costing(theirs[name], cost) for name, cost in _COSTS.items() if name in theirs and name not in own}
     referring = {name: _referring(theirs[name]) for name in _REFERENCES if name in theirs}
-    made: Any = cast("Any", validators).extend(kind, {**costly, **referring, **own})
+    left_out = {_UNEVALUATED: _unenforced} if names_by_pattern else {}
+    made: Any = cast("Any", validators).extend(kind, {**costly, **referring, **own, **left_out})
     descend = made.descend
 
     def descended(validator: Any, instance: Any, schema: Any, *args: Any, **named: Any) -> Iterator[ValidationError]:
@@ -109,6 +72,10 @@ def _evolve(validator: Any, **changes: Any) -> Any:
         registry=validator._registry,
         _resolver=changes.get("_resolver", validator._resolver),
     )
+
+
+def _unenforced(*_: Any) -> Iterator[ValidationError]:
+    return iter(())
 
 
 def _forbidden(value: Any, path: Any = None, schema_path: Any = None, **_: Any) -> Iterator[ValidationError]:

@@ -22,6 +22,8 @@ DEEPEST = 4
 # What is shown of a value, and how many values and names are listed.
 LONGEST = 60
 _MOST = 12
+# How many schemas may hold at one place: a reference may lead to a reference, and so on.
+_MOST_PARTS = 100
 # How many steps a path is taken apart into: more than a value can be deep.
 _MOST_STEPS = 200
 _INDEX = re.compile(r"\[(\d{1,9})\]")
@@ -89,7 +91,7 @@ class Outline:
         """All that holds at a place at once: itself, what it refers to, and its `allOf`."""
         found: dict[int, Node] = {}
         waiting: deque[Any] = deque([place])
-        while waiting:
+        while waiting and len(found) < _MOST_PARTS:
             one = waiting.popleft()
             if not isinstance(one, Mapping) or id(cast("Node", one)) in found:
                 continue

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from dragoman.agents.mcp_tools.arguments import Schema
 from dragoman.agents.presentation import categories, humanized
@@ -22,13 +23,23 @@ TAGS = "dragoman/tags"
 USER = "dragoman/user"
 _JSON, _TEXT = "application/json", "text/plain"
 _LONGEST_EXAMPLE = 400
+_MOST_TAGS = 50
+_LONGEST_TITLE, _LONGEST_DESCRIPTION = 200, 20_000
 
 
 class Tool:
     """A tool of one server, under the id callers use for it."""
 
     def __init__(
-        self, supervisor: Supervisor, tool: types.Tool, *, id: str, permission: str | None, default: bool, prefix: str
+        self,
+        supervisor: Supervisor,
+        tool: types.Tool,
+        *,
+        id: str,
+        permission: str | None,
+        default: bool,
+        prefix: str,
+        exemplary: bool = True,
     ) -> None:
         self.supervisor = supervisor
         self.id = id
@@ -38,18 +49,21 @@ class Tool:
         self.schema = Schema(tool.input_schema)
         self._tool = tool
         self._prefix = prefix
+        self._exemplary = exemplary
         self._output = None if tool.output_schema is None else Schema(tool.output_schema)
 
     @property
     def description(self) -> str:
-        """What the tool says of itself, or its name."""
-        return self._tool.description or self._tool.title or self.name
+        """What the tool says of itself, or its name; a book is cut."""
+        said = self._tool.description or self._tool.title or self.name
+        return said if len(said) <= _LONGEST_DESCRIPTION else f"{said[: _LONGEST_DESCRIPTION - 1]}…"
 
     @property
     def title(self) -> str:
         """A name for people."""
         annotations = self._tool.annotations
-        return self._tool.title or (annotations.title if annotations else None) or humanized(self.name, self._prefix)
+        given = self._tool.title or (annotations.title if annotations else None)
+        return given[:_LONGEST_TITLE] if given else humanized(self.name, self._prefix)
 
     @property
     def wants_user(self) -> bool:
@@ -70,25 +84,40 @@ class Tool:
             return "it has an output schema, and returned no structured content"
         return self._output.question(self.id, self._output.problems(result.structured_content))
 
+    def is_made_of(self, tool: types.Tool, **about: Any) -> bool:
+        """True when this is what would be made of a tool and these arguments: then it need not be made again."""
+        mine = {"id": self.id, "permission": self.permission, "default": self.default}
+        return tool == self._tool and about == {**mine, "prefix": self._prefix, "exemplary": self._exemplary}
+
     def card(self) -> AgentSkill:
-        """The skill as the agent card shows it."""
-        example = json.dumps({"tool": self.id, "arguments": self.schema.example()}, ensure_ascii=False)
+        """The skill as the agent card shows it; an example is on it where the tool is `exemplary`."""
+        return self._card
+
+    @functools.cached_property
+    def _card(self) -> AgentSkill:
+        example = self._example() if self._exemplary else ""
         return AgentSkill(
             self.id,
             self.title,
             self.description,
             self._tags(),
-            (example,) if len(example) <= _LONGEST_EXAMPLE else (),
+            (example,) if example else (),
             input_modes=(_JSON, _TEXT) if self.schema.takes_text else (_JSON,),
             output_modes=(_JSON, _TEXT) if self._tool.output_schema else (_TEXT,),
         )
 
+    def _example(self) -> str:
+        example = json.dumps({"tool": self.id, "arguments": self.schema.example()}, ensure_ascii=False)
+        return example if len(example) <= _LONGEST_EXAMPLE else ""
+
     def _tags(self) -> tuple[str, ...]:
         own: object = (self._tool.meta or {}).get(TAGS)
-        said = [str(each) for each in own] if isinstance(own, (list, tuple)) else []  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        given = cast("list[object]", own)[:_MOST_TAGS] if isinstance(own, (list, tuple)) else []
+        said = [str(each)[:_LONGEST_TITLE] for each in given]
         hints = self._tool.annotations
         marks = [] if hints is None else _marks(hints)
-        return tuple(dict.fromkeys((*said, *categories(self.name, self._tool.description or ""), *marks, "mcp")))
+        about = (self._tool.description or "")[:_LONGEST_DESCRIPTION]
+        return tuple(dict.fromkeys((*said, *categories(self.name, about), *marks, "mcp")))
 
     def sample(self) -> dict[str, Any]:
         """A part of a message that it can do something with."""
