@@ -124,7 +124,7 @@ async def pass_through(folder: Path, sessions: int) -> Report:
 async def _measured(
     folder: Path, sessions: int, together: Callable[[Any, int], Awaitable[tuple[_Look, Counter[str]]]]
 ) -> Report:
-    with at.served(folder, _AGENTS) as server:
+    with at.served(folder, _AGENTS, "--no-push") as server:
         alone = server.sockets + 1  # to its guardian
         await together(server, _WARM)
         # Callers have gone when their connections are closed at the server, too.

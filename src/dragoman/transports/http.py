@@ -194,9 +194,9 @@ class Request:
             self.lease.release()
             self.lease = None
 
-    async def turn(self, size: int) -> None:
-        """Wait for a turn to work on so many bytes, if that will take long."""
-        if size > LARGE and self.pace is not None:
+    async def turn(self) -> None:
+        """Wait for a turn to work on more than LARGE bytes, which takes long."""
+        if self.pace is not None:
             await self.pace.turn()
 
     def _too_slow(self, seconds: float) -> TooSlow:

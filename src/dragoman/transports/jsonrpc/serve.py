@@ -12,6 +12,7 @@ from dragoman.engine.stream import Stream
 from dragoman.model.error import A2AError, InvalidParams, InvalidRequest, ParseError
 from dragoman.model.task import Task
 from dragoman.transports.http import Disconnected, failure_of, refusal_headers, respond, status_of
+from dragoman.transports.pace import LARGE
 from dragoman.transports.sse import EventWriter, last_event_id
 
 if TYPE_CHECKING:
@@ -108,7 +109,8 @@ class JsonRpc:
 
     async def _read(self, request: Request) -> Envelope:
         body = await request.json_body(self._endpoint.body_limit)
-        await request.turn(len(body))
+        if len(body) > LARGE:
+            await request.turn()
         return read_envelope(body)
 
     async def _answer(
@@ -117,17 +119,20 @@ class JsonRpc:
         endpoint = self._endpoint
         # Nobody else holds the text of a request: it is gone once it is decoded.
         raw = _params(envelope)
-        size = len(raw)
-        await request.turn(size)
+        is_large = len(raw) > LARGE
+        if is_large:
+            await request.turn()
         request.charge(raw, endpoint.limits.check(raw, "params"))
         asked = asked_version(request.headers.get("a2a-version"), request.query.get("A2A-Version"))
         choice = endpoint.dialects.for_method(envelope.method, asked)
         if stranger is not None and endpoint.dialects.is_oldest(envelope.method, asked):
             raise stranger
-        await request.turn(size)
+        if is_large:
+            await request.turn()
         params = choice.dialect.request(choice.operation, raw)
         del raw
-        await request.turn(size)
+        if is_large:
+            await request.turn()
         call = endpoint.call(request, choice.dialect, user, params.tenant or "", by_origin=choice.by_origin)
         outcome = await endpoint.perform(choice.operation, call, params, last_event_id(request.headers), request)
         dialect = endpoint.dialects.answering(choice, outcome.origin)
@@ -137,9 +142,13 @@ class JsonRpc:
             result = outcome.result
             if dialect.projects and isinstance(result, Task):
                 result = await endpoint.service.projected(result)
-            await request.turn(size)
+            if is_large:
+                await request.turn()
             body = b"%b%b}" % (prefix, dialect.result(choice.operation, result))
             del outcome, result
+            if len(body) <= LARGE:
+                await respond(send, 200, body, headers=headers)
+                return
             with request.covering(len(body), anyway=not choice.operation.reads):
                 await respond(send, 200, body, headers=headers)
             return

@@ -12,6 +12,7 @@ from dragoman.engine.stream import Stream
 from dragoman.model.error import A2AError, InvalidParams, ParseError
 from dragoman.model.operation import Operation
 from dragoman.transports.http import A2A_JSON, JSON, Disconnected, failure_of, limit_status, refusal_headers, respond
+from dragoman.transports.pace import LARGE
 from dragoman.transports.rest import routes
 from dragoman.transports.sse import EventWriter, last_event_id
 
@@ -83,9 +84,11 @@ class Rest:
             query = {name: value for name, value in request.query.items() if name != "A2A-Version"}
             return dialect.request_from(route.operation, {**query, **route.params})
         body = await request.json_body(self._endpoint.body_limit)
-        await request.turn(len(body))
+        if len(body) > LARGE:
+            await request.turn()
         request.charge(body, self._endpoint.limits.check(body))
-        await request.turn(len(body))
+        if len(body) > LARGE:
+            await request.turn()
         if route.operation in (Operation.SEND, Operation.STREAM):
             return dialect.request(route.operation, body)
         return dialect.request_from(route.operation, {**_object(body), **route.params})
