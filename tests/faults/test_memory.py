@@ -169,3 +169,17 @@ def test_answers_that_nobody_reads_count_and_are_given_up(launch: Callable[..., 
         end = time.monotonic() + SECONDS
         while get(server, BOB, task).status != 200:
             assert time.monotonic() < end, "they are waited for without end"
+
+
+def test_tiny_values_are_refused_however_they_are_dressed(launch: Callable[..., Any]) -> None:
+    server = launch("--limits-values", "1000", "--limits-parts", "100")
+
+    def limit_of(*parts: Any) -> str | None:
+        params = server.params("echo", parts=list(parts))
+        answer = server.rpc("SendMessage", params)
+        return answer["error"]["data"][0]["metadata"]["limit"] if "error" in answer else None
+
+    assert limit_of({"data": [1] * 2000}) == "values"
+    assert limit_of({"data": [[]] * 1000}) == "values"
+    assert limit_of(*[{"text": ""}] * 200) == "parts"
+    assert limit_of({"text": "1,2,3\n" * 10_000}) is None
