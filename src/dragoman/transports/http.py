@@ -195,7 +195,7 @@ class Request:
             self.lease = None
 
     async def turn(self) -> None:
-        """Wait for a turn to work on more than LARGE bytes, which takes long."""
+        """Wait for a turn to do what takes long."""
         if self.pace is not None:
             await self.pace.turn()
 

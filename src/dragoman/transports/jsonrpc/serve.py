@@ -89,7 +89,11 @@ class JsonRpc:
         request_id: Any = None
         version = "1.0"
         try:
-            envelope = await self._read(request)
+            body = await request.json_body(self._endpoint.body_limit)
+            if len(body) > LARGE:
+                await request.turn()
+            envelope = read_envelope(body)
+            del body
             request_id = envelope.id
             version = _spoken_by(envelope.method)
             await self._answer(request, send, user, envelope, stranger)
@@ -106,12 +110,6 @@ class JsonRpc:
         """Answer with an error."""
         body = {"jsonrpc": "2.0", "id": request_id, "error": rpc_error(error, version)}
         await respond(send, status_of(error), msgspec.json.encode(body), headers=refusal_headers(error))
-
-    async def _read(self, request: Request) -> Envelope:
-        body = await request.json_body(self._endpoint.body_limit)
-        if len(body) > LARGE:
-            await request.turn()
-        return read_envelope(body)
 
     async def _answer(
         self, request: Request, send: Send, user: User | None, envelope: Envelope, stranger: A2AError | None

@@ -84,10 +84,11 @@ class Rest:
             query = {name: value for name, value in request.query.items() if name != "A2A-Version"}
             return dialect.request_from(route.operation, {**query, **route.params})
         body = await request.json_body(self._endpoint.body_limit)
-        if len(body) > LARGE:
+        is_large = len(body) > LARGE
+        if is_large:
             await request.turn()
         request.charge(body, self._endpoint.limits.check(body))
-        if len(body) > LARGE:
+        if is_large:
             await request.turn()
         if route.operation in (Operation.SEND, Operation.STREAM):
             return dialect.request(route.operation, body)
