@@ -146,6 +146,7 @@ class LiveTask:
                 self.row,
                 self._note_done,
                 notes=self._request_notes(),
+                pushes=self.pushes,
                 snapshot=encode(structs.replace(self.folding.task(), generation=None)),
                 repeat=self.repeat,
                 draft=True,
@@ -440,7 +441,9 @@ class LiveTask:
 
         Whoever adds to a task that is dormant wakes it first.
         """
-        if self._window_bytes <= SMALL_BYTES or self.draft:
+        # One that was read from the store has no window.
+        size = self._window_bytes or len(encode(self.folding.task()))
+        if size <= SMALL_BYTES or self.draft:
             return
         kept = self._wait(self.folding.generation, self._notes_queued)
         kept.add_done_callback(lambda kept: None if kept.cancelled() or kept.exception() else self._forget(then))

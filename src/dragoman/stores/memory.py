@@ -127,9 +127,7 @@ class MemoryStore:
         if error is not None:
             return error
         if write.create:
-            if draft is not None:
-                kept.notes, kept.marks = draft.notes, draft.marks
-                del self._drafts[row.number]
+            self._open_draft(kept)
             self._add(kept)
         if record is not None:
             kept.bodies.append(record.body)
@@ -147,9 +145,19 @@ class MemoryStore:
         if not write.delete:
             kept.snapshot, kept.snapshot_generation = write.snapshot, 1
             kept.notes.extend(write.notes)
+            kept.pushes.update((push.id, push) for push in write.pushes)
             self._drafts[write.row.number] = kept
         if write.repeat is not None:
             self._mark(kept, write.repeat, write.reply)
+
+    def _open_draft(self, kept: _Kept) -> None:
+        """Give a new task what its draft had, if it was one."""
+        number = kept.row.number
+        draft = self._drafts.pop(number, None)
+        if draft is not None:
+            kept.notes, kept.marks, kept.pushes = draft.notes, draft.marks, draft.pushes
+            if kept.pushes:
+                self._pushed[number] = kept
 
     def _keep_beside(self, kept: _Kept, write: Write) -> None:
         row = write.row

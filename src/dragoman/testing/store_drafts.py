@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dragoman.engine.ports import Note, Repeat, StoredTask, TaskQuery
+from dragoman.engine.ports import Note, Push, Repeat, StoredTask, TaskQuery
 from dragoman.testing.store_writes import ALL, NOW, SCOPE, append, create, found, row_of, write
 
 if TYPE_CHECKING:
@@ -74,6 +74,22 @@ async def a_draft_without_a_mark_is_answered_too(open_store: OpenStore) -> None:
         assert await store.drafts("agent") == [], "it is still a draft"
 
 
+async def a_webhook_waits_with_its_draft(open_store: OpenStore) -> None:
+    """It is owed nothing before there is a task; it is there with the task, and gone with the draft."""
+    async with open_store() as store:
+        opened, answered = row_of(store, "a"), row_of(store, "b")
+        for row in (opened, answered):
+            hook = Push(row.number, "hook", "1.0", "https://example.com/", b"sealed", 1, NOW)
+            await write(store, row, draft=True, snapshot=b"task", pushes=(hook,))
+        assert await store.owed() == [], "a draft owes something"
+        await write(store, answered, draft=True, delete=True)
+        row = await create(store, opened, opens=True)
+        owed = [(push.id, owner.id) for push, owner in await store.owed()]
+        assert owed == [("hook", "a")], f"owed are {owed}"
+        assert [push.id for push in await store.pushes(row.number)] == ["hook"], "the task has lost its webhook"
+        assert await store.pushes(answered.number) == [], "the webhook of an answered draft is still there"
+
+
 async def a_draft_survives(open_store: OpenStore) -> None:
     """What becomes of it is decided after the restart; a reply that was kept is still there."""
     async with open_store() as store:
@@ -92,4 +108,5 @@ DRAFTS: tuple[Check, ...] = (
     a_draft_that_is_opened_is_a_task_with_its_notes,
     a_draft_that_is_answered_leaves_its_reply_for_repeats,
     a_draft_without_a_mark_is_answered_too,
+    a_webhook_waits_with_its_draft,
 )

@@ -122,10 +122,10 @@ class Changes:
         contexts = [(scope, context, state) for (scope, context), state in self._contexts.items()]
         connection.executemany("INSERT OR REPLACE INTO contexts VALUES (?, ?, ?)", contexts)
         connection.executemany("INSERT OR REPLACE INTO repeats VALUES (?, ?, ?, ?)", self._repeats)
-        self._write_drafts(connection)
         self._write_counts(connection)
         for write in self._pushes:
             write_pushes(connection, write)
+        self._write_drafts(connection)
         if self._projections:
             write_projections(connection, self._projections.values())
         for row, scope in self._deleted:
@@ -138,6 +138,7 @@ class Changes:
         connection.executemany("DELETE FROM drafts WHERE number = ?", gone)
         if self._replied:
             connection.executemany("DELETE FROM notes WHERE task = ?", self._replied)
+            connection.executemany("DELETE FROM pushes WHERE task = ?", self._replied)
             keep_numbers(connection, max(number for (number,) in self._replied))
 
     def _insert_tasks(self, connection: sqlite3.Connection) -> None:
