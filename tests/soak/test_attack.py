@@ -24,6 +24,7 @@ ROOT = HERE.parents[1]
 ATTACK_SECONDS = float(os.environ.get("DRAGOMAN_SOAK_SECONDS", "600"))
 SLOWEST_MS = 250
 MOST_MB = 500
+MEMORY = "150000000"
 
 
 def resident_mb(pid: int) -> float:
@@ -35,7 +36,8 @@ def started(folder: Path, store: str) -> tuple[subprocess.Popen[str], int]:
     module = HERE / "attack_agent.py"
     command = [sys.executable, "-m", "dragoman", "serve", f"{module}:agent", f"{module}:tools"]
     process = subprocess.Popen(
-        [*command, "--port", "0", "--store", store, "--auth", "bearer", "--auth", "basic"],
+        # What a server takes for requests is a share of the machine's memory; this is a small machine's.
+        [*command, "--port", "0", "--store", store, "--auth", "bearer", "--auth", "basic", "--limits-memory", MEMORY],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
