@@ -24,22 +24,25 @@ _EXITS = (KeyboardInterrupt, SystemExit)
 def contain_exits(loop: asyncio.AbstractEventLoop) -> None:
     """See to it that no task which a run makes on this loop can stop it. A second call does nothing."""
     before: Any = loop.get_task_factory()
-    if not isinstance(before, _Factory):
-        loop.set_task_factory(_Factory(before))
+    if not hasattr(before, "contains_exits"):
+        loop.set_task_factory(_factory(before))
 
 
-class _Factory:
-    """Makes tasks as before; those of runs with a coroutine that lets nothing out that stops loops."""
+def _factory(before: TaskFactory | None) -> Any:
+    """Makes tasks as before; those of runs with a coroutine that lets nothing out that stops loops.
 
-    def __init__(self, before: TaskFactory | None) -> None:
-        self._before = before
+    A plain function, because it is called for every request.
+    """
+    make: Any = before
+    task: Any = asyncio.Task
 
-    def __call__(self, loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> Any:
+    def factory(loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> Any:
         if current_work() is not None:
             coro = _Contained(coro)
-        if self._before is not None:
-            return self._before(loop, coro, **options)
-        return asyncio.Task(coro, loop=loop, **options)
+        return task(coro, loop=loop, **options) if make is None else make(loop, coro, **options)
+
+    factory.contains_exits = True  # pyright: ignore[reportFunctionMemberAccess]
+    return factory
 
 
 class _Contained(Coroutine[Any, Any, Any]):

@@ -182,8 +182,10 @@ class Inbox:
     def _create(self, scope: Scope, call: Call, request: SendMessageRequest, repeat: Repeat | None) -> Accepted:
         tasks, message = self._tasks, request.message
         # Only here, where something new gets them: what an older version has stored is found by whatever its id is.
-        check_id(request.new_task_id, "id")
-        check_id(message.context_id, "message.contextId")
+        if request.new_task_id is not None:
+            check_id(request.new_task_id, "id")
+        if message.context_id is not None:
+            check_id(message.context_id, "message.contextId")
         if request.configuration.if_generation_match is not None:
             raise InvalidParams("ifGenerationMatch needs a message.taskId", field="configuration.ifGenerationMatch")
         now = tasks.clock.now()

@@ -103,13 +103,17 @@ class _Launch:
     async def run(self) -> None:
         """Run to the end or to a pause."""
         live, launcher, attempt = self._live, self._launcher, self._attempt
-        ctx = await self._context()
+        ctx, self._ctx = self._ctx, None
+        if ctx is None:
+            ctx = await self._restored()
+        if launcher.agent.marks is not None:
+            ctx.note_metadata = launcher.agent.marks.note or None
         if attempt is not None:
             live.keep("attempt", str(attempt).encode())
         show_errors = launcher.settings.show_errors
         run = Run(launcher.agent, live, ctx, show_errors=show_errors, prepare=self.prepare, once=self._waits)
         try:
-            await run.go(self._load_state)
+            await run.go(None if self._new_context else self._load_state)
         except asyncio.CancelledError:
             if self._restarts and launcher.runner.stopping and not live.over:
                 # It was told to stop, and did not bring the server down: that is no attempt.
@@ -121,23 +125,18 @@ class _Launch:
         with contextlib.suppress(ServerError):
             await live.durable()
 
-    async def _context(self) -> Context:
+    async def _restored(self) -> Context:
+        """The context, with the message read from the disk."""
         live, launcher = self._live, self._launcher
-        ctx, self._ctx = self._ctx, None
-        if ctx is None:
-            launcher.quota.wake(live)
-            await launcher.tasks.wake(live)
-            memory = await launcher.tasks.memory(live.row)
-            metadata = memory.origin.metadata if memory.origin else None
-            ctx = launcher.context(live, memory.call(live.row), live.folding.history[0], memory, metadata)
-            self.prepare = launcher.agent.prepare(ctx)
-        if launcher.agent.marks is not None:
-            ctx.note_metadata = launcher.agent.marks.note or None
+        launcher.quota.wake(live)
+        await launcher.tasks.wake(live)
+        memory = await launcher.tasks.memory(live.row)
+        metadata = memory.origin.metadata if memory.origin else None
+        ctx = launcher.context(live, memory.call(live.row), live.folding.history[0], memory, metadata)
+        self.prepare = launcher.agent.prepare(ctx)
         return ctx
 
     async def _load_state(self) -> dict[str, Any]:
-        if self._new_context:
-            return {}
         live, store = self._live, self._launcher.tasks.store
         kept = await store.context_state(live.row.scope, live.folding.context_id)
         return msgspec.json.decode(kept) if kept else {}

@@ -50,15 +50,19 @@ class Run:
         self._once = once
         self._state_before: bytes | None = None
 
-    async def go(self, load_state: Callable[[], Awaitable[dict[str, Any]]]) -> None:
-        """Run to the end or to a pause. Never raises, except when it is itself cancelled from outside."""
+    async def go(self, load_state: Callable[[], Awaitable[dict[str, Any]]] | None) -> None:
+        """Run to the end or to a pause, with the state of the conversation if it may have one.
+
+        Never raises, except when it is itself cancelled from outside.
+        """
         live = self._live
         if live.ended:
             return
         outputs: AsyncIterator[Any] | None = None
         try:
-            self._ctx.state.update(await load_state())
-            self._state_before = msgspec.json.encode(self._ctx.state)
+            if load_state is not None:
+                self._ctx.state.update(await load_state())
+            self._state_before = msgspec.json.encode(self._ctx.state) if self._ctx.state else b"{}"
             if self._prepare is not None:
                 await self._prepare()
                 if live.ended:
@@ -95,7 +99,8 @@ class Run:
             if isinstance(value, Reply):
                 self._reply(value, alone=response is None or not response.holds)
                 return
-            live.open()
+            if live.draft:
+                live.open()
             response = response or self._response()
             if isinstance(value, Ask):
                 response.pause()
@@ -106,7 +111,8 @@ class Run:
                 await live.room()
         if live.ended:
             return
-        live.open()
+        if live.draft:
+            live.open()
         # A run without output may still have to close a text that was begun before a pause.
         (response or self._response()).close()
         self._end(State.COMPLETED)
@@ -161,7 +167,8 @@ class Run:
             return
         # Texts of exceptions may hold what has no place in JSON, such as the bytes of a file's name.
         message = None if text is None else agent_message(live, (Part(text=text.encode(errors="replace").decode()),))
-        live.open()
+        if live.draft:
+            live.open()
         live.status(state, message, context_state=self._changed_state())
 
     def _changed_state(self) -> bytes | None:

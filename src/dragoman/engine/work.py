@@ -6,6 +6,7 @@ It is kept in a context variable, so that everything a run starts knows it too: 
 from __future__ import annotations
 
 import contextvars
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from dragoman.engine.quota import caller_of
@@ -41,6 +42,5 @@ def context_for(scope: Scope) -> contextvars.Context:
     return context
 
 
-def current_work() -> Work | None:
-    """Whose run this is; None outside of any."""
-    return _work.get()
+# Whose run this is; None outside of any.
+current_work: Callable[[], Work | None] = _work.get

@@ -46,11 +46,11 @@ def is_uuid(text: str) -> bool:
     return len(text) == 36 and _UUID.fullmatch(text) is not None
 
 
-def check_id(value: str | None, field: str) -> None:
+def check_id(value: str, field: str) -> None:
     """See that an id a caller chose for something new can stand in a line of a log or a terminal.
 
     Raises:
         InvalidParams: it has more than 256 characters, or one that is not printable.
     """
-    if value is not None and (len(value) > LONGEST_ID or not value.isprintable()):
+    if len(value) > LONGEST_ID or not value.isprintable():
         raise InvalidParams(f"{field} must be printable characters, {LONGEST_ID} of them at most", field=field)

@@ -46,6 +46,8 @@ class _Kept:
 class MemoryStore:
     """A store without a disk. What it took is gone when the process is."""
 
+    durable: bool = False
+
     def __init__(self) -> None:
         self._last_number = 0
         self._by_id: dict[str, _Kept] = {}
@@ -72,11 +74,6 @@ class MemoryStore:
 
     async def check(self) -> None:
         """Do nothing: it always takes writes."""
-
-    @property
-    def durable(self) -> bool:
-        """False: what was written is gone with the process."""
-        return False
 
     # -- writing ---------------------------------------------------------------------------------------------------
 

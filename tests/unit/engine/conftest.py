@@ -202,12 +202,8 @@ class HeldStore(MemoryStore):
         super().__init__()
         self.holding = False
         self.held: list[Write] = []
-        self._durable = durable
+        self.durable = durable
         self._dead = False
-
-    @property
-    def durable(self) -> bool:
-        return self._durable
 
     def write(self, write: Write) -> None:
         if self._dead:
@@ -219,7 +215,7 @@ class HeldStore(MemoryStore):
 
     def crash(self) -> HeldStore:
         """Take nothing more, as when the process is killed. Gives what the next one finds: what was committed."""
-        left = HeldStore(durable=self._durable)
+        left = HeldStore(durable=self.durable)
         mine = vars(left)
         mine.update({name: value for name, value in vars(self).items() if name in vars(MemoryStore())})
         left._unreported = []

@@ -35,6 +35,8 @@ READERS = 2
 class SqliteStore:
     """Tasks in one file, which belongs to one server at a time."""
 
+    durable: bool = True
+
     def __init__(self, path: Path) -> None:
         self._path = path
         self._file = StoreFile(path)
@@ -84,11 +86,6 @@ class SqliteStore:
             self._idle.get().close()
         await self._writer.close()
         self._file.close()
-
-    @property
-    def durable(self) -> bool:
-        """True: what was written outlives the process."""
-        return True
 
     def next_number(self) -> int:
         """A number no other task has, larger than all before."""
