@@ -297,7 +297,8 @@ class LiveTask:
         self._window.append(record)
         self._window_bytes += size
         self._ahead_bytes += size
-        self._trim()
+        if self._window_bytes > AHEAD_BYTES or len(self._window) > WINDOW_EVENTS:
+            self._trim()
         self._store.write(write)
 
     def _trim(self) -> None:
@@ -314,7 +315,8 @@ class LiveTask:
         if error is not None:
             self._break(error)
             return
-        self.committed = max(self.committed, generation)
+        if generation > self.committed:
+            self.committed = generation
         if self._window_bytes > AHEAD_BYTES:  # what is durable can be read from the store, however long the run takes
             self._trim()
         if self.created is not None:

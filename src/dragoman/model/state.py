@@ -6,7 +6,14 @@ from enum import StrEnum
 
 
 class State(StrEnum):
-    """A task's state, spelled as A2A 1.0 spells it."""
+    """A task's state, spelled as A2A 1.0 spells it.
+
+    One that is `final` never changes again. In one that is `waiting`, input-required or auth-required, the agent waits
+    for the caller. Both are plain attributes, and hashing is that of str, because every event asks for them.
+    """
+
+    final: bool
+    waiting: bool
 
     UNSPECIFIED = "TASK_STATE_UNSPECIFIED"
     SUBMITTED = "TASK_STATE_SUBMITTED"
@@ -18,19 +25,12 @@ class State(StrEnum):
     REJECTED = "TASK_STATE_REJECTED"
     AUTH_REQUIRED = "TASK_STATE_AUTH_REQUIRED"
 
-    @property
-    def final(self) -> bool:
-        """True when nothing can change any more."""
-        return self in _FINAL
-
-    @property
-    def waiting(self) -> bool:
-        """True when the agent waits for the caller: input-required or auth-required."""
-        return self in _WAITING
+    __hash__ = str.__hash__
 
 
-_FINAL = frozenset({State.COMPLETED, State.FAILED, State.CANCELED, State.REJECTED})
-_WAITING = frozenset({State.INPUT_REQUIRED, State.AUTH_REQUIRED})
+for _state in State:
+    _state.final = _state in (State.COMPLETED, State.FAILED, State.CANCELED, State.REJECTED)
+    _state.waiting = _state in (State.INPUT_REQUIRED, State.AUTH_REQUIRED)
 
 
 class Role(StrEnum):

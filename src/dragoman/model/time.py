@@ -8,6 +8,7 @@ from functools import lru_cache
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+@lru_cache(maxsize=8)  # the events of a short run share a millisecond
 def timestamp(ms: int) -> str:
     """Spell milliseconds as `2026-11-15T10:00:00.000Z`."""
     second, rest = divmod(ms, 1000)

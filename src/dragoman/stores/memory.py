@@ -108,7 +108,7 @@ class MemoryStore:
         if write.delete:
             self._delete(row)
             return None
-        draft = self._drafts.get(row.number)
+        draft = self._drafts.get(row.number) if self._drafts else None
         if draft is not None and not write.create:
             draft.notes.extend(write.notes)
             return None
@@ -124,7 +124,8 @@ class MemoryStore:
         if error is not None:
             return error
         if write.create:
-            self._open_draft(kept)
+            if draft is not None:
+                self._open_draft(kept, draft)
             self._add(kept)
         if record is not None:
             kept.bodies.append(record.body)
@@ -147,14 +148,12 @@ class MemoryStore:
         if write.repeat is not None:
             self._mark(kept, write.repeat, write.reply)
 
-    def _open_draft(self, kept: _Kept) -> None:
-        """Give a new task what its draft had, if it was one."""
-        number = kept.row.number
-        draft = self._drafts.pop(number, None)
-        if draft is not None:
-            kept.notes, kept.marks, kept.pushes = draft.notes, draft.marks, draft.pushes
-            if kept.pushes:
-                self._pushed[number] = kept
+    def _open_draft(self, kept: _Kept, draft: _Kept) -> None:
+        """Give a new task what its draft had."""
+        del self._drafts[kept.row.number]
+        kept.notes, kept.marks, kept.pushes = draft.notes, draft.marks, draft.pushes
+        if kept.pushes:
+            self._pushed[kept.row.number] = kept
 
     def _keep_beside(self, kept: _Kept, write: Write) -> None:
         row = write.row

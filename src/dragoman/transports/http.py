@@ -134,7 +134,8 @@ class Request:
         size = int(length) if length.isdecimal() else 0
         if size > limit:
             raise _too_large(limit)
-        self._take(COPIES * size)  # before it comes: there is room for it then, and nothing is sent in vain
+        if COPIES * size > TRIFLE:
+            self._take(COPIES * size)  # before it comes: there is room for it then, and nothing is sent in vain
         patience = self.patience
         if patience is None:
             return await self._whole(limit, length=size)
@@ -170,8 +171,11 @@ class Request:
 
     def charge(self, body: bytes, values: int) -> None:
         """Count what a body takes once it is decoded, with so many values. Raises Overloaded."""
-        is_wide = len(body) > PIECE and not (body.isascii() and b"\\u" not in body)
-        self._take(len(body) * (WIDE if is_wide else COPIES) + values * VALUE)
+        size = len(body)
+        is_wide = size > PIECE and not (body.isascii() and b"\\u" not in body)
+        size = size * (WIDE if is_wide else COPIES) + values * VALUE
+        if size > TRIFLE or self.lease is not None:
+            self._take(size)
 
     def covering(self, size: int, *, anyway: bool = False) -> AbstractContextManager[None]:
         """Count an answer of so many bytes while it is sent. Raises Overloaded when entered, unless it is due `anyway`.
