@@ -34,6 +34,8 @@ _REMEMBERED = 8
 _LONGEST = 2000
 # How many messages may wait to be taken before the program has to.
 _AHEAD = 1000
+# How many messages are given to the session before others have a turn.
+_IN_A_ROW = 16
 # How long a message may be. What is longer is no message, and would take all the memory there is.
 LONGEST_LINE = 64_000_000
 # How long a program that is slow to read may take to make room for a word about what it need not do any more.
@@ -55,6 +57,7 @@ class Program(asyncio.SubprocessProtocol):
         self._transport: asyncio.SubprocessTransport | None = None
         self._stdin: asyncio.WriteTransport | None = None
         self._lines: deque[bytes] = deque()
+        self._in_a_row = 0
         self._rest: list[bytes] = []
         self._length = 0
         self._over = False
@@ -200,9 +203,15 @@ class Program(asyncio.SubprocessProtocol):
                     continue
                 if self._questions is not None and isinstance(message, (types.JSONRPCResponse, types.JSONRPCError)):
                     self._questions.answered(message.id)
+                self._in_a_row += 1
+                if self._in_a_row == _IN_A_ROW:
+                    # Who reads them starts two tasks for each: a server that floods must not hold up everybody else.
+                    self._in_a_row = 0
+                    await asyncio.sleep(0)
                 return SessionMessage(message)
             if self._over:
                 raise EndOfStream
+            self._in_a_row = 0
             self._reader = asyncio.get_running_loop().create_future()
             try:
                 await self._reader

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
+import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import NamedTuple, Protocol
 
 from dragoman.auth.inbound.fair_slots import FairSlots
@@ -19,8 +23,10 @@ from dragoman.model.error import ConfigError
 REMEMBERED = 300.0
 SHORTEST, LONGEST = 8, 1024
 WRONG = "the name or the password is wrong"
-# Each takes 64 MB and all of a core for a while.
+# Each takes 64 MB, and all cores for a while.
 _AT_ONCE = 2
+# How much its thread gives way to the event loop where both want a core, as in `nice`.
+_NICE = 10
 
 
 class Hasher(Protocol):
@@ -68,6 +74,12 @@ def new_password(password: str, hasher: Hasher | None = None) -> str:
     return (hasher or Argon2()).hash(password)
 
 
+def _give_way() -> None:
+    if sys.platform == "linux":  # elsewhere this is about whole processes
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
+
+
 class _Outcome(NamedTuple):
     """What a comparison found: the account, or why not and whose, for the audit log."""
 
@@ -86,7 +98,7 @@ class Passwords:
     def __init__(self, users: UserStore, clock: Clock, hasher: Hasher | None = None) -> None:
         self._users = users
         self._hasher = hasher or Argon2()
-        self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="dragoman-password")
+        self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="dragoman-password", initializer=_give_way)
         self._slots = FairSlots(_AT_ONCE)
         self._throttle = LoginThrottle(clock)
         self._recall: Recall[int] = Recall(clock, REMEMBERED)
