@@ -27,9 +27,9 @@ async def hold() -> str:
 @agent.skill
 async def chatter():
     """Say more than a slow reader reads."""
-    for number in range(2000):
-        yield f"{number} " + "x" * 500
-        await asyncio.sleep(0.005)
+    for number in range(200):
+        yield f"{number} " + "x" * 5000
+        await asyncio.sleep(0.05)
 
 
 tools = Agent.from_mcp([sys.executable, str(Path(__file__).with_name("hostile_mcp.py"))], name="tools", timeout=5)

@@ -136,13 +136,13 @@ async def main() -> None:
     attacks: list[tuple[Callable[[], Awaitable[str]], float, int]] = [
         (endless_headers, 0.2, 2),
         (many_headers, 1.0, 1),
-        (large_message, 0.3, 2),
+        (large_message, 0.5, 2),
         (tiny_values, 3.0, 1),
         (many_parts, 3.0, 1),
         (slow_reader, 0.1, 40),
         (slow_sender, 0.1, 20),
-        (wrong_password, 0.05, 4),
-        (hostile_tool, 0.2, 4),
+        (wrong_password, 0.1, 4),
+        (hostile_tool, 0.3, 1),
     ]
     async with asyncio.TaskGroup() as group:
         for attack, pause, callers in attacks:

@@ -24,7 +24,7 @@ ROOT = HERE.parents[1]
 ATTACK_SECONDS = float(os.environ.get("DRAGOMAN_SOAK_SECONDS", "600"))
 SLOWEST_MS = 250
 MOST_MB = 500
-MEMORY = "150000000"
+MEMORY = "100000000"
 
 
 def resident_mb(pid: int) -> float:

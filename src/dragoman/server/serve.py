@@ -20,6 +20,7 @@ from dragoman.engine.threads import LoopThreads, helper_threads
 from dragoman.model.error import ConfigError, DragomanError
 from dragoman.server.auth_settings import AuthSettings
 from dragoman.server.latecomers import Latecomers
+from dragoman.server.memory_limit import return_memory
 from dragoman.server.shutdown import Shutdown
 from dragoman.server.store_url import parse_store
 from dragoman.server.target import is_importing
@@ -125,6 +126,7 @@ def _run(
                 await self.lifespan.shutdown()
                 raise _cannot_listen(error, settings.host, settings.port) from error
             calm_collector()
+            return_memory()
             tell()
 
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
