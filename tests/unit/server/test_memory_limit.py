@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -76,3 +77,21 @@ def test_what_is_set_counts_and_one_request_always_fits(tmp_path: Path) -> None:
     assert memory_for(Limits(body=BODY, memory=5 * MB), root) == (5 * MB, LARGEST * BODY)
     assert memory_for(Limits(body=BODY, memory=5 * MB, caller_memory=MB), root) == (5 * MB, MB)
     assert SHARE > 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="about glibc")
+def test_large_blocks_that_are_free_are_given_back() -> None:
+    script = (
+        "from pathlib import Path\n"
+        "from dragoman.server.memory_limit import return_memory\n"
+        "def resident(): return int(Path('/proc/self/statm').read_text().split()[1]) * 4096\n"
+        "return_memory()\n"
+        "before = resident()\n"
+        "for size in (20, 9, 9):\n"  # the first makes glibc keep the others
+        "    blocks = [bytearray(size * 1_000_000) for _ in range(8)]\n"
+        "    kept = [bytearray(100_000) for _ in range(8)]\n"
+        "    del blocks\n"
+        "print(resident() - before)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=30)
+    assert int(done.stdout) < 20 * MB

@@ -112,6 +112,23 @@ async def test_messages_are_put_together_from_the_pieces_they_come_in(size: int)
     assert got[19].result == {"x": "ä" * 19}
 
 
+async def test_a_flood_of_messages_leaves_turns_to_others() -> None:
+    program, turns = Program(Source("x", argv=("x",)), lambda: None), 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    program.pipe_data_received(1, b"".join(message(n) for n in range(160)))
+    waiting = asyncio.create_task(other())
+    for _ in range(160):
+        await program.receive()
+    waiting.cancel()
+    assert turns >= 9  # it was none
+
+
 async def test_a_long_line_costs_no_more_than_its_length() -> None:
     program = Program(Source("x", argv=("x",)), lambda: None)
     piece, begun = b"x" * 65_536, time.process_time()
