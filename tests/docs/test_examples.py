@@ -36,6 +36,7 @@ def name(page: Path) -> str:
 
 
 @pytest.mark.filterwarnings("ignore:SequentialAgent is deprecated:DeprecationWarning")  # what the page on ADK says, too
+@pytest.mark.timeout(240)  # a page may start a dozen programs, one after the other
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_a_page_does_what_it_shows(page: Path, tmp_path: Path) -> None:
     if shutil.which("curl") is None:

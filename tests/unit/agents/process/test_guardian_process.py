@@ -20,7 +20,10 @@ async def test_nothing_secret_is_in_its_environment(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("LANG", "C.UTF-8")
     keeper = await guardian()
     try:
-        environ = await asyncio.to_thread(Path(f"/proc/{keeper.pid}/environ").read_bytes)
+        environ = b""
+        async with asyncio.timeout(30):
+            while not environ:  # it has none before it has begun
+                environ = await asyncio.to_thread(Path(f"/proc/{keeper.pid}/environ").read_bytes)
     finally:
         await release(keeper)
     names = {each.partition(b"=")[0].decode() for each in environ.split(b"\0") if each}
