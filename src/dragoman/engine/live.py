@@ -447,6 +447,9 @@ class LiveTask:
         size = self._window_bytes or len(encode(self.folding.task()))
         if size <= SMALL_BYTES or self.draft:
             return
+        if self.committed >= self.folding.generation and self._notes_kept >= self._notes_queued:
+            self._forget(then)
+            return
         kept = self._wait(self.folding.generation, self._notes_queued)
         kept.add_done_callback(lambda kept: None if kept.cancelled() or kept.exception() else self._forget(then))
 

@@ -538,6 +538,20 @@ async def test_what_waits_for_its_conversation_is_on_the_disk_and_not_in_memory(
     assert await engine.states(waiting[0]) == [State.SUBMITTED, State.CANCELED]
 
 
+async def test_what_waits_after_a_restart_is_on_the_disk_too(start: Any, disk: Any, turns: Any) -> None:
+    work, text = Counting(restart=True), "x" * 100_000
+    engine = await start(work.agent, store=disk)
+    await engine.send("first", context="c", wait=False)
+    waiting = [await engine.send(f"{number} {text}", context="c", wait=False) for number in range(2)]
+    await turns()
+    after = await start(work.agent, store=await crash(engine))
+    await turns()
+    assert [after.service._tasks.live[task.id].dormant for task in waiting] == [True, True]
+    work.go_on.set()
+    await after.until_state(waiting[1], State.COMPLETED)
+    assert work.calls == ["first", "first", f"0 {text}", f"1 {text}"]
+
+
 async def test_what_is_small_or_in_a_store_without_a_disk_stays_where_it_is(
     start: Any, disk: Any, held_store: Any, turns: Any
 ) -> None:
