@@ -141,7 +141,8 @@ class Write(Struct):
 
     def size(self) -> int:
         """About how many bytes the store will write."""
-        return (len(self.record.body) if self.record else 0) + (len(self.snapshot) if self.snapshot else 0)
+        size = (len(self.record.body) if self.record else 0) + (len(self.snapshot) if self.snapshot else 0)
+        return size + sum(len(note.body) for note in self.notes) if self.notes else size
 
 
 class Cursor(NamedTuple):

@@ -352,13 +352,36 @@ async def test_one_bad_change_does_not_harm_its_batch(store: SqliteStore) -> Non
 
 async def test_a_batch_is_not_endless(store: SqliteStore) -> None:
     gate = Gate(store)
-    rows = [row_of(store, f"t{number}") for number in range(5)]
-    body = b'{"x":"' + b"y" * 4_000_000 + b'"}'
+    rows = [row_of(store, f"t{number}") for number in range(100)]
+    body = b'{"x":"' + b"y" * 200_000 + b'"}'
     writing = [asyncio.ensure_future(outcome(store, row, create=True, record=Record(1, body))) for row in rows]
     await asyncio.sleep(0)
     await gate.open()
     assert set(await asyncio.gather(*writing)) == {None}
-    assert gate.count("BEGIN") == 3  # two of four megabytes each
+    assert gate.count("BEGIN") == 3  # two of eight megabytes, and the rest
+
+
+async def test_a_small_change_waits_for_one_large_one_at_most(store: SqliteStore) -> None:
+    gate, done = Gate(store), []
+    body = b'{"x":"' + b"y" * 1_000_000 + b'"}'
+    large = [row_of(store, f"large-{number}") for number in range(3)]
+    small = [row_of(store, f"small-{number}") for number in range(3)]
+
+    async def wrote(row: TaskRow, record: Record, *, new: bool = True) -> None:
+        assert await outcome(store, row, create=new, record=record) is None
+        done.append((row.id, record.generation))
+
+    writing = [asyncio.ensure_future(wrote(row, Record(1, body))) for row in large]
+    follows = structs.replace(large[0], generation=2)
+    writing.append(asyncio.ensure_future(wrote(follows, Record(2, b"{}"), new=False)))
+    writing += [asyncio.ensure_future(wrote(row, Record(1, b"{}"))) for row in small]
+    await asyncio.sleep(0)
+    await gate.open()
+    await asyncio.gather(*writing)
+    # All small ones first, then one large one after the other; what belongs to a task is in its order.
+    assert done[:3] == [(row.id, 1) for row in small]
+    assert done[3:] == [("large-0", 1), ("large-1", 1), ("large-2", 1), ("large-0", 2)]
+    assert gate.count("BEGIN") == 4
 
 
 async def test_a_full_disk_is_told_to_whoever_wrote_and_is_no_end(store: SqliteStore, caplog: Any) -> None:

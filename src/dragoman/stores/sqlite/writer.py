@@ -8,6 +8,7 @@ import logging
 import os
 import sqlite3
 import threading
+from collections import Counter, deque
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, TypeVar, cast
 
@@ -28,14 +29,19 @@ T = TypeVar("T")
 BATCH_WRITES = 2000
 BATCH_BYTES = 8_000_000
 CHECKPOINT_BYTES = 4_000_000
+# Where somebody waits to write, the log may grow to this: emptying it takes as long as many commits.
+CHECKPOINT_MOST = 16_000_000
+# A change of so many bytes takes far longer than others, which do not wait behind several of them.
+LARGE = 256_000
 # What a row costs in the log that a job deletes: about 2.3 kB, measured, for keys are random and few share a page.
 # Counted twice, so that the checkpoints of a sweep take a few milliseconds each, as its steps do.
 JOB_ROW_BYTES = 4600
 
 
 class Writer:
-    """Applies changes in order, as many as are waiting in one transaction.
+    """Applies changes, as many as are waiting in one transaction; those of a task in their order.
 
+    Large ones take turns with all others: whoever has little to write waits for one of them at most.
     It is the only connection that writes or checkpoints. `synchronous=FULL` makes each commit survive a power
     loss; the batch makes that cheap.
     """
@@ -45,6 +51,10 @@ class Writer:
         self._lost: ServerError | None = None
         self._queue: SimpleQueue[Write | Callable[[sqlite3.Connection], None] | None] = SimpleQueue()
         self._postponed: Callable[[sqlite3.Connection], None] | None = None
+        # Large changes and what came after them of the same tasks, and how many of each task.
+        self._large: deque[Write] = deque()
+        self._large_tasks: Counter[int] = Counter()
+        self._is_turn_of_large = False
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._scopes: dict[Scope, int] = {}
@@ -156,29 +166,51 @@ class Writer:
             connection.close()
 
     def _next_batch(self, connection: sqlite3.Connection) -> list[Write]:
-        """All that waits, in order; empty when the writer is to stop."""
+        """What waits: small changes in their order, or in turn with those a large one; empty when it is to stop."""
+        if self._large and self._is_turn_of_large:
+            return self._next_large()
         batch: list[Write] = []
         size = 0
         while len(batch) < BATCH_WRITES and size < BATCH_BYTES:
             if self._postponed is not None:
+                if batch or self._large:  # those came first
+                    break
                 job, self._postponed = self._postponed, None
                 job(connection)
                 self._checkpoint_when_due(connection)
             try:
-                item = self._queue.get(block=not batch)
+                item = self._queue.get(block=not (batch or self._large))
             except Empty:
                 break
             if item is None:
-                if batch:
+                if batch or self._large:
                     self._queue.put(None)
                 break
             if callable(item):
                 self._postponed = item
-                if batch:  # those came first
-                    break
+                continue
+            taken = item.size()
+            if taken > LARGE or item.row.number in self._large_tasks:
+                self._large.append(item)
+                self._large_tasks[item.row.number] += 1
             else:
                 batch.append(item)
-                size += item.size()
+                size += taken
+        if not batch and self._large:
+            return self._next_large()
+        self._is_turn_of_large = True
+        return batch
+
+    def _next_large(self) -> list[Write]:
+        """One large change, with the small ones that came after it."""
+        self._is_turn_of_large = False
+        batch: list[Write] = []
+        while self._large and len(batch) < BATCH_WRITES and not (batch and self._large[0].size() > LARGE):
+            write = self._large.popleft()
+            batch.append(write)
+            self._large_tasks[write.row.number] -= 1
+            if not self._large_tasks[write.row.number]:
+                del self._large_tasks[write.row.number]
         return batch
 
     def _commit_to_file(self, connection: sqlite3.Connection, batch: list[Write]) -> list[BaseException | None]:
@@ -262,7 +294,8 @@ class Writer:
             self._loop.call_soon_threadsafe(callback)
 
     def _checkpoint_when_due(self, connection: sqlite3.Connection) -> None:
-        if self._since_checkpoint > CHECKPOINT_BYTES:
+        is_free = self._queue.empty() and not self._large
+        if self._since_checkpoint > (CHECKPOINT_BYTES if is_free else CHECKPOINT_MOST):
             self._checkpoint(connection)
 
     def _checkpoint(self, connection: sqlite3.Connection) -> None:
