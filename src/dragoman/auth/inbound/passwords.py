@@ -23,8 +23,8 @@ from dragoman.model.error import ConfigError
 REMEMBERED = 300.0
 SHORTEST, LONGEST = 8, 1024
 WRONG = "the name or the password is wrong"
-# Each takes 64 MB, and all cores for a while.
-_AT_ONCE = 2
+# Each takes 64 MB, and four cores for a while.
+_AT_ONCE = max(1, (os.cpu_count() or 1) // 4)
 # How much its thread gives way to the event loop where both want a core, as in `nice`.
 _NICE = 10
 
@@ -95,11 +95,13 @@ class Passwords:
     by address. Nothing tells whether a name exists: the answer is the same, and so is the work, one hash.
     """
 
-    def __init__(self, users: UserStore, clock: Clock, hasher: Hasher | None = None) -> None:
+    def __init__(
+        self, users: UserStore, clock: Clock, hasher: Hasher | None = None, *, at_once: int = _AT_ONCE
+    ) -> None:
         self._users = users
         self._hasher = hasher or Argon2()
-        self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="dragoman-password", initializer=_give_way)
-        self._slots = FairSlots(_AT_ONCE)
+        self._pool = ThreadPoolExecutor(at_once, thread_name_prefix="dragoman-password", initializer=_give_way)
+        self._slots = FairSlots(at_once)
         self._throttle = LoginThrottle(clock)
         self._recall: Recall[int] = Recall(clock, REMEMBERED)
         self._pending: dict[bytes, asyncio.Future[_Outcome | None]] = {}

@@ -58,7 +58,7 @@ class Door:
         self.clock = clock
         self.hasher = hasher
         self.ring = KeyRing.random()
-        self.passwords = Passwords(users, clock, hasher)
+        self.passwords = Passwords(users, clock, hasher, at_once=2)
 
     def asked(self, *headers: tuple[str, str], **more: Any) -> Request:
         return asked(*headers, **more)

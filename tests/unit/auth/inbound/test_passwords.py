@@ -252,7 +252,7 @@ def held(door: Any) -> Iterator[HeldHasher]:
     """All comparisons of the door wait for `may`."""
     door.passwords.close()
     hasher = HeldHasher(door.hasher)
-    door.passwords = Passwords(door.users, door.clock, hasher)
+    door.passwords = Passwords(door.users, door.clock, hasher, at_once=2)
     yield hasher
     hasher.may.release(10_000)
 
