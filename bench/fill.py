@@ -14,17 +14,15 @@ from pathlib import Path
 from msgspec import structs
 
 from bench import cores, stored
+from dragoman.clock import timestamp
 from dragoman.engine.ports import Scope, TaskRow, Write
-from dragoman.model.artifact import Artifact
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
-from dragoman.model.fold import fold
 from dragoman.model.json import encode
 from dragoman.model.message import Message
 from dragoman.model.part import Part
-from dragoman.model.record import Record
+from dragoman.model.record import Record, fold
 from dragoman.model.state import Role, State
-from dragoman.model.task import Task, TaskStatus
-from dragoman.model.time import timestamp
+from dragoman.model.task import Artifact, Task, TaskStatus
 from dragoman.stores.sqlite.store import SqliteStore
 
 Done = Callable[[BaseException | None], None]

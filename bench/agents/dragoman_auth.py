@@ -7,8 +7,8 @@ from typing import Any
 
 from bench.agents.dragoman_echo import agent
 from dragoman.server.build import build
-from dragoman.server.serve import calm_collector
-from dragoman.server.settings import load_settings
+from dragoman.server.config.settings import load_settings
+from dragoman.server.listen.serve import calm_collector
 from dragoman.stores.memory import MemoryStore
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from bench.agents.words import CARD_NAME, QUESTION, chunk_text
 from dragoman import Agent, Context
-from dragoman.server.serve import calm_collector
+from dragoman.server.listen.serve import calm_collector
 
 agent = Agent(CARD_NAME, description="Echoes, counts, asks")
 _gate: list[asyncio.Event] = []

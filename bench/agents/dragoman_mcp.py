@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dragoman import Agent
-from dragoman.server.serve import calm_collector
+from dragoman.server.listen.serve import calm_collector
 
 agent = Agent.from_mcp([sys.executable, "-m", "bench.agents.mcp_echo"])
 

@@ -8,33 +8,33 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dragoman.client.client import Client as Client
     from dragoman.client.event import Event as Event
-    from dragoman.engine.context import Context as Context
-    from dragoman.model.artifact import Artifact as Artifact
+    from dragoman.engine.execute.context import Context as Context
     from dragoman.model.card import AgentCard as AgentCard
     from dragoman.model.error import Failed as Failed
     from dragoman.model.error import Rejected as Rejected
-    from dragoman.model.file import File as File
     from dragoman.model.message import Message as Message
+    from dragoman.model.part import File as File
     from dragoman.model.part import Part as Part
     from dragoman.model.state import State as State
+    from dragoman.model.task import Artifact as Artifact
     from dragoman.model.task import Task as Task
     from dragoman.model.user import User as User
-    from dragoman.server.agent import Agent as Agent
-    from dragoman.server.server import Server as Server
+    from dragoman.server.agent.agent import Agent as Agent
+    from dragoman.server.agent.server import Server as Server
 
 __version__ = "0.1.0"
 
 # Everything is imported when it is first used: a caller never pays for the server.
 _HOMES = {
-    "Agent": "dragoman.server.agent",
-    "Server": "dragoman.server.server",
-    "Context": "dragoman.engine.context",
+    "Agent": "dragoman.server.agent.agent",
+    "Server": "dragoman.server.agent.server",
+    "Context": "dragoman.engine.execute.context",
     "Client": "dragoman.client.client",
     "Task": "dragoman.model.task",
     "Message": "dragoman.model.message",
     "Part": "dragoman.model.part",
-    "Artifact": "dragoman.model.artifact",
-    "File": "dragoman.model.file",
+    "Artifact": "dragoman.model.task",
+    "File": "dragoman.model.part",
     "Event": "dragoman.client.event",
     "State": "dragoman.model.state",
     "User": "dragoman.model.user",

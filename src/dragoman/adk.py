@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dragoman.agents.adk.remote_agent import RemoteAgent as RemoteAgent
+    from dragoman.agents.adk.remote.agent import RemoteAgent as RemoteAgent
 
 __all__ = ["RemoteAgent"]
 
@@ -13,10 +13,10 @@ __all__ = ["RemoteAgent"]
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'dragoman.adk' has no attribute {name!r}")
-    from dragoman.server.extras import require
+    from dragoman.server.agent.frameworks import require
 
     require("google.adk", "adk")
-    from dragoman.agents.adk.remote_agent import RemoteAgent
+    from dragoman.agents.adk.remote.agent import RemoteAgent
 
     globals()[name] = RemoteAgent
     return RemoteAgent

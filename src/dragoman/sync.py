@@ -6,13 +6,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dragoman.agents.sync_context import SyncContext as Context
-    from dragoman.client.sync_client import Client as Client
+    from dragoman.agents.functions.sync_context import SyncContext as Context
+    from dragoman.client.sync import Client as Client
 
 # Imported when first used: a `def` skill never pays for the client.
 _HOMES = {
-    "Client": ("dragoman.client.sync_client", "Client"),
-    "Context": ("dragoman.agents.sync_context", "SyncContext"),
+    "Client": ("dragoman.client.sync", "Client"),
+    "Context": ("dragoman.agents.functions.sync_context", "SyncContext"),
 }
 
 __all__ = ["Client", "Context"]

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from dragoman.agents.process.limits import Limits
 from dragoman.agents.process.profiles import PROFILES, profile
-from dragoman.agents.process.recipe import INHERITED
+from dragoman.agents.process.recipe import INHERITED, Limits
 from dragoman.compat.remote.budget import COOLDOWN_MS, MAX_AGENTS, MAX_CALLS
 from dragoman.server.invocation_guard import MAX_DEPTH, PER_MINUTE
 

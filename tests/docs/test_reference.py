@@ -42,8 +42,8 @@ from dragoman.cli.main import EXIT_CODES, VERBS, group
 from dragoman.client.client import EventStream
 from dragoman.dialects.errors import status_of
 from dragoman.errors import A2AError
-from dragoman.server.app import App
-from dragoman.server.settings import SETTINGS, Limits, Settings
+from dragoman.server.config.settings import SETTINGS, Limits, Settings
+from dragoman.server.http.app import App
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 

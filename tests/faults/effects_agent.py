@@ -13,8 +13,9 @@ from typing import Any
 
 from dragoman import Agent, Context
 from dragoman.model.state import Role
-from dragoman.push import courier, patience
 from dragoman.sync import Context as SyncContext
+from dragoman.webhooks import backoff as patience
+from dragoman.webhooks import delivery as courier
 
 agent = Agent("effects", description="Writes down what it does")
 FILE = os.open(os.environ["EFFECTS_FILE"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)

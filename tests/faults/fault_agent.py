@@ -19,12 +19,13 @@ from dragoman.sync import Context as SyncContext
 agent = Agent("faulty", description="Runs in processes that are killed")
 FOLDER = Path(os.environ["FAULT_FOLDER"])
 if os.environ.get("FAULT_HASTY"):  # webhooks are tried again soon, so that seconds are a long outage
-    from dragoman.push import courier, patience
+    from dragoman.webhooks import backoff as patience
+    from dragoman.webhooks import delivery as courier
 
     patience.FIRST, patience.LONGEST, courier.LOOK = 0.05, 0.5, 0.2
 if os.environ.get("FAULT_SHORT_STOP"):  # a server that is stopped is patient for a moment only
-    from dragoman.engine import runner
-    from dragoman.server import shutdown
+    from dragoman.engine.execute import runner
+    from dragoman.server.listen import shutdown
 
     runner.LAST_WORDS, shutdown.LAST_SECONDS = 0.2, 1.5
 

@@ -20,9 +20,9 @@ import trustme
 from dragoman import Agent, Client, Context, Task
 from dragoman.client.connect import CARDS
 from dragoman.errors import A2AError, AuthError, BadCard, BadResponse, CannotConnect, DragomanError, InternalError
+from dragoman.server.agent.in_process import connect as in_process
 from dragoman.server.build import build
-from dragoman.server.in_process import connect as in_process
-from dragoman.server.settings import Settings
+from dragoman.server.config.settings import Settings
 from dragoman.testing import Clock
 
 # By path: in importlib mode neither tests/ nor its parent is on sys.path.

@@ -12,19 +12,19 @@ import pytest
 
 from dragoman import Agent
 from dragoman.engine.call import Call
-from dragoman.engine.janitor import EVERY_SECONDS, Janitor, Retention
-from dragoman.engine.service import EngineSettings
+from dragoman.engine.journal.retention import EVERY_SECONDS, Janitor, Retention
+from dragoman.engine.operations import EngineSettings
 from dragoman.model.message import Message
-from dragoman.model.part import Part
-from dragoman.model.request import (
+from dragoman.model.operation import (
     GetTaskRequest,
     ListTasksRequest,
     SendMessageConfiguration,
     SendMessageRequest,
     SubscribeToTaskRequest,
 )
+from dragoman.model.part import Part
 from dragoman.model.state import Role, State
-from dragoman.server.in_process import connect
+from dragoman.server.agent.in_process import connect
 from dragoman.stores.memory import MemoryStore
 from dragoman.stores.sqlite.store import SqliteStore
 from dragoman.testing import Clock

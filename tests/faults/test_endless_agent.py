@@ -21,7 +21,7 @@ from mcp.client.stdio import StdioServerParameters
 
 from dragoman import Client
 from dragoman.client.discovery import CardCache
-from dragoman.engine.clock import SystemClock
+from dragoman.clock import SystemClock
 from dragoman.errors import ConfigError, ResponseTooLarge, TaskFailed
 from dragoman.testing import served
 

@@ -15,7 +15,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from dragoman.stores.sqlite.lock import FileLock
+from dragoman.stores.sqlite.file import FileLock
 
 pytestmark = [
     pytest.mark.fault,

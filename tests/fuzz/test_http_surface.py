@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from dragoman import Agent, Context
 from dragoman.server.build import build
-from dragoman.server.settings import Limits, Settings
+from dragoman.server.config.settings import Limits, Settings
 
 SECONDS = 5
 STREAM_WRITES = 3  # then the reader leaves: some streams never end

@@ -16,19 +16,19 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from dragoman.engine.call import Call
+from dragoman.engine.operations import EngineSettings
 from dragoman.engine.ports import Scope, Write
-from dragoman.engine.service import EngineSettings
 from dragoman.model.card import AgentExtension
 from dragoman.model.error import A2AError
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
-from dragoman.model.fold import fold
 from dragoman.model.message import Message
+from dragoman.model.operation import CancelTaskRequest, GetTaskRequest, SendMessageConfiguration, SendMessageRequest
 from dragoman.model.part import Part
-from dragoman.model.request import CancelTaskRequest, GetTaskRequest, SendMessageConfiguration, SendMessageRequest
+from dragoman.model.record import fold
 from dragoman.model.state import Role, State
 from dragoman.model.task import Task
 from dragoman.outputs import Ask, Replace
-from dragoman.server.in_process import ServiceConnection, connect
+from dragoman.server.agent.in_process import ServiceConnection, connect
 from dragoman.stores.memory import MemoryStore
 from dragoman.stores.sqlite.store import SqliteStore
 from dragoman.testing import Clock

@@ -16,7 +16,7 @@ import pytest
 from interop_field import PEERS, Peer
 from mcp import Client
 
-from dragoman.mcp.options import McpOptions
+from dragoman.mcp.serve import McpOptions
 from dragoman.mcp.server import A2AServer
 
 CHOSEN = [peer for peer in PEERS if peer.folder in ("a2a-sdk", "a2a-sdk-03")]

@@ -34,7 +34,7 @@ from mcp import Client as McpClient
 from mcp import MCPError
 
 from dragoman import Agent
-from dragoman.mcp.options import McpOptions
+from dragoman.mcp.serve import McpOptions
 from dragoman.mcp.server import A2AServer
 from dragoman.testing import served
 

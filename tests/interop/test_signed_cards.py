@@ -14,7 +14,7 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
-from dragoman.dialects.cards import card_json, read_card
+from dragoman.dialects.cards.card import card_json, read_card
 from dragoman.keys.card_signature import sign_card, signatures_for, verify_card
 from dragoman.keys.errors import BadSignature
 from dragoman.keys.ring import KeyRing

@@ -11,9 +11,9 @@ from uuid import uuid4
 import pytest
 
 from dragoman import Agent
-from dragoman.server.app import App
 from dragoman.server.build import build
-from dragoman.server.settings import Settings
+from dragoman.server.config.settings import Settings
+from dragoman.server.http.app import App
 
 SECONDS = 30  # what hangs fails
 

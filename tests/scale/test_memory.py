@@ -14,13 +14,13 @@ import pytest
 
 from dragoman import Agent, Context
 from dragoman.engine.call import Call
-from dragoman.engine.janitor import Janitor, Retention
-from dragoman.engine.service import EngineSettings
+from dragoman.engine.journal.retention import Janitor, Retention
+from dragoman.engine.operations import EngineSettings
 from dragoman.model.message import Message
+from dragoman.model.operation import CancelTaskRequest, GetTaskRequest, SendMessageConfiguration, SendMessageRequest
 from dragoman.model.part import Part
-from dragoman.model.request import CancelTaskRequest, GetTaskRequest, SendMessageConfiguration, SendMessageRequest
 from dragoman.model.state import Role, State
-from dragoman.server.in_process import connect
+from dragoman.server.agent.in_process import connect
 from dragoman.stores.memory import MemoryStore
 from dragoman.testing import Clock
 

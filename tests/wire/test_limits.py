@@ -15,9 +15,8 @@ from dragoman import Agent, Client, Context, User
 from dragoman.client.connect import connect
 from dragoman.errors import Overloaded, Unauthenticated
 from dragoman.model.message import Message
-from dragoman.model.operation import Operation
+from dragoman.model.operation import Operation, SendMessageRequest
 from dragoman.model.part import Part
-from dragoman.model.request import SendMessageRequest
 from dragoman.model.state import Role, State
 from dragoman.testing import Clock, served
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from dragoman import Agent
-from dragoman.dialects.cards import parse_card
+from dragoman.dialects.cards.card import parse_card
 from dragoman.server.build import build
-from dragoman.server.cards import card_of
-from dragoman.server.settings import Settings
+from dragoman.server.cards.cache import card_of
+from dragoman.server.config.settings import Settings
 from dragoman.testing import Clock, served
 
 BODY = b'{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"hi"}]}}'

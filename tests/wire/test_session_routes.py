@@ -20,7 +20,7 @@ from dragoman.compat.remote import invoke_remote_agent
 from dragoman.model.error import Unauthenticated
 from dragoman.outputs import Ask
 from dragoman.server.build import build
-from dragoman.server.settings import load_settings
+from dragoman.server.config.settings import load_settings
 from dragoman.testing import Clock, served
 
 SEND, NOT_FOUND = "/a2a/tasks/send", {"error": "Task not found"}

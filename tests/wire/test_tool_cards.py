@@ -15,8 +15,8 @@ from pydantic import BaseModel, Field
 
 from dragoman import Agent, Server
 from dragoman.cli.main import group
-from dragoman.dialects.cards import read_card
-from dragoman.model.extensions import SKILL_SCHEMAS
+from dragoman.dialects.cards.card import read_card
+from dragoman.model.card import SKILL_SCHEMAS
 from dragoman.testing import served
 
 CARD, OLD_CARD, SCHEMAS = (f"/.well-known/{name}.json" for name in ("agent-card", "agent", "skill-schemas"))

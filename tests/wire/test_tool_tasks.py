@@ -17,13 +17,12 @@ import pytest
 
 from dragoman import Agent, Context, Rejected, Server, User
 from dragoman.auth.inbound.cookie import seal_cookie
-from dragoman.auth.inbound.users import key_digest, new_key
-from dragoman.engine.clock import SystemClock
+from dragoman.auth.inbound.passwords import key_digest, new_key
+from dragoman.clock import SystemClock, milliseconds
 from dragoman.errors import Failed
 from dragoman.keys.ring import KeyRing
 from dragoman.model.card import AgentSkill
 from dragoman.model.part import Part
-from dragoman.model.time import milliseconds
 from dragoman.stores.sqlite.users import SqliteUsers
 from dragoman.testing import served
 

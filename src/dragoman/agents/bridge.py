@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+import inspect
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
+    from collections.abc import AsyncIterator, Callable, Iterable
 
-    from dragoman.agents.skill import Offer
-    from dragoman.engine.context import Context
+    from dragoman.agents.functions.skill import Offer
+    from dragoman.engine.execute.context import Context
 
 
 class Bridge(Protocol):
@@ -35,3 +37,14 @@ class Bridge(Protocol):
     async def close(self) -> None:
         """Let go of what it holds open."""
         ...
+
+
+async def value_for(ctx: Context, given: Any) -> Any:
+    """The value for this run. Functions, methods, classes and partials make it; other things that can be called are it.
+
+    An object may be callable for its own reasons, such as a client that its tools call.
+    """
+    if not (inspect.isroutine(given) or isinstance(given, type | partial)):
+        return given
+    made = cast("Callable[[Context], Any]", given)(ctx)
+    return await made if inspect.isawaitable(made) else made

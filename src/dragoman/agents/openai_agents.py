@@ -11,14 +11,11 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any, cast
 
-from dragoman.agents.approval import Approval, approval_of
-from dragoman.agents.memory import MOST, Memory
-from dragoman.agents.paragraphs import Paragraphs
-from dragoman.agents.part_text import media_of, text_of
-from dragoman.agents.pause import Pause, Pending, call_text, keep, kept, pause_of
-from dragoman.agents.run_value import value_for
-from dragoman.agents.tool_offers import offers_with_tools
-from dragoman.engine.outputs import Replace
+from dragoman.agents.bridge import value_for
+from dragoman.agents.offers import offers_with_tools
+from dragoman.agents.pause import Approval, Pause, Pending, approval_of, call_text, keep, kept, pause_of
+from dragoman.agents.text import MOST, Memory, Paragraphs, media_of, text_of
+from dragoman.engine.execute.outputs import Replace
 from dragoman.model.error import ConfigError, Failed, Rejected
 
 if TYPE_CHECKING:
@@ -26,8 +23,8 @@ if TYPE_CHECKING:
     from agents.memory import Session
     from agents.result import RunResultStreaming
 
-    from dragoman.agents.named_skill import NamedSkill
-    from dragoman.engine.context import Context
+    from dragoman.agents.offers import NamedSkill
+    from dragoman.engine.execute.context import Context
     from dragoman.model.part import Part
 
 KEY = "dragoman/openai-agents"

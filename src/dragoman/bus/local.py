@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
-    from dragoman.engine.clock import Clock, Timer
+    from dragoman.clock import Clock, Timer
 
 
 class LocalWatch:

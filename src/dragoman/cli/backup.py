@@ -10,8 +10,8 @@ import click
 
 from dragoman.cli.printing import CLEAR, out, warn
 from dragoman.model.error import ConfigError
-from dragoman.server.settings import SETTINGS, load_settings
-from dragoman.server.store_url import parse_store
+from dragoman.server.config.settings import SETTINGS, load_settings
+from dragoman.server.config.store_url import parse_store
 
 
 @click.command("backup", short_help="Copy the SQLite store, also while the server runs.")

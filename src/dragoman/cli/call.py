@@ -25,7 +25,7 @@ def command(url: str, skill: str, arguments: tuple[str, ...], **shared: Any) -> 
     its skills, as one with MCP tools does, `a=3` passes a number too.
     """
     from dragoman.cli.conversation import Reader, converse, finish
-    from dragoman.client.schemas import schemas_of, value_of
+    from dragoman.client.message import schemas_of, value_of
 
     options = options_of(url, shared)
     given = [_argument(each) for each in arguments]

@@ -11,7 +11,7 @@ from dragoman.cli.remote import Options, Session, calling, options_of, url_argum
 
 if TYPE_CHECKING:
     from dragoman.cli.card_signature import Signed
-    from dragoman.dialects.card_rules import Problem
+    from dragoman.dialects.cards.rules.validate import Problem
     from dragoman.model.card import AgentCard, AgentInterface
 
 
@@ -28,7 +28,7 @@ def command(ctx: click.Context, url: str, validate: bool, jwks: str | None, **sh
     signature is checked with the keys of the card's own origin, or with those of --jwks.
     """
     from dragoman.cli.printing import out, print_json
-    from dragoman.client.heard import Heard
+    from dragoman.client.discovery import Heard
     from dragoman.model.error import ConfigError
 
     if jwks is not None and not validate:
@@ -44,7 +44,7 @@ def command(ctx: click.Context, url: str, validate: bool, jwks: str | None, **sh
             ctx.exit(_tell_problems(place, body, signed, wrong, as_json=options.as_json))
         card = session.run(session.client.card())
     if options.as_json:
-        from dragoman.dialects.cards import card_json
+        from dragoman.dialects.cards.card import card_json
 
         print_json(card_json(card, {}, "1.0"))
         return
@@ -57,7 +57,7 @@ def command(ctx: click.Context, url: str, validate: bool, jwks: str | None, **sh
 
 def _tell_problems(url: str, body: bytes, signed: Signed | None, wrong: list[Problem], *, as_json: bool) -> int:
     from dragoman.cli.printing import coloured, out, print_json, say
-    from dragoman.dialects.card_rules import card_problems
+    from dragoman.dialects.cards.rules.validate import card_problems
 
     problems = [*card_problems(body, url=url), *wrong]
     errors = sum(problem.level == "error" for problem in problems)
@@ -114,7 +114,7 @@ def _interfaces(card: AgentCard, options: Options) -> Iterator[str]:
 
 def _used(card: AgentCard, options: Options) -> AgentInterface | None:
     """The interface that would be tried first; None when nothing fits."""
-    from dragoman.client.interfaces import interfaces_of
+    from dragoman.client.discovery import interfaces_of
     from dragoman.model.error import DragomanError
 
     try:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import msgspec
 
-from dragoman.client.sender import Sender
+from dragoman.client.connection import Sender
 from dragoman.client.trust import Trust, keys_of, place_of, well_known
-from dragoman.dialects.card_rules import Problem
-from dragoman.engine.clock import SystemClock
+from dragoman.clock import SystemClock
+from dragoman.dialects.cards.rules.validate import Problem
 from dragoman.keys.card_signature import headers_of
 from dragoman.keys.errors import BadSignature
 from dragoman.model.error import CannotConnect, ServerError

@@ -9,12 +9,12 @@ import click
 
 from dragoman.cli.tool_options import ABOUT, TABLE, TEXT, TEXTS, VARIABLES, Kind, check_table
 from dragoman.model.error import ConfigError
-from dragoman.server.setting_values import choice
+from dragoman.server.config.values import choice
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from dragoman.server.agent import Agent
+    from dragoman.server.agent.agent import Agent
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -66,7 +66,7 @@ def taken_command_options(flags: dict[str, Any]) -> dict[str, Any]:
 
 def agent_of_command(options: Mapping[str, Any]) -> Agent:
     """The agent whose tasks are runs of a program. Raises ConfigError."""
-    from dragoman.server.agent import Agent
+    from dragoman.server.agent.agent import Agent
 
     return Agent.from_command(**options)
 

@@ -185,7 +185,7 @@ def finish(session: Session, reader: Reader, result: Task | Message) -> None:
 
 def print_answer_json(result: Task | Message, *, compact: bool = False) -> None:
     """An answer as A2A 1.0 spells it."""
-    from dragoman.dialects.v1 import V1_0
+    from dragoman.dialects.v1.dialect import V1_0
     from dragoman.model.operation import Operation
 
     print_json(V1_0.result(Operation.SEND, result), compact=compact)

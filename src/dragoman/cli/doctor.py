@@ -17,8 +17,8 @@ from dragoman import __version__
 from dragoman.cli.printing import coloured, out, print_json
 from dragoman.cli.remote import Session, calling, options_of, url_argument
 from dragoman.model.error import ConfigError
-from dragoman.server.settings import SETTINGS, ConfigFile, Settings, find_config, load_settings
-from dragoman.server.store_url import parse_store, without_password
+from dragoman.server.config.settings import SETTINGS, ConfigFile, Settings, find_config, load_settings
+from dragoman.server.config.store_url import parse_store, without_password
 from dragoman.stores.sqlite.health import Finding, examine
 
 FEW_FILES = 1024

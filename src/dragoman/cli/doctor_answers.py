@@ -10,7 +10,7 @@ from dragoman.model.operation import Operation
 
 if TYPE_CHECKING:
     from dragoman.cli.doctor_probe import Reply
-    from dragoman.transports.calling import Binding
+    from dragoman.transports.binding import Binding
 
 RPC_SHAPE = 'JSON-RPC 2.0, 5: an answer has `jsonrpc` "2.0", the id of the request, and either a result or an error'
 RPC_ERROR = "JSON-RPC 2.0, 5.1: an error has a whole number as `code` and a text as `message`"

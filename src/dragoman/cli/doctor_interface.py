@@ -13,14 +13,14 @@ from dragoman.auth.outbound.requirement import declared
 from dragoman.cli.doctor_answers import Question, answered, faults_of
 from dragoman.model import error as e
 from dragoman.model.ids import new_id
-from dragoman.model.operation import Operation
-from dragoman.model.request import (
+from dragoman.model.operation import (
     CancelTaskRequest,
     GetExtendedAgentCardRequest,
     GetPushConfigRequest,
     GetTaskRequest,
     ListPushConfigsRequest,
     ListTasksRequest,
+    Operation,
     SubscribeToTaskRequest,
 )
 from dragoman.net.exchange import HttpRequest
@@ -28,9 +28,9 @@ from dragoman.stores.sqlite.health import Finding
 
 if TYPE_CHECKING:
     from dragoman.cli.doctor_probe import Probe, Reply
-    from dragoman.client.interfaces import Interface
+    from dragoman.client.discovery import Interface
     from dragoman.model.card import AgentCard
-    from dragoman.model.request import Request
+    from dragoman.model.operation import Request
 
 SLOW = 2.0
 _NOT_SPOKEN = "99.0"

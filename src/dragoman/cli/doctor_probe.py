@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from dragoman.auth.outbound.choose import credential_of
-from dragoman.client.sender import Sender
+from dragoman.client.connection import Sender
 from dragoman.net.aio import AioClient
-from dragoman.transports.sse_reader import SseReader
+from dragoman.transports.sse import SseReader
 
 if TYPE_CHECKING:
     from dragoman.cli.remote import Options

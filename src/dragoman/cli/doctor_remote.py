@@ -13,10 +13,9 @@ from msgspec.structs import replace
 from dragoman.cli.doctor_interface import Checkup
 from dragoman.cli.doctor_probe import Probe, Reply
 from dragoman.cli.doctor_tls import examine_tls
-from dragoman.client.discovery import WELL_KNOWN, is_card_url
-from dragoman.client.interfaces import interfaces_of
-from dragoman.dialects.card_rules import card_problems
-from dragoman.dialects.cards import parse_card
+from dragoman.client.discovery import WELL_KNOWN, interfaces_of, is_card_url
+from dragoman.dialects.cards.card import parse_card
+from dragoman.dialects.cards.rules.validate import card_problems
 from dragoman.model.error import BadCard, ConfigError, DragomanError
 from dragoman.model.task import Task
 from dragoman.net.exchange import HttpRequest, shown
@@ -25,8 +24,8 @@ from dragoman.stores.sqlite.health import Finding
 if TYPE_CHECKING:
     from dragoman.cli.remote import Options, Session
     from dragoman.client.client import Client
+    from dragoman.client.discovery import Interface
     from dragoman.client.event import Event
-    from dragoman.client.interfaces import Interface
     from dragoman.model.card import AgentCard
 
 _PLACE = "A2A 1.0, 8.2: the card is at /.well-known/agent-card.json"

@@ -12,7 +12,7 @@ from dragoman.cli.tool_options import ABOUT, TEXT, Kind, check_table
 from dragoman.model.error import ConfigError
 
 if TYPE_CHECKING:
-    from dragoman.server.agent import Agent
+    from dragoman.server.agent.agent import Agent
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -82,9 +82,8 @@ def agent_of_framework_table(source: str, name: str, table: Mapping[str, Any], f
 
 
 def _loaded(source: str, framework: str, place: str, folder: Path, options: Mapping[str, Any]) -> Agent:
-    from dragoman.server.extras import require
-    from dragoman.server.frameworks import BY_NAME, agent_of
-    from dragoman.server.target import load_target
+    from dragoman.server.agent.frameworks import BY_NAME, agent_of, require
+    from dragoman.server.agent.target import load_target
 
     known = BY_NAME[framework]
     try:

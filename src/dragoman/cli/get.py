@@ -48,7 +48,7 @@ def describe(task: Task) -> None:
 
 def task_json(task: Task) -> bytes:
     """A task as A2A 1.0 spells it."""
-    from dragoman.dialects.v1 import V1_0
+    from dragoman.dialects.v1.dialect import V1_0
     from dragoman.model.operation import Operation
 
     return V1_0.result(Operation.GET, task)

@@ -18,13 +18,13 @@ import click
 from dragoman.cli.on_store import HELP
 from dragoman.cli.printing import out, say, warn
 from dragoman.cli.remote import complete_alias
-from dragoman.mcp import install as installing
-from dragoman.mcp.options import WAIT_SECONDS, McpOptions
+from dragoman.mcp.hosts import install as installing
+from dragoman.mcp.serve import WAIT_SECONDS, McpOptions
 from dragoman.model.error import ConfigError
 
 if TYPE_CHECKING:
     from dragoman.mcp.registry import Keeper
-    from dragoman.server.remotes import Remote
+    from dragoman.server.config.remotes import Remote
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -160,7 +160,7 @@ def install(name: str, only_print: bool, **shared: Any) -> None:
 
 
 def _serve_stdio(given: Given) -> None:
-    from dragoman.mcp.stdio import host_streams
+    from dragoman.mcp.session.stdio import host_streams
 
     if sys.stdin is not None and sys.stdin.isatty():
         say(
@@ -173,7 +173,7 @@ def _serve_stdio(given: Given) -> None:
 
             options, keeper = _prepare(given)
             from dragoman.mcp.serve import serve_stdio
-            from dragoman.server.serve import calm_collector
+            from dragoman.server.listen.serve import calm_collector
 
             calm_collector()
         asyncio.run(serve_stdio(options, keeper, streams))
@@ -185,7 +185,7 @@ def _serve_http(given: Given, host: str, port: int) -> None:
 
         options, keeper = _prepare(given)
         from dragoman.mcp.serve import serve_http
-        from dragoman.server.serve import calm_collector
+        from dragoman.server.listen.serve import calm_collector
 
         calm_collector()
     if asyncio.run(serve_http(options, host, port, announce=say, keeper=keeper)):
@@ -216,7 +216,7 @@ def _starting() -> Generator[None]:
 
 def _prepare(given: Given) -> tuple[McpOptions, Keeper | None]:
     """Everything that may be wrong, before anything is served. Raises ConfigError."""
-    from dragoman.server.settings import load_settings
+    from dragoman.server.config.settings import load_settings
     from dragoman.telemetry.logs import configure
 
     flags = {"limits_remote_bytes": given.limits_remote_bytes}
@@ -244,7 +244,7 @@ def _prepare(given: Given) -> tuple[McpOptions, Keeper | None]:
 
 
 def _require() -> None:
-    from dragoman.server.extras import require
+    from dragoman.server.agent.frameworks import require
 
     try:
         require("mcp", "mcp")
@@ -264,7 +264,7 @@ def _place(text: str) -> tuple[str, int]:
 
 def _remotes(given: Given) -> dict[str, Remote]:
     """The agents under [remotes], and those that were typed. Raises ConfigError for what is no agent's address."""
-    from dragoman.server.remotes import Remote, load_remotes
+    from dragoman.server.config.remotes import Remote, load_remotes
 
     environ = os.environ if given.config is None else {**os.environ, "DRAGOMAN_CONFIG": str(given.config)}
     found = load_remotes(environ=environ, cwd=Path.cwd())
@@ -316,7 +316,7 @@ def _tokens(remotes: dict[str, Remote]) -> dict[str, str]:
 
 
 def _store_path(store: str | None) -> Path | None:
-    from dragoman.server.store_url import parse_store
+    from dragoman.server.config.store_url import parse_store
 
     return None if store is None else parse_store(store, named="--store")
 
@@ -326,7 +326,7 @@ def _store_path(store: str | None) -> Path | None:
 
 def _passed_on(given: Given) -> list[str]:
     """The arguments that mean the same in whatever folder the host starts this. Raises ConfigError."""
-    from dragoman.server.settings import find_config
+    from dragoman.server.config.settings import find_config
 
     # Without one it reads nothing: a folder that somebody else has filled must not say who gets our tokens.
     file = find_config(given.config, environ=os.environ, cwd=Path.cwd())

@@ -12,8 +12,8 @@ import click
 
 from dragoman.cli.printing import warn
 from dragoman.model.error import ConfigError
-from dragoman.server.settings import SETTINGS, Settings, load_settings
-from dragoman.server.store_url import parse_store
+from dragoman.server.config.settings import SETTINGS, Settings, load_settings
+from dragoman.server.config.store_url import parse_store
 
 Command = Callable[..., None]
 # A group that is used by itself, without the one above it, asks for help in the same words.

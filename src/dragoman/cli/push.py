@@ -15,7 +15,7 @@ import click
 from dragoman.cli.on_store import HELP, on_store
 from dragoman.cli.printing import print_json, print_table, say
 from dragoman.model.error import ConfigError
-from dragoman.server.settings import Settings
+from dragoman.server.config.settings import Settings
 
 if TYPE_CHECKING:
     from dragoman.engine.ports import Push, TaskRow
@@ -79,8 +79,8 @@ def list_pushes(path: Path, as_json: bool) -> None:
 @_on_store
 def retry(path: Path, task: str | None, webhook: str | None) -> None:
     """Try dead and failing webhooks again: all of them, those of a TASK, or one WEBHOOK of it by its id."""
-    from dragoman.stores.sqlite.pushing import wake
     from dragoman.stores.sqlite.short_write import short_write
+    from dragoman.stores.sqlite.webhooks import wake
 
     with short_write(path) as connection:
         woken = wake(connection, task, webhook)

@@ -62,7 +62,7 @@ def complete_alias(_: click.Context, __: click.Parameter, incomplete: str) -> li
     """The names under [remotes] that begin with what was typed; a shell hears of no error."""
     from click.shell_completion import CompletionItem
 
-    from dragoman.server.remotes import load_remotes
+    from dragoman.server.config.remotes import load_remotes
 
     with suppress(ConfigError):
         remotes = load_remotes(environ=os.environ, cwd=Path.cwd())
@@ -135,7 +135,7 @@ def address_of(typed: str) -> Address:
     """
     if typed.startswith(("http://", "https://")):
         return Address(typed, typed)
-    from dragoman.server.remotes import load_remotes
+    from dragoman.server.config.remotes import load_remotes
 
     remotes = load_remotes(environ=os.environ, cwd=Path.cwd())
     remote = remotes.get(typed)
@@ -165,7 +165,7 @@ def _header(text: str) -> tuple[str, str]:
 
 
 def _limit(given: int | None) -> int | None:
-    from dragoman.client.received import DEFAULT_LIMIT
+    from dragoman.client.follow import DEFAULT_LIMIT
 
     text = os.environ.get(LIMIT_ENV)
     if given is None and text:

@@ -33,12 +33,12 @@ from dragoman.cli.tool_options import (
     with_tool_options,
 )
 from dragoman.model.error import AuthError, ConfigError
-from dragoman.server.settings import SETTINGS, ConfigFile, Limits, Settings, find_config, load_settings
+from dragoman.server.config.settings import SETTINGS, ConfigFile, Limits, Settings, find_config, load_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from dragoman.server.serve import Servable
+    from dragoman.server.listen.serve import Servable
 
 FIRST_AGENT = '''\
 from dragoman import Agent
@@ -96,7 +96,7 @@ def command(
     there. With --command, any program becomes an agent: it reads what it is sent on its standard input, and what it
     writes is the answer. With --profile it is one that is well known.
     """
-    from dragoman.server.serve import serve
+    from dragoman.server.listen.serve import serve
     from dragoman.telemetry.logs import configure
 
     cwd = Path.cwd()
@@ -195,7 +195,7 @@ def _see_that_it_says_what(source: str, table: Mapping[str, Any], given: Sequenc
 
 def _say_about(source: str, servable: Servable, table: Mapping[str, Any]) -> None:
     """Tell an agent what its table says of it."""
-    from dragoman.server.agent import Agent
+    from dragoman.server.agent.agent import Agent
 
     said = [key for key in ABOUT if key in table]
     if not said:
@@ -216,8 +216,8 @@ def _say_about(source: str, servable: Servable, table: Mapping[str, Any]) -> Non
 def _in_front(place: str, name: str | None, file: ConfigFile | None, limit: int | None) -> Servable:
     """An agent in front of the one at a URL, or of a remote that has a name here. Each task brings `limit` bytes."""
     from dragoman.cli.remote import address_of
-    from dragoman.server.agent import Agent
-    from dragoman.server.remotes import load_remotes
+    from dragoman.server.agent.agent import Agent
+    from dragoman.server.config.remotes import load_remotes
 
     environ = os.environ if file is None else {**os.environ, "DRAGOMAN_CONFIG": str(file.path)}
     remote = load_remotes(environ=environ, cwd=Path.cwd()).get(place) or address_of(place)
@@ -236,7 +236,7 @@ def _in_front(place: str, name: str | None, file: ConfigFile | None, limit: int 
 
 
 def _load(source: str, target: str, folder: Path) -> Servable:
-    from dragoman.server.target import as_servable, load_target
+    from dragoman.server.agent.target import as_servable, load_target
 
     found = load_target(target, cwd=folder)
     try:
@@ -248,8 +248,8 @@ def _load(source: str, target: str, folder: Path) -> Servable:
 def _together(servables: Sequence[Servable]) -> Servable:
     if len(servables) == 1:
         return servables[0]
-    from dragoman.server.agent import Agent
-    from dragoman.server.server import Server
+    from dragoman.server.agent.agent import Agent
+    from dragoman.server.agent.server import Server
 
     agents = [servable for servable in servables if isinstance(servable, Agent)]
     if len(agents) < len(servables):

@@ -80,8 +80,7 @@ def _said(message: Message) -> str:
 
 
 def _json(tasks: list[Task]) -> bytes:
-    from dragoman.dialects.v1 import V1_0
-    from dragoman.model.operation import Operation
-    from dragoman.model.request import ListTasksResponse
+    from dragoman.dialects.v1.dialect import V1_0
+    from dragoman.model.operation import ListTasksResponse, Operation
 
     return V1_0.result(Operation.LIST, ListTasksResponse(tuple(tasks), "", len(tasks), len(tasks)))

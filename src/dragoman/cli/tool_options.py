@@ -12,7 +12,7 @@ import click
 from dragoman.model.error import ConfigError
 
 if TYPE_CHECKING:
-    from dragoman.server.agent import Agent
+    from dragoman.server.agent.agent import Agent
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -84,7 +84,7 @@ def taken_tool_options(flags: dict[str, Any], used: bool) -> dict[str, Any]:
 
 def agent_of_tools(servers: Sequence[object], options: Mapping[str, Any]) -> Agent:
     """The agent whose skills are these servers' tools. Raises ConfigError."""
-    from dragoman.server.agent import Agent
+    from dragoman.server.agent.agent import Agent
 
     return Agent.from_mcp(*servers, **options)
 

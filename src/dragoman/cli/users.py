@@ -18,11 +18,11 @@ import click
 from dragoman.cli.on_store import HELP, on_store
 from dragoman.cli.printing import out, print_json, print_table, say
 from dragoman.model.error import ConfigError
-from dragoman.server.settings import Settings
+from dragoman.server.config.settings import Settings
 
 if TYPE_CHECKING:
     from dragoman.keys.ring import KeyRing
-    from dragoman.model.account import Account, Listed
+    from dragoman.model.user import Account, Listed
     from dragoman.stores.sqlite.users import SqliteUsers
 
 _TIME = re.compile(r"([1-9][0-9]{0,5})([smhdw])")
@@ -179,7 +179,7 @@ def revoke(place: _Place, name: str, what: str | None) -> None:
 @_on_store
 def key(place: _Place, name: str, seconds: float | None) -> None:
     """Make a key and print it. It is shown this once: only its digest is kept."""
-    from dragoman.auth.inbound.users import key_digest, new_key
+    from dragoman.auth.inbound.passwords import key_digest, new_key
 
     made = new_key()
     with _users(place) as users:
@@ -194,7 +194,7 @@ def key(place: _Place, name: str, seconds: float | None) -> None:
 def cookie(place: _Place, name: str) -> None:
     """Print the value of a cookie `user` for this user."""
     from dragoman.auth.inbound.cookie import seal_cookie
-    from dragoman.engine.clock import SystemClock
+    from dragoman.clock import SystemClock
 
     with _users(place) as users:
         account = _known(users, name)

@@ -8,18 +8,15 @@ from contextlib import aclosing
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from dragoman.client.chat import Chat
 from dragoman.client.connect import connect
-from dragoman.client.following import Following
+from dragoman.client.follow import DEFAULT_LIMIT, Following
 from dragoman.client.message import message_of, request_of, task_id_of
-from dragoman.client.received import DEFAULT_LIMIT
 from dragoman.client.tool import tool_of
 from dragoman.model.card import AgentCard
 from dragoman.model.error import BadResponse, ConfigError
 from dragoman.model.message import Message
-from dragoman.model.operation import Operation
-from dragoman.model.push import AuthenticationInfo, TaskPushNotificationConfig
-from dragoman.model.request import (
+from dragoman.model.operation import (
+    AuthenticationInfo,
     CancelTaskRequest,
     GetExtendedAgentCardRequest,
     GetPushConfigRequest,
@@ -27,6 +24,8 @@ from dragoman.model.request import (
     ListPushConfigsRequest,
     ListTasksRequest,
     ListTasksResponse,
+    Operation,
+    TaskPushNotificationConfig,
 )
 from dragoman.model.state import State
 from dragoman.model.task import Task
@@ -39,8 +38,51 @@ if TYPE_CHECKING:
     from dragoman.client.event import Event
     from dragoman.client.message import Attachment
     from dragoman.client.trust import Trusted
-    from dragoman.model.request import Request
+    from dragoman.model.operation import Request
     from dragoman.net.exchange import Interceptor
+
+
+class Chat:
+    """Remembers where the conversation is: what is said next answers an open question, or goes on in its context."""
+
+    def __init__(self, client: Client, context: TaskLike | None = None) -> None:
+        self._client = client
+        self._context = context
+        self.last: Task | Message | None = None
+
+    @property
+    def context_id(self) -> str | None:
+        """The conversation's id, once there is one."""
+        if self.last is not None and self.last.context_id:
+            return self.last.context_id
+        return self._context if self._context is None or isinstance(self._context, str) else self._context.context_id
+
+    @property
+    def question(self) -> str | None:
+        """What the agent waits to hear, or None."""
+        return self.last.question if self.last is not None else None
+
+    async def send(self, text: str | None = None, **options: Any) -> Task | Message:
+        """Say something; see `Client.send`. Raises what it raises."""
+        self.last = await self._client.send(text, **self._place(), **options)
+        return self.last
+
+    async def stream(self, text: str | None = None, **options: Any) -> AsyncGenerator[Event, None]:
+        """Say something and tell what happens; see `Client.stream`. Raises what it raises."""
+        stream: EventStream = self._client.stream(text, **self._place(), **options)
+        async for event in stream:
+            self.last = stream.result
+            yield event
+        self.last = stream.result
+        if isinstance(self.last, Task) and not self.last.context_id:
+            # Events of 0.1 do not name the conversation; the task does.
+            self.last = await self._client.get_task(self.last)
+
+    def _place(self) -> dict[str, Any]:
+        if isinstance(self.last, Task) and self.last.state.waiting:
+            return {"task": self.last}
+        return {"context": self.context_id}
+
 
 TaskLike = Task | Message | str
 

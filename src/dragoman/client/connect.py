@@ -11,14 +11,12 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from dragoman.auth.outbound.choose import credential_of
 from dragoman.auth.outbound.place import is_token
 from dragoman.auth.outbound.secret import sendable
-from dragoman.client.connection import Connection, InProcess
-from dragoman.client.discovery import CardCache, Discovery, GivenCard
-from dragoman.client.interfaces import check, main_url
-from dragoman.client.received import DEFAULT_LIMIT
+from dragoman.client.connection import Connection, InProcess, Sender
+from dragoman.client.discovery import CardCache, Discovery, GivenCard, check, main_url
+from dragoman.client.follow import DEFAULT_LIMIT
 from dragoman.client.remote import RemoteConnection
-from dragoman.client.sender import Sender
-from dragoman.dialects.cards import read_card
-from dragoman.engine.clock import SystemClock
+from dragoman.clock import SystemClock
+from dragoman.dialects.cards.card import read_card
 from dragoman.model.card import AgentCard
 from dragoman.model.error import ConfigError
 from dragoman.model.json import decode_any, encode
@@ -27,7 +25,7 @@ from dragoman.net.place import FRAMING
 
 if TYPE_CHECKING:
     from dragoman.client.trust import Keys, Trusted
-    from dragoman.engine.clock import Clock
+    from dragoman.clock import Clock
     from dragoman.net.exchange import HttpClient, Interceptor
 
 IN_PROCESS = "http://in-process"

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+import asyncio
+import random
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from urllib.parse import urljoin
+
+from dragoman.model.error import AuthError, BadResponse
+from dragoman.net.exchange import origin_of, shown
+from dragoman.telemetry import trace
 
 if TYPE_CHECKING:
-    from dragoman.client.received import Received
-    from dragoman.dialects.base import Result
-    from dragoman.engine.clock import Clock
+    from dragoman.auth.outbound.credential import Credential
+    from dragoman.client.follow import Received
+    from dragoman.clock import Clock
+    from dragoman.dialects.dialect import Result
     from dragoman.model.card import AgentCard
+    from dragoman.model.error import DragomanError
     from dragoman.model.event import ArtifactUpdate, StatusUpdate
     from dragoman.model.message import Message
-    from dragoman.model.operation import Operation
-    from dragoman.model.request import Request, SendMessageRequest, SubscribeToTaskRequest
+    from dragoman.model.operation import Operation, Request, SendMessageRequest, SubscribeToTaskRequest
     from dragoman.model.task import Task
+    from dragoman.net.exchange import CallNext, HttpClient, HttpRequest, HttpResponse, Interceptor
 
 
 class Arrived(Protocol):
@@ -101,3 +111,171 @@ class InProcess(Protocol):
     def in_process(self) -> Connection:
         """A connection to it in this process."""
         ...
+
+
+_REDIRECTS = (301, 302, 303, 307, 308)
+_MOST_REDIRECTS = 5
+
+
+class Sender:
+    """The way out. `origin` is the only one that credentials and the caller's own headers are sent to.
+
+    Without an origin everything is: there is nobody else behind an app in this process.
+    """
+
+    def __init__(
+        self,
+        http: HttpClient,
+        *,
+        origin: str | None,
+        credential: Credential | None = None,
+        headers: Mapping[str, str] | None = None,
+        interceptors: Sequence[Interceptor] = (),
+    ) -> None:
+        self.http = http
+        self.origin = origin and origin_of(origin)
+        self.credential = credential
+        self._own = dict(headers or {})
+        self._next: CallNext = http.send
+        for interceptor in reversed(interceptors):
+            self._next = _around(interceptor, self._next)
+        # Where there is nothing to keep from others, nobody need look whose a URL is.
+        self._plain = credential is None and not self._own
+
+    async def send(
+        self, request: HttpRequest, card: AgentCard | None = None, *, anonymous: bool = False
+    ) -> HttpResponse:
+        """Send a request and wait for the head of its answer; `anonymous` leaves the credentials out.
+
+        Raises:
+            CannotConnect: nobody answers.
+            BadResponse: it redirects to another origin.
+            AuthError: the credentials cannot be had.
+        """
+        trace.propagate(request.headers)
+        ours = self._plain or self.origin is None or origin_of(request.url) == self.origin
+        if ours and self._own:
+            request.headers.update(self._own)
+        credential = None if anonymous or not ours else self.credential
+        if credential is None:
+            response = await self._next(request)
+        else:
+            url, headers = request.url, dict(request.headers)
+            await credential.apply(request, card, self.http)
+            response = await self._next(request)
+            if response.status == 401 and credential.reject():
+                await response.close()
+                # Once more with a new one: the old may just have run out.
+                request.url, request.headers = url, headers
+                await credential.apply(request, card, self.http)
+                response = await self._next(request)
+        hops = 0
+        while response.status in _REDIRECTS:
+            hops += 1
+            await self._redirect(request, response, hops)
+            if credential is not None:  # one in the query has been left behind
+                await credential.apply(request, card, self.http)
+            response = await self._next(request)
+        if response.status == 401 and self.credential is not None and not ours:
+            await response.close()
+            raise AuthError(
+                f"{origin_of(request.url)} wants credentials, and those given are for {self.origin} alone. "
+                "Make a Client for that address if you trust it",
+                status=401,
+            )
+        return response
+
+    @staticmethod
+    async def _redirect(request: HttpRequest, response: HttpResponse, hops: int) -> None:
+        """Turn a request to where its answer sends it, if that is the same place."""
+        location = response.headers.get("Location", "")
+        await response.close()
+        target, here = _joined(request.url, location), shown(request.url)
+        if target is None or origin_of(target) != origin_of(request.url):
+            raise BadResponse(
+                f"{here} sends callers on to {shown(target) if target else 'nowhere'}: "
+                "nothing is sent to another origin. Call that address if you trust it",
+                status=response.status,
+            )
+        if hops > _MOST_REDIRECTS:
+            raise BadResponse(f"{here} sends callers round in circles", status=response.status)
+        if response.status in (301, 302, 303) and request.method == "POST":
+            raise BadResponse(
+                f"{here} sends a POST on to {shown(target)} with HTTP {response.status}: call that address",
+                status=response.status,
+            )
+        request.url = target
+
+
+def _joined(url: str, location: str) -> str | None:
+    try:
+        return urljoin(url, location) if location else None
+    except ValueError:
+        return None
+
+
+def _around(interceptor: Interceptor, call_next: CallNext) -> CallNext:
+    async def call(request: HttpRequest) -> HttpResponse:
+        return await interceptor(request, call_next)
+
+    return call
+
+
+FIRST = 0.2
+LONGEST = 8.0
+# Nobody waits longer because a server says so.
+LONGEST_ASKED = 60.0
+
+
+class Backoff:
+    """Counts failures in a row. The first try again is at once, then each waits about twice as long as the last.
+
+    The waits are blurred, so that many callers of one server do not come back together.
+    """
+
+    def __init__(self, retries: int, clock: Clock) -> None:
+        self._retries = retries
+        self._clock = clock
+        self.failures = 0
+
+    def succeeded(self) -> None:
+        """Start again from nothing."""
+        self.failures = 0
+
+    async def pause(self, problem: Exception) -> None:
+        """Wait before the next try, as long as the server asks for. Raises `problem` when there have been enough."""
+        self.failures += 1
+        if self.failures > self._retries:
+            raise problem
+        delay = 0.0 if self.failures == 1 else min(LONGEST, FIRST * 2 ** (self.failures - 2))
+        delay *= 0.5 + random.random() / 2  # noqa: S311 - nothing secret
+        await sleep(self._clock, max(delay, min(getattr(problem, "retry_after", 0.0), LONGEST_ASKED)))
+
+
+def asked_to_wait(error: DragomanError, status: int, headers: Mapping[str, str], clock: Clock) -> DragomanError:
+    """The error of an answer, with how long its server asks to be left alone."""
+    if status in (429, 503):
+        vars(error)["retry_after"] = _seconds(headers.get("Retry-After", "").strip(), clock)
+    return error
+
+
+def _seconds(text: str, clock: Clock) -> float:
+    if text.isdecimal():
+        return float(text)
+    try:
+        return max(0.0, parsedate_to_datetime(text).timestamp() - clock.now() / 1000)
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return 0.0
+
+
+async def sleep(clock: Clock, seconds: float) -> None:
+    """Let time pass on that clock."""
+    if seconds <= 0:
+        await asyncio.sleep(0)
+        return
+    over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    timer = clock.call_later(seconds, lambda: None if over.done() else over.set_result(None))
+    try:
+        await over
+    finally:
+        timer.cancel()

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
-from dragoman.client.backoff import Backoff, asked_to_wait
-from dragoman.client.interfaces import interfaces_of
-from dragoman.client.received import DEFAULT_LIMIT, HINT
+from dragoman.client.connection import Backoff, asked_to_wait
+from dragoman.client.discovery import interfaces_of
+from dragoman.client.follow import DEFAULT_LIMIT, HINT
 from dragoman.model.card import AgentCard
 from dragoman.model.error import (
     A2AError,
@@ -27,23 +27,20 @@ from dragoman.model.error import (
     TaskNotFound,
     VersionNotSupported,
 )
-from dragoman.model.operation import Operation
-from dragoman.model.request import GetTaskRequest, SendMessageRequest
+from dragoman.model.operation import GetTaskRequest, Operation, SendMessageRequest
 from dragoman.net.exchange import MAX_ANSWER, HttpRequest, origin_of, shown
-from dragoman.transports.calling import not_json
-from dragoman.transports.sse_reader import SseReader
+from dragoman.transports.binding import not_json
+from dragoman.transports.sse import SseReader
 
 if TYPE_CHECKING:
-    from dragoman.client.connection import Arrived
-    from dragoman.client.discovery import Discovery
-    from dragoman.client.interfaces import Interface
-    from dragoman.client.received import Received
-    from dragoman.client.sender import Sender
-    from dragoman.dialects.base import Result
-    from dragoman.engine.clock import Clock
+    from dragoman.client.connection import Arrived, Sender
+    from dragoman.client.discovery import Discovery, Interface
+    from dragoman.client.follow import Received
+    from dragoman.clock import Clock
+    from dragoman.dialects.dialect import Result
     from dragoman.model.event import ArtifactUpdate, StatusUpdate
     from dragoman.model.message import Message
-    from dragoman.model.request import Request, SubscribeToTaskRequest
+    from dragoman.model.operation import Request, SubscribeToTaskRequest
     from dragoman.model.task import Task
     from dragoman.net.exchange import HttpResponse
 

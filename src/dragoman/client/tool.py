@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from dragoman.client.client import Client
     from dragoman.client.connection import Connection
-    from dragoman.client.portal import Portal
+    from dragoman.client.sync import Portal
     from dragoman.model.message import Message
     from dragoman.model.part import Part
     from dragoman.model.task import Task

@@ -9,10 +9,10 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from dragoman.client.backoff import asked_to_wait
+from dragoman.client.connection import asked_to_wait
 from dragoman.client.discovery import TTL, lifetime_of
 from dragoman.client.remote import RemoteConnection
-from dragoman.dialects.cards import read_card
+from dragoman.dialects.cards.card import read_card
 from dragoman.keys.card_signature import headers_of, verify_card
 from dragoman.keys.errors import BadSignature
 from dragoman.model.card import AgentCard
@@ -22,12 +22,12 @@ from dragoman.model.operation import Operation
 from dragoman.net.exchange import HttpRequest, origin_of, shown
 
 if TYPE_CHECKING:
-    from dragoman.client.sender import Sender
-    from dragoman.dialects.base import Result
-    from dragoman.engine.clock import Clock
+    from dragoman.client.connection import Sender
+    from dragoman.clock import Clock
+    from dragoman.dialects.dialect import Result
     from dragoman.keys.card_signature import Verified
     from dragoman.keys.jws import Header
-    from dragoman.model.request import Request
+    from dragoman.model.operation import Request
 
 Json = dict[str, Any]
 # What a user may give, and what it means once it has been checked: the card's own origin, an address of keys, keys.

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Protocol, cast
 
 from dragoman.client.event import Assembly, Event
-from dragoman.dialects.legacy import LEGACY
-from dragoman.dialects.v03 import V03_RPC
-from dragoman.dialects.v1 import V1_1
+from dragoman.dialects.v01.dialect import LEGACY
+from dragoman.dialects.v03.dialect import V03_RPC
+from dragoman.dialects.v1.dialect import V1_1
 from dragoman.keys.base64url import Base64Error, from_base64url
 from dragoman.keys.errors import BadSignature
 from dragoman.model.error import BadResponse, CannotConnect, ConfigError

@@ -22,8 +22,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 from uuid import uuid4
 
+from dragoman.clock import SystemClock
 from dragoman.compat.remote.exchange import exchange, good, json_object, refusal, under
-from dragoman.engine.clock import SystemClock
 from dragoman.model.error import DragomanError
 from dragoman.model.json import encode
 from dragoman.net.exchange import HttpRequest

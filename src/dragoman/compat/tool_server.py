@@ -19,27 +19,27 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
+from dragoman.dialects.cards.v01 import plain_card
 from dragoman.dialects.errors import rpc_error
-from dragoman.dialects.plain_card import plain_card
 from dragoman.dialects.tool_tasks import TOOL_TASKS
 from dragoman.engine.call import Call
-from dragoman.engine.options import EngineSettings
 from dragoman.engine.projection import Projectors
+from dragoman.engine.settings import EngineSettings
 from dragoman.model.error import A2AError, ConfigError, InvalidParams, Unauthenticated
 from dragoman.model.json import decode_any, encode
 from dragoman.model.operation import Operation
 from dragoman.model.task import Task
 from dragoman.model.user import User
+from dragoman.server.agent.frameworks import require
+from dragoman.server.agent.in_process import ServiceConnection, connect
 from dragoman.server.build import open_store
-from dragoman.server.cards import card_of, offers_for, schemas_of
-from dragoman.server.extras import require
-from dragoman.server.in_process import ServiceConnection, connect
+from dragoman.server.cards.cache import card_of, offers_for, schemas_of
 from dragoman.transports.endpoint import JSON_LIMITS, Endpoint
 
 if TYPE_CHECKING:
-    from dragoman.agents.skill import Offer
-    from dragoman.engine.service import Service
-    from dragoman.server.agent import Agent
+    from dragoman.agents.functions.skill import Offer
+    from dragoman.engine.operations import Service
+    from dragoman.server.agent.agent import Agent
 
     Json = dict[str, Any]
     Outcome: TypeAlias = tuple[Literal["ok", "error"], Json]

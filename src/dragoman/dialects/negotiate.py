@@ -6,17 +6,17 @@ from difflib import get_close_matches
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from dragoman.dialects.invalid import quoted
-from dragoman.dialects.legacy import LEGACY
+from dragoman.dialects.reading.invalid import quoted
 from dragoman.dialects.tool_tasks import TOOL_TASKS
-from dragoman.dialects.v03 import V03
-from dragoman.dialects.v03_proto import V03Proto
-from dragoman.dialects.v1 import V1_0, V1_1
+from dragoman.dialects.v01.dialect import LEGACY
+from dragoman.dialects.v03.dialect import V03
+from dragoman.dialects.v03_proto.dialect import V03Proto
+from dragoman.dialects.v1.dialect import V1_0, V1_1
 from dragoman.model.error import MethodNotFound, VersionNotSupported
 from dragoman.model.operation import Operation
 
 if TYPE_CHECKING:
-    from dragoman.dialects.base import CallingDialect
+    from dragoman.dialects.dialect import CallingDialect
 
 KNOWN_VERSIONS = ("0.1", "0.2", "0.3", "1.0", "1.1")
 

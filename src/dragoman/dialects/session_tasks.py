@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 from msgspec import Struct
 
+from dragoman.clock import milliseconds, timestamp
 from dragoman.model.error import InvalidParams, ParseError
 from dragoman.model.json import decode_any, encode
 from dragoman.model.state import Role, State
-from dragoman.model.time import milliseconds, timestamp
 
 if TYPE_CHECKING:
     from dragoman.model.part import Part

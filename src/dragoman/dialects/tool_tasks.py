@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dragoman.dialects.legacy import Legacy
-from dragoman.dialects.legacy_codec import artifact_to_01, message_to_01
-from dragoman.dialects.legacy_types import Artifact01, Message01, Status01, Task01
 from dragoman.dialects.spelling import LEGACY_WORDS
+from dragoman.dialects.v01.codec import artifact_to_01, message_to_01
+from dragoman.dialects.v01.dialect import Legacy
+from dragoman.dialects.v01.types import Artifact01, Message01, Status01, Task01
 from dragoman.model.json import encode
 from dragoman.model.state import State
 from dragoman.model.task import Task
 
 if TYPE_CHECKING:
-    from dragoman.dialects.base import Result
+    from dragoman.dialects.dialect import Result
     from dragoman.model.operation import Operation
 
 

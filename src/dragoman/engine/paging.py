@@ -5,17 +5,23 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
+from msgspec import structs
 
+from dragoman.clock import milliseconds
+from dragoman.engine.journal.follow import Batch
 from dragoman.engine.ports import Cursor
 from dragoman.model.error import InvalidParams
-from dragoman.model.time import milliseconds
+from dragoman.model.record import Record
+from dragoman.model.task import Task
 
 if TYPE_CHECKING:
-    from dragoman.engine.ports import TaskQuery
+    from collections.abc import AsyncGenerator
 
+    from dragoman.engine.ports import TaskQuery
 
 _Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
@@ -57,3 +63,21 @@ def since(text: str | None) -> int | None:
         raise InvalidParams(
             "statusTimestampAfter is a time like 2026-11-15T10:00:00Z", field="statusTimestampAfter"
         ) from None
+
+
+def shortened(task: Task, length: int | None) -> Task:
+    """The task with at most that many of its last messages; None is all of them, 0 is none."""
+    if length is None or len(task.history) <= length:
+        return task
+    return structs.replace(task, history=task.history[-length:] if length else ())
+
+
+async def shorten_first(batches: AsyncGenerator[Batch, None], length: int) -> AsyncGenerator[Batch, None]:
+    """A stream whose first record, when it is a whole task, has a history of that length at most."""
+    async with aclosing(batches):
+        async for records, ended in batches:
+            if records and records[0].generation == 1 and isinstance(records[0].event, Task):
+                first = Record.of(1, shortened(records[0].event, length))
+                yield Batch([first, *records[1:]], ended)
+            else:
+                yield Batch(records, ended)

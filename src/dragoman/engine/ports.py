@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 from msgspec import Struct
 
 from dragoman.model.card import AgentExtension
-from dragoman.model.push import TaskPushNotificationConfig
+from dragoman.model.operation import TaskPushNotificationConfig
 from dragoman.model.record import Record
 from dragoman.model.state import State
 
 if TYPE_CHECKING:
-    from dragoman.engine.context import Context
-    from dragoman.engine.marks import Marks
+    from dragoman.engine.execute.context import Context
+    from dragoman.engine.execute.outputs import Marks
     from dragoman.engine.projection import Projection
 
 

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct, structs
 
+from dragoman.clock import timestamp
 from dragoman.model.error import TaskGenerationMismatch, TaskNotCancelable
 from dragoman.model.state import State
 from dragoman.model.task import Task, TaskStatus
-from dragoman.model.time import timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dragoman.engine.clock import Clock
+    from dragoman.clock import Clock
     from dragoman.engine.ports import Store, TaskRow
 
 CANCELED = "canceled"

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from dragoman.model.error import ConfigError
-from dragoman.server.extras import require
+from dragoman.server.agent.frameworks import require
 
 WISH = "A few days in Lisbon, please."
 PLAN = "Let us stay 3 days. The hotel is 240 euros, the train 60 euros."

@@ -7,8 +7,8 @@ import re
 import sys
 from collections.abc import AsyncGenerator
 
-from dragoman.server.agent import Agent
-from dragoman.server.server import Server
+from dragoman.server.agent.agent import Agent
+from dragoman.server.agent.server import Server
 
 SIGHTS = ("a walk through the old town", "a boat on the river for 12 euros", "the museum of tiles for 8 euros")
 

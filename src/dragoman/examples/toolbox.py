@@ -17,7 +17,7 @@ from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
 from pydantic import Field
 
-from dragoman.server.agent import Agent
+from dragoman.server.agent.agent import Agent
 
 # The tools that strangers may see and use. Whatever else is registered needs a permission.
 PUBLIC = ("get_greeting", "current_time", "is_admin", "get_counter", "add_numbers")

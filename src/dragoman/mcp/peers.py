@@ -3,28 +3,122 @@
 from __future__ import annotations
 
 import asyncio
+from ipaddress import IPv6Address, ip_address
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from dragoman.client.client import Client
-from dragoman.client.discovery import WELL_KNOWN, is_card_url
-from dragoman.client.heard import Heard
-from dragoman.mcp.guard import Guard
-from dragoman.mcp.loose import Loose
-from dragoman.mcp.problem import ToolProblem, card_failed
-from dragoman.mcp.reach import Reach, origin_of
-from dragoman.mcp.shapes import card_shape
-from dragoman.model.error import BadCard, ConfigError, DragomanError
+from dragoman.client.discovery import WELL_KNOWN, Heard, is_card_url
+from dragoman.mcp.tools.shapes import Loose, card_shape
+from dragoman.mcp.tools.tool import ToolProblem, card_failed
+from dragoman.model.error import BadCard, CannotConnect, ConfigError, DragomanError
 from dragoman.model.json import decode_any
-from dragoman.model.operation import Operation
-from dragoman.model.request import ListTasksRequest, ListTasksResponse
+from dragoman.model.operation import ListTasksRequest, ListTasksResponse, Operation
 
 if TYPE_CHECKING:
-    from dragoman.mcp.options import McpOptions
-    from dragoman.mcp.record import AgentRecord
-    from dragoman.mcp.registry import Registry
+    from collections.abc import Iterable
+
+    from dragoman.mcp.registry import AgentRecord, Registry
+    from dragoman.mcp.serve import McpOptions
     from dragoman.model.card import AgentCard
-    from dragoman.server.remotes import Remote
+    from dragoman.net.exchange import CallNext, HttpRequest, HttpResponse
+    from dragoman.server.config.remotes import Remote
+
+
+class Reach:
+    """The agents that were given or configured, this machine, and the hosts that were allowed. Nothing else.
+
+    A model chooses the arguments of a tool, and whoever speaks to the model may choose them too: an address in there
+    must not become a way into the network around us.
+    """
+
+    def __init__(self, agents: Iterable[str], allow: Iterable[str]) -> None:
+        self._origins = {origin_of(agent) for agent in agents}
+        self._allow = {each.lower().rstrip(".") for each in allow}
+
+    def check(self, url: str) -> str:
+        """The address without the space around it. Raises ToolProblem when it may not be called."""
+        url = url.strip()
+        try:
+            parts = urlsplit(url)
+            scheme, host, port = origin_of(url)
+        except ValueError:  # a port that is none, a bracket that is not closed
+            raise _no_address(url) from None
+        if "@" in parts.netloc:
+            raise ToolProblem("credentials do not belong into an address: configure the agent under [remotes]")
+        if scheme not in ("http", "https") or not host or not _is_plain(url):
+            raise _no_address(url)
+        if not (self.allows(host, port) or (scheme, host, port) in self._origins):
+            raise ToolProblem(
+                f"{host} may not be called: only configured agents, this machine and allowed hosts may. "
+                f"Ask the user to start the server with --allow {host}, or to add it under [remotes]"
+            )
+        return url
+
+    def allows(self, host: str, port: int | None) -> bool:
+        """True for this machine, and for hosts of the allow-list, with or without their port."""
+        return is_loopback(host) or host in self._allow or f"{host}:{port}" in self._allow
+
+
+def _is_plain(url: str) -> bool:
+    return url.isprintable() and not any(each in url for each in ' \\"<>')
+
+
+def _no_address(url: str) -> ToolProblem:
+    shown = url.rpartition("@")[2][:200]
+    return ToolProblem(f"{shown!r} is no address of an agent: give one like https://agents.example.com")
+
+
+def is_loopback(host: str) -> bool:
+    """True for the name and the addresses of this machine.
+
+    Names under `localhost` are not: it depends on the resolver where they lead, and some ask the network.
+    """
+    if host == "localhost":
+        return True
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return False
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return (mapped or address).is_loopback
+
+
+def origin_of(url: str) -> tuple[str, str, int]:
+    """Scheme, host and port of an address. Raises ValueError when it is none at all."""
+    parts = urlsplit(url.strip())
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    return parts.scheme.lower(), (parts.hostname or "").lower().rstrip("."), port
+
+
+class Guard:
+    """An interceptor that lets requests pass to the agent's own origin, and to what may be reached anyhow.
+
+    A card names the address that messages are posted to. Whoever writes it must not choose any in our network, nor
+    another service on this machine, unless it is on this machine itself.
+    """
+
+    def __init__(self, address: str, reach: Reach) -> None:
+        self._origin = origin_of(address)
+        self._reach = reach
+
+    async def __call__(self, request: HttpRequest, call_next: CallNext) -> HttpResponse:
+        """Let an exchange pass, or not. Raises CannotConnect."""
+        try:
+            self._check(request.url)
+        except (ToolProblem, ValueError) as problem:
+            text = f"the agent's card sends us elsewhere: {problem}"
+            raise CannotConnect(text, reason="BAD_ADDRESS", arrived=False) from None
+        return await call_next(request)
+
+    def _check(self, url: str) -> None:
+        origin = origin_of(url)
+        if origin == self._origin:
+            return
+        if is_loopback(origin[1]) and not is_loopback(self._origin[1]):
+            raise ToolProblem("only an agent on this machine may name an address on this machine")
+        self._reach.check(url)
+
 
 _BOM = b"\xef\xbb\xbf"
 # So many clients of an agent's former cards are kept.

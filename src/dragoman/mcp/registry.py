@@ -7,16 +7,71 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from dragoman.mcp.problem import ToolProblem
-from dragoman.mcp.record import AgentRecord, TaskRecord, Webhook
-from dragoman.model.artifact import Artifact
+from msgspec import Struct
+
+from dragoman.clock import timestamp
+from dragoman.mcp.tools.tool import ToolProblem
 from dragoman.model.state import State
-from dragoman.model.task import Task, TaskStatus
-from dragoman.model.time import timestamp
+from dragoman.model.task import Artifact, Task, TaskStatus
 
 if TYPE_CHECKING:
-    from dragoman.engine.clock import Clock
+    from dragoman.clock import Clock
     from dragoman.model.message import Message
+
+
+class AgentRecord(Struct, kw_only=True):
+    """An agent that was resolved, or is configured."""
+
+    agent_id: str
+    name: str
+    base_url: str
+    status: str
+    card: dict[str, Any]
+    auth_mode: str | None = None
+    last_seen_at: str
+    created_at: str
+
+    def shape(self) -> dict[str, Any]:
+        """The whole record."""
+        return {name: getattr(self, name) for name in self.__struct_fields__}
+
+    def summary(self) -> dict[str, Any]:
+        """What a list shows."""
+        return {name: getattr(self, name) for name in ("agent_id", "name", "base_url", "status")}
+
+
+class TaskRecord(Struct, kw_only=True):
+    """A task that was begun here. `id` is how it is kept here; `remote_id` is how its agent calls it, once known."""
+
+    id: str
+    agent_id: str
+    task: Task | None = None
+    remote_id: str | None = None
+    changed_ms: int = 0
+    # Why it cannot be followed any more, if so.
+    problem: str = ""
+
+    @property
+    def ended(self) -> bool:
+        """True when nothing more can come of it: it is over, or was lost before its agent said what it is."""
+        return bool(self.problem) if self.task is None else self.task.state.final
+
+
+class Webhook(Struct, kw_only=True):
+    """Where events of an agent's tasks are to be posted."""
+
+    config_id: str
+    agent_id: str
+    webhook_url: str
+    events: list[str]
+    active: bool = True
+    created_at: str = ""
+
+    def shape(self) -> dict[str, Any]:
+        """What the tool gives."""
+        shown = ("config_id", "agent_id", "webhook_url", "events", "active")
+        return {name: getattr(self, name) for name in shown}
+
 
 # Tasks beyond these are forgotten: those that have ended first, the oldest of them first.
 MOST_TASKS = 10_000

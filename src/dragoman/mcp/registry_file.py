@@ -14,12 +14,11 @@ from typing import Any
 
 import msgspec
 
-from dragoman.mcp.record import AgentRecord, TaskRecord, Webhook
+from dragoman.mcp.registry import AgentRecord, TaskRecord, Webhook
 from dragoman.model.error import ConfigError, DragomanError
 from dragoman.model.json import decode_task, encode
-from dragoman.stores.sqlite.file import real_path
+from dragoman.stores.sqlite.file import FileLock, real_path
 from dragoman.stores.sqlite.health import schema_version
-from dragoman.stores.sqlite.lock import FileLock
 from dragoman.stores.sqlite.schema import prepare, unusable
 from dragoman.stores.sqlite.short_write import WAIT, short_write
 

@@ -8,14 +8,18 @@ import logging
 import signal
 import socket
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, cast
 
-from dragoman.mcp.reach import is_loopback
+from msgspec import Struct
+
+from dragoman.client.follow import DEFAULT_LIMIT
+from dragoman.mcp.peers import is_loopback
 from dragoman.mcp.server import A2AServer
-from dragoman.mcp.stdio import HostStreams, Incoming, Outgoing, Owed, host_streams
+from dragoman.mcp.session.stdio import HostStreams, Incoming, Outgoing, Owed, host_streams
 from dragoman.model.error import ConfigError
+from dragoman.server.config.remotes import Remote
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -23,7 +27,6 @@ if TYPE_CHECKING:
     import uvicorn
     from mcp.server.transport_security import TransportSecuritySettings
 
-    from dragoman.mcp.options import McpOptions
     from dragoman.mcp.registry import Keeper
 
 PATH = "/mcp"
@@ -226,3 +229,29 @@ def _bind(host: str, port: int) -> socket.socket:
         else:
             text = f"cannot listen on {host}:{port}: {error.strerror}"
         raise ConfigError(text) from error
+
+
+# Hosts kill calls that take about a minute.
+WAIT_SECONDS = 45.0
+# A remote that has said nothing for so long is not going to.
+ANSWER_SECONDS = 60.0
+# How long `send_streaming_message` waits for the remote's own id.
+ID_SECONDS = 0.5
+
+
+class McpOptions(Struct, frozen=True, kw_only=True):
+    """What may be reached, and how long a tool waits. `remotes` are agents by name, `tokens` their credentials.
+
+    One task of an agent may bring `remote_bytes`, None for any number.
+    """
+
+    remotes: Mapping[str, Remote] = {}
+    tokens: Mapping[str, str] = {}
+    allow: tuple[str, ...] = ()
+    wait_seconds: float = WAIT_SECONDS
+    answer_seconds: float = ANSWER_SECONDS
+    id_seconds: float = ID_SECONDS
+    store: str | None = None
+    simple_tools: bool = False
+    verify: bool = True
+    remote_bytes: int | None = DEFAULT_LIMIT

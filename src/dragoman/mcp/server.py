@@ -10,29 +10,28 @@ import mcp_types as types
 from mcp import MCPError
 from mcp.server import Server
 
-from dragoman.engine.clock import SystemClock
-from dragoman.mcp.call import Call
-from dragoman.mcp.cards import CardTools
-from dragoman.mcp.desk import Desk
-from dragoman.mcp.messages import MessageTools
-from dragoman.mcp.problem import ToolProblem
-from dragoman.mcp.push import PushTools
-from dragoman.mcp.resources import Resources
-from dragoman.mcp.simple import simple_tools_of
-from dragoman.mcp.tasks import TaskTools
-from dragoman.mcp.tasks_extension import McpTasks
-from dragoman.mcp.toolbox import tools_of
+from dragoman.clock import SystemClock
+from dragoman.mcp.session.resources import Resources
+from dragoman.mcp.session.tasks_extension import McpTasks
+from dragoman.mcp.tools.cards import CardTools
+from dragoman.mcp.tools.context import Desk
+from dragoman.mcp.tools.messages import MessageTools
+from dragoman.mcp.tools.push import PushTools
+from dragoman.mcp.tools.simple import simple_tools_of
+from dragoman.mcp.tools.tasks import TaskTools
+from dragoman.mcp.tools.tool import Call, ToolProblem
+from dragoman.mcp.tools.toolbox import tools_of
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from mcp.server.context import ServerRequestContext
 
-    from dragoman.engine.clock import Clock
-    from dragoman.mcp.options import McpOptions
+    from dragoman.clock import Clock
     from dragoman.mcp.registry import Keeper
-    from dragoman.mcp.tasks_extension import CreatedTask
-    from dragoman.mcp.tool import Tool
+    from dragoman.mcp.serve import McpOptions
+    from dragoman.mcp.session.tasks_extension import CreatedTask
+    from dragoman.mcp.tools.tool import Tool
 
 logger = logging.getLogger("dragoman.mcp")
 INSTRUCTIONS = """\

@@ -79,3 +79,7 @@ class AgentCard(Struct, frozen=True, omit_defaults=True, rename="camel"):
     security_requirements: tuple[dict[str, Any], ...] = ()
     signatures: tuple[AgentCardSignature, ...] = ()
     icon_url: str | None = None
+
+
+SKILL_SCHEMAS = "https://dragoman.dev/extensions/skill-schemas/v1"
+"""The JSON schemas of skills, by skill id: `params` has them as `schemas`, or the `url` of a document that does."""

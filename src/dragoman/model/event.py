@@ -6,9 +6,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from dragoman.model.artifact import Artifact
 from dragoman.model.message import Message
-from dragoman.model.task import Task, TaskStatus
+from dragoman.model.task import Artifact, Task, TaskStatus
 
 
 class StatusUpdate(Struct, frozen=True, omit_defaults=True, rename="camel"):

@@ -1,12 +1,143 @@
-"""The eleven operations of A2A, as one table."""
+"""The eleven operations of A2A, and the parameters of each."""
 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
 
-from dragoman.model import request as r
-from dragoman.model.push import TaskPushNotificationConfig
+from msgspec import Meta, Struct
+
+from dragoman.model.message import Message
+from dragoman.model.state import State
+from dragoman.model.task import Task
+
+
+class AuthenticationInfo(Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """What a webhook's receiver wants to see in `Authorization`."""
+
+    scheme: str
+    credentials: str | None = None
+
+
+class TaskPushNotificationConfig(Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """One webhook of one task."""
+
+    url: str
+    id: str | None = None
+    task_id: str | None = None
+    token: str | None = None
+    authentication: AuthenticationInfo | None = None
+    tenant: str | None = None
+
+
+Count = Annotated[int, Meta(ge=0)]
+PageSize = Annotated[int, Meta(ge=1, le=100)]
+DEFAULT_PAGE_SIZE = 50
+
+
+class SendMessageConfiguration(Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """How a message is to be handled."""
+
+    accepted_output_modes: tuple[str, ...] = ()
+    task_push_notification_config: TaskPushNotificationConfig | None = None
+    history_length: Count | None = None
+    return_immediately: bool = False
+    if_generation_match: Count | None = None
+
+
+class SendMessageRequest(Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """A message to an agent.
+
+    `new_task_id` is the task id a 0.1 caller chose; no later version can carry it.
+    """
+
+    message: Message
+    configuration: SendMessageConfiguration = SendMessageConfiguration()
+    metadata: dict[str, Any] | None = None
+    tenant: str | None = None
+    new_task_id: str | None = None
+
+
+class GetTaskRequest(Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """Ask for a task; with `current_generation`, wait until it is newer than that."""
+
+    id: str
+    history_length: Count | None = None
+    current_generation: Count | None = None
+    tenant: str | None = None
+
+
+class ListTasksRequest(Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """Ask for a page of the caller's tasks, newest status first."""
+
+    context_id: str | None = None
+    status: State | None = None
+    page_size: PageSize | None = None
+    page_token: str | None = None
+    history_length: Count | None = None
+    status_timestamp_after: str | None = None
+    include_artifacts: bool | None = None
+    tenant: str | None = None
+
+
+class ListTasksResponse(Struct, frozen=True, rename="camel"):
+    """A page of tasks. `next_page_token` is empty on the last page."""
+
+    tasks: tuple[Task, ...]
+    next_page_token: str
+    page_size: int
+    total_size: int
+
+
+class CancelTaskRequest(Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """Ask for a task to be canceled."""
+
+    id: str
+    metadata: dict[str, Any] | None = None
+    tenant: str | None = None
+
+
+class SubscribeToTaskRequest(Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """Ask for a task's events from now on."""
+
+    id: str
+    tenant: str | None = None
+
+
+class GetPushConfigRequest(Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """Ask for one webhook of a task. Delete takes the same parameters."""
+
+    task_id: str
+    id: str
+    tenant: str | None = None
+
+
+class ListPushConfigsRequest(Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """Ask for all webhooks of a task."""
+
+    task_id: str
+    page_size: Count | None = None
+    page_token: str | None = None
+    tenant: str | None = None
+
+
+class GetExtendedAgentCardRequest(Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """Ask for the card an authenticated caller may see."""
+
+    tenant: str | None = None
+
+
+Request = (
+    SendMessageRequest
+    | GetTaskRequest
+    | ListTasksRequest
+    | CancelTaskRequest
+    | SubscribeToTaskRequest
+    | TaskPushNotificationConfig
+    | GetPushConfigRequest
+    | ListPushConfigsRequest
+    | GetExtendedAgentCardRequest
+)
 
 
 class Operation(StrEnum):
@@ -36,15 +167,15 @@ class Operation(StrEnum):
 
 
 REQUEST_TYPES: dict[Operation, type[Any]] = {
-    Operation.SEND: r.SendMessageRequest,
-    Operation.STREAM: r.SendMessageRequest,
-    Operation.GET: r.GetTaskRequest,
-    Operation.LIST: r.ListTasksRequest,
-    Operation.CANCEL: r.CancelTaskRequest,
-    Operation.SUBSCRIBE: r.SubscribeToTaskRequest,
+    Operation.SEND: SendMessageRequest,
+    Operation.STREAM: SendMessageRequest,
+    Operation.GET: GetTaskRequest,
+    Operation.LIST: ListTasksRequest,
+    Operation.CANCEL: CancelTaskRequest,
+    Operation.SUBSCRIBE: SubscribeToTaskRequest,
     Operation.CREATE_PUSH: TaskPushNotificationConfig,
-    Operation.GET_PUSH: r.GetPushConfigRequest,
-    Operation.LIST_PUSH: r.ListPushConfigsRequest,
-    Operation.DELETE_PUSH: r.GetPushConfigRequest,
-    Operation.EXTENDED_CARD: r.GetExtendedAgentCardRequest,
+    Operation.GET_PUSH: GetPushConfigRequest,
+    Operation.LIST_PUSH: ListPushConfigsRequest,
+    Operation.DELETE_PUSH: GetPushConfigRequest,
+    Operation.EXTENDED_CARD: GetExtendedAgentCardRequest,
 }

@@ -1,7 +1,9 @@
-"""One piece of content: text, bytes, a link or JSON data."""
+"""One piece of content: text, bytes, a link or JSON data; and files on their way to be one."""
 
 from __future__ import annotations
 
+import mimetypes
+from pathlib import Path
 from typing import Any, Literal
 
 from msgspec import UNSET, Struct
@@ -39,3 +41,42 @@ class Part(Struct, frozen=True, omit_defaults=True, rename="camel"):
         if self.raw is not None:
             return "raw"
         return "url" if self.url is not None else "data"
+
+
+class File:
+    """A file as a value: `File(path)`, `File(data)` or `File(url="https://…")`.
+
+    Raises:
+        ValueError: when not exactly one of path, bytes and url is given.
+    """
+
+    __slots__ = ("data", "media_type", "name", "path", "url")
+
+    def __init__(
+        self,
+        source: Path | str | bytes | None = None,
+        *,
+        url: str | None = None,
+        name: str | None = None,
+        media_type: str | None = None,
+    ) -> None:
+        if (source is None) == (url is None):
+            raise ValueError("a file is a path or bytes, or a url")
+        if isinstance(source, str) and source.startswith(("http://", "https://")):
+            source, url = None, source
+        self.data: bytes | None = source if isinstance(source, bytes) else None
+        self.path: Path | None = Path(source) if isinstance(source, (str, Path)) else None
+        self.url = url
+        self.name = name or (self.path.name if self.path else None)
+        self.media_type = media_type or _guess(self.name or url)
+
+    def part(self) -> Part:
+        """The file as a part; a path is read now. Raises OSError when it cannot be."""
+        if self.url is not None:
+            return Part(url=self.url, filename=self.name, media_type=self.media_type)
+        data = self.data if self.path is None else self.path.read_bytes()
+        return Part(raw=data, filename=self.name, media_type=self.media_type)
+
+
+def _guess(name: str | None) -> str | None:
+    return mimetypes.guess_type(name)[0] if name else None

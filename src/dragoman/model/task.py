@@ -1,4 +1,4 @@
-"""A unit of work with a life of its own."""
+"""A task: its status, its history, its artifacts."""
 
 from __future__ import annotations
 
@@ -6,12 +6,26 @@ from typing import Any
 
 from msgspec import Struct
 
-from dragoman.model.answer import Answer
-from dragoman.model.artifact import Artifact
 from dragoman.model.error import InputRequired, TaskCanceled, TaskFailed, TaskRejected
-from dragoman.model.message import Message
+from dragoman.model.message import Answer, Message
 from dragoman.model.part import Part
 from dragoman.model.state import State
+
+
+class Artifact(Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """A named result made of parts; `artifact_id` is unique within its task."""
+
+    artifact_id: str
+    parts: tuple[Part, ...]
+    name: str | None = None
+    description: str | None = None
+    metadata: dict[str, Any] | None = None
+    extensions: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The text of all parts, joined."""
+        return "".join(part.text for part in self.parts if part.text is not None)
 
 
 class TaskStatus(Struct, frozen=True, omit_defaults=True, rename="camel"):

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 from msgspec import structs
 
-from dragoman.agents.presentation import categories, humanized
-from dragoman.dialects.card_security import schemes_to_01
-from dragoman.server.cards import MAX_AGE, REMEMBERED
+from dragoman.agents.offers import categories, humanized
+from dragoman.dialects.cards.security import schemes_to_01
+from dragoman.server.cards.cache import MAX_AGE, REMEMBERED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from dragoman.model.card import AgentCard, AgentSkill
     from dragoman.model.user import User
-    from dragoman.server.agent import Agent
-    from dragoman.server.cards import Cards
+    from dragoman.server.agent.agent import Agent
+    from dragoman.server.cards.cache import Cards
     from dragoman.transports.http import Header, Request
 
 Json = dict[str, Any]

@@ -10,40 +10,38 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from dragoman.bus.local import LocalBus
-from dragoman.dialects.json_limits import JsonLimits
+from dragoman.clock import SystemClock
+from dragoman.dialects.reading.limits import JsonLimits
 from dragoman.dialects.tool_tasks import TOOL_TASKS
-from dragoman.engine.clock import SystemClock
-from dragoman.engine.janitor import Janitor, Retention
+from dragoman.engine.accept.quota import Memory
+from dragoman.engine.execute.threads import helper_threads, skill_threads
+from dragoman.engine.journal.retention import Janitor, Retention
+from dragoman.engine.operations import EngineSettings, Service
 from dragoman.engine.projection import Projectors
-from dragoman.engine.quota import Memory
-from dragoman.engine.service import EngineSettings, Service
-from dragoman.engine.threads import helper_threads, skill_threads
 from dragoman.model.error import ConfigError
 from dragoman.net.guard import Guard as AddressGuard
-from dragoman.push.courier import Courier
-from dragoman.server.address import Addresses
-from dragoman.server.app import App
-from dragoman.server.auth_settings import AuthSettings
-from dragoman.server.authentication import Authentication, SchemeAuthentication
-from dragoman.server.cards import Cards
-from dragoman.server.guard import Guard
-from dragoman.server.hosted import Hosted
+from dragoman.server.cards.cache import Cards
+from dragoman.server.cards.signing import CardSigning
+from dragoman.server.config.memory_limit import memory_for
+from dragoman.server.config.store_url import parse_store
+from dragoman.server.http.address import Addresses
+from dragoman.server.http.app import App, Hosted
+from dragoman.server.http.authentication import Authentication, AuthSettings, SchemeAuthentication
+from dragoman.server.http.cross_site import Guard
+from dragoman.server.http.lazy import LazyHttp, LazyKeys
+from dragoman.server.http.limiter import Limiter
 from dragoman.server.invocation_guard import InvocationGuard, max_depth_of
-from dragoman.server.lazy import LazyHttp, LazyKeys
-from dragoman.server.limiter import Limiter
-from dragoman.server.memory_limit import memory_for
 from dragoman.server.session_routes import SessionRoutes
-from dragoman.server.signing import CardSigning
-from dragoman.server.store_url import parse_store
 from dragoman.stores.memory import MemoryStore
 from dragoman.stores.sqlite.store import SqliteStore
+from dragoman.webhooks.delivery import Courier
 
 if TYPE_CHECKING:
-    from dragoman.engine.clock import Clock
+    from dragoman.clock import Clock
     from dragoman.engine.ports import Store
     from dragoman.net.exchange import HttpClient
-    from dragoman.server.agent import Agent
-    from dragoman.server.settings import Settings
+    from dragoman.server.agent.agent import Agent
+    from dragoman.server.config.settings import Settings
 
 
 def open_store(url: str) -> Store:

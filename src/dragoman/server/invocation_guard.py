@@ -6,13 +6,13 @@ import logging
 from collections import OrderedDict, deque
 from typing import TYPE_CHECKING
 
-from dragoman.engine.quota import busy
+from dragoman.engine.accept.quota import busy
 from dragoman.model.error import InvalidParams
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dragoman.engine.clock import Clock
+    from dragoman.clock import Clock
 
 logger = logging.getLogger("dragoman.server")
 MAX_DEPTH = 3

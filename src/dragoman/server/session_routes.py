@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import structs
 
+from dragoman.clock import timestamp
 from dragoman.dialects.errors import status_of
 from dragoman.dialects.session_tasks import InvalidBody, read_body, read_task
 from dragoman.engine.call import Call
@@ -19,23 +20,22 @@ from dragoman.model.error import (
     Unauthenticated,
     Unauthorized,
 )
-from dragoman.model.time import timestamp
-from dragoman.server.pages import not_allowed
+from dragoman.server.http.pages import not_allowed
 from dragoman.server.task_desk import TaskDesk, Workshop
 from dragoman.transports.http import Disconnected, failure_of, limit_status, refusal_headers, respond
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from dragoman.dialects.json_limits import JsonLimits
+    from dragoman.clock import Clock
+    from dragoman.dialects.reading.limits import JsonLimits
     from dragoman.dialects.session_tasks import AskedTask
-    from dragoman.engine.clock import Clock
     from dragoman.engine.ports import Bus
     from dragoman.model.user import User
-    from dragoman.server.hosted import Hosted
+    from dragoman.server.http.app import Hosted
     from dragoman.server.invocation_guard import InvocationGuard
-    from dragoman.transports.denials import Denials
     from dragoman.transports.http import Header, Request, Send
+    from dragoman.transports.limits import Denials
 
 # Where agents stand under their ids.
 API = "/api/agents/"

@@ -10,29 +10,27 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from msgspec import structs
 
+from dragoman.clock import timestamp, wait
 from dragoman.dialects.session_tasks import task_json
-from dragoman.engine.clock import wait
 from dragoman.engine.ports import Scope
 from dragoman.engine.session_id import session_id
-from dragoman.model.depth import DEPTH
 from dragoman.model.error import A2AError, TaskNotFound
 from dragoman.model.ids import new_id
-from dragoman.model.message import Message
+from dragoman.model.message import DEPTH, Message
+from dragoman.model.operation import GetTaskRequest, SendMessageConfiguration, SendMessageRequest
 from dragoman.model.part import Part
-from dragoman.model.request import GetTaskRequest, SendMessageConfiguration, SendMessageRequest
 from dragoman.model.state import Role, State
 from dragoman.model.task import Task, TaskStatus
-from dragoman.model.time import timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
+    from dragoman.clock import Clock, Timer
     from dragoman.dialects.session_tasks import AskedTask, Json
+    from dragoman.engine.accept.quota import Lease
     from dragoman.engine.call import Call
-    from dragoman.engine.clock import Clock, Timer
+    from dragoman.engine.operations import Service
     from dragoman.engine.ports import Bus
-    from dragoman.engine.quota import Lease
-    from dragoman.engine.service import Service
     from dragoman.server.invocation_guard import InvocationGuard
 
 logger = logging.getLogger("dragoman.server")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dragoman.engine.clock import Timer
+    from dragoman.clock import Timer
 
 # asyncio cannot be asked whether anything is left to do. What a timer starts is a chain of callbacks and tasks that
 # wake each other, one per turn of the loop, so a fixed number of turns longer than any such chain stands for "idle".

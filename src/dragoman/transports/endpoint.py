@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dragoman.dialects.json_limits import JsonLimits
 from dragoman.dialects.negotiate import Dialects
+from dragoman.dialects.reading.limits import JsonLimits
 from dragoman.engine.call import Call
-from dragoman.engine.stream import Stream
+from dragoman.engine.journal.follow import Stream
 from dragoman.model.error import MethodNotFound
 from dragoman.model.operation import Operation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from dragoman.dialects.base import Dialect, Result
-    from dragoman.engine.service import Service
+    from dragoman.dialects.dialect import Dialect, Result
+    from dragoman.engine.operations import Service
     from dragoman.model.card import AgentCard, AgentExtension
     from dragoman.model.error import A2AError
     from dragoman.model.user import User
-    from dragoman.transports.denials import Denials
     from dragoman.transports.http import Header, Request
+    from dragoman.transports.limits import Denials
 
     ExtendedCard = Callable[[Request, User | None], AgentCard]
 

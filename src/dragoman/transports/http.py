@@ -9,14 +9,13 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote
 
-from dragoman.engine.quota import SERVER_MEMORY, Lease, busy
+from dragoman.engine.accept.quota import SERVER_MEMORY, Lease, busy
 from dragoman.model.error import A2AError, ContentTypeNotSupported, InternalError, InvalidRequest, Overloaded
-from dragoman.transports.pace import LARGE
+from dragoman.transports.limits import LARGE
 
 if TYPE_CHECKING:
-    from dragoman.engine.quota import Memory
-    from dragoman.transports.pace import Pace
-    from dragoman.transports.patience import Patience
+    from dragoman.engine.accept.quota import Memory
+    from dragoman.transports.limits import Pace, Patience
 
 AsgiScope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.agents.approval import Approval, approval_of
+from dragoman.agents.pause import Approval, approval_of
 
 
 @pytest.mark.parametrize("said", ["yes", "Yes!", " y ", "OK.", "go  ahead", "approved", True, {"approved": True}])

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from dragoman.agents.memory import Memory
+from dragoman.agents.text import Memory
 
 
 def _memory(most: int) -> tuple[Memory, dict[str, Any]]:

@@ -11,7 +11,7 @@ import pytest
 
 from dragoman import Agent, Context, State
 from dragoman.agents.pause import Pause, Pending, keep, kept, pause_of
-from dragoman.engine.outputs import Answered
+from dragoman.engine.execute.outputs import Answered
 from dragoman.stores.sqlite.store import SqliteStore
 
 PAUSE = Pause(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.agents.presentation import categories, humanized, shared_prefix
+from dragoman.agents.offers import categories, humanized, shared_prefix
 
 
 @pytest.mark.requirement("S3-37")

@@ -11,7 +11,7 @@ import pydantic
 import pytest
 
 from dragoman import Agent, Context
-from dragoman.agents.skill import Kind, skill_of
+from dragoman.agents.functions.skill import Kind, skill_of
 from dragoman.errors import ConfigError
 from dragoman.outputs import Reply
 from dragoman.sync import Context as SyncContext

@@ -14,7 +14,7 @@ import pytest
 from aiohttp import web
 
 from dragoman.auth.outbound.choose import credential_of
-from dragoman.dialects.cards import read_card
+from dragoman.dialects.cards.card import read_card
 from dragoman.model.card import AgentCard
 from dragoman.net.aio import AioClient
 from dragoman.net.exchange import HttpRequest

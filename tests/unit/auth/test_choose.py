@@ -13,7 +13,7 @@ import pytest
 from dragoman.auth import ApiKey, Basic, Bearer, DeviceCode, MutualTLS, OAuth2
 from dragoman.auth.outbound.choose import credential_of
 from dragoman.auth.outbound.credential import Credential
-from dragoman.dialects.cards import read_card
+from dragoman.dialects.cards.card import read_card
 from dragoman.model.error import AuthError, ConfigError
 
 BEARER = {"httpAuthSecurityScheme": {"scheme": "Bearer", "bearerFormat": "JWT"}}

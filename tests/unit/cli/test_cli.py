@@ -31,7 +31,7 @@ from dragoman.model.error import (
     TaskNotFound,
     Unauthenticated,
 )
-from dragoman.server.settings import SETTINGS
+from dragoman.server.config.settings import SETTINGS
 from dragoman.telemetry.escaping import NAMES
 from dragoman.telemetry.logs import configure
 

@@ -25,8 +25,7 @@ from mcp.client.stdio import StdioServerParameters
 from dragoman import Agent
 from dragoman.cli.main import group
 from dragoman.errors import ConfigError
-from dragoman.mcp.options import McpOptions
-from dragoman.mcp.serve import PATH, news, protection
+from dragoman.mcp.serve import PATH, McpOptions, news, protection
 from dragoman.mcp.server import A2AServer
 from dragoman.testing import served
 

@@ -22,10 +22,10 @@ from dragoman.cli.push import command
 from dragoman.engine.ports import WOKEN, Push, PushState
 from dragoman.keys.ring import KeyRing
 from dragoman.model.error import ConfigError
-from dragoman.push.letter import Secrets, letter
 from dragoman.stores.sqlite.store import SqliteStore
 from dragoman.testing import served
 from dragoman.testing.store_writes import NOW, create, row_of
+from dragoman.webhooks.request import Secrets, letter
 
 BODY = json.dumps(
     {

@@ -14,7 +14,7 @@ import pytest
 
 from dragoman import Agent, User
 from dragoman.client.discovery import CardCache
-from dragoman.engine.clock import SystemClock
+from dragoman.clock import SystemClock
 from dragoman.errors import TaskFailed
 from dragoman.sync import Client
 from dragoman.testing import served

@@ -15,10 +15,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dragoman.auth.inbound.cookie import CookieScheme
-from dragoman.auth.inbound.passwords import Argon2
-from dragoman.auth.inbound.users import key_digest
+from dragoman.auth.inbound.passwords import Argon2, key_digest
 from dragoman.cli.users import command
-from dragoman.engine.clock import SystemClock
+from dragoman.clock import SystemClock
 from dragoman.keys.ring import KeyRing
 from dragoman.model.error import ConfigError
 from dragoman.stores.sqlite.users import SqliteUsers

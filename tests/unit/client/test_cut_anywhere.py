@@ -12,13 +12,12 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from dragoman import Agent, State, Task
-from dragoman.client.difference import Missed
-from dragoman.client.event import Event
-from dragoman.client.following import Following
+from dragoman.client.event import Event, Missed
+from dragoman.client.follow import Following
 from dragoman.client.message import message_of, request_of
 from dragoman.errors import CannotConnect
 from dragoman.model.operation import Operation
-from dragoman.server.in_process import connect
+from dragoman.server.agent.in_process import connect
 
 CUT = CannotConnect("cut", reason="CONNECTION_LOST")
 

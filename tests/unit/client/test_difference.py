@@ -5,15 +5,13 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.client.difference import missed_events
-from dragoman.client.event import Assembly
-from dragoman.model.artifact import Artifact
+from dragoman.client.event import Assembly, missed_events
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
 from dragoman.model.message import Message
 from dragoman.model.part import Part
 from dragoman.model.record import Record
 from dragoman.model.state import Role, State
-from dragoman.model.task import Task, TaskStatus
+from dragoman.model.task import Artifact, Task, TaskStatus
 
 DATA, FILE = Part(data={"n": 1}), Part(raw=b"x", filename="f")
 

@@ -14,7 +14,7 @@ from dragoman import Agent, Client
 from dragoman.client import discovery
 from dragoman.client.connect import CARDS, connect
 from dragoman.client.discovery import CardCache, Found, is_card_url
-from dragoman.dialects.cards import read_card
+from dragoman.dialects.cards.card import read_card
 from dragoman.errors import BadCard, BadResponse, ConfigError, Overloaded
 from dragoman.testing import Clock, served
 
@@ -259,8 +259,7 @@ async def test_an_agent_that_is_called_does_not_ask_for_its_card_again() -> None
 
 
 def getting() -> Any:
-    from dragoman.model.operation import Operation
-    from dragoman.model.request import GetTaskRequest
+    from dragoman.model.operation import GetTaskRequest, Operation
 
     return Operation.GET, GetTaskRequest("t1")
 

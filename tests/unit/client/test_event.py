@@ -10,14 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman.client.event import Assembly, Event
-from dragoman.model.artifact import Artifact
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
-from dragoman.model.fold import Folding
 from dragoman.model.message import Message
 from dragoman.model.part import Part
-from dragoman.model.record import Record
+from dragoman.model.record import Folding, Record
 from dragoman.model.state import Role, State
-from dragoman.model.task import Task, TaskStatus
+from dragoman.model.task import Artifact, Task, TaskStatus
 
 TASK = Task("t", "c", TaskStatus(State.SUBMITTED))
 

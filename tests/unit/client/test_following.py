@@ -11,11 +11,10 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman import State, Task
-from dragoman.client.difference import Missed
-from dragoman.client.event import Event
-from dragoman.client.following import Following, last_of
+from dragoman.client.event import Event, Missed
+from dragoman.client.follow import Following, last_of
 from dragoman.client.message import message_of, request_of
-from dragoman.dialects.v03 import V03_RPC
+from dragoman.dialects.v03.dialect import V03_RPC
 from dragoman.errors import (
     AuthError,
     BadResponse,
@@ -27,15 +26,13 @@ from dragoman.errors import (
     TaskNotFound,
     UnsupportedOperation,
 )
-from dragoman.model.artifact import Artifact
 from dragoman.model.card import AgentCapabilities, AgentCard
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
 from dragoman.model.message import Message
-from dragoman.model.operation import Operation
+from dragoman.model.operation import GetTaskRequest, Operation
 from dragoman.model.part import Part
-from dragoman.model.request import GetTaskRequest
 from dragoman.model.state import Role
-from dragoman.model.task import TaskStatus
+from dragoman.model.task import Artifact, TaskStatus
 from dragoman.testing import Clock
 
 REQUEST = request_of(message_of("go"), wait=True)

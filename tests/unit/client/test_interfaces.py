@@ -11,8 +11,8 @@ import pytest
 
 from dragoman import Client
 from dragoman.client.connect import CARDS
-from dragoman.client.interfaces import interfaces_of
-from dragoman.dialects.cards import read_card
+from dragoman.client.discovery import interfaces_of
+from dragoman.dialects.cards.card import read_card
 from dragoman.errors import (
     BadCard,
     BadResponse,

@@ -12,13 +12,12 @@ from typing import Any
 import pytest
 
 from dragoman import Client
-from dragoman.client.backoff import Backoff
 from dragoman.client.connect import CARDS, connect
+from dragoman.client.connection import Backoff
 from dragoman.errors import CannotConnect, InternalError, Overloaded, ServerError
 from dragoman.model.message import Message
-from dragoman.model.operation import Operation
+from dragoman.model.operation import GetTaskRequest, Operation, SendMessageRequest
 from dragoman.model.part import Part
-from dragoman.model.request import GetTaskRequest, SendMessageRequest
 from dragoman.model.state import Role
 from dragoman.testing import Clock
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from mcp.server import MCPServer
 
 from dragoman import Agent, Client
-from dragoman.client.schemas import schemas_of, value_of
-from dragoman.model.extensions import SKILL_SCHEMAS
+from dragoman.client.message import schemas_of, value_of
+from dragoman.model.card import SKILL_SCHEMAS
 from dragoman.net.exchange import HttpRequest, HttpResponse
 from dragoman.testing import served
 

@@ -13,14 +13,13 @@ import pytest
 from dragoman import Agent, Client, Server, sync
 from dragoman.client.connect import CARDS, connect
 from dragoman.client.trust import MAX_BYTES, keys_of, place_of
-from dragoman.dialects.cards import read_card
+from dragoman.dialects.cards.card import read_card
 from dragoman.errors import BadCard, CannotConnect, ConfigError, DragomanError, Overloaded
 from dragoman.keys.card_signature import sign_card, signatures_for
 from dragoman.keys.jws import Header
 from dragoman.keys.ring import KeyRing
 from dragoman.keys.signer import Signer
-from dragoman.model.operation import Operation
-from dragoman.model.request import GetExtendedAgentCardRequest
+from dragoman.model.operation import GetExtendedAgentCardRequest, Operation
 from dragoman.testing import Clock, served
 
 # By path: in importlib mode neither tests/ nor its parent is on sys.path.

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from dragoman import Agent
-from dragoman.dialects.card_rules import Problem, card_problems
-from dragoman.dialects.cards import card_json
+from dragoman.dialects.cards.card import card_json
+from dragoman.dialects.cards.rules.validate import Problem, card_problems
 from dragoman.model.card import AgentExtension
-from dragoman.server.cards import card_of
+from dragoman.server.cards.cache import card_of
 
 SITE = "https://a.example/.well-known/agent-card.json"
 GONE = object()

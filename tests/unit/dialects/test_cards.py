@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from dragoman.dialects.cards import card_json, parse_card, read_card
+from dragoman.dialects.cards.card import card_json, parse_card, read_card
 from dragoman.model.card import (
     AgentCapabilities,
     AgentCard,

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from dragoman.dialects.legacy import LEGACY
-from dragoman.dialects.v03 import V03_RPC
-from dragoman.dialects.v03_proto import V03_PROTO
-from dragoman.dialects.v1 import V1_0, V1_1
+from dragoman.dialects.v01.dialect import LEGACY
+from dragoman.dialects.v03.dialect import V03_RPC
+from dragoman.dialects.v03_proto.dialect import V03_PROTO
+from dragoman.dialects.v1.dialect import V1_0, V1_1
 from dragoman.model.error import InvalidParams
 from dragoman.model.operation import Operation
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.dialects import json_limits
-from dragoman.dialects.json_limits import JsonLimits, check_depth
+from dragoman.dialects.reading import limits as json_limits
+from dragoman.dialects.reading.limits import JsonLimits, check_depth
 from dragoman.model.error import InvalidParams
 
 JSON = st.recursive(

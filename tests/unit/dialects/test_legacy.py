@@ -8,25 +8,25 @@ from uuid import UUID
 
 import pytest
 
-from dragoman.dialects.legacy import LEGACY
-from dragoman.model.artifact import Artifact
+from dragoman.dialects.v01.dialect import LEGACY
 from dragoman.model.error import BadResponse, MethodNotFound
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
 from dragoman.model.message import Message
-from dragoman.model.operation import Operation
-from dragoman.model.part import Part
-from dragoman.model.push import AuthenticationInfo, TaskPushNotificationConfig
-from dragoman.model.record import Record
-from dragoman.model.request import (
+from dragoman.model.operation import (
+    AuthenticationInfo,
     CancelTaskRequest,
     GetPushConfigRequest,
     GetTaskRequest,
     ListTasksRequest,
+    Operation,
     SendMessageRequest,
     SubscribeToTaskRequest,
+    TaskPushNotificationConfig,
 )
+from dragoman.model.part import Part
+from dragoman.model.record import Record
 from dragoman.model.state import Role, State
-from dragoman.model.task import Task, TaskStatus
+from dragoman.model.task import Artifact, Task, TaskStatus
 
 TIME = "2026-11-15T10:00:00.000Z"
 ASKED = Message("m", Role.USER, (Part(text="Add"), Part(data={"tool": "add_numbers"})), "c", "t")

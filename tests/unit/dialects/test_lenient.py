@@ -7,24 +7,23 @@ from typing import Any
 
 import pytest
 
-from dragoman.dialects.lenient import Reader, from_base64
-from dragoman.dialects.v03 import V03_RPC
-from dragoman.dialects.v1 import V1_0, V1_1
-from dragoman.model.artifact import Artifact
+from dragoman.dialects.reading.lenient import Reader, from_base64
+from dragoman.dialects.v03.dialect import V03_RPC
+from dragoman.dialects.v1.dialect import V1_0, V1_1
 from dragoman.model.error import BadResponse, InvalidParams, ParseError
 from dragoman.model.event import ArtifactUpdate, StatusUpdate, StreamResponse
 from dragoman.model.message import Message
-from dragoman.model.operation import Operation
-from dragoman.model.part import Part
-from dragoman.model.request import (
+from dragoman.model.operation import (
     GetPushConfigRequest,
     GetTaskRequest,
     ListPushConfigsRequest,
     ListTasksRequest,
+    Operation,
     SendMessageRequest,
 )
+from dragoman.model.part import Part
 from dragoman.model.state import Role, State
-from dragoman.model.task import Task, TaskStatus
+from dragoman.model.task import Artifact, Task, TaskStatus
 
 
 def sent(message: dict[str, Any], **params: Any) -> SendMessageRequest:

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.dialects.base import CallingDialect, Dialect, EventWriter
-from dragoman.dialects.legacy import LEGACY
+from dragoman.dialects.dialect import CallingDialect, Dialect, EventWriter
 from dragoman.dialects.negotiate import (
     DEFAULT,
     KNOWN_VERSIONS,
@@ -18,10 +17,10 @@ from dragoman.dialects.negotiate import (
     for_method,
     for_rest,
 )
-from dragoman.dialects.v1 import V1_0, V1_1
+from dragoman.dialects.v01.dialect import LEGACY
+from dragoman.dialects.v1.dialect import V1_0, V1_1
 from dragoman.model.error import MethodNotFound, VersionNotSupported
-from dragoman.model.operation import Operation
-from dragoman.model.request import SendMessageRequest
+from dragoman.model.operation import Operation, SendMessageRequest
 
 ASKED = (None, *KNOWN_VERSIONS)
 

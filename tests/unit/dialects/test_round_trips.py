@@ -9,21 +9,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from dragoman.dialects.legacy import LEGACY
-from dragoman.dialects.v03 import V03_RPC
-from dragoman.dialects.v03_proto import V03_PROTO
-from dragoman.dialects.v1 import V1_0, V1_1
-from dragoman.model.artifact import Artifact
+from dragoman.dialects.v01.dialect import LEGACY
+from dragoman.dialects.v03.dialect import V03_RPC
+from dragoman.dialects.v03_proto.dialect import V03_PROTO
+from dragoman.dialects.v1.dialect import V1_0, V1_1
 from dragoman.model.event import ArtifactUpdate, StatusUpdate, response_of
 from dragoman.model.json import encode
 from dragoman.model.message import Message
-from dragoman.model.operation import Operation
+from dragoman.model.operation import (
+    AuthenticationInfo,
+    Operation,
+    SendMessageConfiguration,
+    SendMessageRequest,
+    TaskPushNotificationConfig,
+)
 from dragoman.model.part import Part
-from dragoman.model.push import AuthenticationInfo, TaskPushNotificationConfig
 from dragoman.model.record import Record
-from dragoman.model.request import SendMessageConfiguration, SendMessageRequest
 from dragoman.model.state import Role, State
-from dragoman.model.task import Task, TaskStatus
+from dragoman.model.task import Artifact, Task, TaskStatus
 
 # A slow machine is no failure, and nothing is left behind in the tree.
 few = settings(max_examples=40, deadline=None, database=None)

@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 
 from dragoman.dialects.session_tasks import InvalidBody, read_body, read_task, task_json
-from dragoman.model.artifact import Artifact
 from dragoman.model.error import ParseError
 from dragoman.model.message import Message
 from dragoman.model.part import Part
 from dragoman.model.state import Role, State
-from dragoman.model.task import Task, TaskStatus
+from dragoman.model.task import Artifact, Task, TaskStatus
 
 REQUIRED = "Validation failed: : message is required (either at top-level or inside params)"
 

@@ -7,17 +7,15 @@ from typing import Any
 
 import pytest
 
-from dragoman.dialects.legacy import LEGACY
 from dragoman.dialects.negotiate import Dialects
 from dragoman.dialects.tool_tasks import TOOL_TASKS
-from dragoman.dialects.v1 import V1_0
-from dragoman.model.artifact import Artifact
+from dragoman.dialects.v01.dialect import LEGACY
+from dragoman.dialects.v1.dialect import V1_0
 from dragoman.model.message import Message
-from dragoman.model.operation import Operation
+from dragoman.model.operation import Operation, TaskPushNotificationConfig
 from dragoman.model.part import Part
-from dragoman.model.push import TaskPushNotificationConfig
 from dragoman.model.state import Role, State
-from dragoman.model.task import Task, TaskStatus
+from dragoman.model.task import Artifact, Task, TaskStatus
 
 TIME = "2026-11-15T10:00:00.000Z"
 SAID = Message("m", Role.USER, (Part(text="hi"), Part(data={"tool": "echo"})), metadata={"a": 1})

@@ -7,17 +7,13 @@ from typing import Any
 
 import pytest
 
-from dragoman.dialects.v03 import V03, V03_RPC
-from dragoman.model.artifact import Artifact
+from dragoman.dialects.v03.dialect import V03, V03_RPC
 from dragoman.model.card import AgentCapabilities, AgentCard, AgentInterface
 from dragoman.model.error import BadResponse, MethodNotFound
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
 from dragoman.model.message import Message
-from dragoman.model.operation import Operation
-from dragoman.model.part import Part
-from dragoman.model.push import AuthenticationInfo, TaskPushNotificationConfig
-from dragoman.model.record import Record
-from dragoman.model.request import (
+from dragoman.model.operation import (
+    AuthenticationInfo,
     CancelTaskRequest,
     GetExtendedAgentCardRequest,
     GetPushConfigRequest,
@@ -25,11 +21,15 @@ from dragoman.model.request import (
     ListPushConfigsRequest,
     ListTasksRequest,
     ListTasksResponse,
+    Operation,
     SendMessageRequest,
     SubscribeToTaskRequest,
+    TaskPushNotificationConfig,
 )
+from dragoman.model.part import Part
+from dragoman.model.record import Record
 from dragoman.model.state import Role, State
-from dragoman.model.task import Task, TaskStatus
+from dragoman.model.task import Artifact, Task, TaskStatus
 
 MESSAGE = Message(
     "m",

@@ -7,17 +7,13 @@ from typing import Any
 
 import pytest
 
-from dragoman.dialects.v03_proto import V03_PROTO, V03Proto
-from dragoman.model.artifact import Artifact
+from dragoman.dialects.v03_proto.dialect import V03_PROTO, V03Proto
 from dragoman.model.card import AgentCapabilities, AgentCard, AgentInterface
 from dragoman.model.error import BadResponse, MethodNotFound
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
 from dragoman.model.message import Message
-from dragoman.model.operation import Operation
-from dragoman.model.part import Part
-from dragoman.model.push import AuthenticationInfo, TaskPushNotificationConfig
-from dragoman.model.record import Record
-from dragoman.model.request import (
+from dragoman.model.operation import (
+    AuthenticationInfo,
     CancelTaskRequest,
     GetExtendedAgentCardRequest,
     GetPushConfigRequest,
@@ -25,12 +21,16 @@ from dragoman.model.request import (
     ListPushConfigsRequest,
     ListTasksRequest,
     ListTasksResponse,
+    Operation,
     SendMessageConfiguration,
     SendMessageRequest,
     SubscribeToTaskRequest,
+    TaskPushNotificationConfig,
 )
+from dragoman.model.part import Part
+from dragoman.model.record import Record
 from dragoman.model.state import Role, State
-from dragoman.model.task import Task, TaskStatus
+from dragoman.model.task import Artifact, Task, TaskStatus
 
 PARTS = (
     Part(text="hi", media_type="text/markdown"),

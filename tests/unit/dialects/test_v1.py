@@ -7,29 +7,29 @@ from typing import Any
 
 import pytest
 
-from dragoman.dialects.v1 import V1_0, V1_1
-from dragoman.model.artifact import Artifact
+from dragoman.dialects.v1.dialect import V1_0, V1_1
 from dragoman.model.card import AgentCapabilities, AgentCard, AgentInterface
 from dragoman.model.error import BadCard, BadResponse
 from dragoman.model.event import ArtifactUpdate, StatusUpdate, StreamResponse, response_of
 from dragoman.model.json import encode
 from dragoman.model.message import Message
-from dragoman.model.operation import Operation
-from dragoman.model.part import Part
-from dragoman.model.push import AuthenticationInfo, TaskPushNotificationConfig
-from dragoman.model.record import Record
-from dragoman.model.request import (
+from dragoman.model.operation import (
+    AuthenticationInfo,
     CancelTaskRequest,
     GetExtendedAgentCardRequest,
     GetPushConfigRequest,
     GetTaskRequest,
     ListTasksResponse,
+    Operation,
     SendMessageConfiguration,
     SendMessageRequest,
     SubscribeToTaskRequest,
+    TaskPushNotificationConfig,
 )
+from dragoman.model.part import Part
+from dragoman.model.record import Record
 from dragoman.model.state import Role, State
-from dragoman.model.task import Task, TaskStatus
+from dragoman.model.task import Artifact, Task, TaskStatus
 
 MESSAGE = Message("m", Role.AGENT, (Part(text="yo"),))
 STATUS = TaskStatus(State.COMPLETED, timestamp="2026-11-15T10:00:00.000Z")

@@ -12,10 +12,9 @@ import pytest
 
 from dragoman import Agent
 from dragoman.engine.call import Call
-from dragoman.engine.service import EngineSettings
+from dragoman.engine.operations import EngineSettings
 from dragoman.model.message import Message
-from dragoman.model.part import Part
-from dragoman.model.request import (
+from dragoman.model.operation import (
     CancelTaskRequest,
     GetTaskRequest,
     ListTasksRequest,
@@ -23,16 +22,17 @@ from dragoman.model.request import (
     SendMessageRequest,
     SubscribeToTaskRequest,
 )
+from dragoman.model.part import Part
 from dragoman.model.state import Role, State
 from dragoman.model.task import Task
-from dragoman.server.in_process import connect
+from dragoman.server.agent.in_process import connect
 from dragoman.stores.memory import MemoryStore
 from dragoman.testing import Clock
 
 if TYPE_CHECKING:
+    from dragoman.engine.journal.follow import Stream
+    from dragoman.engine.operations import Answer
     from dragoman.engine.ports import Write
-    from dragoman.engine.service import Answer
-    from dragoman.engine.stream import Stream
     from dragoman.model.record import Record
 
 SECONDS = 10  # what hangs fails, long before the suite's own limit

@@ -10,7 +10,7 @@ import pytest
 
 from dragoman import Agent, User
 from dragoman.engine.call import Call
-from dragoman.engine.service import EngineSettings
+from dragoman.engine.operations import EngineSettings
 from dragoman.model.card import AgentExtension
 from dragoman.model.error import (
     ExtensionSupportRequired,

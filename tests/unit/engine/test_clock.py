@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from dragoman.engine.clock import SystemClock, wait
+from dragoman.clock import SystemClock, wait
 from dragoman.testing import Clock
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dragoman import Agent, Context
-from dragoman.engine.containment import contain_exits
+from dragoman.engine.execute.containment import contain_exits
 from dragoman.model.state import State
 from dragoman.outputs import Ask
 from dragoman.sync import Context as SyncContext

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dragoman import Failed, Rejected
-from dragoman.engine.service import EngineSettings
+from dragoman.engine.operations import EngineSettings
 from dragoman.model.state import State
 from dragoman.outputs import Ask
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from dragoman import Agent, Client
-from dragoman.engine.janitor import EVERY_SECONDS, Janitor, Retention
+from dragoman.engine.journal.retention import EVERY_SECONDS, Janitor, Retention
 from dragoman.model.error import TaskNotFound
-from dragoman.server.in_process import connect
+from dragoman.server.agent.in_process import connect
 from dragoman.stores.memory import MemoryStore
 from dragoman.testing import Clock
 

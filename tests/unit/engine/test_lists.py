@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from dragoman import Agent, User
 from dragoman.engine.call import Call
-from dragoman.engine.service import EngineSettings
+from dragoman.engine.operations import EngineSettings
 from dragoman.model.error import InvalidParams
-from dragoman.model.request import ListTasksRequest, SendMessageRequest
+from dragoman.model.operation import ListTasksRequest, SendMessageRequest
 from dragoman.model.state import State
 from dragoman.outputs import Ask
-from dragoman.server.in_process import connect
+from dragoman.server.agent.in_process import connect
 from dragoman.stores.memory import MemoryStore
 from dragoman.testing import Clock
 

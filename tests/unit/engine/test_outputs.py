@@ -10,12 +10,11 @@ import pydantic
 import pytest
 
 from dragoman import Agent, File, Part
-from dragoman.engine.marks import Marks
-from dragoman.model.artifact import Artifact
+from dragoman.engine.execute.outputs import Marks
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
 from dragoman.model.message import Message
 from dragoman.model.state import Role, State
-from dragoman.model.task import Task
+from dragoman.model.task import Artifact, Task
 from dragoman.outputs import Ask, Replace, Reply
 
 if TYPE_CHECKING:

@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from dragoman import Agent, Context, User
+from dragoman.clock import milliseconds, timestamp
 from dragoman.dialects.tool_tasks import TOOL_TASKS
 from dragoman.engine.call import Call
-from dragoman.engine.options import EngineSettings
 from dragoman.engine.projection import Projection, Projectors, number_of, user_number
+from dragoman.engine.settings import EngineSettings
 from dragoman.errors import Failed, Rejected
 from dragoman.model.error import TaskGenerationMismatch, TaskNotCancelable
 from dragoman.model.state import State
-from dragoman.model.time import milliseconds, timestamp
 from dragoman.stores.memory import MemoryStore
 from dragoman.stores.sqlite.store import SqliteStore
 

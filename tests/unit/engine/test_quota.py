@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman import Agent, User
-from dragoman.engine import quota as quota_module
+from dragoman.engine.accept import quota as quota_module
+from dragoman.engine.accept.quota import SMALL, Lease, Memory, Quota, Rate, Tally, caller_of
 from dragoman.engine.call import Call
-from dragoman.engine.options import EngineSettings
-from dragoman.engine.quota import SMALL, Lease, Memory, Quota, Rate, Tally, caller_of
+from dragoman.engine.settings import EngineSettings
 from dragoman.model.error import InvalidParams, Overloaded
+from dragoman.model.operation import SubscribeToTaskRequest
 from dragoman.model.part import Part
-from dragoman.model.request import SubscribeToTaskRequest
 from dragoman.model.state import State
 from dragoman.outputs import Ask
 from dragoman.stores.memory import MemoryStore

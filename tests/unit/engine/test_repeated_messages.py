@@ -10,7 +10,7 @@ import pytest
 
 from dragoman import User
 from dragoman.engine.call import Call
-from dragoman.engine.service import EngineSettings
+from dragoman.engine.operations import EngineSettings
 from dragoman.model.error import ServerError
 from dragoman.model.state import State
 from dragoman.outputs import Ask, Reply

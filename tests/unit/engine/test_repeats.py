@@ -7,9 +7,9 @@ from uuid import uuid4
 import pytest
 from msgspec import structs
 
-from dragoman.engine import repeats as module
+from dragoman.engine.accept import repeats as module
+from dragoman.engine.accept.repeats import Repeats
 from dragoman.engine.ports import Repeat, Scope, TaskRow, Write
-from dragoman.engine.repeats import Repeats
 from dragoman.model.message import Message
 from dragoman.model.part import Part
 from dragoman.model.record import Record

@@ -11,11 +11,11 @@ import pytest
 
 from dragoman import Agent
 from dragoman.engine.call import Call
-from dragoman.engine.live import WINDOW_EVENTS
+from dragoman.engine.journal.live import WINDOW_EVENTS
+from dragoman.engine.operations import EngineSettings
 from dragoman.engine.ports import Sweep
-from dragoman.engine.service import EngineSettings
 from dragoman.model.error import ServerError, UnsupportedOperation
-from dragoman.model.fold import Folding
+from dragoman.model.record import Folding
 from dragoman.model.state import State
 from dragoman.model.task import Task
 from dragoman.outputs import Ask

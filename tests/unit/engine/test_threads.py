@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
+from dragoman.engine.execute.containment import context_for
+from dragoman.engine.execute.threads import WARN_SECONDS, LoopThreads, Threads, in_thread
 from dragoman.engine.ports import Scope
-from dragoman.engine.threads import WARN_SECONDS, LoopThreads, Threads, in_thread
-from dragoman.engine.work import context_for
 
 SECONDS = 10
 

@@ -10,8 +10,8 @@ import pytest
 
 from dragoman import Agent
 from dragoman.engine.call import Call
-from dragoman.engine.runner import LAST_WORDS
-from dragoman.engine.service import EngineSettings
+from dragoman.engine.execute.runner import LAST_WORDS
+from dragoman.engine.operations import EngineSettings
 from dragoman.model.error import ServerError
 from dragoman.model.state import State
 from dragoman.outputs import Ask, Reply
@@ -365,7 +365,7 @@ async def test_a_skill_in_a_thread_is_given_up_after_its_time(start: Any, clock:
 
 
 def _cancel(task: Any) -> Any:
-    from dragoman.model.request import CancelTaskRequest
+    from dragoman.model.operation import CancelTaskRequest
 
     return CancelTaskRequest(task.id)
 

@@ -15,7 +15,7 @@ import jsonschema
 import pytest
 from mcp import Client
 
-from dragoman.mcp.options import McpOptions
+from dragoman.mcp.serve import McpOptions
 from dragoman.mcp.server import A2AServer
 from dragoman.testing import served
 

@@ -10,9 +10,9 @@ import pytest
 from mcp import Client
 
 from dragoman import Agent, Context
-from dragoman.mcp.options import McpOptions
+from dragoman.mcp.serve import McpOptions
 from dragoman.mcp.server import A2AServer
-from dragoman.server.remotes import Remote
+from dragoman.server.config.remotes import Remote
 from dragoman.testing import served
 
 agent = Agent("Curious", description="Asks")

@@ -8,12 +8,11 @@ from typing import Any
 import mcp_types as types
 import pytest
 
-from dragoman.mcp.content import INLINE, blocks_of, contents_of, place_in, uri_of
-from dragoman.model.artifact import Artifact
+from dragoman.mcp.tools.content import INLINE, blocks_of, contents_of, place_in, uri_of
 from dragoman.model.message import Message
 from dragoman.model.part import Part
 from dragoman.model.state import Role, State
-from dragoman.model.task import Task, TaskStatus
+from dragoman.model.task import Artifact, Task, TaskStatus
 
 PLACE = "a2a://agent_1/task-1"
 PIXEL = b"\x89PNG\r\n\x1a\n"

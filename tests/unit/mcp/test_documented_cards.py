@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from dragoman import Agent
-from dragoman.mcp.cards import SOURCE
 from dragoman.mcp.server import INSTRUCTIONS
+from dragoman.mcp.tools.cards import SOURCE
 from dragoman.testing import served
 
 TOOLS = [

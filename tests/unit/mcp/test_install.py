@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from dragoman.cli.main import group
 from dragoman.errors import ConfigError
-from dragoman.mcp.install import file_of, is_left_empty, launch, placeholder, write_entry
+from dragoman.mcp.hosts.install import file_of, is_left_empty, launch, placeholder, write_entry
 
 URL = "http://127.0.0.1:9999"
 PLACES = {

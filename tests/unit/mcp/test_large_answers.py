@@ -8,7 +8,7 @@ from typing import Any
 import mcp_types as types
 import pytest
 
-from dragoman.mcp.content import INLINE, SHOWN
+from dragoman.mcp.tools.content import INLINE, SHOWN
 
 LONG = "x" * (4 * INLINE)
 

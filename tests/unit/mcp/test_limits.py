@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from mcp import Client
 
-from dragoman.mcp import errand as errands
-from dragoman.mcp import gathering
 from dragoman.mcp import registry as registries
-from dragoman.mcp.options import McpOptions
 from dragoman.mcp.registry import Registry
+from dragoman.mcp.serve import McpOptions
 from dragoman.mcp.server import A2AServer
+from dragoman.mcp.session import errand as errands
+from dragoman.mcp.session import errand as gathering
 from dragoman.model.state import State
 from dragoman.model.task import Task, TaskStatus
 from dragoman.testing import Clock, served

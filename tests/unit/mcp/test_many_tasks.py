@@ -11,7 +11,7 @@ import pytest
 from mcp import Client
 
 from dragoman import Agent, Context, Failed
-from dragoman.mcp.options import McpOptions
+from dragoman.mcp.serve import McpOptions
 from dragoman.mcp.server import A2AServer
 from dragoman.model.state import State
 from dragoman.testing import served

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from tests.unit.mcp.receiver import Receiver
 
-from dragoman.engine.clock import SystemClock
-from dragoman.mcp import outbox as outboxes
-from dragoman.mcp.outbox import MOST, PAUSES, Outbox
-from dragoman.mcp.reach import Reach
+from dragoman.clock import SystemClock
+from dragoman.mcp import webhooks as outboxes
+from dragoman.mcp.peers import Reach
+from dragoman.mcp.webhooks import MOST, PAUSES, Outbox
 from dragoman.net.sockets import SocketClient
 from dragoman.testing import Clock
 

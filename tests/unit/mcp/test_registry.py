@@ -10,10 +10,10 @@ from mcp import Client
 
 from dragoman import Agent
 from dragoman.mcp import registry as registries
-from dragoman.mcp.options import McpOptions
-from dragoman.mcp.problem import ToolProblem
 from dragoman.mcp.registry import Registry
+from dragoman.mcp.serve import McpOptions
 from dragoman.mcp.server import A2AServer
+from dragoman.mcp.tools.tool import ToolProblem
 from dragoman.model.state import State
 from dragoman.model.task import Task, TaskStatus
 from dragoman.testing import Clock, served

@@ -18,17 +18,16 @@ from mcp import Client as Host
 
 from dragoman import Agent, Client, Context
 from dragoman.mcp import registry_file
-from dragoman.mcp.options import McpOptions
 from dragoman.mcp.registry import Registry
 from dragoman.mcp.registry_file import NEVER_ANSWERED, RegistryFile
+from dragoman.mcp.serve import McpOptions
 from dragoman.mcp.server import A2AServer
-from dragoman.model.artifact import Artifact
 from dragoman.model.error import ConfigError
 from dragoman.model.part import Part
 from dragoman.model.state import State
-from dragoman.model.task import Task, TaskStatus
-from dragoman.server.remotes import Remote
-from dragoman.stores.sqlite.lock import FileLock
+from dragoman.model.task import Artifact, Task, TaskStatus
+from dragoman.server.config.remotes import Remote
+from dragoman.stores.sqlite.file import FileLock
 from dragoman.stores.sqlite.store import SqliteStore
 from dragoman.testing import Clock, served
 

@@ -13,13 +13,12 @@ from mcp import Client, MCPError
 from tests.unit.mcp.parrot import replying
 
 from dragoman import Agent, Context, File, Part
-from dragoman.mcp.content import INLINE, uri_of
-from dragoman.mcp.options import McpOptions
-from dragoman.mcp.resources import TEMPLATE
+from dragoman.mcp.serve import McpOptions
 from dragoman.mcp.server import A2AServer
-from dragoman.model.artifact import Artifact
+from dragoman.mcp.session.resources import TEMPLATE
+from dragoman.mcp.tools.content import INLINE, uri_of
 from dragoman.model.state import State
-from dragoman.model.task import Task, TaskStatus
+from dragoman.model.task import Artifact, Task, TaskStatus
 from dragoman.testing import served
 
 BIG = bytes(range(256)) * 1024 + b"\x00"

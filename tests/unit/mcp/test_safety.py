@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from dragoman.mcp.problem import ToolProblem
-from dragoman.mcp.reach import Reach, is_loopback
+from dragoman.mcp.peers import Reach, is_loopback
+from dragoman.mcp.tools.tool import ToolProblem
 from dragoman.net.sockets import SocketClient
-from dragoman.server.remotes import Remote
+from dragoman.server.config.remotes import Remote
 
 SECRET = "sk-5ecret-0123456789"
 NEW, OLD = "/.well-known/agent-card.json", "/.well-known/agent.json"

@@ -12,7 +12,7 @@ import pytest
 from mcp import Client
 
 from dragoman import Agent, Context, Failed
-from dragoman.mcp.options import McpOptions
+from dragoman.mcp.serve import McpOptions
 from dragoman.mcp.server import A2AServer
 from dragoman.net.sockets import SocketClient
 from dragoman.testing import served

@@ -19,10 +19,10 @@ from tests.unit.mcp.parrot import replying
 
 import dragoman
 from dragoman import Agent, Context, Failed, Rejected, State
-from dragoman.mcp import tasks_extension
-from dragoman.mcp.options import McpOptions
+from dragoman.mcp.serve import McpOptions
 from dragoman.mcp.server import A2AServer
-from dragoman.mcp.tasks_extension import EXTENSION, TTL_MS, CreatedTask, TaskParams, UpdateParams
+from dragoman.mcp.session import tasks_extension
+from dragoman.mcp.session.tasks_extension import EXTENSION, TTL_MS, CreatedTask, TaskParams, UpdateParams
 from dragoman.testing import Clock, served
 
 SECONDS = 20

@@ -10,14 +10,13 @@ from typing import Any
 import pytest
 
 from dragoman.mcp import peers
-from dragoman.mcp.guard import Guard
-from dragoman.mcp.options import McpOptions
-from dragoman.mcp.problem import ToolProblem
-from dragoman.mcp.reach import Reach
+from dragoman.mcp.peers import Guard, Reach
+from dragoman.mcp.serve import McpOptions
 from dragoman.mcp.server import A2AServer
+from dragoman.mcp.tools.tool import ToolProblem
 from dragoman.model.error import CannotConnect
 from dragoman.net.exchange import HttpRequest
-from dragoman.server.remotes import Remote
+from dragoman.server.config.remotes import Remote
 from dragoman.testing import served
 
 NEW = "/.well-known/agent-card.json"

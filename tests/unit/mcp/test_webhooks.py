@@ -16,10 +16,9 @@ from tests.unit.mcp.receiver import Receiver
 
 from dragoman import Agent, Artifact, Context, Part, State, Task
 from dragoman import Client as A2AClient
-from dragoman.client.difference import Missed
-from dragoman.client.event import Assembly
+from dragoman.client.event import Assembly, Missed
 from dragoman.mcp import webhooks
-from dragoman.mcp.options import McpOptions
+from dragoman.mcp.serve import McpOptions
 from dragoman.mcp.server import A2AServer
 from dragoman.model.event import ArtifactUpdate
 from dragoman.model.task import TaskStatus

@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-from dragoman.model.artifact import Artifact
 from dragoman.model.error import InputRequired, TaskCanceled, TaskEnded, TaskFailed, TaskRejected
 from dragoman.model.message import Message
 from dragoman.model.part import Part
 from dragoman.model.state import Role, State
-from dragoman.model.task import Task, TaskStatus
+from dragoman.model.task import Artifact, Task, TaskStatus
 
 JSON = "application/json"
 

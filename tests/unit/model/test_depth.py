@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.model.depth import DEPTH, depth_of, passed_on, told_depth
+from dragoman.model.message import DEPTH, depth_of, passed_on, told_depth
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.model.file import File
-from dragoman.model.part import Part
+from dragoman.model.part import File, Part
 
 
 @pytest.fixture

@@ -9,15 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from dragoman.model.artifact import Artifact
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
-from dragoman.model.fold import Folding, fold
 from dragoman.model.json import decode_task, encode
 from dragoman.model.message import Message
 from dragoman.model.part import Part
-from dragoman.model.record import Record
+from dragoman.model.record import Folding, Record, fold
 from dragoman.model.state import Role, State
-from dragoman.model.task import Task, TaskStatus
+from dragoman.model.task import Artifact, Task, TaskStatus
 
 FIRST = Task("t", "c", TaskStatus(State.SUBMITTED), history=(Message("m", Role.USER, (Part(text="hi"),), "c", "t"),))
 FINAL = [state for state in State if state.final]

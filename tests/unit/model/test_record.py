@@ -6,14 +6,13 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from dragoman.model.artifact import Artifact
 from dragoman.model.event import ArtifactUpdate, StatusUpdate, StreamResponse, response_of
 from dragoman.model.json import decode_event, encode
 from dragoman.model.message import Message
 from dragoman.model.part import Part
 from dragoman.model.record import Record
 from dragoman.model.state import Role, State
-from dragoman.model.task import Task, TaskStatus
+from dragoman.model.task import Artifact, Task, TaskStatus
 
 MESSAGE = Message("m", Role.AGENT, (Part(text="hi"),), "c")
 TASK = Task("t", "c", TaskStatus(State.WORKING, MESSAGE, "2027-01-15T08:00:00.000Z"), generation=7)

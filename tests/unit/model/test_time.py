@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.model.time import milliseconds, timestamp
+from dragoman.clock import milliseconds, timestamp
 
 ANY_MS = st.integers(milliseconds("1000-01-01T00:00:00Z"), milliseconds("9998-12-31T00:00:00Z"))
 

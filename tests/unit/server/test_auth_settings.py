@@ -10,8 +10,8 @@ import pytest
 
 from dragoman import User
 from dragoman.model.error import ConfigError
-from dragoman.server.auth_settings import AuthSettings
-from dragoman.server.settings import Settings, load_settings
+from dragoman.server.config.settings import Settings, load_settings
+from dragoman.server.http.authentication import AuthSettings
 
 
 def load(folder: Path, environ: dict[str, str] | None = None, flags: Any = None, **keywords: Any) -> Settings:

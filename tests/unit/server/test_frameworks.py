@@ -13,9 +13,9 @@ import pytest
 
 from dragoman import Client
 from dragoman.model.error import ConfigError
-from dragoman.server.agent import Agent
-from dragoman.server.frameworks import BY_NAME, agent_of, framework_of
-from dragoman.server.target import as_servable, load_target
+from dragoman.server.agent.agent import Agent
+from dragoman.server.agent.frameworks import BY_NAME, agent_of, framework_of
+from dragoman.server.agent.target import as_servable, load_target
 
 # Before ADK is imported: it traces from then on.
 os.environ.setdefault("OTEL_SDK_DISABLED", "true")

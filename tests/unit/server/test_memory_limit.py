@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.server.memory_limit import LARGEST, SHARE, memory_for, memory_left
-from dragoman.server.settings import Limits
+from dragoman.server.config.memory_limit import LARGEST, SHARE, memory_for, memory_left
+from dragoman.server.config.settings import Limits
 
 MB = 1_000_000
 BODY = 1 * MB
@@ -83,7 +83,7 @@ def test_what_is_set_counts_and_one_request_always_fits(tmp_path: Path) -> None:
 def test_large_blocks_that_are_free_are_given_back() -> None:
     script = (
         "from pathlib import Path\n"
-        "from dragoman.server.memory_limit import return_memory\n"
+        "from dragoman.server.config.memory_limit import return_memory\n"
         "def resident(): return int(Path('/proc/self/statm').read_text().split()[1]) * 4096\n"
         "return_memory()\n"
         "before = resident()\n"

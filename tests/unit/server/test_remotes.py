@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.model.error import ConfigError
-from dragoman.server.remotes import Remote, load_remotes, user_config
+from dragoman.server.config.remotes import Remote, load_remotes, user_config
 
 
 def write(path: Path, text: str) -> None:

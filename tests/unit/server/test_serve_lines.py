@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from dragoman import Agent, Server
-from dragoman.server.serve import _news, _warnings
-from dragoman.server.settings import Limits, Settings
+from dragoman.server.config.settings import Limits, Settings
+from dragoman.server.listen.serve import _news, _warnings
 
 SHARED = "note: without auth all callers are one: who names the same contextId goes on with the same conversation"
 

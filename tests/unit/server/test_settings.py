@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dragoman.model.error import ConfigError
-from dragoman.server.settings import SETTINGS, Limits, Settings, find_config, load_settings
+from dragoman.server.config.settings import SETTINGS, Limits, Settings, find_config, load_settings
 
 
 def load(

@@ -7,9 +7,9 @@ import signal
 import threading
 from typing import Any
 
-from dragoman.engine.runner import LAST_WORDS
-from dragoman.server.serve import GRACE
-from dragoman.server.shutdown import LAST_SECONDS, Shutdown
+from dragoman.engine.execute.runner import LAST_WORDS
+from dragoman.server.listen.serve import GRACE
+from dragoman.server.listen.shutdown import LAST_SECONDS, Shutdown
 
 
 def test_runs_and_connections_leave_time_for_the_store() -> None:

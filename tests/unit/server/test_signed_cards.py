@@ -13,7 +13,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from dragoman import Agent, Server, User
-from dragoman.dialects.card_rules import card_problems
+from dragoman.dialects.cards.rules.validate import card_problems
 from dragoman.errors import ConfigError
 from dragoman.keys.card_signature import headers_of, signatures_for, verify_card
 from dragoman.keys.errors import BadSignature

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from dragoman.model.error import ConfigError
-from dragoman.server.extras import require
-from dragoman.server.store_url import parse_store, without_password
+from dragoman.server.agent.frameworks import require
+from dragoman.server.config.store_url import parse_store, without_password
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from dragoman.model.error import ConfigError
-from dragoman.server.agent import Agent
-from dragoman.server.target import as_servable, load_target
+from dragoman.server.agent.agent import Agent
+from dragoman.server.agent.target import as_servable, load_target
 
 AGENT = """
 from dragoman import Agent

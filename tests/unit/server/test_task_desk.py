@@ -12,10 +12,10 @@ from dragoman import Agent, Context, Failed, Rejected
 from dragoman.bus.local import LocalBus
 from dragoman.dialects.session_tasks import AskedTask
 from dragoman.engine.call import Call
+from dragoman.engine.operations import EngineSettings, Service
 from dragoman.engine.ports import Sweep
-from dragoman.engine.service import EngineSettings, Service
 from dragoman.model.error import InvalidParams, Overloaded, TaskNotFound
-from dragoman.model.request import CancelTaskRequest, GetTaskRequest, ListTasksRequest
+from dragoman.model.operation import CancelTaskRequest, GetTaskRequest, ListTasksRequest
 from dragoman.model.state import State
 from dragoman.model.task import Task
 from dragoman.model.user import User

@@ -10,11 +10,10 @@ from dragoman import Agent, Context
 from dragoman.engine.call import Call
 from dragoman.engine.ports import Sweep
 from dragoman.model.message import Message
-from dragoman.model.operation import Operation
+from dragoman.model.operation import GetTaskRequest, ListTasksRequest, Operation, SendMessageRequest
 from dragoman.model.part import Part
-from dragoman.model.request import GetTaskRequest, ListTasksRequest, SendMessageRequest
 from dragoman.model.state import Role, State
-from dragoman.server.in_process import connect
+from dragoman.server.agent.in_process import connect
 from dragoman.stores.sqlite import schema
 from dragoman.stores.sqlite.health import examine
 from dragoman.stores.sqlite.schema import VERSION

@@ -18,10 +18,10 @@ from msgspec import structs
 from dragoman.engine.ports import Note, Repeat, Sweep, TaskQuery
 from dragoman.model.record import Record
 from dragoman.model.state import State
-from dragoman.stores.sqlite import sweeping
+from dragoman.stores.sqlite import retention as sweeping
+from dragoman.stores.sqlite.retention import Sweeper
 from dragoman.stores.sqlite.schema import ALL_SCOPES
 from dragoman.stores.sqlite.store import SqliteStore
-from dragoman.stores.sqlite.sweeping import Sweeper
 from dragoman.testing.store_writes import NOW, SCOPE, create, found, outcome, row_of, write
 
 RULES = Sweep(ended_before_ms=NOW, expired_before_ms=NOW)

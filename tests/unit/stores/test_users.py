@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from dragoman.model.account import Account, is_name
 from dragoman.model.error import ConfigError, ServerError
 from dragoman.model.state import State
+from dragoman.model.user import Account, is_name
 from dragoman.stores.sqlite import short_write as writing
-from dragoman.stores.sqlite import user_rows as rows
-from dragoman.stores.sqlite.lock import FileLock
+from dragoman.stores.sqlite import users as rows
+from dragoman.stores.sqlite.file import FileLock
 from dragoman.stores.sqlite.short_write import short_write
 from dragoman.stores.sqlite.store import SqliteStore
 from dragoman.stores.sqlite.users import SqliteUsers

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.engine.clock import wait
+from dragoman.clock import wait
 from dragoman.testing import Clock
 
 

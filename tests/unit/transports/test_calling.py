@@ -10,13 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.dialects.legacy import LEGACY
-from dragoman.dialects.v03 import V03_RPC
-from dragoman.dialects.v03_proto import V03_PROTO
-from dragoman.dialects.v1 import V1_0
+from dragoman.dialects.v01.dialect import LEGACY
+from dragoman.dialects.v03.dialect import V03_RPC
+from dragoman.dialects.v03_proto.dialect import V03_PROTO
+from dragoman.dialects.v1.dialect import V1_0
 from dragoman.errors import AuthError, BadResponse, CannotConnect, DragomanError, MethodNotFound, Overloaded
-from dragoman.model.operation import Operation
-from dragoman.model.request import GetPushConfigRequest, GetTaskRequest, ListTasksRequest
+from dragoman.model.operation import GetPushConfigRequest, GetTaskRequest, ListTasksRequest, Operation
 from dragoman.transports.jsonrpc.call import JsonRpcBinding
 from dragoman.transports.rest.call import RestBinding
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from dragoman.transports.pace import Pace
+from dragoman.transports.limits import Pace
 
 
 def work(seconds: float = 0.01) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from dragoman.testing import Clock
 from dragoman.transports.http import PIECE, Request, TooSlow, refusal_headers, status_of
-from dragoman.transports.patience import Patience
+from dragoman.transports.limits import Patience
 
 LIMIT = 10_000_000
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.errors import BadResponse
-from dragoman.transports.sse_reader import SseReader
+from dragoman.transports.sse import SseReader
 
 ENDINGS = st.sampled_from(["\n", "\r", "\r\n"])
 

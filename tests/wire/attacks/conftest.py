@@ -19,9 +19,8 @@ import pytest
 
 from dragoman import Agent, Context, Server
 from dragoman.auth.inbound.cookie import seal_cookie
-from dragoman.auth.inbound.passwords import new_password
-from dragoman.auth.inbound.users import key_digest, new_key
-from dragoman.engine.clock import SystemClock
+from dragoman.auth.inbound.passwords import key_digest, new_key, new_password
+from dragoman.clock import SystemClock
 from dragoman.keys.ring import KeyRing
 from dragoman.stores.sqlite.users import SqliteUsers
 from dragoman.testing import served

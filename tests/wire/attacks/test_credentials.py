@@ -16,7 +16,7 @@ import pytest
 from pytest import param
 
 from dragoman.auth.inbound.passwords import new_password
-from dragoman.engine.clock import SystemClock
+from dragoman.clock import SystemClock
 from dragoman.keys.ring import KeyRing
 from dragoman.testing import served
 

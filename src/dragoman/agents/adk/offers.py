@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator
 from inspect import getdoc
 from typing import Any
 
-from dragoman.agents.named_skill import NamedSkill
-from dragoman.agents.presentation import humanized
+from dragoman.agents.offers import NamedSkill, humanized
 
 _LONGEST = 1024
 _START = "__START__"

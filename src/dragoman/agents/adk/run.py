@@ -4,28 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import re
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 from google.adk.agents.base_agent import BaseAgent
 from google.adk.agents.run_config import (
     RunConfig,
-    StreamingMode,  # pyright: ignore[reportPrivateImportUsage]
+    StreamingMode,  # pyright: ignore[reportPrivateImportUsage] - its home in 1.x
 )
+from google.adk.apps.app import App
+from google.adk.runners import InMemoryRunner, Runner
+from google.adk.sessions.base_session_service import GetSessionConfig
 from google.genai import types
 
-from dragoman.agents.adk.calls import Open, details_of, question_of
+from dragoman.agents.adk.calls import Open, Place, Unanswered, details_of, question_of
 from dragoman.agents.adk.offers import description_of, offers_of
 from dragoman.agents.adk.parts import THOUGHT, TYPE, to_genai
 from dragoman.agents.adk.replies import answered
-from dragoman.agents.adk.runner import runner_of
-from dragoman.agents.adk.sessions import session_of
 from dragoman.agents.adk.turn import Turn
-from dragoman.agents.adk.unanswered import Place, Unanswered
-from dragoman.engine.marks import Marks
-from dragoman.engine.outputs import Ask
+from dragoman.engine.execute.outputs import Ask, Marks
 from dragoman.model.error import ConfigError, Failed, Rejected
 from dragoman.model.part import Part
 
@@ -34,8 +35,71 @@ if TYPE_CHECKING:
     from google.adk.sessions.session import Session
 
     from dragoman.agents.adk.speech import Output
-    from dragoman.agents.named_skill import NamedSkill
-    from dragoman.engine.context import Context
+    from dragoman.agents.offers import NamedSkill
+    from dragoman.engine.execute.context import Context
+
+# Where the name of a session is kept whose service has chosen another than ours.
+STATE = "dragoman.adk"
+# What every service takes for a name. Callers choose those of their contexts, and some services make paths of them.
+_PLAIN = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+async def session_of(runner: Runner, ctx: Context) -> Session:
+    """Find the session of a conversation, or create it.
+
+    It has the conversation's id and belongs to the authenticated caller. Where nobody is authenticated, the
+    conversation stands for its caller: `A2A_USER_<context>`. Where a context is not named in plain letters, or there
+    are tenants that may use the same names, the session's id is a UUID that stands for the context.
+    """
+    name = ctx.context_id if _PLAIN.fullmatch(ctx.context_id) and not ctx.tenant else ctx.session_id
+    user = ctx.user.id if ctx.user is not None else f"A2A_USER_{name}"
+    known: str = ctx.state.get(STATE, name)
+    service, app = runner.session_service, runner.app_name
+    # What was said is read by the runner. Here it is only of interest whether something was asked.
+    config = GetSessionConfig(num_recent_events=1) if ctx.resume is None else None
+    found = await service.get_session(app_name=app, user_id=user, session_id=known, config=config)
+    if found is not None:
+        return found
+    made = await service.create_session(app_name=app, user_id=user, session_id=name)
+    if made.id != name:
+        ctx.state[STATE] = made.id
+    return made
+
+
+def runner_of(agent: object, app_name: str | None = None) -> Runner:
+    """The runner itself, or one that keeps sessions, artifacts and memories in memory.
+
+    Raises:
+        ConfigError: it is nothing that ADK runs, or a runner of another name.
+    """
+    if isinstance(agent, Runner):
+        if app_name not in (None, agent.app_name):
+            raise ConfigError(f"app_name: the runner is already called `{agent.app_name}`")
+        return agent
+    try:
+        return _made(agent, app_name)
+    except ValueError as error:
+        raise ConfigError(f"ADK cannot run this: {error}") from error
+
+
+def _made(agent: object, app_name: str | None) -> Runner:
+    if isinstance(agent, App):
+        return InMemoryRunner(app=agent) if app_name is None else InMemoryRunner(app=agent, app_name=app_name)
+    if isinstance(agent, BaseAgent):
+        return InMemoryRunner(agent=agent, app_name=app_name or agent.name)
+    node: Any = agent
+    if isinstance(node, _node_types()):
+        return InMemoryRunner(node=node, app_name=app_name or node.name)
+    raise ConfigError(f"an agent, a workflow, an App or a Runner of ADK is needed, and not {type(agent).__name__}")
+
+
+def _node_types() -> tuple[type, ...]:
+    """What a workflow is made of, itself included: 1.x has none."""
+    try:
+        return (import_module("google.adk.workflow").BaseNode,)
+    except (ImportError, AttributeError):
+        return ()
+
 
 _GAVE_UP = "The agent has given up and needs somebody's help."
 _MOST_METADATA = 4096
@@ -116,7 +180,7 @@ class AdkRuns:
         place = Place(session.user_id, session.id)
         waiting = _waiting(ctx, session)
         if waiting is not None:
-            waiting, why = answered(waiting, ctx.message, {key: args for key, (_, args) in _made(session).items()})
+            waiting, why = answered(waiting, ctx.message, {key: args for key, (_, args) in _run_made(session).items()})
             if why:
                 yield _asked(waiting, f"{why} ")
                 return
@@ -185,7 +249,7 @@ class AdkRuns:
 
     def _answers(self, waiting: Open, ctx: Context, session: Session) -> Iterator[types.Content]:
         """The answers as messages: ADK goes on with one agent after a message, in one of its invocations."""
-        made = _made(session)
+        made = _run_made(session)
         groups: dict[Any, list[types.Part]] = {}
         for call in waiting.calls:
             asked, _ = made[call.id]
@@ -212,7 +276,7 @@ def _waiting(ctx: Context, session: Session) -> Open | None:
     ref: Any = ctx.resume.ref if ctx.resume is not None else None
     if ref is None:
         return None
-    waiting, made = msgspec.convert(ref, Open), _made(session)
+    waiting, made = msgspec.convert(ref, Open), _run_made(session)
     if not all(call.id in made for call in waiting.calls):
         raise Failed("the agent has forgotten what it asked for: its sessions did not outlast a restart")
     return waiting
@@ -236,7 +300,7 @@ def _untyped(part: Part) -> Part:
     return msgspec.structs.replace(part, metadata=rest or None)
 
 
-def _made(session: Session) -> dict[str, tuple[Event, dict[str, Any]]]:
+def _run_made(session: Session) -> dict[str, tuple[Event, dict[str, Any]]]:
     """The calls of a session by their ids: the event that makes each, and all of its arguments."""
     return {
         call.id: (event, dict(call.args or {}))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from dragoman.engine.outputs import Replace
+from dragoman.engine.execute.outputs import Replace
 from dragoman.model.part import Part
 
 Output = str | Part | Replace

@@ -11,9 +11,9 @@ from dragoman.agents.adk import credential
 from dragoman.agents.adk.calls import CREDENTIAL, Call
 from dragoman.agents.adk.offers import children_of
 from dragoman.agents.adk.parts import TYPES, from_genai
-from dragoman.agents.adk.remote_message import STATE
+from dragoman.agents.adk.remote.message import STATE
 from dragoman.agents.adk.speech import Output, Speech, Voice
-from dragoman.engine.values import json_of
+from dragoman.engine.execute.outputs import json_of
 from dragoman.model.part import Part
 from dragoman.model.state import State
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from google.adk.runners import Runner
     from google.adk.sessions.session import Session
 
-    from dragoman.engine.context import Context
+    from dragoman.engine.execute.context import Context
 
 
 # Why a model ends. Whatever is said after such an error, it is one.

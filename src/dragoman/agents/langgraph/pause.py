@@ -7,9 +7,8 @@ from typing import Any, cast
 
 import msgspec
 
-from dragoman.agents.approval import approval_of
-from dragoman.agents.langgraph.values import plain
-from dragoman.agents.pause import YES_OR_NO, Pause, Pending, call_text
+from dragoman.agents.langgraph.messages import plain
+from dragoman.agents.pause import YES_OR_NO, Pause, Pending, approval_of, call_text
 from dragoman.model.error import Rejected
 
 BREAKPOINT = "breakpoint"

@@ -10,23 +10,28 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from dragoman.agents.langgraph.answer import GraphAnswer
-from dragoman.agents.langgraph.messages import MESSAGES, canceled_calls, messages_in, messages_of, turns_of
+from dragoman.agents.bridge import value_for
+from dragoman.agents.langgraph.messages import (
+    MESSAGES,
+    GraphAnswer,
+    canceled_calls,
+    messages_in,
+    messages_of,
+    plain,
+    turns_of,
+)
 from dragoman.agents.langgraph.pause import BREAKPOINT, answers_of, pause_for
 from dragoman.agents.langgraph.tools import tool_places, tools_of
 from dragoman.agents.langgraph.turn import GraphTurn
-from dragoman.agents.langgraph.values import plain
-from dragoman.agents.memory import MOST, Memory
-from dragoman.agents.part_text import media_of, text_of
+from dragoman.agents.offers import offers_with_tools
 from dragoman.agents.pause import Pause, pause_of
-from dragoman.agents.run_value import value_for
-from dragoman.agents.tool_offers import offers_with_tools
-from dragoman.engine.outputs import Replace
+from dragoman.agents.text import MOST, Memory, media_of, text_of
+from dragoman.engine.execute.outputs import Replace
 from dragoman.model.error import Failed, Rejected
 
 if TYPE_CHECKING:
-    from dragoman.agents.named_skill import NamedSkill
-    from dragoman.engine.context import Context
+    from dragoman.agents.offers import NamedSkill
+    from dragoman.engine.execute.context import Context
     from dragoman.model.part import Part
 
 KEY = "dragoman/langgraph"

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from dragoman.agents.langgraph.tools import Path, is_within
-from dragoman.agents.paragraphs import Paragraphs
+from dragoman.agents.text import Paragraphs
 
 if TYPE_CHECKING:
-    from dragoman.engine.context import Context
+    from dragoman.engine.execute.context import Context
 
 
 class GraphSpeech:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from dragoman.agents.langgraph.speech import GraphSpeech
 
 if TYPE_CHECKING:
-    from dragoman.agents.langgraph.answer import GraphAnswer
+    from dragoman.agents.langgraph.messages import GraphAnswer
     from dragoman.agents.langgraph.tools import Path
-    from dragoman.engine.context import Context
+    from dragoman.engine.execute.context import Context
 
 _MODES = ["messages", "updates", "values"]
 

@@ -9,18 +9,18 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, cast
 
 from dragoman.agents.mcp_tools.choice import Chosen, chosen, chosen_by_answer
-from dragoman.agents.mcp_tools.held import Held
+from dragoman.agents.mcp_tools.elicitation import Held
 from dragoman.agents.mcp_tools.supervisor import Supervisor
 from dragoman.agents.mcp_tools.task import TaskRun
 from dragoman.agents.mcp_tools.tool import Tool, permission_of
-from dragoman.agents.presentation import shared_prefix
+from dragoman.agents.offers import shared_prefix
 from dragoman.model.error import ConfigError, Rejected
 
 if TYPE_CHECKING:
     import mcp_types as types
 
     from dragoman.agents.mcp_tools.source import Source
-    from dragoman.engine.context import Context
+    from dragoman.engine.execute.context import Context
 
 logger = logging.getLogger("dragoman.mcp")
 START_SECONDS = 60.0

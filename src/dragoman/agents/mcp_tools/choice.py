@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 from msgspec import Struct
 
-from dragoman.engine.outputs import Ask
+from dragoman.engine.execute.outputs import Ask
 from dragoman.model.error import Rejected
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dragoman.agents.mcp_tools.tool import Tool
-    from dragoman.engine.context import Context
+    from dragoman.engine.execute.context import Context
 
 _LISTED = 20
 _SHORT = 100

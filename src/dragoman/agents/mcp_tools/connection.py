@@ -17,9 +17,8 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
-from dragoman.agents.mcp_tools.questions import Questions
-from dragoman.agents.mcp_tools.stdio import Program
-from dragoman.agents.mcp_tools.unreadable import envelope_of
+from dragoman.agents.mcp_tools.call import Questions
+from dragoman.agents.mcp_tools.stdio import Program, envelope_of
 from dragoman.model.error import CannotConnect, ConfigError, DragomanError
 from dragoman.net.exchange import is_loopback
 

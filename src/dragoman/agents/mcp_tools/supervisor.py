@@ -9,12 +9,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from dragoman.agents.mcp_tools.connection import Connection
-from dragoman.engine.clock import SystemClock
+from dragoman.clock import SystemClock
 from dragoman.model.error import CannotConnect, DragomanError
 
 if TYPE_CHECKING:
     from dragoman.agents.mcp_tools.source import Source
-    from dragoman.engine.clock import Clock
+    from dragoman.clock import Clock
 
 logger = logging.getLogger("dragoman.mcp")
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 30.0

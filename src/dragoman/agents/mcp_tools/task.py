@@ -14,6 +14,8 @@ from dragoman.agents.mcp_tools.call import (
     Caller,
     Progress,
     Question,
+    Silence,
+    Silent,
     ToolCall,
     is_cut,
     is_forgotten,
@@ -23,19 +25,17 @@ from dragoman.agents.mcp_tools.call import (
 )
 from dragoman.agents.mcp_tools.choice import Chosen, chosen, chosen_by_answer, may_use
 from dragoman.agents.mcp_tools.content import error_text, metadata_of, parts_of_result
-from dragoman.agents.mcp_tools.elicitation import answered, asking, params_from, wire_of
-from dragoman.agents.mcp_tools.held import Held
-from dragoman.agents.mcp_tools.silence import Silence, Silent
+from dragoman.agents.mcp_tools.elicitation import Held, answered, asking, params_from, wire_of
 from dragoman.agents.mcp_tools.tool import USER
 from dragoman.auth.inbound.audit import Audit
-from dragoman.engine.outputs import Ask
-from dragoman.model.artifact import Artifact
+from dragoman.engine.execute.outputs import Ask
 from dragoman.model.error import CannotConnect, Failed, Rejected
 from dragoman.model.part import Part
+from dragoman.model.task import Artifact
 
 if TYPE_CHECKING:
     from dragoman.agents.mcp_tools.tool import Tool
-    from dragoman.engine.context import Context
+    from dragoman.engine.execute.context import Context
 
 # How often progress is told, at most.
 TELL_MS = 200

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, cast
 
-from dragoman.agents.mcp_tools.arguments import Schema
-from dragoman.agents.presentation import categories, humanized
+from dragoman.agents.offers import categories, humanized
 from dragoman.model.card import AgentSkill
+from dragoman.schema.arguments import Schema
 
 if TYPE_CHECKING:
     import mcp_types as types

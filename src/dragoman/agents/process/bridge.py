@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+from dragoman.agents.offers import offers_of
 from dragoman.agents.process.folders import Folders
 from dragoman.agents.process.programs import Programs
 from dragoman.agents.process.run import SessionRuns
-from dragoman.agents.tool_offers import offers_of
-from dragoman.engine.clock import SystemClock
+from dragoman.clock import SystemClock
 from dragoman.model.error import ConfigError
 
 if TYPE_CHECKING:
     from dragoman.agents.process.recipe import Recipe
-    from dragoman.engine.context import Context
+    from dragoman.engine.execute.context import Context
 
 
 class CommandSessions:

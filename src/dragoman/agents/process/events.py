@@ -7,7 +7,11 @@ types it does not know.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import asyncio
+import inspect
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 Event = Mapping[str, Any]
@@ -99,3 +103,119 @@ def problem_of(event: Event) -> str:
     said: Any = event.get("error")
     message: Any = cast("Mapping[str, Any]", said).get("message") if isinstance(said, Mapping) else said
     return message if isinstance(message, str) and message else "the program failed"
+
+
+logger = logging.getLogger("dragoman.process")
+
+
+class Announcer:
+    """Tells listeners of one session, and those of all. One that fails keeps nobody else from hearing."""
+
+    def __init__(self) -> None:
+        # By a key of their own: the same callback may listen twice, or again after an end.
+        self._of_session: dict[str, dict[object, Callback]] = {}
+        self._of_all: dict[object, Callback] = {}
+        self._running: set[str] = set()
+        self._waits: set[asyncio.Future[None]] = set()
+
+    def __len__(self) -> int:
+        """How many sessions have listeners."""
+        return len(self._of_session)
+
+    def has_listeners(self, session_id: str) -> bool:
+        """True when somebody listens to this session in particular."""
+        return session_id in self._of_session
+
+    def subscribe(self, session_id: str, callback: Callback, missed: Iterable[Event] = ()) -> Callable[[], None]:
+        """Tell a listener from now on, first what it has `missed`.
+
+        One that comes late to a session at work learns at once that it is.
+        """
+        key = object()
+        self._of_session.setdefault(session_id, {})[key] = callback
+        if session_id in self._running:
+            self._tell(callback, session_id, thinking())
+        for event in missed:
+            self._tell(callback, session_id, event)
+        return lambda: self._drop(session_id, key)
+
+    def subscribe_all(self, callback: Callback) -> Callable[[], None]:
+        """Tell a listener about every session."""
+        key = object()
+        self._of_all[key] = callback
+
+        def leave() -> None:
+            self._of_all.pop(key, None)
+
+        return leave
+
+    def emit(self, session_id: str, event: Event) -> list[Awaitable[Any]]:
+        """Tell everybody. Gives what listeners want to be waited for before they hear more."""
+        kind = event.get("type")
+        if kind == "session_started":
+            self._running.add(session_id)
+        listeners = [*self._of_session.get(session_id, {}).values(), *self._of_all.values()]
+        if kind in ENDS:
+            # What has ended says nothing more: nobody needs to remember to leave.
+            self._running.discard(session_id)
+            self._of_session.pop(session_id, None)
+        waiting = [self._tell(callback, session_id, event) for callback in listeners]
+        return [each for each in waiting if each is not None]
+
+    def _tell(self, callback: Callback, session_id: str, event: Event) -> Awaitable[Any] | None:
+        try:
+            answer = callback(session_id, event)
+        except Exception:
+            logger.exception("a listener of session %s failed", session_id)
+            return None
+        if not inspect.isawaitable(answer):
+            return None
+        # Begun at once: not everything that is told is also waited for.
+        waiting = asyncio.ensure_future(self._wait(answer, session_id))
+        self._waits.add(waiting)
+        waiting.add_done_callback(self._waits.discard)
+        return waiting
+
+    async def _wait(self, answer: Awaitable[Any], session_id: str) -> None:
+        try:
+            await answer
+        except Exception:
+            logger.exception("a listener of session %s failed", session_id)
+
+    def _drop(self, session_id: str, key: object) -> None:
+        listeners = self._of_session.get(session_id, {})
+        listeners.pop(key, None)
+        if not listeners:
+            self._of_session.pop(session_id, None)
+
+
+# How much is kept before the program has to wait.
+_MOST = 256
+
+
+class Backlog:
+    """Events for whoever listens next, in order. Nothing is lost: a program that says too much is made to wait."""
+
+    def __init__(self) -> None:
+        self._events: deque[Event] = deque()
+        self._full: asyncio.Future[None] | None = None
+
+    def add(self, event: Event) -> asyncio.Future[None] | None:
+        """Keep an event. Gives what to wait for before the next, if there are too many."""
+        self._events.append(event)
+        if len(self._events) < _MOST:
+            return None
+        self._full = self._full or asyncio.get_running_loop().create_future()
+        return self._full
+
+    def put_back(self, events: Iterable[Event]) -> None:
+        """Keep events that come before all others."""
+        self._events.extendleft(reversed(list(events)))
+
+    def take(self) -> list[Event]:
+        """All there are; the program may go on."""
+        events, self._events = list(self._events), deque()
+        full, self._full = self._full, None
+        if full is not None and not full.done():
+            full.set_result(None)
+        return events

@@ -15,8 +15,7 @@ from itertools import count
 from pathlib import Path
 from uuid import UUID
 
-from dragoman.model.file import File
-from dragoman.model.part import Part
+from dragoman.model.part import File, Part
 
 logger = logging.getLogger("dragoman.process")
 # Enough to tell what has changed; a program that makes more files has other ways to hand them over.

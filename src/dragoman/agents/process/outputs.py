@@ -3,15 +3,64 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Protocol
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from dragoman.agents.process import events
-from dragoman.agents.process.json_lines import JsonLines
+from dragoman.agents.process.profiles.reading import object_of
+from dragoman.model.json import encode
 
 if TYPE_CHECKING:
     from dragoman.agents.process.events import Event
     from dragoman.agents.process.profiles.profile import LineReader
+
+logger = logging.getLogger("dragoman.process")
+KEYS = ("text", "status", "artifact", "ask", "result", "error")
+_SHOWN = 200
+# How many lines that are none are shown.
+_FEW = 3
+
+
+class JsonLines:
+    """Reads such lines. What is none is logged, and otherwise passed over: a library may have printed something."""
+
+    def __init__(self) -> None:
+        self._passed = 0
+
+    def feed(self, line: bytes) -> Iterator[Event]:
+        """The event of a line, if it is one."""
+        found = object_of(line) or {}
+        key = next((key for key in KEYS if key in found), None)
+        event = None if key is None else _event(key, found[key])
+        if event is not None:
+            yield event
+            return
+        self._passed += 1
+        if self._passed <= _FEW:
+            logger.warning("no JSON line of a program: %s", line[:_SHOWN].decode(errors="replace"))
+
+    def close(self) -> Iterator[Event]:
+        """Nothing is kept back."""
+        if self._passed > _FEW:
+            logger.warning("a program wrote %d lines that are no JSON lines", self._passed)
+        return iter(())
+
+
+def _event(key: str, value: Any) -> Event | None:
+    if key == "result":
+        return events.result(value)
+    if key == "artifact":
+        if isinstance(value, Mapping):
+            return events.artifact(cast("Mapping[str, Any]", value))
+        return events.artifact({"text": value} if isinstance(value, str) else {"data": value})
+    if key == "error" and not isinstance(value, str):
+        value = encode(value).decode()
+    if not isinstance(value, str):
+        return None
+    make = {"text": events.text, "status": events.tool_status, "ask": events.ask, "error": events.error}
+    return make[key](value)
+
 
 # How long a line of JSON may be. What is longer is no message.
 LONGEST_LINE = 10_000_000

@@ -11,9 +11,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from dragoman.agents.process import events, folders
-from dragoman.agents.process.idleness import is_idle
 from dragoman.agents.process.outputs import TooLongError
-from dragoman.agents.process.pipe_end import PipeEnd
+from dragoman.agents.process.pipe import PipeEnd, is_idle
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from dragoman.agents.process.events import Event
     from dragoman.agents.process.guardian import Child
     from dragoman.agents.process.recipe import Recipe
-    from dragoman.engine.clock import Clock, Timer
+    from dragoman.clock import Clock, Timer
 
 logger = logging.getLogger("dragoman.process")
 _CHUNK = 65_536

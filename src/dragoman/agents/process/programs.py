@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import inspect
 import logging
 import os
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from dragoman.agents.process import events, folders
-from dragoman.agents.process.announcer import Announcer
-from dragoman.agents.process.backlog import Backlog
+from dragoman.agents.process.events import Announcer, Backlog
 from dragoman.agents.process.guardian import Guardian, GuardianGone, NotStarted, guardian, release
 from dragoman.agents.process.program import Pipes, Program
 from dragoman.model.error import Failed, Rejected
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dragoman.agents.process.guardian import Child
     from dragoman.agents.process.recipe import Recipe
     from dragoman.agents.process.session import Session
-    from dragoman.engine.clock import Clock
+    from dragoman.clock import Clock
 
 logger = logging.getLogger("dragoman.process")
 # Of how many sessions it is known how their last program ended.
@@ -241,3 +241,58 @@ def _plain(number: int, step: str, name: str) -> str:
         errno.ENOMEM: "there is not enough memory: try again later",
     }
     return f"the program cannot be started: {reasons.get(number) or os.strerror(number)}"
+
+
+class ProcessManager(Protocol):
+    """All that is asked of a process manager; it may be anybody's.
+
+    `subscribe` may give back the way to stop listening. `start_process` may be a coroutine; a program that cannot be
+    started is told as an `error` event. One that has a method `stop_process(session_id)` is asked to end programs
+    whose work nobody wants any more.
+    """
+
+    def subscribe(self, session_id: str, callback: Callback, /) -> Callable[[], object] | None:
+        """Call back with everything that happens in a session from now on."""
+        ...
+
+    def start_process(self, session: Session, prompt: str, /, **options: Any) -> Awaitable[object] | object:
+        """Run the session's program on a prompt."""
+        ...
+
+
+class Talk(Protocol):
+    """What a process manager can do beside, where programs may be told something while they run."""
+
+    def pid(self, session_id: str) -> int | None:
+        """The program that is open in a session, if there is one."""
+        ...
+
+    def goes_on(self, session_id: str) -> bool:
+        """True when the open program of a session takes the next message, too."""
+        ...
+
+    def say(self, session: Session, line: str) -> None:
+        """Tell the open program of a session something. Nothing happens when there is none."""
+        ...
+
+    def put_back(self, session_id: str, events: Iterable[Event]) -> None:
+        """Keep events that were not taken for whoever listens next, as long as the program is open."""
+        ...
+
+    def ended(self, session_id: str) -> str:
+        """How the last program of a session ended, as far as that is still known."""
+        ...
+
+
+def talk_of(manager: ProcessManager) -> Talk | None:
+    """The same process manager as one whose programs can be talked to, if they can."""
+    return cast("Talk", manager) if hasattr(manager, "say") and hasattr(manager, "pid") else None
+
+
+async def stop(manager: ProcessManager, session_id: str, reason: str) -> None:
+    """Ask a process manager to end a program, if it can be asked."""
+    asked = getattr(manager, "stop_process", None)
+    if asked is not None:
+        done = asked(session_id, reason)
+        if inspect.isawaitable(done):
+            await done

@@ -9,18 +9,17 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, cast
 
 from dragoman.agents.process import folders
-from dragoman.agents.process.manager import stop, talk_of
-from dragoman.agents.process.prompt import prompt_of
-from dragoman.agents.process.session import Session, new_session
+from dragoman.agents.process.programs import stop, talk_of
+from dragoman.agents.process.session import Session, new_session, prompt_of
 from dragoman.agents.process.turn import Turn
-from dragoman.model.depth import depth_of
 from dragoman.model.error import Failed, Rejected
+from dragoman.model.message import depth_of
 
 if TYPE_CHECKING:
     from dragoman.agents.process.events import Event
     from dragoman.agents.process.folders import Folders
-    from dragoman.agents.process.manager import ProcessManager
-    from dragoman.engine.context import Context
+    from dragoman.agents.process.programs import ProcessManager
+    from dragoman.engine.execute.context import Context
 
 CreateSession = Callable[[Session], "Session | Awaitable[Session | None] | None"]
 # How the program calls the conversation, kept in the conversation's state.

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
+
+from dragoman.model.json import encode
+
+if TYPE_CHECKING:
+    from dragoman.model.message import Message
 
 Status = Literal["loading", "running", "idle", "error", "stopped", "paused"]
 # How much of a message its session is called by.
@@ -45,3 +51,21 @@ def new_session(id: str, *, agent_id: str, project_id: str | None, message: str,
     return Session(
         id=id, agent_id=agent_id, project_id=project_id, name=title_of(message), initial_prompt=message, **facts
     )
+
+
+def prompt_of(message: Message, files: Sequence[str] | None = None) -> str:
+    """The texts of a message and its data as JSON, a line each.
+
+    With `files`, the paths of those it came with, it also tells of these, and of links where they stand.
+    """
+    said: list[str] = []
+    for part in message.parts:
+        if part.text is not None:
+            said.append(part.text)
+        elif part.kind == "data":
+            said.append(encode(part.data).decode())
+        elif part.url is not None and files is not None:
+            said.append(part.url)
+    if files:
+        said.append(f"Files that came with this: {', '.join(files)}")
+    return "\n".join(said)

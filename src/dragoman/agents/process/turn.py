@@ -10,19 +10,18 @@ from collections.abc import AsyncGenerator, Collection, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from dragoman.agents.process import events, folders
-from dragoman.agents.process.manager import stop, talk_of
-from dragoman.engine.outputs import Ask, Replace
+from dragoman.agents.process.programs import stop, talk_of
+from dragoman.engine.execute.outputs import Ask, Replace
 from dragoman.model.error import Failed, Rejected
-from dragoman.model.file import File
-from dragoman.model.part import Part
+from dragoman.model.part import File, Part
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
     from dragoman.agents.process.events import Event
-    from dragoman.agents.process.manager import ProcessManager, Talk
+    from dragoman.agents.process.programs import ProcessManager, Talk
     from dragoman.agents.process.session import Session
-    from dragoman.engine.context import Context
+    from dragoman.engine.execute.context import Context
 
 # How many events may wait to be passed on before the program has to wait.
 _AHEAD = 256

@@ -6,15 +6,12 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from dragoman.agents.approval import approval_of
-from dragoman.agents.memory import MOST, Memory
-from dragoman.agents.paragraphs import APART
-from dragoman.agents.part_text import media_of, text_of
-from dragoman.agents.pause import Pause, Pending, call_text, keep, kept, pause_of
+from dragoman.agents.bridge import value_for
+from dragoman.agents.offers import offers_with_tools
+from dragoman.agents.pause import Pause, Pending, approval_of, call_text, keep, kept, pause_of
 from dragoman.agents.pydantic_ai.speech import PydanticSpeech, accepted_texts, answer_texts, speaks_text
-from dragoman.agents.run_value import value_for
-from dragoman.agents.tool_offers import offers_with_tools
-from dragoman.engine.outputs import Replace
+from dragoman.agents.text import APART, MOST, Memory, media_of, text_of
+from dragoman.engine.execute.outputs import Replace
 from dragoman.model.error import Failed, Rejected
 from dragoman.model.part import Part
 
@@ -22,8 +19,8 @@ if TYPE_CHECKING:
     from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults
     from pydantic_ai.messages import ModelMessage, ToolCallPart, UserContent
 
-    from dragoman.agents.named_skill import NamedSkill
-    from dragoman.engine.context import Context
+    from dragoman.agents.offers import NamedSkill
+    from dragoman.engine.execute.context import Context
 
 KEY = "dragoman/pydantic-ai"
 

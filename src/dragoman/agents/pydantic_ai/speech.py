@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Union, cast, get_args, get_origin
 
-from dragoman.agents.paragraphs import APART, Paragraphs
+from dragoman.agents.text import APART, Paragraphs
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelMessage, ModelResponse
 
-    from dragoman.engine.context import Context
+    from dragoman.engine.execute.context import Context
 
 # What asks a model for another answer, now and in versions before.
 _RETRIES = ("retry-feedback", "retry-prompt")

@@ -2,31 +2,147 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar, cast
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct
 
-from dragoman.auth.inbound import config_keys as keys
-from dragoman.auth.inbound.apikey import ApiKeyScheme
-from dragoman.auth.inbound.basic import BasicScheme
-from dragoman.auth.inbound.bearer import BearerScheme
 from dragoman.auth.inbound.cookie import MAX_AGE, NAME, CookieScheme
-from dragoman.auth.inbound.issued import IssuedTokenScheme
-from dragoman.auth.inbound.issuer_keys import safe
+from dragoman.auth.inbound.issuer_keys import FetchedKeys, GivenKeys, OneKey, discovery, safe
 from dragoman.auth.inbound.mtls import By, MtlsScheme
-from dragoman.auth.inbound.passwords import Passwords
-from dragoman.auth.inbound.presented import AddressOf, address
-from dragoman.auth.inbound.scheme import Scheme
+from dragoman.auth.inbound.passwords import Passwords, UserStore
+from dragoman.auth.inbound.scheme import AddressOf, Scheme, address
+from dragoman.auth.inbound.schemes import ApiKeyScheme, BasicScheme, BearerScheme, IssuedTokenScheme
 from dragoman.auth.inbound.tokens import ALGORITHMS, TokenRules, Tokens
-from dragoman.auth.inbound.users import UserStore
-from dragoman.engine.clock import Clock
+from dragoman.clock import Clock
 from dragoman.keys.ring import KeyRing
 from dragoman.model.error import ConfigError
 from dragoman.net.exchange import HttpClient
+
+MAX_FILE = 1024 * 1024
+# What can stand in a header, a cookie and a scope without quotes.
+_WORD = re.compile(r"[A-Za-z0-9!#$%&'*+./:^_`|~-]{1,200}")
+_FLOWS = {
+    "client_credentials": ("clientCredentials", ("token_url",)),
+    "authorization_code": ("authorizationCode", ("authorization_url", "token_url")),
+    "device_code": ("deviceCode", ("device_url", "token_url")),
+}
+_ON_CARD = {
+    "token_url": "tokenUrl",
+    "authorization_url": "authorizationUrl",
+    "device_url": "deviceAuthorizationUrl",
+    "refresh_url": "refreshUrl",
+}
+
+
+def check_word(text: str, source: str) -> None:
+    """Refuse what cannot stand in a header. Raises ConfigError."""
+    if _WORD.fullmatch(text) is None:
+        raise ConfigError(f"{source}: {text!r} has characters that cannot stand in a header")
+
+
+def fetched(http: HttpClient, url: str, clock: Clock) -> FetchedKeys:
+    """The keys at an address."""
+
+    async def locate() -> str:
+        return url
+
+    return FetchedKeys(http, locate, clock)
+
+
+def discovered(http: HttpClient, issuer: str, url: str, clock: Clock) -> FetchedKeys:
+    """The keys that an issuer's own document names."""
+    return FetchedKeys(http, discovery(http, issuer, url), clock)
+
+
+def metadata_url(issuer: str) -> str:
+    """Where an OAuth 2 server tells about itself: between the host and the path of its name (RFC 8414)."""
+    parts = urlsplit(issuer)
+    return f"{parts.scheme}://{parts.netloc}/.well-known/oauth-authorization-server{parts.path.rstrip('/')}"
+
+
+def from_jwks_file(path: Path, source: str) -> GivenKeys:
+    """The keys of a JWKS file.
+
+    Raises:
+        ConfigError: it cannot be read, or is none.
+    """
+    try:
+        jwks: Any = json.loads(_content(path, source))
+    except (ValueError, RecursionError):
+        raise ConfigError(f"{source}: {path} is not JSON") from None
+    if not isinstance(jwks, dict) or not isinstance(cast("dict[str, Any]", jwks).get("keys"), list):
+        raise ConfigError(f"{source}: {path} is no key set: it has no list `keys`")
+    return GivenKeys(cast("dict[str, Any]", jwks))
+
+
+def from_pem_file(path: Path, source: str) -> OneKey:
+    """The public key of a PEM file, alone or in a certificate.
+
+    Raises:
+        ConfigError: it cannot be read, or has no public key of a known kind.
+    """
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+    from cryptography.hazmat.primitives.serialization import load_pem_public_key
+    from cryptography.x509 import load_pem_x509_certificate
+    from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
+
+    content = _content(path, source)
+    if b"PRIVATE KEY" in content:
+        raise ConfigError(f"{source}: {path} has a private key: put the public key alone there")
+    try:
+        if b"CERTIFICATE" in content:
+            key = load_pem_x509_certificate(content).public_key()
+        else:
+            key = load_pem_public_key(content)
+    except (ValueError, UnsupportedAlgorithm):
+        raise ConfigError(f"{source}: {path} is no public key in PEM form") from None
+    if isinstance(key, rsa.RSAPublicKey):
+        return OneKey(RSAAlgorithm.to_jwk(key, as_dict=True))
+    if isinstance(key, ec.EllipticCurvePublicKey):
+        return OneKey(ECAlgorithm.to_jwk(key, as_dict=True))
+    if isinstance(key, ed25519.Ed25519PublicKey):
+        return OneKey(OKPAlgorithm.to_jwk(key, as_dict=True))
+    raise ConfigError(f"{source}: {path} has a key of a kind that tokens are not signed with")
+
+
+def _content(path: Path, source: str) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(MAX_FILE)
+    except OSError as error:
+        raise ConfigError(f"{source}: {path} cannot be read: {error.strerror}") from None
+
+
+def oauth2_card(config: Oauth2Config) -> dict[str, Any]:
+    """How the card describes an OAuth 2 server: one flow, as A2A 1.0 has it.
+
+    Raises:
+        ConfigError: an address that the flow needs is missing, or is not https.
+    """
+    flow, needed = _FLOWS[config.flow]
+    told: dict[str, Any] = {}
+    for name, spelled in _ON_CARD.items():
+        url: str | None = getattr(config, name)
+        if url is not None:
+            told[spelled] = safe(url, f"[auth.oauth2] {name}")
+        elif name in needed:
+            raise ConfigError(f"[auth.oauth2] needs {name} for the flow {config.flow}")
+    told["scopes"] = {**dict.fromkeys(config.scopes, ""), **config.offered}
+    if config.flow == "authorization_code":
+        told["pkceRequired"] = True
+    scheme: dict[str, Any] = {"flows": {flow: told}}
+    if config.metadata_url is not None:
+        scheme["oauth2MetadataUrl"] = config.metadata_url
+    return {"oauth2SecurityScheme": scheme}
+
 
 T = TypeVar("T")
 
@@ -166,7 +282,7 @@ def _users(name: str, parts: _Parts) -> UserStore:
 
 def _cookie(table: Mapping[str, Any], parts: _Parts) -> Scheme:
     config = _read("cookie", table, CookieConfig)
-    keys.check_word(config.name, "[auth.cookie] name")
+    check_word(config.name, "[auth.cookie] name")
     if not 0 < config.max_age <= 400 * 24 * 3600:  # browsers keep none longer
         raise ConfigError("[auth.cookie] max_age: must be seconds, more than 0 and at most 400 days")
     ring = _need(parts.ring, "cookie", "needs a secret: set DRAGOMAN_SECRET, or use a SQLite store, which has one")
@@ -175,7 +291,7 @@ def _cookie(table: Mapping[str, Any], parts: _Parts) -> Scheme:
 
 def _apikey(table: Mapping[str, Any], parts: _Parts) -> Scheme:
     config = _read("apikey", table, ApiKeyConfig)
-    keys.check_word(config.name, "[auth.apikey] name")
+    check_word(config.name, "[auth.apikey] name")
     return ApiKeyScheme(_users("apikey", parts), location=config.location, key_name=config.name)
 
 
@@ -196,11 +312,11 @@ def _bearer(table: Mapping[str, Any], parts: _Parts) -> Scheme:
     if len(sources) > 1:
         raise ConfigError("[auth.bearer] has several sources of keys: keep one of jwks_url, jwks_file and pem")
     if config.jwks_url is not None:
-        source = keys.fetched(_http("bearer", parts), safe(config.jwks_url, "[auth.bearer] jwks_url"), parts.clock)
+        source = fetched(_http("bearer", parts), safe(config.jwks_url, "[auth.bearer] jwks_url"), parts.clock)
     elif config.jwks_file is not None:
-        source = keys.from_jwks_file(parts.base / config.jwks_file, "[auth.bearer] jwks_file")
+        source = from_jwks_file(parts.base / config.jwks_file, "[auth.bearer] jwks_file")
     else:
-        source = keys.from_pem_file(parts.base / sources[0], "[auth.bearer] pem")
+        source = from_pem_file(parts.base / sources[0], "[auth.bearer] pem")
     tokens = Tokens("bearer", source, _rules("bearer", config), parts.clock)
     return BearerScheme(users, tokens, scopes=config.scopes)
 
@@ -208,12 +324,12 @@ def _bearer(table: Mapping[str, Any], parts: _Parts) -> Scheme:
 def _oauth2(table: Mapping[str, Any], parts: _Parts) -> Scheme:
     config = _read("oauth2", table, Oauth2Config)
     issuer = safe(_need(config.issuer, "oauth2", "needs issuer"), "[auth.oauth2] issuer")
-    card = keys.oauth2_card(config)
+    card = oauth2_card(config)
     if config.jwks_url is not None:
-        source = keys.fetched(_http("oauth2", parts), safe(config.jwks_url, "[auth.oauth2] jwks_url"), parts.clock)
+        source = fetched(_http("oauth2", parts), safe(config.jwks_url, "[auth.oauth2] jwks_url"), parts.clock)
     else:
-        url = config.metadata_url or keys.metadata_url(issuer)
-        source = keys.discovered(_http("oauth2", parts), issuer, safe(url, "[auth.oauth2] metadata_url"), parts.clock)
+        url = config.metadata_url or metadata_url(issuer)
+        source = discovered(_http("oauth2", parts), issuer, safe(url, "[auth.oauth2] metadata_url"), parts.clock)
     tokens = Tokens("oauth2", source, _rules("oauth2", config), parts.clock)
     return IssuedTokenScheme("oauth2", tokens, card, config.scopes)
 
@@ -224,9 +340,9 @@ def _oidc(table: Mapping[str, Any], parts: _Parts) -> Scheme:
     url = f"{issuer.rstrip('/')}/.well-known/openid-configuration"
     http = _http("oidc", parts)
     if config.jwks_url is not None:
-        source = keys.fetched(http, safe(config.jwks_url, "[auth.oidc] jwks_url"), parts.clock)
+        source = fetched(http, safe(config.jwks_url, "[auth.oidc] jwks_url"), parts.clock)
     else:
-        source = keys.discovered(http, issuer, url, parts.clock)
+        source = discovered(http, issuer, url, parts.clock)
     tokens = Tokens("oidc", source, _rules("oidc", config), parts.clock)
     card = {"openIdConnectSecurityScheme": {"openIdConnectUrl": url}}
     return IssuedTokenScheme("oidc", tokens, card, config.scopes)
@@ -247,7 +363,7 @@ def _rules(name: str, config: TokenConfig) -> TokenRules:
         config.audience or None, name, "needs audience: the name by which the issuer's tokens mean this server"
     )
     for scope in config.scopes:
-        keys.check_word(scope, f"[auth.{name}] scopes")
+        check_word(scope, f"[auth.{name}] scopes")
     for algorithm in config.algorithms:
         if algorithm not in ALGORITHMS:
             raise ConfigError(f"[auth.{name}] algorithms: there is no `{algorithm}`{_nearest(algorithm, ALGORITHMS)}")

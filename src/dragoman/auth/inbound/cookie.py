@@ -7,15 +7,13 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from dragoman.auth.inbound.presented import cookie
-from dragoman.auth.inbound.recall import Recall
-from dragoman.auth.inbound.scheme import REALM, Denied, Presented
-from dragoman.auth.inbound.users import UserStore
-from dragoman.engine.clock import Clock
+from dragoman.auth.inbound.chain import Recall
+from dragoman.auth.inbound.passwords import UserStore
+from dragoman.auth.inbound.scheme import REALM, Denied, Presented, cookie
+from dragoman.clock import Clock
 from dragoman.keys.errors import BadSeal
 from dragoman.keys.ring import KeyRing
-from dragoman.model.account import Account
-from dragoman.model.user import User
+from dragoman.model.user import Account, User
 
 PURPOSE = "cookie"
 NAME = "user"

@@ -9,7 +9,7 @@ from typing import Any, Protocol, cast
 
 import msgspec
 
-from dragoman.engine.clock import Clock
+from dragoman.clock import Clock
 from dragoman.model.error import BadResponse, CannotConnect, ConfigError, ServerError
 from dragoman.model.json import decode_any
 from dragoman.net.exchange import HttpClient, HttpRequest, is_loopback, shown

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from msgspec import Struct
 
+from dragoman.auth.inbound.passwords import UserStore
 from dragoman.auth.inbound.scheme import Denied, Presented
-from dragoman.auth.inbound.users import UserStore
-from dragoman.engine.clock import Clock
+from dragoman.clock import Clock
 from dragoman.model.user import User
 
 if TYPE_CHECKING:

@@ -9,16 +9,47 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from hashlib import sha256
 from typing import NamedTuple, Protocol
 
-from dragoman.auth.inbound.fair_slots import FairSlots
-from dragoman.auth.inbound.recall import Recall
+from dragoman.auth.inbound.chain import Recall
 from dragoman.auth.inbound.scheme import Denied
-from dragoman.auth.inbound.throttle import LoginThrottle, in_seconds
-from dragoman.auth.inbound.users import UserStore
-from dragoman.engine.clock import Clock
-from dragoman.model.account import Account
+from dragoman.auth.inbound.throttle import FairSlots, LoginThrottle, in_seconds
+from dragoman.clock import Clock
 from dragoman.model.error import ConfigError
+from dragoman.model.user import Account
+
+KEY_PREFIX = "dk_"
+_KEY_BYTES = 32
+_MAX_KEY = 100
+
+
+class UserStore(Protocol):
+    """Where users are kept. What an administrator changes counts with the next request."""
+
+    async def by_name(self, name: str) -> Account | None:
+        """A user, with the permissions that hold now. A user's id is its name."""
+        ...
+
+    async def by_key(self, digest: bytes) -> Account | None:
+        """The user a key was given to, while it holds."""
+        ...
+
+
+def new_key() -> str:
+    """A key for a user, to be shown once."""
+    return KEY_PREFIX + secrets.token_urlsafe(_KEY_BYTES)
+
+
+def is_key(text: str) -> bool:
+    """True when a text looks like a user's key."""
+    return text.startswith(KEY_PREFIX) and len(text) <= _MAX_KEY
+
+
+def key_digest(key: str) -> bytes:
+    """What is kept of a key. It is random and long, so that a plain digest cannot be turned back."""
+    return sha256(key.encode("utf-8", "surrogatepass")).digest()
+
 
 REMEMBERED = 300.0
 SHORTEST, LONGEST = 8, 1024

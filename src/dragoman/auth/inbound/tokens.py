@@ -7,10 +7,10 @@ from typing import Any, cast
 
 from msgspec import Struct
 
+from dragoman.auth.inbound.chain import Recall
 from dragoman.auth.inbound.issuer_keys import IssuerKeys
-from dragoman.auth.inbound.recall import Recall
 from dragoman.auth.inbound.scheme import Denied, Forbidden
-from dragoman.engine.clock import Clock
+from dragoman.clock import Clock
 from dragoman.keys.errors import BadSignature
 from dragoman.model.user import User
 

@@ -12,7 +12,7 @@ from dragoman.compat.executor.event_queue import EventQueues
 from dragoman.compat.executor.events import TaskArtifactUpdateEvent, TaskStatusUpdateEvent
 from dragoman.compat.executor.message import Message
 from dragoman.compat.executor.task import Task, TaskState, TaskStatus
-from dragoman.engine.outputs import Ask, Conclude
+from dragoman.engine.execute.outputs import Ask, Conclude
 from dragoman.model.error import Failed, InvalidAgentResponse, Rejected
 from dragoman.model.state import State
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from dragoman.compat.executor.event_queue import EventQueue
     from dragoman.compat.executor.result import Failure
     from dragoman.compat.executor.task_store import TaskStore
-    from dragoman.engine.context import Context
-    from dragoman.model.artifact import Artifact
+    from dragoman.engine.execute.context import Context
     from dragoman.model.message import Message as ModelMessage
+    from dragoman.model.task import Artifact
     from dragoman.model.task import TaskStatus as ModelStatus
 
 _QUESTIONS = {State.INPUT_REQUIRED: "input required", State.AUTH_REQUIRED: "authentication required"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dragoman.compat.executor.wire import Wire, read
-from dragoman.dialects.cards import card_json, read_card
+from dragoman.dialects.cards.card import card_json, read_card
 from dragoman.model.card import AgentExtension, AgentProvider
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from dragoman.compat.executor.message import Message
 from dragoman.compat.executor.task import Artifact, Task, TaskStatus
 from dragoman.compat.executor.wire import Wire, read, spelled
-from dragoman.dialects.v03 import V03_RPC
+from dragoman.dialects.v03.dialect import V03_RPC
 from dragoman.model.error import BadResponse
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
 

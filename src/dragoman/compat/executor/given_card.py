@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from dragoman.server.cards import MAX_AGE, Cards
+from dragoman.server.cards.cache import MAX_AGE, Cards
 
 if TYPE_CHECKING:
     from dragoman.compat.executor.card import AgentCard
     from dragoman.model.user import User
-    from dragoman.server.agent import Agent
+    from dragoman.server.agent.agent import Agent
     from dragoman.transports.http import Header, Request
 
 _NONE = b'{"error":"agent card not configured"}'

@@ -23,16 +23,15 @@ from dragoman.compat.executor.push_store import PushConfigStore
 from dragoman.compat.executor.task_store import ORIGIN, TaskStore
 from dragoman.dialects.errors import rpc_error
 from dragoman.engine.call import Call
-from dragoman.engine.service import EngineSettings, Service
-from dragoman.engine.stream import Stream
+from dragoman.engine.journal.follow import Stream
+from dragoman.engine.operations import EngineSettings, Service
 from dragoman.model.error import A2AError, ExtendedAgentCardNotConfigured, InternalError, MethodNotFound
 from dragoman.model.json import decode_any
 from dragoman.model.operation import Operation
-from dragoman.server.address import Addresses
-from dragoman.server.agent import Agent
-from dragoman.server.app import App
-from dragoman.server.hosted import Hosted
-from dragoman.server.settings import Limits
+from dragoman.server.agent.agent import Agent
+from dragoman.server.config.settings import Limits
+from dragoman.server.http.address import Addresses
+from dragoman.server.http.app import App, Hosted
 from dragoman.transports.endpoint import Endpoint
 
 if TYPE_CHECKING:
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
     from dragoman.compat.executor.jsonrpc import Request
     from dragoman.compat.executor.push_sender import PushSender
     from dragoman.engine.ports import Outbox
-    from dragoman.push.courier import Courier
+    from dragoman.webhooks.delivery import Courier
 
 logger = logging.getLogger("dragoman.compat")
 

@@ -11,7 +11,7 @@ from dragoman.compat.executor.ids import new_id
 from dragoman.compat.executor.parts import DataPart, FilePart, TextPart
 from dragoman.compat.executor.wire import Wire, read, spelled
 from dragoman.dialects.spelling import ROLE_WORDS, role_of
-from dragoman.dialects.v03 import V03_RPC
+from dragoman.dialects.v03.dialect import V03_RPC
 from dragoman.model.state import Role as ModelRole
 
 if TYPE_CHECKING:

@@ -7,10 +7,9 @@ from typing import Any, cast
 from dragoman.compat.executor.message import Message
 from dragoman.compat.executor.push import PushConfig
 from dragoman.compat.executor.wire import Wire, read
-from dragoman.dialects.v03 import V03_RPC
+from dragoman.dialects.v03.dialect import V03_RPC
 from dragoman.model.json import decode_any
-from dragoman.model.operation import Operation
-from dragoman.model.request import CancelTaskRequest, Count, GetTaskRequest, SendMessageRequest
+from dragoman.model.operation import CancelTaskRequest, Count, GetTaskRequest, Operation, SendMessageRequest
 
 
 class TaskIDParams(Wire, frozen=True):

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import msgspec
 
 from dragoman.compat.executor.wire import Wire, plain, read
-from dragoman.dialects.lenient import from_base64
-from dragoman.dialects.part03 import Part03, part_from_03, part_to_03
+from dragoman.dialects.reading.lenient import from_base64
+from dragoman.dialects.v03.parts import Part03, part_from_03, part_to_03
 from dragoman.model.error import InvalidParams
 from dragoman.model.part import Part as ModelPart
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from dragoman.compat.executor.wire import Wire, read
-from dragoman.dialects.v03 import V03_RPC
+from dragoman.dialects.v03.dialect import V03_RPC
 from dragoman.model.json import decode_any
 from dragoman.model.operation import Operation
 
 if TYPE_CHECKING:
-    from dragoman.model.push import TaskPushNotificationConfig
+    from dragoman.model.operation import TaskPushNotificationConfig
 
 
 class PushAuthInfo(Wire, frozen=True):

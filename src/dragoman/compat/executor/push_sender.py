@@ -10,9 +10,9 @@ from dragoman.model.ids import new_id
 from dragoman.model.json import encode
 from dragoman.net.exchange import HttpRequest
 from dragoman.net.guard import Guard
-from dragoman.push.courier import Courier
-from dragoman.push.letter import TOKEN, secrets_of
-from dragoman.server.lazy import LazyHttp, LazyKeys
+from dragoman.server.http.lazy import LazyHttp, LazyKeys
+from dragoman.webhooks.delivery import Courier
+from dragoman.webhooks.request import TOKEN, secrets_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

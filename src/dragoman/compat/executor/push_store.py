@@ -9,18 +9,17 @@ from dragoman.compat.executor.push import PushConfig, TaskPushConfig
 from dragoman.compat.executor.push_sender import PushSender
 from dragoman.compat.executor.result import NOT_FOUND
 from dragoman.compat.executor.task_store import ORIGIN, TaskStore
+from dragoman.engine.journal.replay import Tasks
 from dragoman.engine.ports import Scope
-from dragoman.engine.pushes import Pushes
-from dragoman.engine.tasks import Tasks
+from dragoman.engine.webhooks import Pushes
 from dragoman.model.error import A2AError, TaskNotFound
-from dragoman.model.push import AuthenticationInfo, TaskPushNotificationConfig
-from dragoman.model.request import GetPushConfigRequest
-from dragoman.push.registry import Registry
+from dragoman.model.operation import AuthenticationInfo, GetPushConfigRequest, TaskPushNotificationConfig
+from dragoman.webhooks.config import Registry
 
 if TYPE_CHECKING:
     from dragoman.compat.executor.result import Failure, Ok
     from dragoman.engine.ports import Push, TaskRow
-    from dragoman.push.courier import Courier
+    from dragoman.webhooks.delivery import Courier
 
 
 class _Kept(Registry):

@@ -7,18 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
+from dragoman.clock import SystemClock, timestamp
 from dragoman.compat.executor.ids import new_id
 from dragoman.compat.executor.message import Message
 from dragoman.compat.executor.parts import DataPart, FilePart, TextPart
 from dragoman.compat.executor.wire import Wire, read, spelled
 from dragoman.dialects.spelling import WORDS, state_of
-from dragoman.dialects.v03 import V03_RPC
-from dragoman.engine.clock import SystemClock
+from dragoman.dialects.v03.dialect import V03_RPC
 from dragoman.model.state import State
-from dragoman.model.time import timestamp
 
 if TYPE_CHECKING:
-    from dragoman.engine.clock import Clock
+    from dragoman.clock import Clock
     from dragoman.model.task import Task as ModelTask
 
 

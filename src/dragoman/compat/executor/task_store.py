@@ -8,27 +8,26 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from dragoman.bus.local import LocalBus
+from dragoman.clock import SystemClock, milliseconds
 from dragoman.compat.executor.result import NOT_FOUND
 from dragoman.compat.executor.shared_store import shared
 from dragoman.compat.executor.task import Task
-from dragoman.engine.clock import SystemClock
-from dragoman.engine.live import UNAVAILABLE
-from dragoman.engine.locks import KeyedLocks
+from dragoman.engine.accept.locks import KeyedLocks
+from dragoman.engine.journal.live import UNAVAILABLE
+from dragoman.engine.journal.replay import Tasks
 from dragoman.engine.ports import Scope, TaskRow, Write
-from dragoman.engine.tasks import Tasks
 from dragoman.model.error import ServerError
 from dragoman.model.json import encode
 from dragoman.model.record import Record
-from dragoman.model.time import milliseconds
 from dragoman.stores.memory import MemoryStore
 
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import Literal, Self
 
+    from dragoman.clock import Clock
     from dragoman.compat.executor.event_queue import EventQueues
     from dragoman.compat.executor.result import Failure, Ok
-    from dragoman.engine.clock import Clock
     from dragoman.engine.ports import Store, StoredTask
     from dragoman.model.task import Task as ModelTask
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
 
-from dragoman.dialects.lenient import Reader
-from dragoman.dialects.v03_codec import event_to_03
+from dragoman.dialects.reading.lenient import Reader
+from dragoman.dialects.v03.codec import event_to_03
 from dragoman.model.error import InvalidParams
 from dragoman.model.json import decode_any, encode
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from dragoman.compat.executor.result import Failure, Ok
-    from dragoman.dialects.v03_codec import Event
+    from dragoman.dialects.v03.codec import Event
 
 W = TypeVar("W", bound="Wire")
 

@@ -6,16 +6,16 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from dragoman.clock import SystemClock
 from dragoman.compat.remote.errors import BudgetExceededError
 from dragoman.compat.remote.exchange import under
-from dragoman.engine.clock import SystemClock
 from dragoman.net.addresses import read_host
 from dragoman.server.invocation_guard import limit_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dragoman.engine.clock import Clock
+    from dragoman.clock import Clock
 
 MAX_CALLS = 10
 MAX_AGENTS = 3

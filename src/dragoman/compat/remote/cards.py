@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from dragoman.clock import SystemClock
 from dragoman.compat.remote.errors import ExternalServiceError, ValidationError
 from dragoman.compat.remote.exchange import exchange, good, guard_of, json_object, status_line, under
-from dragoman.engine.clock import SystemClock
 from dragoman.model.error import BadResponse, CannotConnect, DragomanError
 from dragoman.net.exchange import HttpRequest
 from dragoman.net.guard import Forbidden, Guard
 
 if TYPE_CHECKING:
-    from dragoman.engine.clock import Clock
+    from dragoman.clock import Clock
 
 CARD_PATH = "/.well-known/agent-card.json"
 TTL_MS = 5 * 60 * 1000

@@ -7,7 +7,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
-from dragoman.engine.clock import wait
+from dragoman.clock import wait
 from dragoman.model.error import CannotConnect
 from dragoman.model.json import decode_any
 from dragoman.net.aio import AioClient
@@ -15,7 +15,7 @@ from dragoman.net.exchange import MAX_ANSWER, HttpRequest
 from dragoman.net.guard import Guard
 
 if TYPE_CHECKING:
-    from dragoman.engine.clock import Clock
+    from dragoman.clock import Clock
 
 _EXCERPT = 200
 _PUBLIC = Guard(setting="the guard's allow")

@@ -7,20 +7,20 @@ import os
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
 
+from dragoman.clock import SystemClock, wait
 from dragoman.compat.remote.errors import BudgetExceededError
 from dragoman.compat.remote.exchange import exchange, good, guard_of, json_object, refusal, under
 from dragoman.compat.remote.result import RemoteInvocationResult
-from dragoman.engine.clock import SystemClock, wait
-from dragoman.model.depth import told_depth
 from dragoman.model.error import DragomanError
 from dragoman.model.json import encode
+from dragoman.model.message import told_depth
 from dragoman.net.exchange import HttpRequest
 from dragoman.net.guard import Forbidden, Guard
 from dragoman.server.invocation_guard import max_depth_of
 
 if TYPE_CHECKING:
+    from dragoman.clock import Clock
     from dragoman.compat.remote.budget import SessionBudget
-    from dragoman.engine.clock import Clock
 
 POLL_SECONDS = 3.0
 TIMEOUT_MS = 5 * 60 * 1000

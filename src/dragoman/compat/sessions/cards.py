@@ -63,8 +63,8 @@ def build_agent_card_for_agent(
 def default_tools() -> Mapping[str, str]:
     """The tools of Dragoman's own MCP server, each with its description; none where `dragoman[mcp]` is not there."""
     try:
-        from dragoman.mcp.simple import simple_tools_of
-        from dragoman.mcp.toolbox import tools_of
+        from dragoman.mcp.tools.simple import simple_tools_of
+        from dragoman.mcp.tools.toolbox import tools_of
     except ImportError:
         return {}
     # Nobody calls them here, so nobody has to be there to be called.

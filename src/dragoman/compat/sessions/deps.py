@@ -6,13 +6,13 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from dragoman.clock import SystemClock
 from dragoman.compat.sessions.errors import NotFoundError
-from dragoman.engine.clock import SystemClock
 
 if TYPE_CHECKING:
-    from dragoman.agents.process.manager import ProcessManager
+    from dragoman.agents.process.programs import ProcessManager
     from dragoman.agents.process.run import CreateSession
-    from dragoman.engine.clock import Clock
+    from dragoman.clock import Clock
 
 ListAgents = Callable[[], "Iterable[Any] | Awaitable[Iterable[Any]]"]
 _CLOCK = SystemClock()

@@ -13,9 +13,9 @@ from dragoman.compat.sessions.errors import RateLimitError, ValidationError
 from dragoman.compat.sessions.worker import Worker
 from dragoman.dialects.session_tasks import read_task
 from dragoman.engine.call import Call
-from dragoman.engine.options import EngineSettings
+from dragoman.engine.operations import Service
 from dragoman.engine.ports import Sweep
-from dragoman.engine.service import Service
+from dragoman.engine.settings import EngineSettings
 from dragoman.model.error import A2AError, InvalidParams, Overloaded, TaskNotFound
 from dragoman.server.task_desk import MOST, PRUNED, TaskDesk, Workshop
 from dragoman.stores.memory import MemoryStore

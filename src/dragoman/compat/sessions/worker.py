@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
     from dragoman.compat.sessions.deps import Chosen, TaskDeps
-    from dragoman.engine.context import Context
-    from dragoman.engine.marks import Marks
+    from dragoman.engine.execute.context import Context
+    from dragoman.engine.execute.outputs import Marks
     from dragoman.model.card import AgentExtension
 
 

@@ -7,9 +7,9 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from dragoman.stores.sqlite.projecting import write_projections
-from dragoman.stores.sqlite.pushing import write_pushes
+from dragoman.stores.sqlite.retention import Sweeper, Victim, keep_numbers
 from dragoman.stores.sqlite.schema import ALL_SCOPES, NUMBERS
-from dragoman.stores.sqlite.sweeping import Sweeper, Victim, keep_numbers
+from dragoman.stores.sqlite.webhooks import write_pushes
 
 if TYPE_CHECKING:
     from dragoman.engine.ports import TaskRow, Write

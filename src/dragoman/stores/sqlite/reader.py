@@ -8,8 +8,8 @@ from typing import Any
 
 from dragoman.engine.ports import Note, Page, Push, Scope, StoredTask, TaskQuery, TaskRow
 from dragoman.model.record import Record
-from dragoman.stores.sqlite.pushing import COLUMNS, push_of
 from dragoman.stores.sqlite.schema import NUMBERS, STATES
+from dragoman.stores.sqlite.webhooks import COLUMNS, push_of
 
 _TASK = """
 SELECT t.number, t.id, s.agent, s.tenant, s.owner, t.context_id, t.origin, t.state, t.status_ms, t.generation,

@@ -10,8 +10,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from dragoman.model.error import ServerError
-from dragoman.stores.sqlite.file import real_path
-from dragoman.stores.sqlite.lock import FileLock
+from dragoman.stores.sqlite.file import FileLock, real_path
 
 WAIT = 5.0
 _STEP = 0.005

@@ -13,10 +13,11 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from dragoman.model.error import ConfigError, ServerError
-from dragoman.stores.sqlite import projecting, pushing, reader
+from dragoman.stores.sqlite import projecting, reader
+from dragoman.stores.sqlite import webhooks as pushing
 from dragoman.stores.sqlite.file import StoreFile
+from dragoman.stores.sqlite.retention import Sweeper, probe
 from dragoman.stores.sqlite.schema import check_end, unusable
-from dragoman.stores.sqlite.sweeping import Sweeper, probe
 from dragoman.stores.sqlite.writer import Writer
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from dragoman.model.error import ServerError
 from dragoman.stores.sqlite.changes import Changes, Conflict
-from dragoman.stores.sqlite.lock import FileLock
+from dragoman.stores.sqlite.file import FileLock
 from dragoman.stores.sqlite.schema import prepare
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ import msgspec
 
 from dragoman.dialects.errors import rpc_error
 from dragoman.dialects.negotiate import asked_version
-from dragoman.engine.stream import Stream
+from dragoman.engine.journal.follow import Stream
 from dragoman.model.error import A2AError, InvalidParams, InvalidRequest, ParseError
 from dragoman.model.task import Task
 from dragoman.transports.http import Disconnected, failure_of, refusal_headers, respond, status_of
-from dragoman.transports.pace import LARGE
+from dragoman.transports.limits import LARGE
 from dragoman.transports.sse import EventWriter, last_event_id
 
 if TYPE_CHECKING:

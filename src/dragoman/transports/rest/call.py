@@ -11,14 +11,14 @@ from dragoman.dialects.errors import error_from_http
 from dragoman.model.error import BadResponse
 from dragoman.model.operation import Operation
 from dragoman.net.exchange import HttpRequest, shown
-from dragoman.transports.calling import decoded, error_of, told
+from dragoman.transports.binding import decoded, error_of, told
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dragoman.dialects.base import CallingDialect, Result
+    from dragoman.dialects.dialect import CallingDialect, Result
     from dragoman.model.event import StreamResponse
-    from dragoman.model.request import Request
+    from dragoman.model.operation import Request
 
 _ANSWERS = "application/a2a+json, application/json"
 _STREAMS = "text/event-stream, application/a2a+json, application/json"

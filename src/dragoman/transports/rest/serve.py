@@ -2,25 +2,103 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import msgspec
 
 from dragoman.dialects.errors import http_error
 from dragoman.dialects.negotiate import asked_version
-from dragoman.engine.stream import Stream
-from dragoman.model.error import A2AError, InvalidParams, ParseError
+from dragoman.engine.journal.follow import Stream
+from dragoman.model.error import A2AError, InvalidParams, MethodNotFound, ParseError
 from dragoman.model.operation import Operation
 from dragoman.transports.http import A2A_JSON, JSON, Disconnected, failure_of, limit_status, refusal_headers, respond
-from dragoman.transports.pace import LARGE
-from dragoman.transports.rest import routes
+from dragoman.transports.limits import LARGE
 from dragoman.transports.sse import EventWriter, last_event_id
 
 if TYPE_CHECKING:
-    from dragoman.dialects.base import Dialect
+    from dragoman.dialects.dialect import Dialect
     from dragoman.model.user import User
     from dragoman.transports.endpoint import Endpoint
     from dragoman.transports.http import Header, Request, Send
+
+# Words that stand at the beginning of other paths can never be tenants.
+NOT_TENANTS = frozenset(
+    {"a2a", "v1", "agents", "api", ".well-known", "tasks", "extendedAgentCard", "healthz", "readyz"}
+)
+_PUSH = "pushNotificationConfigs"
+
+
+class Route(NamedTuple):
+    """An operation with what its path says."""
+
+    operation: Operation
+    params: dict[str, str]
+    tenant: str = ""
+
+
+class NotAllowed(MethodNotFound):
+    """The path exists, but not with this method; `allow` are those it has."""
+
+    def __init__(self, allow: str) -> None:
+        super().__init__(f"use {allow} here")
+        self.allow = allow
+
+
+def find(method: str, segments: list[str], *, v03: bool) -> Route:
+    """Find the operation for the words of a path, relative to its binding's root.
+
+    Raises:
+        MethodNotFound: there is no such path.
+        NotAllowed: there is, with another method.
+    """
+    tenant = ""
+    if not v03 and len(segments) > 1 and segments[0] not in NOT_TENANTS:
+        tenant, segments = segments[0], segments[1:]
+    choices = _choices(segments, v03=v03)
+    if not choices:
+        raise MethodNotFound("there is nothing at this path")
+    if method not in choices:
+        raise NotAllowed(", ".join(choices))
+    operation, params = choices[method]
+    return Route(operation, params, tenant)
+
+
+def _choices(segments: list[str], *, v03: bool) -> dict[str, tuple[Operation, dict[str, str]]]:
+    match segments:
+        case ["message:send"]:
+            return {"POST": (Operation.SEND, {})}
+        case ["message:stream"]:
+            return {"POST": (Operation.STREAM, {})}
+        case ["card"] if v03:
+            return {"GET": (Operation.EXTENDED_CARD, {})}
+        case ["extendedAgentCard"] if not v03:
+            return {"GET": (Operation.EXTENDED_CARD, {})}
+        case ["tasks"] if not v03:
+            return {"GET": (Operation.LIST, {})}
+        case ["tasks", task]:
+            return _task(task)
+        case ["tasks", task, "pushNotificationConfigs"]:
+            return {
+                "POST": (Operation.CREATE_PUSH, {"taskId": task}),
+                "GET": (Operation.LIST_PUSH, {"taskId": task}),
+            }
+        case ["tasks", task, "pushNotificationConfigs", config]:
+            return {
+                "GET": (Operation.GET_PUSH, {"taskId": task, "id": config}),
+                "DELETE": (Operation.DELETE_PUSH, {"taskId": task, "id": config}),
+            }
+        case _:
+            return {}
+
+
+def _task(text: str) -> dict[str, tuple[Operation, dict[str, str]]]:
+    task, _, verb = text.rpartition(":")
+    if verb == "cancel" and task:
+        return {"POST": (Operation.CANCEL, {"id": task})}
+    if verb == "subscribe" and task:
+        # The specification's table says POST and its protobuf says GET.
+        return {"POST": (Operation.SUBSCRIBE, {"id": task}), "GET": (Operation.SUBSCRIBE, {"id": task})}
+    return {"GET": (Operation.GET, {"id": text})}
 
 
 class Rest:
@@ -50,7 +128,7 @@ class Rest:
         headers: list[Header] = refusal_headers(error)
         if (limited := limit_status(error)) is not None:
             status = body["error"]["code"] = limited
-        if isinstance(error, routes.NotAllowed):
+        if isinstance(error, NotAllowed):
             status = body["error"]["code"] = 405
             headers.append((b"allow", error.allow.encode()))
         await respond(send, status, msgspec.json.encode(body), _media_type(request), headers)
@@ -58,7 +136,7 @@ class Rest:
     async def _answer(self, request: Request, send: Send, user: User | None, *, v03: bool) -> None:
         endpoint = self._endpoint
         asked = asked_version(request.headers.get("a2a-version"), request.query.get("A2A-Version"))
-        route = routes.find(request.method, request.segments[1:] if v03 else request.segments, v03=v03)
+        route = find(request.method, request.segments[1:] if v03 else request.segments, v03=v03)
         dialect = endpoint.dialects.for_rest(path_is_v1=v03, asked=asked)
         params = await self._params(request, dialect, route)
         call = endpoint.call(request, dialect, user, route.tenant or params.tenant or "")
@@ -79,7 +157,7 @@ class Rest:
 
         await EventWriter(dialect, error, headers).write(outcome.result.batches, request, send)
 
-    async def _params(self, request: Request, dialect: Dialect, route: routes.Route) -> Any:
+    async def _params(self, request: Request, dialect: Dialect, route: Route) -> Any:
         if request.method in ("GET", "DELETE"):
             query = {name: value for name, value in request.query.items() if name != "A2A-Version"}
             return dialect.request_from(route.operation, {**query, **route.params})

@@ -9,20 +9,20 @@ from functools import partial
 from typing import Any
 
 from dragoman import Agent, Client, Task
-from dragoman.agents.a2a_executor import ExecutorRuns
-from dragoman.agents.a2a_executor.plain_nouns import PlainContext, PlainNouns
+from dragoman.agents.executor import ExecutorRuns
+from dragoman.agents.executor.plain_nouns import PlainContext, PlainNouns
 from dragoman.model.message import Message
-from dragoman.model.operation import Operation
-from dragoman.model.part import Part
-from dragoman.model.request import (
+from dragoman.model.operation import (
     CancelTaskRequest,
     GetTaskRequest,
+    Operation,
     SendMessageConfiguration,
     SendMessageRequest,
     SubscribeToTaskRequest,
 )
+from dragoman.model.part import Part
 from dragoman.model.state import Role
-from dragoman.server.in_process import ServiceConnection, connect
+from dragoman.server.agent.in_process import ServiceConnection, connect
 from dragoman.testing import Clock
 
 Execute = Callable[[PlainContext, "Said"], Awaitable[None]]

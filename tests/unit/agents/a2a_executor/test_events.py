@@ -10,15 +10,14 @@ from typing import Any
 
 import pytest
 
-from dragoman.agents.a2a_executor.events import event_of
+from dragoman.agents.executor.events import event_of
 from dragoman.compat import executor as compat
-from dragoman.model.artifact import Artifact
 from dragoman.model.error import InvalidAgentResponse
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
 from dragoman.model.message import Message
 from dragoman.model.part import Part
 from dragoman.model.state import Role, State
-from dragoman.model.task import Task, TaskStatus
+from dragoman.model.task import Artifact, Task, TaskStatus
 
 TEXT = Message("m", Role.AGENT, (Part(text="hi"),))
 WORKING = StatusUpdate("t", "c", TaskStatus(State.WORKING, TEXT))

@@ -9,19 +9,19 @@ import pytest
 from executor_scripted import Said, Scripted, agent_of, answer_of, begin, canceled, connected, end_of
 
 from dragoman import Agent, Client, Context, State, Task
-from dragoman.agents.a2a_executor.execution import PATIENCE
-from dragoman.agents.a2a_executor.plain_nouns import PlainContext
+from dragoman.agents.executor.execution import PATIENCE
+from dragoman.agents.executor.plain_nouns import PlainContext
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
 from dragoman.model.ids import new_id
 from dragoman.model.message import Message
-from dragoman.model.operation import Operation
-from dragoman.model.part import Part
-from dragoman.model.request import (
+from dragoman.model.operation import (
     GetTaskRequest,
+    Operation,
     SendMessageRequest,
 )
+from dragoman.model.part import Part
 from dragoman.model.state import Role
-from dragoman.server.in_process import connect
+from dragoman.server.agent.in_process import connect
 from dragoman.stores.sqlite.store import SqliteStore
 from dragoman.testing import Clock
 

@@ -12,14 +12,14 @@ import pytest
 from executor_scripted import Said, Scripted, agent_of, answer_of, begin, connected
 
 from dragoman import Client, State, Task
-from dragoman.agents.a2a_executor.plain_nouns import PlainContext
+from dragoman.agents.executor.plain_nouns import PlainContext
 from dragoman.engine.call import Call
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
 from dragoman.model.message import Message
-from dragoman.model.part import Part
-from dragoman.model.request import (
+from dragoman.model.operation import (
     SendMessageRequest,
 )
+from dragoman.model.part import Part
 from dragoman.model.state import Role
 from dragoman.model.user import User
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.agents.a2a_executor import ExecutorRuns, is_executor
+from dragoman.agents.executor import ExecutorRuns, is_executor
 from dragoman.model.error import ConfigError
 
 

@@ -18,7 +18,7 @@ from google.adk.tools.tool_context import ToolContext
 from dragoman import Agent, Client, Part
 from dragoman.agents.adk import credential
 from dragoman.agents.adk.run import AdkRuns
-from dragoman.agents.answers import Unfit
+from dragoman.agents.functions.answers import Unfit
 from dragoman.model.state import State
 
 # ADK warns of itself.

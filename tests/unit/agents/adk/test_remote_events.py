@@ -15,8 +15,7 @@ from google.genai import types
 from dragoman import Agent, Artifact, Context, Failed, File, Part, Rejected
 from dragoman.adk import RemoteAgent
 from dragoman.agents.adk.parts import from_genai
-from dragoman.agents.adk.remote_content import file_name, joined, news
-from dragoman.agents.adk.remote_events import RemoteEvents
+from dragoman.agents.adk.remote.events import RemoteEvents, file_name, joined, news
 from dragoman.model.event import ArtifactUpdate
 from dragoman.model.state import State
 from dragoman.model.task import Task, TaskStatus

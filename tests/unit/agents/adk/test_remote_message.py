@@ -12,7 +12,7 @@ from google.genai import types
 from pydantic import BaseModel
 
 from dragoman import Part
-from dragoman.agents.adk.remote_message import NodeInput, Outgoing, live, node_content, outgoing_of
+from dragoman.agents.adk.remote.message import NodeInput, Outgoing, live, node_content, outgoing_of
 from dragoman.model.state import State
 
 CREDENTIAL = {"exchanged_auth_credential": {"oauth2": {"access_token": "s3cret"}}}

@@ -278,7 +278,7 @@ async def test_only_a_runner_that_was_made_here_is_closed() -> None:
 @pytest.mark.parametrize(
     ("imported", "unwanted"),
     [
-        ("dragoman, dragoman.server.agent", ("google",)),
+        ("dragoman, dragoman.server.agent.agent", ("google",)),
         ("dragoman.agents.adk.run", ("dragoman.server", "dragoman.transports", "uvicorn")),
     ],
 )

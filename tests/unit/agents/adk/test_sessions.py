@@ -28,7 +28,7 @@ class Caller:
 
 
 async def session(runs: AdkRuns, caller: Caller) -> tuple[str, str]:
-    from dragoman.agents.adk.sessions import session_of
+    from dragoman.agents.adk.run import session_of
 
     found = await session_of(runs.runner, caller)  # type: ignore[arg-type]
     return found.user_id, found.id

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.agents.adk.speech import Speech, Voice
-from dragoman.engine.outputs import Replace
+from dragoman.engine.execute.outputs import Replace
 from dragoman.model.part import Part
 
 FILE = Part(raw=b"x")

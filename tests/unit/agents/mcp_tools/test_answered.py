@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.agents.mcp_tools.arguments import Problem, Schema
+from dragoman.schema.arguments import Problem, Schema
 
 TRIP = {
     "properties": {

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.agents.mcp_tools.arguments import Problem, Schema
+from dragoman.schema.arguments import Problem, Schema
 
 ADD = {
     "type": "object",
@@ -432,7 +432,7 @@ def test_patterns_mean_what_they_mean_in_ecmascript(pattern: str, right: str, wr
 def test_a_pattern_that_cannot_be_tried_in_linear_time_is_not_enforced_and_that_is_told_once(
     pattern: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dragoman.agents.mcp_tools.pattern._compiled", {})
+    monkeypatch.setattr("dragoman.schema.pattern._compiled", {})
     place = {"properties": {"x": {"pattern": pattern}}, "patternProperties": {pattern: {"type": "string"}}}
     schema = Schema({**place, "required": ["n"], "additionalProperties": False})
     for _ in range(2):

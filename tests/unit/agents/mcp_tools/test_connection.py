@@ -21,9 +21,8 @@ from mcp.server import MCPServer
 from dragoman import Agent, State
 from dragoman.agents.mcp_tools import call, connection, stdio
 from dragoman.agents.mcp_tools.source import Source, sources_of
-from dragoman.agents.mcp_tools.stdio import Program
+from dragoman.agents.mcp_tools.stdio import Envelope, Program, check_numbers, envelope_of, flattened
 from dragoman.agents.mcp_tools.supervisor import Supervisor
-from dragoman.agents.mcp_tools.unreadable import Envelope, check_numbers, envelope_of, flattened
 from dragoman.errors import CannotConnect
 from dragoman.testing import Clock, served
 

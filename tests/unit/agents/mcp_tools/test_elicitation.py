@@ -17,8 +17,8 @@ from mcp.server.mcpserver import Elicit, Resolve
 from pydantic import BaseModel
 
 from dragoman import Agent, Part, State, User
-from dragoman.agents.mcp_tools import questions
-from dragoman.agents.mcp_tools.held import HELD_SECONDS
+from dragoman.agents.mcp_tools import call as questions
+from dragoman.agents.mcp_tools.elicitation import HELD_SECONDS
 from dragoman.agents.mcp_tools.task import LOST, ROUNDS
 from dragoman.engine.call import Call
 from dragoman.stores.sqlite.store import SqliteStore

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.agents.mcp_tools.arguments import Schema
+from dragoman.schema.arguments import Schema
 
 INTEGER = {"type": "integer"}
 NUMBER = {"type": "number"}

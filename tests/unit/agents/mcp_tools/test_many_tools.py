@@ -14,8 +14,8 @@ from mcp.server import Server
 
 from dragoman import Agent, State
 from dragoman.agents.mcp_tools import bridge
-from dragoman.agents.mcp_tools.arguments import Schema
-from dragoman.server.cards import CARD, Cards
+from dragoman.schema.arguments import Schema
+from dragoman.server.cards.cache import CARD, Cards
 
 Start = Callable[..., Awaitable[Any]]
 ADD = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}

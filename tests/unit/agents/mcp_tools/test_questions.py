@@ -12,7 +12,8 @@ import pytest
 from mcp.server import MCPServer
 
 from dragoman import Agent, State, User
-from dragoman.agents.mcp_tools import held, questions
+from dragoman.agents.mcp_tools import call as questions
+from dragoman.agents.mcp_tools import elicitation as held
 from dragoman.agents.mcp_tools.call import ToolCall
 from dragoman.engine.call import Call
 

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from dragoman.agents.mcp_tools.arguments import Problem, Schema
+from dragoman.schema.arguments import Problem, Schema
 
 
 @pytest.mark.parametrize("keyword", ["$ref", "$dynamicRef", "$schema", "$id"])

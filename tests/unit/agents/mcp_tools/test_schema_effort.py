@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft7Validator, Draft202012Validator
 
-from dragoman.agents.mcp_tools.arguments import Problem, Schema
-from dragoman.agents.mcp_tools.flat import Flat
+from dragoman.schema.arguments import Problem, Schema
+from dragoman.schema.validator import Flat
 
 # A tenth of it is aimed at; the rest is for busy machines. Before it was counted, each of these took many seconds.
 SOON = 1.0

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.agents.mcp_tools.arguments import Schema
+from dragoman.schema.arguments import Schema
 
 
 def _example(schema: Any) -> Any:

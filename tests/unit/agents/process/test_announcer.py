@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dragoman.agents.process import events
-from dragoman.agents.process.announcer import Announcer
+from dragoman.agents.process.events import Announcer
 
 
 class Listener:

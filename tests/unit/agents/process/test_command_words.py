@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.agents.process.command_words import in_place, words_of
-from dragoman.agents.process.recipe import recipe_of
+from dragoman.agents.process.recipe import in_place, recipe_of, words_of
 from dragoman.errors import ConfigError
 
 Placed = Callable[..., list[str]]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dragoman import Agent, Client, State
-from dragoman.agents.process.backlog import Backlog
+from dragoman.agents.process.events import Backlog
 from dragoman.errors import A2AError
 
 # It asks, says something at once, and goes on with the answer.

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman.agents.process import events
-from dragoman.agents.process.json_lines import KEYS, JsonLines
+from dragoman.agents.process.outputs import KEYS, JsonLines
 
 
 def read(line: str | bytes) -> list[Any]:

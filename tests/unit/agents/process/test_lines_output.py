@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from dragoman.agents.process import events, outputs
 from dragoman.agents.process.events import Event
-from dragoman.agents.process.json_lines import JsonLines
-from dragoman.agents.process.outputs import LinesOutput, TextOutput, TooLongError, output_of
+from dragoman.agents.process.outputs import JsonLines, LinesOutput, TextOutput, TooLongError, output_of
 
 
 class Lines:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from dragoman.agents.process.pipe_end import PipeEnd
+from dragoman.agents.process.pipe import PipeEnd
 
 
 def is_open(descriptor: int) -> bool:

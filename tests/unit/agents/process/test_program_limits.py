@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.agents.process.limits import Limits, limits_of
+from dragoman.agents.process.recipe import Limits, limits_of
 from dragoman.errors import ConfigError
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dragoman import Part
-from dragoman.agents.process.prompt import prompt_of
+from dragoman.agents.process.session import prompt_of
 from dragoman.model.message import Message
 from dragoman.model.state import Role
 

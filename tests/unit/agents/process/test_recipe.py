@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 
 from dragoman.agents.process import events
 from dragoman.agents.process.events import Event
-from dragoman.agents.process.limits import Limits
 from dragoman.agents.process.outputs import LinesOutput, TextOutput
 from dragoman.agents.process.profiles.profile import Profile
-from dragoman.agents.process.recipe import LONGEST_ARGUMENT, Recipe, recipe_of
+from dragoman.agents.process.recipe import LONGEST_ARGUMENT, Limits, Recipe, recipe_of
 from dragoman.errors import ConfigError, Failed, Rejected
 
 # -- as a user says it -------------------------------------------------------------------------------------------------

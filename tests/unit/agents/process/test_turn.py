@@ -20,7 +20,7 @@ from dragoman.agents.process.run import SessionRuns
 from dragoman.agents.process.session import Session
 from dragoman.agents.process.turn import GONE
 from dragoman.engine.call import Call
-from dragoman.engine.values import parts_of
+from dragoman.engine.execute.outputs import parts_of
 from dragoman.model.state import State
 
 EXITED = events.exited()

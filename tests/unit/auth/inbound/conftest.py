@@ -14,9 +14,8 @@ from argon2.exceptions import Argon2Error
 from dragoman.auth.inbound.chain import Chain
 from dragoman.auth.inbound.config import schemes_of
 from dragoman.auth.inbound.cookie import seal_cookie
-from dragoman.auth.inbound.passwords import Passwords
+from dragoman.auth.inbound.passwords import Passwords, key_digest, new_key
 from dragoman.auth.inbound.scheme import Scheme
-from dragoman.auth.inbound.users import key_digest, new_key
 from dragoman.keys.ring import KeyRing
 from dragoman.net.aio import AioClient
 from dragoman.stores.sqlite.store import SqliteStore

@@ -20,7 +20,7 @@ from dragoman.auth.inbound.scheme import Denied
 from dragoman.model.error import CannotConnect, ConfigError, Unauthenticated
 from dragoman.net.aio import AioClient
 from dragoman.net.exchange import HttpRequest
-from dragoman.server.tls import PeerCertificateProtocol, tls_options
+from dragoman.server.listen.tls import PeerCertificateProtocol, tls_options
 from dragoman.transports.http import Request, respond, segments_of
 
 AUTHORITY = trustme.CA()

@@ -12,10 +12,9 @@ from typing import Any
 
 import pytest
 
-from dragoman.auth.inbound.fair_slots import FairSlots
 from dragoman.auth.inbound.passwords import WRONG, Argon2, Passwords, new_password
 from dragoman.auth.inbound.scheme import Denied
-from dragoman.auth.inbound.throttle import SIZE, FailureCounter, LoginThrottle
+from dragoman.auth.inbound.throttle import SIZE, FailureCounter, FairSlots, LoginThrottle
 from dragoman.model.error import ConfigError, Overloaded, ServerError
 from dragoman.testing.clock import Clock
 

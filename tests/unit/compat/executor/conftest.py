@@ -21,7 +21,7 @@ from dragoman.compat.executor import (
     TaskStatusUpdateEvent,
     TextPart,
 )
-from dragoman.engine.service import EngineSettings
+from dragoman.engine.operations import EngineSettings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

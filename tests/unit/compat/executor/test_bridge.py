@@ -28,18 +28,17 @@ from dragoman.compat.executor import (
 from dragoman.engine.call import Call
 from dragoman.model.error import ConfigError
 from dragoman.model.message import Message as ModelMessage
-from dragoman.model.operation import Operation
+from dragoman.model.operation import CancelTaskRequest, Operation, SendMessageConfiguration, SendMessageRequest
 from dragoman.model.part import Part
-from dragoman.model.request import CancelTaskRequest, SendMessageConfiguration, SendMessageRequest
 from dragoman.model.state import Role as ModelRole
 from dragoman.model.state import State
 from dragoman.model.task import Task as ModelTask
-from dragoman.server.in_process import connect
+from dragoman.server.agent.in_process import connect
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from dragoman.server.in_process import ServiceConnection
+    from dragoman.server.agent.in_process import ServiceConnection
 
 
 async def answer_of(executor: Any, text: str = "hi") -> ModelTask:

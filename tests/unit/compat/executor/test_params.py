@@ -19,8 +19,7 @@ from dragoman.compat.executor import (
     TextPart,
 )
 from dragoman.model.error import InvalidParams
-from dragoman.model.push import AuthenticationInfo, TaskPushNotificationConfig
-from dragoman.model.request import CancelTaskRequest, GetTaskRequest
+from dragoman.model.operation import AuthenticationInfo, CancelTaskRequest, GetTaskRequest, TaskPushNotificationConfig
 
 MESSAGE = Message(Role.USER, (TextPart("hi"),), "m")
 AUTH = PushAuthInfo(("Bearer",), "secret")

@@ -9,7 +9,7 @@ import pytest
 
 from dragoman.compat.sessions import build_agent_card, build_agent_card_for_agent
 from dragoman.compat.sessions.cards import default_tools
-from dragoman.mcp.options import McpOptions
+from dragoman.mcp.serve import McpOptions
 from dragoman.mcp.server import A2AServer
 
 AGENT = {"id": "a1", "name": "Ada", "description": "Counts"}

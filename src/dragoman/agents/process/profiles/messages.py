@@ -5,9 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dragoman.agents.process import events
-from dragoman.agents.process.profiles.json_object import Found, message_in, messages_in, object_in, objects_in, text_in
-from dragoman.agents.process.profiles.object_reader import ObjectReader
-from dragoman.agents.process.profiles.tool_call import told
+from dragoman.agents.process.profiles.reading import (
+    Found,
+    ObjectReader,
+    message_in,
+    messages_in,
+    object_in,
+    objects_in,
+    text_in,
+    told,
+)
 
 if TYPE_CHECKING:
     from dragoman.agents.process.events import Event

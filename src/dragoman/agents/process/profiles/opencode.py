@@ -12,10 +12,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dragoman.agents.process import events
-from dragoman.agents.process.profiles.json_object import Found, object_in, text_in
-from dragoman.agents.process.profiles.object_reader import ObjectReader
 from dragoman.agents.process.profiles.profile import Profile
-from dragoman.agents.process.profiles.tool_call import told
+from dragoman.agents.process.profiles.reading import Found, ObjectReader, object_in, text_in, told
 
 if TYPE_CHECKING:
     from dragoman.agents.process.events import Event

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import PurePath
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
 from dragoman.agents.process.events import Event
-from dragoman.agents.process.profiles.conversation import conversation_id
+
+# It becomes an argument of a command: it must not look like an option, nor like a path elsewhere.
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}", re.ASCII)
+
+
+def conversation_id(value: Any) -> str | None:
+    """The value if it can be put on a command line; None when it is anything else."""
+    return value if isinstance(value, str) and _NAME.fullmatch(value) else None
+
 
 PROMPT = "{prompt}"
 SESSION = "{session}"

@@ -11,9 +11,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from dragoman.agents.process.profiles.json_object import Found, text_in
 from dragoman.agents.process.profiles.messages import MessageReader
 from dragoman.agents.process.profiles.profile import Profile
+from dragoman.agents.process.profiles.reading import Found, text_in
 
 if TYPE_CHECKING:
     from dragoman.agents.process.events import Event

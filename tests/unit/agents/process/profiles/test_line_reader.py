@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman.agents.process.profiles import PROFILES, profile
-from dragoman.agents.process.profiles.conversation import conversation_id
+from dragoman.agents.process.profiles.profile import conversation_id
 
 KNOWN = {"thinking", "tool_status", "result", "error"}
 TRANSCRIPTS = [file.read_text() for file in sorted((Path(__file__).parent / "transcripts").iterdir())]

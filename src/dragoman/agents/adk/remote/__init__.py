@@ -1,0 +1,1 @@
+"""A remote A2A agent as a local agent of Google's ADK."""

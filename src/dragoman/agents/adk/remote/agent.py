@@ -1,0 +1,196 @@
+"""A remote A2A agent as a local agent of Google's ADK."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, suppress
+from typing import TYPE_CHECKING, Any
+
+from google.adk.agents.base_agent import BaseAgent
+from google.adk.agents.run_config import StreamingMode  # pyright: ignore[reportPrivateImportUsage] - its home in 1.x
+from pydantic import PrivateAttr
+
+from dragoman.agents.adk.parts import parts_of_content
+from dragoman.agents.adk.remote.connection import RemoteLine
+from dragoman.agents.adk.remote.errand import Gone, RemoteErrand, plain
+from dragoman.agents.adk.remote.events import RemoteEvents
+from dragoman.agents.adk.remote.message import STATE, node_content, outgoing_of
+from dragoman.agents.adk.remote.tool import RemoteTool
+from dragoman.client.client import Client
+from dragoman.model.error import ConfigError, DragomanError
+from dragoman.model.state import State
+
+if TYPE_CHECKING:
+    from google.adk.agents.invocation_context import InvocationContext
+    from google.adk.events.event import Event
+
+    from dragoman.model.part import Part
+
+_CLIENT_OPTIONS = frozenset(inspect.signature(Client).parameters) - {"target"}
+
+
+class RemoteAgent(BaseAgent):
+    """An ADK agent that is somewhere else: a sub-agent, a step of a sequence, a node of a workflow, or a tool.
+
+    `url` is any target of `Client`: an address, a card, an Agent or ASGI app in this process. With `agent_card`
+    nothing is fetched: the agent is called where its card says. The options of `Client`, such as `auth` and `headers`,
+    and those of ADK's agents, such as `before_agent_callback`, are taken by their names. A description that is not
+    given is the card's, read with the first answer, or before that by `await agent.learn()`.
+
+    It goes on in the same conversation from turn to turn. A task that asks becomes a long-running call; the answer to
+    that, or the user's next words, go to the task. With `StreamingMode.SSE` the answer is streamed. When the run here
+    is canceled, so is the task over there, unless it waits for an answer.
+
+    A copy, also a deep or a pickled one, calls the same target over a connection of its own. The tasks of an Agent in
+    this process live on the event loop of their run: where each turn has a loop of its own, as with the synchronous
+    `Runner.run`, a question cannot be answered, and the answer to it is an error that says so. Serve the agent and give
+    its address, or use `run_async`.
+
+    Raises:
+        ConfigError: there is nothing to call, or an option is wrong.
+        BadCard: the card given cannot be read.
+    """
+
+    _line: RemoteLine = PrivateAttr()
+    _described: bool = PrivateAttr(default=False)
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        url: object = None,
+        description: str | None = None,
+        agent_card: object = None,
+        auth: object = None,
+        **options: Any,
+    ) -> None:
+        target = url if agent_card is None else agent_card
+        if target is None:
+            raise ConfigError("a RemoteAgent needs url=: an address, a card, an Agent or an ASGI app")
+        calling = {key: options.pop(key) for key in _CLIENT_OPTIONS & options.keys()}
+        line = RemoteLine(target, {"auth": auth, **calling})
+        said = description or line.known_description
+        if "rerun_on_resume" in type(self).model_fields:
+            # In a workflow the user's answer is for the agent over there, and not the output of the node.
+            options.setdefault("rerun_on_resume", True)
+        super().__init__(name=name, description=said or f"The remote agent {name}.", **options)
+        self._line = line
+        self._described = said is not None
+
+    # -- one turn ------------------------------------------------------------------------------------------------------
+
+    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+        outgoing = outgoing_of(ctx, self.name)
+        if outgoing is None:
+            yield RemoteEvents(ctx, self.name).error("no user content in invocation context")
+            return
+        errand = RemoteErrand(self._line, outgoing)
+        try:
+            async with aclosing(self._turn(ctx, errand)) as events:
+                async for event in events:
+                    yield event
+        except DragomanError as error:
+            gone = error if isinstance(error, Gone) else None
+            yield RemoteEvents(ctx, self.name).error(f"send failed: {plain(error)}", gone)
+        finally:
+            await errand.leave()
+
+    async def _turn(self, ctx: InvocationContext, errand: RemoteErrand) -> AsyncGenerator[Event, None]:
+        before = await errand.before()
+        if before is not None and before.state.final and not errand.answers:
+            # It went on without an answer, and somebody says something new. What has become of it is told all the same.
+            if before.state is State.COMPLETED:
+                for event in await RemoteEvents(ctx, self.name).heard(before):
+                    yield event
+            errand.begin_anew()
+            before = None
+        if before is not None and before.state.final:
+            # The answer comes too late. What has become of it is what there is to say.
+            telling, result = RemoteEvents(ctx, self.name), before
+        elif ctx.run_config is not None and ctx.run_config.streaming_mode is StreamingMode.SSE:
+            telling, stream = RemoteEvents(ctx, self.name, before), errand.stream()
+            try:
+                async with aclosing(errand.events(stream)) as told:
+                    async for each in told:
+                        for event in await telling.take(each):
+                            yield event
+            except DragomanError:
+                # What was heard until then stays.
+                for event in await telling.heard_of(stream):
+                    yield event
+                raise
+            result = stream.result
+        else:
+            telling, result = RemoteEvents(ctx, self.name, before), await errand.send()
+        if not self._described:
+            with suppress(DragomanError):
+                await self.learn()
+        for event in await telling.close(result):
+            yield event
+
+    async def _run_impl(self, *, ctx: Any, node_input: Any) -> AsyncGenerator[Any, None]:
+        """A node of a workflow: what it is given is the message, and what the agent answers is its output."""
+        here: InvocationContext = ctx.get_invocation_context()
+        if node_input is not None:
+            here = here.model_copy(update={"user_content": node_content(node_input)})
+        parts: list[Part] = []
+        promoted = False
+        async with aclosing(self.run_async(here)) as events:
+            async for event in events:
+                ctx.event_author = self.name
+                event.node_info.path = event.node_info.path or ctx.node_path
+                if not event.partial and not promoted:
+                    parts.extend(_said(event))
+                    promoted = _is_answer(event) and bool(parts)
+                    if promoted:
+                        _put_output(event, parts)
+                yield event
+
+    # -- beside its turns ----------------------------------------------------------------------------------------------
+
+    def as_tool(self, name: str | None = None, description: str | None = None) -> RemoteTool:
+        """The agent as a tool. Its calls are one conversation, whose place is kept in the state of the session."""
+        return RemoteTool(
+            self._line,
+            name=name or self.name,
+            key=self.name,
+            description=description or self.description,
+            described=description is not None or self._described,
+        )
+
+    async def learn(self) -> None:
+        """Read the card now: a description that was not given is the card's from here on.
+
+        Raises:
+            CannotConnect: nobody answers.
+            BadCard: there is no card that can be read.
+        """
+        said = await self._line.description()
+        if not self._described:
+            self.description, self._described = said or self.description, True
+
+    async def close(self) -> None:
+        """Let go of the agent. Tasks go on without us, except those of an agent in this process."""
+        await self._line.close()
+
+
+def _said(event: Event) -> list[Part]:
+    return [part for part in parts_of_content(event.content) if not (part.metadata or {}).get("adk_thought")]
+
+
+def _is_answer(event: Event) -> bool:
+    """True for the last word of a turn that went well, and for what a callback says in its place."""
+    if event.error_code or event.long_running_tool_ids:
+        return False
+    return bool(event.turn_complete) or STATE not in (event.custom_metadata or {})
+
+
+def _put_output(event: Any, parts: list[Part]) -> None:
+    texts = [part.text for part in parts if part.text is not None]
+    if texts:
+        event.output = "".join(texts)
+    elif len(parts) == 1 and parts[0].kind == "data":
+        event.output = parts[0].data
+    # A file is its own output: the content of the event.
+    event.node_info.message_as_output = True

@@ -1,0 +1,121 @@
+"""From whatever an executor enqueues to an event of ours."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from importlib import import_module
+from typing import Any, TypeAlias, cast
+
+from msgspec import Struct, to_builtins
+
+from dragoman.dialects.v03.dialect import V03_RPC
+from dragoman.dialects.v1.dialect import V1_0
+from dragoman.model.error import BadResponse, InvalidAgentResponse, InvalidParams
+from dragoman.model.event import ArtifactUpdate, StatusUpdate
+from dragoman.model.message import Message
+from dragoman.model.task import Task
+
+Event: TypeAlias = Task | Message | StatusUpdate | ArtifactUpdate
+
+_OURS = (Task, Message, StatusUpdate, ArtifactUpdate)
+_MEMBERS = {
+    "Task": "task",
+    "Message": "message",
+    "TaskStatusUpdateEvent": "statusUpdate",
+    "TaskArtifactUpdateEvent": "artifactUpdate",
+}
+_ENVELOPE = {*_MEMBERS.values(), "status_update", "artifact_update"}
+# Beyond that, a double has no place for every whole number, and cannot say which one was meant.
+_EXACT = 2**53
+
+
+def event_of(value: Any) -> Event:
+    """Read an event: a2a-sdk's own of 1.x or 0.3, one of ours, or a dict or object of such a shape.
+
+    protobuf keeps every number of `data` and `metadata` as a double. A whole one is read as an int, as almost all of
+    them were before: an executor's `{"count": 3}` is not to reach callers as `3.0`.
+
+    Raises:
+        InvalidAgentResponse: it is no event.
+    """
+    if isinstance(value, _OURS):
+        return value
+    if hasattr(value, "to_model"):  # a noun of dragoman.compat.executor
+        value = value.to_model()
+        if isinstance(value, _OURS):
+            return value
+    name = type(value).__name__
+    try:
+        return _read(value, name)
+    except (BadResponse, InvalidParams, ValueError, TypeError) as error:
+        raise InvalidAgentResponse(f"an executor enqueued a {name} that cannot be read: {error}") from error
+
+
+def _read(value: Any, name: str) -> Event:
+    if hasattr(value, "DESCRIPTOR"):
+        member = _MEMBERS.get(value.DESCRIPTOR.name)
+        if member is None:
+            raise TypeError("it is no event")
+        as_dict: Any = import_module("google.protobuf.json_format").MessageToDict
+        return V1_0.event_from({member: _with_integers(as_dict(value))}).payload
+    if hasattr(value, "model_dump"):
+        return V03_RPC.event_from(value.model_dump(mode="json", by_alias=True, exclude_none=True)).payload
+    plain = _plain(value)
+    if not isinstance(plain, dict):
+        raise TypeError("it is no event")
+    said = cast("dict[str, Any]", plain)
+    if "kind" in said:
+        return V03_RPC.event_from(said).payload
+    if not said.keys() & _ENVELOPE:
+        said = {_MEMBERS.get(name) or _member(said): said}
+    return V1_0.event_from(said).payload
+
+
+def _member(said: dict[str, Any]) -> str:
+    """Which of the four a dict is, by what only that one has."""
+    if "parts" in said:
+        return "message"
+    if "artifact" in said:
+        return "artifactUpdate"
+    if "status" not in said:
+        raise TypeError("it is no event")
+    return "task" if "id" in said else "statusUpdate"
+
+
+def _plain(value: Any) -> Any:
+    """An object and all it holds as JSON values; what is None is not there."""
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, (str, int, float)) or value is None:
+        return value
+    if isinstance(value, (bytes, bytearray)):
+        return base64.b64encode(value).decode()
+    if isinstance(value, Mapping):
+        # As it is: what is None in somebody's data is null.
+        return {str(key): _plain(each) for key, each in cast("Mapping[Any, Any]", value).items()}
+    if isinstance(value, (Sequence, set, frozenset)):
+        return [_plain(each) for each in cast("Sequence[Any]", value)]
+    if isinstance(value, Struct):  # a part of ours in somebody's message
+        return to_builtins(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        members = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    elif hasattr(value, "__dict__"):
+        members = vars(value)
+    else:
+        raise TypeError(f"a {type(value).__name__} has no JSON form")
+    return {key: _plain(each) for key, each in members.items() if each is not None and not key.startswith("_")}
+
+
+def _with_integers(value: Any) -> Any:
+    if isinstance(value, float):
+        whole = value.is_integer() and abs(value) <= _EXACT and (bool(value) or math.copysign(1, value) > 0)
+        return int(value) if whole else value
+    if isinstance(value, dict):
+        return {key: _with_integers(each) for key, each in cast("dict[str, Any]", value).items()}
+    if isinstance(value, list):
+        return [_with_integers(each) for each in cast("list[Any]", value)]
+    return value

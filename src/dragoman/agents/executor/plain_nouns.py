@@ -1,0 +1,99 @@
+"""A request context and an event queue of the usual shapes, where there is no a2a-sdk."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from dragoman.model.operation import SendMessageConfiguration
+
+if TYPE_CHECKING:
+    from dragoman.agents.executor.nouns import Situation
+    from dragoman.model.message import Message
+    from dragoman.model.task import Task
+    from dragoman.model.user import User
+
+
+class PlainUser:
+    """The caller."""
+
+    def __init__(self, user: User | None) -> None:
+        self.is_authenticated = user is not None
+        self.user_name = user.id if user is not None else ""
+
+
+@dataclass
+class PlainCallContext:
+    """The circumstances of a call."""
+
+    user: PlainUser
+    tenant: str = ""
+    requested_extensions: set[str] = field(default_factory=set[str])
+    activated_extensions: set[str] = field(default_factory=set[str])
+    state: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+class PlainContext:
+    """What a2a-sdk calls a RequestContext; the message and the task are those of `dragoman.model`."""
+
+    def __init__(self, situation: Situation) -> None:
+        extensions = set(situation.extensions)
+        self.task_id: str = situation.task_id
+        self.context_id: str = situation.context_id
+        self.message: Message | None = situation.message
+        self.current_task: Task | None = situation.task
+        self.related_tasks: list[Task] = []
+        self.metadata: dict[str, Any] = dict(situation.metadata)
+        self.configuration = SendMessageConfiguration() if situation.message is not None else None
+        self.call_context = PlainCallContext(PlainUser(situation.user), situation.tenant, extensions)
+
+    @property
+    def tenant(self) -> str:
+        """The tenant the request named, or an empty string."""
+        return self.call_context.tenant
+
+    @property
+    def requested_extensions(self) -> set[str]:
+        """The extensions the caller asked for."""
+        return self.call_context.requested_extensions
+
+    def get_user_input(self, delimiter: str = "\n") -> str:
+        """The texts of the message."""
+        parts = self.message.parts if self.message is not None else ()
+        return delimiter.join(part.text for part in parts if part.text is not None)
+
+    def attach_related_task(self, task: Task) -> None:
+        """Keep a task beside this one, for the executor itself."""
+        self.related_tasks.append(task)
+
+    def add_activated_extension(self, uri: str) -> None:
+        """Note that an extension is in use."""
+        self.call_context.activated_extensions.add(uri)
+
+
+class PlainQueue:
+    """What a2a-sdk calls an EventQueue, as far as executors use one."""
+
+    def __init__(self, take: Callable[[Any], Awaitable[None]]) -> None:
+        self._take = take
+
+    async def enqueue_event(self, event: Any) -> None:
+        """Say what happens. Raises InvalidAgentResponse when it is no event."""
+        await self._take(event)
+
+
+class PlainNouns:
+    """See `Nouns`."""
+
+    def context(self, situation: Situation) -> PlainContext:
+        """See `Nouns.context`."""
+        return PlainContext(situation)
+
+    def queue(self, take: Callable[[Any], Awaitable[None]]) -> PlainQueue:
+        """See `Nouns.queue`."""
+        return PlainQueue(take)
+
+    def public_text(self, error: BaseException) -> str | None:
+        """See `Nouns.public_text`."""
+        return None

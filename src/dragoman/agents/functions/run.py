@@ -1,0 +1,284 @@
+"""Python functions as an agent."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import difflib
+import functools
+import logging
+import threading
+from collections.abc import AsyncGenerator, Generator
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, cast
+
+from dragoman.agents.functions.answers import Unfit, fit, is_text, type_name
+from dragoman.agents.functions.replay import Paused, Replay, pause_in
+from dragoman.agents.functions.skill import Kind
+from dragoman.agents.functions.sync_context import SyncContext
+from dragoman.auth.inbound.audit import Audit
+from dragoman.engine.execute.threads import in_thread, skill_threads
+from dragoman.model.error import ConfigError, Failed, Rejected
+
+if TYPE_CHECKING:
+    from dragoman.agents.functions.skill import Parameter, Skill
+    from dragoman.engine.execute.context import Context
+
+logger = logging.getLogger("dragoman.agent")
+_END = object()
+
+
+class Functions:
+    """An agent made of skills. Pausing re-runs the skill from the top; see `replay`."""
+
+    def __init__(self) -> None:
+        self.skills: dict[str, Skill] = {}
+        self.may_reply = False
+
+    def add(self, skill: Skill) -> None:
+        """Add a skill. Raises ConfigError when its id is taken."""
+        if skill.id in self.skills:
+            raise ConfigError(f"there is a skill `{skill.id}` already: give this one another id=")
+        self.skills[skill.id] = skill
+        self.may_reply = self.may_reply or skill.may_reply
+
+    def named(self, ctx: Context) -> Skill | None:
+        """The skill the message names, if it names one that exists."""
+        name, _ = _request(ctx)
+        return self.skills.get(name) if name else None
+
+    def choose(self, ctx: Context) -> tuple[Skill, dict[str, Any]]:
+        """Which skill, and the arguments the message has for it.
+
+        Raises:
+            Failed: the named skill does not exist.
+        """
+        name, arguments = _request(ctx)
+        if name is None:
+            return self._default(ctx), arguments
+        skill = self.skills.get(name)
+        if skill is None:
+            # Only what the caller's card lists is told.
+            known = [skill.id for skill in self.skills.values() if _is_open(skill, ctx)]
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f": did you mean `{near[0]}`?" if near else f": this agent has {', '.join(known)}" if known else ""
+            raise Failed(f"unknown tool `{name}`{hint}")
+        return skill, arguments
+
+    def _default(self, ctx: Context) -> Skill:
+        """The skill that is marked, else the first that the caller may use, else the first."""
+        if not self.skills:
+            raise Failed("this agent has no skills")
+        skills = self.skills.values()
+        marked = next((skill for skill in skills if skill.default), None)
+        return marked or next((skill for skill in skills if _is_open(skill, ctx)), next(iter(skills)))
+
+    async def run(self, ctx: Context) -> AsyncGenerator[Any, None]:
+        """Run the chosen skill; an engine-level agent."""
+        ctx.message, ctx.metadata = ctx.history[0], ctx.opening
+        ctx.listen_again()
+        loaded = _copied(ctx.state)
+        if ctx.answered:
+            _become(ctx.state, cast("dict[str, Any]", ctx.answered[0].ref or {}).get("state", {}))
+        first = _copied(ctx.state)
+        replay = Replay(ctx.answered, first)
+        ctx.questions = replay
+        pause: Paused | None = None
+        try:
+            skill, arguments = self.choose(ctx)
+            ctx.skill = skill.id
+            _permit(skill, ctx)
+            values = await _bind(skill, arguments, ctx, replay)
+            async with aclosing(_calling(skill, ctx, values)) as outputs:
+                async for value in outputs:
+                    replay.check()
+                    if not replay.replaying:
+                        yield value
+            replay.check()
+            if replay.replaying:
+                raise Failed("the function ended before asking what had been answered already")
+        except (Paused, BaseExceptionGroup) as error:
+            pause = pause_in(error)
+            if pause is None:
+                raise
+        finally:
+            if pause is not None:
+                # What the function did to the state counts when the task ends, not when it pauses.
+                _become(ctx.state, loaded)
+            elif ctx.answered:
+                _become(ctx.state, _changed(loaded, first, ctx.state))
+        if pause is not None:
+            yield pause.ask
+
+
+def _become(state: dict[str, Any], other: dict[str, Any]) -> None:
+    state.clear()
+    state.update(_copied(other))
+
+
+def _copied(state: dict[str, Any]) -> dict[str, Any]:
+    return copy.deepcopy(state) if state else {}  # most conversations keep none
+
+
+def _changed(loaded: dict[str, Any], first: dict[str, Any], last: dict[str, Any]) -> dict[str, Any]:
+    """What other tasks of the conversation made of the state while this one waited, with this one's own changes."""
+    kept = {key: value for key, value in loaded.items() if key in last or key not in first}
+    return kept | {key: value for key, value in last.items() if key not in first or first[key] != value}
+
+
+def _request(ctx: Context) -> tuple[str | None, dict[str, Any]]:
+    message = ctx.history[0] if ctx.history else ctx.message
+    objects = [
+        cast("dict[str, Any]", part.data)
+        for part in message.parts
+        if part.kind == "data" and isinstance(part.data, dict)
+    ]
+    for data in objects:
+        tool: Any = data.get("tool")
+        if isinstance(tool, str):
+            arguments: Any = data.get("arguments")
+            return tool, dict(cast("dict[str, Any]", arguments)) if isinstance(arguments, dict) else {}
+    asked = ctx.opening.get("skillId") or ctx.opening.get("skill_id")
+    return (asked if isinstance(asked, str) else None), dict(objects[0]) if objects else {}
+
+
+def _is_open(skill: Skill, ctx: Context) -> bool:
+    """True when the caller may use it."""
+    return skill.permission is None or (ctx.user is not None and skill.permission in ctx.user.permissions)
+
+
+def _permit(skill: Skill, ctx: Context) -> None:
+    if not _is_open(skill, ctx):
+        Audit().denied(scheme="permission", reason=skill.id, user=ctx.user.id if ctx.user else "")
+        raise Rejected(f"Unauthorized: {skill.name}")
+
+
+# -- arguments -----------------------------------------------------------------------------------------------------
+
+
+async def _bind(skill: Skill, arguments: dict[str, Any], ctx: Context, replay: Replay) -> dict[str, Any]:
+    names = {parameter.name for parameter in skill.parameters}
+    unknown = sorted(set(arguments) - names)
+    if unknown:
+        takes = ", ".join(sorted(names)) or "no arguments"
+        raise Failed(f"`{skill.id}` has no argument `{unknown[0]}`: it takes {takes}")
+    empty = [p for p in skill.parameters if is_text(p.type) and p.name not in arguments]
+    if len(empty) > 1:
+        empty = [p for p in empty if p.required]
+    if len(empty) == 1 and ctx.text:
+        arguments = {**arguments, empty[0].name: ctx.text}
+    values: dict[str, Any] = {}
+    for parameter in skill.parameters:
+        if parameter.name in arguments:
+            values[parameter.name] = await _fitting(skill, parameter, arguments[parameter.name], ctx, replay)
+        elif parameter.required:
+            values[parameter.name] = await _missing(skill, parameter, "", ctx, replay)
+    return values
+
+
+async def _fitting(skill: Skill, parameter: Parameter, value: Any, ctx: Context, replay: Replay) -> Any:
+    try:
+        return fit(value, parameter.type)
+    except Unfit as problem:
+        return await _missing(skill, parameter, f" {problem.why}", ctx, replay)
+
+
+async def _missing(skill: Skill, parameter: Parameter, problem: str, ctx: Context, replay: Replay) -> Any:
+    wanted = f"`{parameter.name}` ({type_name(parameter.type)})"
+    if not ctx.asks:
+        raise Failed(f"`{skill.id}` needs {wanted}.{problem}")
+    about = f": {parameter.help}" if parameter.help else ""
+    return await replay.ask(f"`{skill.id}` needs {wanted}{about}.{problem}", parameter.type, None)
+
+
+# -- calling -------------------------------------------------------------------------------------------------------
+
+
+async def _limited(skill: Skill, ctx: Context, values: dict[str, Any]) -> AsyncGenerator[Any, None]:
+    worker = asyncio.current_task()
+    assert worker is not None
+    assert skill.timeout is not None
+    timed_out = Failed(f"timed out after {skill.timeout:g} s")
+    late = cancelled = False
+    inside = True
+
+    def stop() -> None:
+        nonlocal late, cancelled
+        # Between two values the worker is busy elsewhere, where nobody would know this cancel.
+        late, cancelled = True, inside
+        if cancelled:
+            worker.cancel()
+
+    timer = ctx.clock.call_later(skill.timeout, stop)
+    try:
+        async with aclosing(_outputs(skill, values)) as outputs:
+            async for value in outputs:
+                inside = False
+                if not late:
+                    yield value
+                if late:
+                    break
+                inside = True
+        inside = False
+    except asyncio.CancelledError:
+        if cancelled and worker.uncancel() == 0:
+            raise timed_out from None
+        raise
+    finally:
+        timer.cancel()
+    if late:
+        if cancelled:  # and the skill went on all the same
+            worker.uncancel()
+        raise timed_out
+
+
+def _calling(skill: Skill, ctx: Context, values: dict[str, Any]) -> AsyncGenerator[Any, None]:
+    if skill.context is not None:
+        context = SyncContext(ctx, asyncio.get_running_loop()) if skill.takes_sync_context else ctx
+        values = {**values, skill.context: context}
+    if skill.timeout is not None:
+        return _limited(skill, ctx, values)
+    if skill.kind is Kind.ASYNC_GENERATOR:  # it needs nothing around it
+        return skill.fn(**values)
+    return _outputs(skill, values)
+
+
+async def _outputs(skill: Skill, values: dict[str, Any]) -> AsyncGenerator[Any, None]:
+    fn = skill.fn
+    if skill.kind is Kind.ASYNC_GENERATOR:
+        # A generator that is left in the middle is closed here, not whenever it is collected.
+        async with aclosing(fn(**values)) as outputs:
+            async for value in outputs:
+                yield value
+    elif skill.kind is Kind.COROUTINE:
+        yield await fn(**values)
+    elif skill.kind is Kind.GENERATOR:
+        items = _ThreadGenerator(fn(**values))
+        try:
+            while (value := await in_thread(items.next, pool=skill_threads(), name=skill.id)) is not _END:
+                yield value
+        except BaseException:
+            # Not waited for: it may be busy for long, and sees ctx.cancelled.
+            skill_threads().submit(items.close)
+            raise
+    else:
+        yield await in_thread(functools.partial(fn, **values), pool=skill_threads(), name=skill.id)
+
+
+class _ThreadGenerator:
+    """A generator that is only ever touched in threads, by one at a time: its clean-up may block too."""
+
+    def __init__(self, items: Generator[Any, None, None]) -> None:
+        self._items = items
+        self._turn = threading.Lock()
+
+    def next(self) -> Any:
+        with self._turn:
+            return next(self._items, _END)
+
+    def close(self) -> None:
+        with self._turn:
+            try:
+                self._items.close()
+            except Exception:
+                logger.exception("a skill failed while it was closed")

@@ -1,0 +1,220 @@
+"""A function as a skill: its parameters, its facts, its outputs."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import Annotated, Any, Protocol, get_args, get_origin, get_type_hints
+
+from msgspec import Struct
+from msgspec.json import schema_components
+
+from dragoman.agents.functions.sync_context import SyncContext
+from dragoman.engine.execute.context import Context
+from dragoman.engine.execute.outputs import Reply
+from dragoman.model.card import AgentSkill
+from dragoman.model.error import ConfigError
+
+
+class Kind(Enum):
+    """How a function is called. Those that are not async run in a thread."""
+
+    ASYNC_GENERATOR = "async generator"
+    COROUTINE = "coroutine"
+    GENERATOR = "generator"
+    FUNCTION = "function"
+
+
+class Parameter(Struct, frozen=True):
+    """One argument a skill takes."""
+
+    name: str
+    type: Any
+    required: bool
+    help: str = ""
+
+
+class Offer(Protocol):
+    """One thing an agent can do, whatever does the work."""
+
+    @property
+    def id(self) -> str:
+        """The name callers use."""
+        ...
+
+    @property
+    def description(self) -> str:
+        """What it says of itself; may be empty."""
+        ...
+
+    @property
+    def permission(self) -> str | None:
+        """What a caller needs to use it, or None."""
+        ...
+
+    @property
+    def default(self) -> bool:
+        """True when it takes messages that name no skill."""
+        ...
+
+    def card(self) -> AgentSkill:
+        """The skill as the agent card shows it."""
+        ...
+
+    def sample(self) -> dict[str, Any]:
+        """A part of a message that it can do something with."""
+        ...
+
+
+class Skill(Struct, frozen=True):
+    """One thing an agent can do, made from a function."""
+
+    id: str
+    name: str
+    description: str
+    fn: Callable[..., Any]
+    parameters: tuple[Parameter, ...]
+    context: str | None
+    takes_sync_context: bool
+    may_reply: bool
+    kind: Kind
+    tags: tuple[str, ...] = ()
+    examples: tuple[str, ...] = ()
+    default: bool = False
+    permission: str | None = None
+    timeout: float | None = None
+    restart: bool = False
+
+    def card(self) -> AgentSkill:
+        """The skill as the agent card shows it."""
+        return AgentSkill(self.id, self.name, self.description or self.name, self.tags, self.examples)
+
+    def schema(self) -> dict[str, Any] | None:
+        """The JSON schema of its arguments; None where a type has none, such as a pydantic model."""
+        try:
+            shown, named = schema_components(
+                [parameter.type for parameter in self.parameters], ref_template="#/$defs/{name}"
+            )
+        except TypeError:
+            return None
+        properties = {
+            parameter.name: {**schema, "description": parameter.help} if parameter.help else schema
+            for parameter, schema in zip(self.parameters, shown, strict=True)
+        }
+        required = [parameter.name for parameter in self.parameters if parameter.required]
+        schema = {"type": "object", "properties": properties, "required": required}
+        return {**schema, "$defs": named} if named else schema
+
+    def sample(self) -> dict[str, Any]:
+        """A part of a message: one of its examples, else arguments it takes."""
+        if self.examples:
+            return {"text": self.examples[0]}
+        required = {parameter.name: parameter.type for parameter in self.parameters if parameter.required}
+        samples: dict[Any, Any] = {int: 2, float: 2.5, bool: True, str: "hello"}
+        if required and str not in required.values() and all(wanted in samples for wanted in required.values()):
+            return {
+                "data": {"tool": self.id, "arguments": {name: samples[wanted] for name, wanted in required.items()}}
+            }
+        return {"text": "hello"}
+
+
+def skill_of(
+    fn: Callable[..., Any],
+    *,
+    id: str | None = None,
+    name: str | None = None,
+    description: str | None = None,
+    tags: Sequence[str] = (),
+    examples: Sequence[str] = (),
+    default: bool = False,
+    permission: str | None = None,
+    timeout: float | None = None,
+    restart: bool = False,
+    replies: bool = False,
+) -> Skill:
+    """Read a function's signature and docstring.
+
+    Raises:
+        ConfigError: a parameter has no type, or cannot be filled by name.
+    """
+    hints = _hints(fn)
+    parameters: list[Parameter] = []
+    context: str | None = None
+    sync = False
+    for parameter in inspect.signature(fn).parameters.values():
+        wanted = hints.get(parameter.name)
+        if wanted in (Context, SyncContext):
+            context, sync = parameter.name, wanted is SyncContext
+            continue
+        parameters.append(_parameter(fn, parameter, wanted))
+    _check_context(fn, context, sync=sync)
+    return Skill(
+        id=id or fn.__name__,
+        name=name or id or fn.__name__,
+        description=description if description is not None else inspect.getdoc(fn) or "",
+        fn=fn,
+        parameters=tuple(parameters),
+        context=context,
+        takes_sync_context=sync,
+        may_reply=replies or returns_reply(fn),
+        kind=_kind(fn),
+        tags=tuple(tags),
+        examples=tuple(examples),
+        default=default,
+        permission=permission,
+        timeout=timeout,
+        restart=restart,
+    )
+
+
+def _kind(fn: Callable[..., Any]) -> Kind:
+    if inspect.isasyncgenfunction(fn):
+        return Kind.ASYNC_GENERATOR
+    if inspect.iscoroutinefunction(fn):
+        return Kind.COROUTINE
+    return Kind.GENERATOR if inspect.isgeneratorfunction(fn) else Kind.FUNCTION
+
+
+def _hints(fn: Callable[..., Any]) -> dict[str, Any]:
+    try:
+        return get_type_hints(fn, include_extras=True)
+    except NameError as error:
+        raise ConfigError(f"skill `{fn.__name__}`: a type is not known at import: {error}") from None
+
+
+def _parameter(fn: Callable[..., Any], parameter: inspect.Parameter, wanted: Any) -> Parameter:
+    name = parameter.name
+    if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
+        raise ConfigError(f"skill `{fn.__name__}`: `{parameter}` cannot be filled by name: give each argument a name")
+    if wanted is None:
+        raise ConfigError(
+            f"skill `{fn.__name__}`: parameter `{name}` has no type: write `{name}: str` (or int, float, bool, dict, "
+            "a dataclass …), so that callers know what to send"
+        )
+    help_text = ""
+    if get_origin(wanted) is Annotated:
+        kind, *notes = get_args(wanted)
+        help_text = next((note for note in notes if isinstance(note, str)), "")
+        limits = [note for note in notes if not isinstance(note, str)]
+        wanted = Annotated[(kind, *limits)] if limits else kind
+    return Parameter(name, wanted, parameter.default is parameter.empty, help_text)
+
+
+def _check_context(fn: Callable[..., Any], context: str | None, *, sync: bool) -> None:
+    on_loop = _kind(fn) in (Kind.COROUTINE, Kind.ASYNC_GENERATOR)
+    if context is not None and sync == on_loop:
+        kind, right = ("async", "dragoman.Context") if on_loop else ("def", "dragoman.sync.Context")
+        raise ConfigError(f"skill `{fn.__name__}`: annotate `{context}` as {right}: {kind} skills use that one")
+
+
+def returns_reply(fn: Callable[..., Any]) -> bool:
+    """True when the return type of a function contains Reply: it may answer with a bare message."""
+    try:
+        return _has_reply(get_type_hints(fn).get("return"))
+    except (NameError, TypeError):
+        return False
+
+
+def _has_reply(hint: Any) -> bool:
+    return hint is Reply or any(_has_reply(argument) for argument in get_args(hint))

@@ -1,0 +1,84 @@
+"""The context of a `def` skill: the same methods without `await`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+if TYPE_CHECKING:
+    import logging
+
+    from dragoman.engine.execute.context import Context
+    from dragoman.model.message import Message
+    from dragoman.model.part import Part
+    from dragoman.model.user import User
+
+T = TypeVar("T")
+
+
+class SyncContext:
+    """What a `def` skill knows and can do. It runs in a thread; the engine stays on its loop."""
+
+    def __init__(self, ctx: Context, loop: asyncio.AbstractEventLoop) -> None:
+        self._ctx = ctx
+        self._loop = loop
+        self.task_id: str = ctx.task_id
+        self.context_id: str = ctx.context_id
+        self.session_id: str = ctx.session_id
+        self.skill: str = ctx.skill
+        self.user: User | None = ctx.user
+        self.tenant: str = ctx.tenant
+        self.message: Message = ctx.message
+        self.text: str = ctx.text
+        self.data: Any = ctx.data
+        self.files: list[Part] = ctx.files
+        self.history: tuple[Message, ...] = ctx.history
+        self.metadata: dict[str, Any] = ctx.metadata
+        self.state: dict[str, Any] = ctx.state
+        self.log: logging.LoggerAdapter[logging.Logger] = ctx.log
+
+    @property
+    def cancelled(self) -> bool:
+        """True once the task has been canceled: stop, the result will be dropped."""
+        return self._ctx.cancelled
+
+    @overload
+    def ask(self, question: str) -> str: ...
+    @overload
+    def ask(self, question: str, type: type[T], choices: Sequence[T] | None = None) -> T: ...
+    @overload
+    def ask(self, question: str, *, choices: Sequence[T]) -> T: ...
+    def ask(self, question: str, type: Any = str, choices: Sequence[Any] | None = None) -> Any:
+        """Pause in input-required until the caller answers; asks again when the answer does not fit."""
+        return self._do(self._ctx.ask(question, type, choices))
+
+    def ask_auth(self, text: str, url: str | None = None) -> Any:
+        """Pause in auth-required until the task is resumed, and give the data it was resumed with."""
+        return self._do(self._ctx.ask_auth(text, url))
+
+    def once(self, key: str, fn: Callable[..., Any], *args: Any, retry: bool = False) -> Any:
+        """Run `fn` at most once per task and give its JSON result; with `retry`, also again after a crash within it.
+
+        Raises:
+            Failed: it was begun in an earlier process, and may or may not have happened.
+            TypeError: the result has no JSON form.
+        """
+        return self._do(self._ctx.once(key, fn, *args, retry=retry))
+
+    def progress(self, text: str, done: float | None = None, total: float | None = None) -> None:
+        """Tell the caller how far the work is."""
+        if self.cancelled:  # also when there is no loop any more that could do it
+            return
+        self._do(self._ctx.progress(text, done, total))
+
+    def artifact(
+        self, *values: Any, name: str | None = None, id: str | None = None, metadata: dict[str, Any] | None = None
+    ) -> None:
+        """Send a result beside the answer. Raises TypeError when a value has no JSON form."""
+        if self.cancelled:
+            return
+        self._do(self._ctx.artifact(*values, name=name, id=id, metadata=metadata))
+
+    def _do(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()

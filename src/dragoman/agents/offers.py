@@ -1,0 +1,207 @@
+"""The skills that a card shows for agents and tools of other frameworks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from msgspec import Struct
+
+from dragoman.model.card import AgentSkill
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from dragoman.agents.functions.skill import Offer
+    from dragoman.engine.execute.context import Context
+
+GENERAL = "general"
+_MOST = 4
+# A prefix that fewer tools share may be chance.
+_FEWEST = 3
+_PRODUCTS = ("corvid_", "mcp_")
+_SEPARATOR = re.compile(r"[\W_]+")
+# Capitals in a row are one word, with the s of a plural; the last of them may begin the next word.
+_WORD = re.compile(r"[A-Z]{2,}s(?![a-z])|[A-Z][A-Z0-9]*(?=[A-Z][a-z])|[A-Z]?[a-z0-9]+|[A-Z0-9]+")
+
+_ACRONYMS = (
+    *("A2A", "AI", "API", "AWS", "CLI", "CPU", "CRM", "CSS", "CSV", "DB", "DNS", "FTP", "GCP", "GIF", "GPU", "HTML"),
+    *("HTTP", "HTTPS", "ID", "IP", "JPEG", "JPG", "JSON", "JWT", "LLM", "MCP", "MD5", "OCR", "OS", "PDF", "PNG", "PR"),
+    *("QR", "RSS", "S3", "SDK", "SHA256", "SMS", "SMTP", "SQL", "SSH", "SSL", "SVG", "TCP", "TLS", "TTS", "UDP", "UI"),
+    *("URI", "URL", "UTC", "UUID", "VM", "VPN", "XML", "YAML"),
+)
+_BRANDS = (
+    *("GitHub", "GitLab", "OAuth", "GraphQL", "JavaScript", "TypeScript", "LinkedIn", "MongoDB", "MySQL", "OpenAI"),
+    *("OpenAPI", "PayPal", "PostgreSQL", "PowerPoint", "SharePoint", "SQLite", "WhatsApp", "WordPress", "YouTube"),
+    *("iOS", "macOS", "npm"),
+)
+_PLURALS = {f"{word.lower()}s": f"{word}s" for word in _ACRONYMS}
+_SPELLED = _PLURALS | {word.lower(): word for word in (*_ACRONYMS, *_BRANDS)}
+_IN_TWO_WORDS = {brand.lower() for brand in _BRANDS}
+
+_CATEGORIES = {
+    "memory": "memory memories remember recall forget knowledge",
+    "files": "file files filesystem directory directories path paths folder folders",
+    "git": "git commit commits branch branches diff merge rebase repo repos repository repositories",
+    "github": "github",
+    "web": "web fetch http https url urls browse browser crawl scrape page website",
+    "search": "search find query lookup",
+    "messaging": "message messages send email emails mail mails chat notify notification notifications sms slack",
+    "time": "time date dates timezone timezones schedule calendar clock reminder",
+    "data": "sql database databases db table tables row rows column excel sheet sheets workbook csv chart charts",
+    "documents": "document documents docx word paragraph paragraphs heading pdf text",
+    "code": "code run execute exec shell command commands script terminal",
+    "agents": "agent agents task tasks delegate",
+    "math": "sum number numbers calculate calculator counter count math multiply divide subtract",
+    "images": "image images media picture pictures photo screenshot",
+    "weather": "weather forecast temperature",
+    "places": "map maps place places location geocode directions",
+    "money": "payment payments invoice invoices price currency refund",
+}
+_BY_WORD = {word: name for name, words in _CATEGORIES.items() for word in words.split()}
+# A word that says something only where no other does: one adds numbers, but also paragraphs.
+_BY_WEAK_WORD = {"add": "math"}
+
+
+def humanized(tool: str, prefix: str = "") -> str:
+    """A tool's name as people write it: `list_prs` is "List PRs". `prefix` is left out where something remains."""
+    rest = tool
+    for each in (prefix, *_PRODUCTS):
+        if each and rest.startswith(each) and _SEPARATOR.sub("", rest[len(each) :]):
+            rest = rest[len(each) :]
+    return " ".join(_spelled(word) for word in _words(rest)) or tool
+
+
+def shared_prefix(names: Iterable[str]) -> str:
+    """The words that the names of all tools of a server begin with, as in `corvid_`; empty when there are none."""
+    different = set(names)
+    if len(different) < _FEWEST:
+        return ""
+    # What the first and the last in order have in common, all between them have too.
+    first, last = min(different), max(different)
+    length = next((at for at, pair in enumerate(zip(first, last, strict=False)) if pair[0] != pair[1]), len(first))
+    separators = list(_SEPARATOR.finditer(first[:length]))
+    if not separators:
+        return ""
+    prefix = first[: separators[-1].end()]
+    # A separator alone is no word, and a tool that is called like the prefix would lose its name.
+    is_used = _SEPARATOR.sub("", prefix) and all(_SEPARATOR.sub("", name[len(prefix) :]) for name in different)
+    return prefix if is_used else ""
+
+
+def categories(tool: str, description: str = "") -> tuple[str, ...]:
+    """What kind of thing a tool does, by the words of its name, else of its description; four at most."""
+    for text in (tool, description):
+        words = [word.lower() for word in _words(text)]
+        found = [_BY_WORD[word] for word in words if word in _BY_WORD]
+        found = found or [_BY_WEAK_WORD[word] for word in words if word in _BY_WEAK_WORD]
+        if found:
+            return tuple(dict.fromkeys(found))[:_MOST]
+    return (GENERAL,)
+
+
+def _words(text: str) -> Iterator[str]:
+    # Where nothing is small, capitals do not tell words apart.
+    text = text.lower() if text.isupper() else text
+    held = ""
+    for piece in _SEPARATOR.split(text):
+        for word in _WORD.findall(piece) if piece.isascii() else [piece] if piece else []:
+            if held and f"{held}{word}".lower() in _IN_TWO_WORDS:
+                held += word
+                continue
+            if held:
+                yield held
+            held = word
+    if held:
+        yield held
+
+
+def _spelled(word: str) -> str:
+    known = _SPELLED.get(word.lower())
+    if known is not None:
+        return known
+    # Capitals that nobody lists here are still somebody's.
+    return word if len(word) > 1 and word.isupper() else word[:1].upper() + word[1:].lower()
+
+
+class NamedSkill(Struct, frozen=True):
+    """One thing a program or an agent of another framework does, as its owner says. See `Offer`."""
+
+    id: str
+    name: str
+    description: str
+    tags: tuple[str, ...] = ()
+    default: bool = False
+    permission: str | None = None
+
+    def card(self) -> AgentSkill:
+        """See `Offer.card`."""
+        return AgentSkill(self.id, self.name, self.description, self.tags)
+
+    def sample(self) -> dict[str, Any]:
+        """See `Offer.sample`."""
+        return {"text": "hello"}
+
+
+def offers_with_tools(name: str, description: str, tools: Iterable[tuple[str, str]]) -> tuple[NamedSkill, ...]:
+    """One skill for the agent, and one for every tool it has: its name, and what it says of itself."""
+    itself = re.sub(r"\W+", "-", name).strip("-").casefold() or "agent"
+    about = description or f"Talks to {name}"
+    agent = NamedSkill(itself, name, about, categories(name, description), default=True)
+    others = (
+        NamedSkill(f"{itself}-{tool}", humanized(tool), said or f"Tool: {tool}", categories(tool, said))
+        for tool, said in tools
+    )
+    return (agent, *others)
+
+
+def offers_of(name: str, description: str, tools: Sequence[str] | None) -> tuple[NamedSkill, ...]:
+    """The tools its owner lets it use, in that order; where nothing is said, the program itself."""
+    if tools is None:
+        title = humanized(name)
+        return (NamedSkill(name, title, description, categories(name, description), default=True),)
+    return tuple(NamedSkill(tool, humanized(tool), f"Tool: {tool}", categories(tool)) for tool in tools)
+
+
+class Toolset(Protocol):
+    """Tools of other servers. They are known once it is open, and may change from then on."""
+
+    @property
+    def revision(self) -> int:
+        """Grows whenever the tools change."""
+        ...
+
+    @property
+    def offers(self) -> Sequence[Offer]:
+        """The tools, in the order in which their servers list them."""
+        ...
+
+    @property
+    def about(self) -> tuple[str, str]:
+        """What their servers say of themselves: a description and a version, either may be empty."""
+        ...
+
+    def schemas(self, ids: Sequence[str]) -> Mapping[str, Any]:
+        """The JSON schemas of these tools, by id."""
+        ...
+
+    def restarts(self, ctx: Context) -> bool:
+        """True when the tool a message means may run again after a crash."""
+        ...
+
+    def run(self, ctx: Context) -> AsyncIterator[Any]:
+        """Do what a message asks."""
+        ...
+
+    async def canceled(self, ref: Any) -> None:
+        """Hear that a waiting task was canceled."""
+        ...
+
+    async def open(self) -> None:
+        """Make ready. Raises DragomanError when the servers cannot be reached or started."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of the servers."""
+        ...

@@ -1,0 +1,1 @@
+"""Foreign A2A agents as agents."""

@@ -1,0 +1,185 @@
+"""The schemes of the Authorization header and of keys: users' keys, basic, bearer, tokens of an issuer."""
+
+from __future__ import annotations
+
+import binascii
+import re
+from base64 import b64decode
+from typing import Any, Literal
+
+from dragoman.auth.inbound.passwords import KEY_PREFIX, LONGEST, Passwords, UserStore, is_key, key_digest
+from dragoman.auth.inbound.scheme import (
+    REALM,
+    AddressOf,
+    Denied,
+    Presented,
+    address,
+    authorization,
+    cookie,
+    header,
+    parameter,
+)
+from dragoman.auth.inbound.tokens import Tokens
+from dragoman.model.user import User
+
+Location = Literal["header", "query", "cookie"]
+
+
+class ApiKeyScheme:
+    """A key that `dragoman users key` made."""
+
+    scopes: tuple[str, ...] = ()
+
+    def __init__(
+        self, users: UserStore, *, name: str = "apikey", location: Location = "header", key_name: str = "X-API-Key"
+    ) -> None:
+        self.name = name
+        self.ambient = location == "cookie"
+        self._users = users
+        self._location: Location = location
+        self._key_name = key_name
+        self._find = {"header": header, "query": parameter, "cookie": cookie}[location]
+        self._wanted = key_name.lower() if location == "header" else key_name
+
+    def card(self) -> dict[str, Any]:
+        """See `Scheme.card`."""
+        return {"apiKeySecurityScheme": {"location": self._location, "name": self._key_name}}
+
+    def challenge(self) -> str:
+        """See `Scheme.challenge`. The name is no registered one; HTTP wants a 401 to say something."""
+        return f'ApiKey realm="{REALM}", in="{self._location}", name="{self._key_name}"'
+
+    async def identify(self, request: Presented) -> User | None:
+        """See `Scheme.identify`."""
+        key = self._find(request, self._wanted)
+        return None if key is None else await user_of_key(self._users, key)
+
+
+async def user_of_key(users: UserStore, key: str) -> User:
+    """Who a key was given to. Raises Denied when nobody has it, or not any more."""
+    account = await users.by_key(key_digest(key)) if is_key(key) else None
+    if account is None:
+        raise Denied("the key is unknown, was revoked or has run out", cause="unknown-key")
+    return account.user
+
+
+class BasicScheme:
+    """Users with passwords."""
+
+    scopes: tuple[str, ...] = ()
+    ambient = True
+
+    def __init__(self, passwords: Passwords, *, name: str = "basic", address_of: AddressOf = address) -> None:
+        self.name = name
+        self._passwords = passwords
+        self._address_of = address_of
+
+    def card(self) -> dict[str, Any]:
+        """See `Scheme.card`."""
+        return {"httpAuthSecurityScheme": {"scheme": "Basic"}}
+
+    def challenge(self) -> str:
+        """See `Scheme.challenge`."""
+        return f'Basic realm="{REALM}", charset="UTF-8"'
+
+    async def identify(self, request: Presented) -> User | None:
+        """See `Scheme.identify`."""
+        said = authorization(request, "basic")
+        if said is None:
+            return None
+        name, password = _name_and_password(said)
+        account = await self._passwords.check(name, password, self._address_of(request))
+        return account.user
+
+
+def _name_and_password(said: str) -> tuple[str, str]:
+    try:
+        text = b64decode(said.encode("ascii"), validate=True).decode("utf-8")
+    except (binascii.Error, ValueError):
+        raise Denied("the credentials for Basic are not base64 of UTF-8", cause="malformed") from None
+    name, colon, password = text.partition(":")
+    if not colon or not name or not text.isprintable() or len(password) > LONGEST:
+        raise Denied("the credentials for Basic are not a name, a colon and a password", cause="malformed")
+    return name, password
+
+
+_TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
+
+
+def bearer_token(request: Presented) -> str | None:
+    """The token in `Authorization: Bearer`, or None.
+
+    Raises:
+        Denied: it is none, or there are several.
+    """
+    token = authorization(request, "bearer")
+    if token is not None and _TOKEN.fullmatch(token) is None:
+        raise Denied("the bearer token has characters that no token has, or there are several", cause="malformed")
+    return token
+
+
+class BearerScheme:
+    """Users' keys where `users` is given, the tokens of an issuer where `tokens` is."""
+
+    ambient = False
+
+    def __init__(
+        self,
+        users: UserStore | None,
+        tokens: Tokens | None = None,
+        *,
+        name: str = "bearer",
+        scopes: tuple[str, ...] = (),
+    ) -> None:
+        self.name = name
+        self.scopes = scopes
+        self._users = users
+        self._tokens = tokens
+
+    def card(self) -> dict[str, Any]:
+        """See `Scheme.card`."""
+        form = {"bearerFormat": "JWT"} if self._tokens is not None else {}
+        return {"httpAuthSecurityScheme": {"scheme": "Bearer", **form}}
+
+    def challenge(self) -> str:
+        """See `Scheme.challenge`."""
+        return f'Bearer realm="{REALM}"'
+
+    async def identify(self, request: Presented) -> User | None:
+        """See `Scheme.identify`."""
+        token = bearer_token(request)
+        if token is None:
+            return None
+        if self._users is not None and token.startswith(KEY_PREFIX):
+            return await user_of_key(self._users, token)
+        if self._tokens is None:
+            raise Denied("the bearer token is no key of a user", cause="no-key")
+        return await self._tokens.user(token)
+
+
+class IssuedTokenScheme:
+    """A bearer token that somebody else gives out; the card says who and how."""
+
+    ambient = False
+
+    def __init__(self, name: str, tokens: Tokens, card: dict[str, Any], scopes: tuple[str, ...] = ()) -> None:
+        self.name = name
+        self.scopes = scopes
+        self._tokens = tokens
+        self._card = card
+
+    def card(self) -> dict[str, Any]:
+        """See `Scheme.card`."""
+        return self._card
+
+    def challenge(self) -> str:
+        """See `Scheme.challenge`."""
+        scope = f', scope="{" ".join(self.scopes)}"' if self.scopes else ""
+        return f'Bearer realm="{REALM}"{scope}'
+
+    async def identify(self, request: Presented) -> User | None:
+        """See `Scheme.identify`. A user's key is none of an issuer's business."""
+        token = bearer_token(request)
+        if token is None or token.startswith(KEY_PREFIX):
+            return None
+        return await self._tokens.user(token)

@@ -1,0 +1,1 @@
+"""Agent cards: presented to, and read from, every version."""

@@ -1,0 +1,220 @@
+"""Agent cards: one model, presented as 1.0, as 0.3 or as both at once, and read from all of them and 0.1."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, cast
+
+import msgspec
+
+from dragoman.dialects.cards.security import (
+    requirement_from,
+    requirement_to_03,
+    scheme_from,
+    scheme_to_03,
+    scheme_to_both,
+    schemes_from_01,
+    schemes_to_01,
+)
+from dragoman.dialects.reading.lenient import Reader
+from dragoman.model.card import AgentCard, AgentInterface
+from dragoman.model.error import BadCard, InvalidParams
+from dragoman.model.json import decode_any, encode
+
+CardVersion = Literal["both", "1.0", "0.3"]
+Json = dict[str, Any]
+
+_PROTOCOL_03 = "0.3.0"
+_JSONRPC = "JSONRPC"
+_MODES = ("text/plain",)
+_MODES_01 = ("text",)
+# What a 0.3 card shares with 1.0, key by key.
+_SAME = ("name", "description", "version", "defaultInputModes", "defaultOutputModes")
+_SAME_OPTIONAL = ("provider", "documentationUrl", "iconUrl")
+_CARD = Reader(AgentCard, fill=True)
+
+
+def card_json(card: AgentCard, extra: Json, version: CardVersion) -> Json:
+    """Present a card. `extra`, the author's own words, is merged into it last.
+
+    `1.0` and `0.3` have exactly the keys of that version; `both` has the keys of 1.0 and beside them those
+    only 0.3 knows.
+    """
+    # Through JSON, so that it holds lists and nothing of the card itself.
+    modern: Json = decode_any(encode(card))
+    if version == "1.0":
+        shown = modern
+    elif version == "0.3":
+        shown = _as_03(modern, card)
+    else:
+        shown = _as_both(modern, card)
+    return _merged(shown, extra)
+
+
+def parse_card(data: bytes) -> AgentCard:
+    """Read a card of any version from JSON text.
+
+    Raises:
+        BadCard: it is not JSON or not a card; the text names the field.
+    """
+    try:
+        decoded = decode_any(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadCard(f"the agent card is not JSON: {error}") from None
+    return read_card(decoded)
+
+
+def read_card(data: Any) -> AgentCard:
+    """Read a card of any version from JSON text or decoded JSON.
+
+    Raises:
+        BadCard: it is not a card; the text names the field.
+    """
+    if isinstance(data, bytes):
+        return parse_card(data)
+    if not isinstance(data, dict):
+        raise BadCard("the agent card is not a JSON object")
+    try:
+        card = _CARD.value(_modernised(cast("Json", data)))
+    except InvalidParams as error:
+        raise BadCard(f"the agent card is wrong: {error.message}") from None
+    if not card.name:
+        raise BadCard("the agent card is wrong: name is required and must not be empty")
+    if not any(interface.url for interface in card.supported_interfaces):
+        raise BadCard("the agent card is wrong: neither supportedInterfaces nor url says where the agent is")
+    if not card.version:
+        raise BadCard("the agent card is wrong: version is required and must not be empty")
+    return card
+
+
+def _as_03(modern: Json, card: AgentCard) -> Json:
+    main, others = _interfaces_03(card)
+    shown: Json = {"protocolVersion": _PROTOCOL_03} | {key: modern[key] for key in _SAME}
+    if main is not None:
+        shown["url"] = main.url
+        shown["preferredTransport"] = main.protocol_binding
+    if others:
+        shown["additionalInterfaces"] = [{"url": each.url, "transport": each.protocol_binding} for each in others]
+    shown["capabilities"] = {key: value for key, value in modern["capabilities"].items() if key != "extendedAgentCard"}
+    shown["skills"] = [_skill_03(skill) for skill in modern["skills"]]
+    shown |= {key: modern[key] for key in _SAME_OPTIONAL if key in modern}
+    if "securitySchemes" in modern:
+        shown["securitySchemes"] = {name: scheme_to_03(each) for name, each in modern["securitySchemes"].items()}
+    if "securityRequirements" in modern:
+        shown["security"] = [requirement_to_03(each) for each in modern["securityRequirements"]]
+    if card.capabilities.extended_agent_card is not None:
+        shown["supportsAuthenticatedExtendedCard"] = card.capabilities.extended_agent_card
+    if "signatures" in modern:
+        shown["signatures"] = modern["signatures"]
+    return shown
+
+
+def _as_both(modern: Json, card: AgentCard) -> Json:
+    older = _as_03(modern, card)
+    shown = modern | {key: value for key, value in older.items() if key not in modern}
+    shown["skills"] = [
+        new | old for new, old in zip(modern["skills"], cast("list[Json]", older["skills"]), strict=True)
+    ]
+    if "securitySchemes" in modern:
+        shown["securitySchemes"] = {name: scheme_to_both(each) for name, each in modern["securitySchemes"].items()}
+        if modern.get("securityRequirements"):
+            # Readers of 0.1 know no other word for it.
+            shown["authentication"] = {"schemes": schemes_to_01(modern["securitySchemes"])}
+    return shown
+
+
+def _skill_03(skill: Json) -> Json:
+    shown = {key: value for key, value in skill.items() if key != "securityRequirements"}
+    if "securityRequirements" in skill:
+        shown["security"] = [requirement_to_03(each) for each in skill["securityRequirements"]]
+    return shown
+
+
+def _interfaces_03(card: AgentCard) -> tuple[AgentInterface | None, list[AgentInterface]]:
+    """The address a 0.3 reader starts from, and the others it can use."""
+    usable = [each for each in card.supported_interfaces if each.protocol_version.startswith("0.3")]
+    candidates = (*usable, *card.supported_interfaces)
+    main = next((each for each in candidates if each.protocol_binding == _JSONRPC), next(iter(candidates), None))
+    # The main address is among the others once more, as 0.3 wants it.
+    return main, usable if len(usable) > 1 else []
+
+
+def _merged(card: Json, extra: Json) -> Json:
+    merged = dict(card)
+    for key, value in extra.items():
+        old = merged.get(key)
+        both = isinstance(old, dict) and isinstance(value, dict)
+        merged[key] = _merged(cast("Json", old), cast("Json", value)) if both else value
+    return merged
+
+
+def _modernised(card: Json) -> Json:
+    """A card of any version in the form of 1.0."""
+    modern = {key: value for key, value in card.items() if value is not None}
+    if not modern.get("supportedInterfaces"):
+        modern["supportedInterfaces"] = _interfaces_from(modern)
+    if "securityRequirements" not in modern and isinstance(modern.get("security"), list):
+        modern["securityRequirements"] = [requirement_from(each) for each in _objects(modern["security"])]
+    if isinstance(modern.get("securitySchemes"), dict):
+        schemes = cast("Json", modern["securitySchemes"])
+        modern["securitySchemes"] = {name: scheme_from(_object(each)) for name, each in schemes.items()}
+    elif isinstance(modern.get("authentication"), dict):
+        schemes = schemes_from_01(cast("Json", modern["authentication"]))
+        modern["securitySchemes"] = schemes
+        # 0.1 lists alternatives.
+        modern["securityRequirements"] = [{"schemes": {name: {}}} for name in schemes]
+    modern["capabilities"] = _capabilities_from(modern)
+    if isinstance(modern.get("skills"), list):
+        modern["skills"] = [_skill_from(each) for each in cast("list[Any]", modern["skills"])]
+    modes = _MODES_01 if _speaks_01(card) else _MODES
+    return {"defaultInputModes": list(modes), "defaultOutputModes": list(modes)} | modern
+
+
+def _interfaces_from(card: Json) -> list[Json]:
+    said = card.get("protocolVersion")
+    version = ".".join(said.split(".")[:2]) if isinstance(said, str) else "0.1" if _speaks_01(card) else "0.3"
+    main = {"url": card.get("url"), "transport": card.get("preferredTransport") or _JSONRPC}
+    found: list[Json] = []
+    for each in (main, *_objects(card.get("additionalInterfaces"))):
+        interface = {
+            "url": each.get("url"),
+            "protocolBinding": each.get("transport") or _JSONRPC,
+            "protocolVersion": version,
+        }
+        # 0.3 wants the main address among the additional ones once more.
+        if interface["url"] and interface not in found:
+            found.append(interface)
+    return found
+
+
+def _speaks_01(card: Json) -> bool:
+    """True for a card of 0.1, which does not say so: it has what later versions dropped and lacks what they demand."""
+    if any(key in card for key in ("protocolVersion", "supportedInterfaces", "preferredTransport", "securitySchemes")):
+        return False
+    if "authentication" in card or not isinstance(card.get("defaultInputModes"), list):
+        return True
+    return all("/" not in str(mode) for mode in cast("list[Any]", card["defaultInputModes"]))
+
+
+def _capabilities_from(card: Json) -> Any:
+    said = card.get("capabilities", {})
+    extended = card.get("supportsAuthenticatedExtendedCard")
+    if extended is None or not isinstance(said, dict):
+        return said
+    return {"extendedAgentCard": extended} | cast("Json", said)
+
+
+def _skill_from(skill: Any) -> Any:
+    if not isinstance(skill, dict):
+        return skill
+    modern = cast("Json", skill)
+    if "securityRequirements" in modern or not isinstance(modern.get("security"), list):
+        return modern
+    return modern | {"securityRequirements": [requirement_from(each) for each in _objects(modern["security"])]}
+
+
+def _object(value: object) -> Json:
+    return cast("Json", value) if isinstance(value, dict) else {}
+
+
+def _objects(value: object) -> list[Json]:
+    return [_object(each) for each in cast("list[Any]", value)] if isinstance(value, list) else []

@@ -1,0 +1,100 @@
+"""The addresses on a card: what is a URL, and which URLs callers will stumble over."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from dragoman.dialects.cards.rules.shape import Path, Report, quoted
+
+_WEB = ("http", "https")
+_PORTS = {"http": 80, "https": 443}
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:\S+", re.ASCII)
+_UNSEEN = re.compile(r"[\s\x00-\x1f\x7f]")
+
+_LISTENING = "Advice: 0.0.0.0 and [::] are addresses to listen on; a card gives the one that callers can reach"
+_LOCAL = "Advice: an address on the agent's own machine cannot be reached from elsewhere"
+_ELSEWHERE = "Advice: callers send credentials only to the origin the card came from, so interfaces belong there"
+_USER = "Advice: everyone can read a card, so its URLs hold no user name and no password"
+
+
+class Address(NamedTuple):
+    """What is told apart in an absolute URL."""
+
+    scheme: str
+    host: str
+    port: int | None
+    names_user: bool
+
+
+def address_of(text: str) -> Address | None:
+    """Take an absolute URL apart. None is a text that is none."""
+    if _UNSEEN.search(text):
+        return None
+    try:
+        parts = urlsplit(text)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        return None
+    host = (host or "").rstrip(".")
+    if not parts.scheme or not host:
+        return None
+    return Address(parts.scheme, host, port or _PORTS.get(parts.scheme), "@" in parts.netloc)
+
+
+def is_uri(text: str) -> bool:
+    """True for a URI of any scheme."""
+    return _URI.fullmatch(text) is not None
+
+
+def is_web(text: str) -> bool:
+    """True for a URL of http or https."""
+    address = address_of(text)
+    return address is not None and address.scheme in _WEB
+
+
+def is_here(host: str) -> bool:
+    """True for a host that is the machine itself."""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    number = _number(host)
+    return number is not None and number.is_loopback
+
+
+def check_site(report: Report, path: Path, url: object, encrypted: str, source: str | None) -> None:
+    """Warn of an address that callers cannot reach or should not trust.
+
+    `encrypted` is the rule that asks for https, `source` where the card was found. What is no URL is left alone:
+    the tables have reported it.
+    """
+    address = address_of(url) if isinstance(url, str) else None
+    if address is None:
+        return
+    found = quoted(url)
+    origin = address_of(source) if source else None
+    if address.names_user:
+        report.warning(path, _USER, "a user name in the URL")
+    number = _number(address.host)
+    if number is not None and number.is_unspecified:
+        if origin is None or origin.host != address.host:
+            report.warning(path, _LISTENING, found)
+        return
+    if is_here(address.host):
+        if origin is not None and not is_here(origin.host):
+            report.warning(path, _LOCAL, found)
+            return
+    elif address.scheme == "http":
+        report.warning(path, encrypted, f"{found} is plain http")
+    if origin is not None and address.scheme in _WEB and address[:3] != origin[:3]:
+        report.warning(path, _ELSEWHERE, f"{found}, while the card is at {quoted(source)}")
+
+
+def _number(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        number = ipaddress.ip_address(host)
+    except ValueError:
+        return None
+    mapped = number.ipv4_mapped if isinstance(number, ipaddress.IPv6Address) else None
+    return mapped or number

@@ -1,0 +1,253 @@
+"""Security schemes, requirements and signatures on cards, in the forms of 1.0 and of 0.3."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Mapping
+from typing import NamedTuple, cast
+
+import msgspec
+
+from dragoman.dialects.cards.rules.addresses import is_uri
+from dragoman.dialects.cards.rules.shape import (
+    Choice,
+    Fault,
+    Field,
+    Json,
+    Leaf,
+    Mapped,
+    Path,
+    Report,
+    Several,
+    Shape,
+    as_list,
+    as_object,
+    described,
+    quoted,
+)
+from dragoman.dialects.cards.rules.values import OBJECT, SECURE_ADDRESS, STRING, TEXT, WORDS, one_of
+from dragoman.model.json import decode_any
+
+_V1 = "A2A 1.0, "
+_BASE64URL = re.compile(r"[A-Za-z0-9_-]+")
+_SCOPES = Mapped("an object of scopes, each with its description", STRING)
+_DESCRIPTION = Field("description", STRING)
+_HAS_FLOWS = "an OAuth 2.0 scheme has flows, an object"
+_PLACES = one_of("query", "header", "cookie")
+
+# The addresses each flow has to name.
+_FLOW_ADDRESSES = {
+    "authorizationCode": ("authorizationUrl", "tokenUrl"),
+    "clientCredentials": ("tokenUrl",),
+    "implicit": ("authorizationUrl",),
+    "password": ("tokenUrl",),
+    "deviceCode": ("deviceAuthorizationUrl", "tokenUrl"),
+}
+_FLOW_SECTIONS = {"authorizationCode": "4.5.8", "clientCredentials": "4.5.9", "deviceCode": "4.5.10"}
+# 1.0 keeps their names and asks for nothing inside them.
+_OUTDATED = ("implicit", "password")
+_OUTDATED_1 = {name: f"{_V1}4.5.7: the {name} flow is deprecated" for name in _OUTDATED}
+_OUTDATED_03 = {
+    "implicit": "RFC 9700, 2.1.2: the implicit flow should not be used, and A2A 1.0 deprecates it",
+    "password": "RFC 9700, 2.4: the password flow must not be used, and A2A 1.0 deprecates it",
+}
+
+
+def _flow(name: str, where: str, *, strict: bool) -> Shape:
+    need = "error" if strict else None
+    required = tuple(Field(address, SECURE_ADDRESS, need) for address in _FLOW_ADDRESSES[name])
+    optional = (Field("refreshUrl", SECURE_ADDRESS), Field("scopes", _SCOPES, need))
+    return Shape(f"the {name} flow", where, (*required, *optional))
+
+
+_FLOWS_1 = Choice(
+    "flows is exactly one of authorizationCode, clientCredentials, deviceCode, implicit and password",
+    f"{_V1}4.5.7",
+    {
+        name: _flow(name, _V1 + _FLOW_SECTIONS.get(name, "4.5.7"), strict=name not in _OUTDATED)
+        for name in _FLOW_ADDRESSES
+    },
+    deprecated=_OUTDATED_1,
+)
+SCHEMES_1 = Mapped(
+    "an object of security schemes by name",
+    Choice(
+        "a security scheme is exactly one of apiKeySecurityScheme, httpAuthSecurityScheme, oauth2SecurityScheme, "
+        "openIdConnectSecurityScheme and mtlsSecurityScheme",
+        f"{_V1}4.5.1",
+        {
+            "apiKeySecurityScheme": Shape(
+                "an API key scheme",
+                f"{_V1}4.5.2",
+                (Field("location", _PLACES, "error"), Field("name", TEXT, "error"), _DESCRIPTION),
+            ),
+            "httpAuthSecurityScheme": Shape(
+                "an HTTP scheme",
+                f"{_V1}4.5.3",
+                (Field("scheme", TEXT, "error"), Field("bearerFormat", STRING), _DESCRIPTION),
+            ),
+            "oauth2SecurityScheme": Shape(
+                "an OAuth 2.0 scheme",
+                f"{_V1}4.5.4",
+                (
+                    Field("flows", _FLOWS_1, "error", _HAS_FLOWS),
+                    Field("oauth2MetadataUrl", SECURE_ADDRESS),
+                    _DESCRIPTION,
+                ),
+            ),
+            "openIdConnectSecurityScheme": Shape(
+                "an OpenID Connect scheme",
+                f"{_V1}4.5.5",
+                (Field("openIdConnectUrl", SECURE_ADDRESS, "error"), _DESCRIPTION),
+            ),
+            "mtlsSecurityScheme": Shape("a mutual TLS scheme", f"{_V1}4.5.6", (_DESCRIPTION,)),
+        },
+    ),
+)
+
+
+class _Requirement(NamedTuple):
+    """A requirement of 1.0: `{"schemes": {"name": {"list": [scopes]}}}`."""
+
+    phrase: str
+    shape: Shape
+
+    def check(self, report: Report, path: Path, value: object, rule: str) -> None:
+        """Report a requirement in the form of 0.3, and what is wrong with one in that of 1.0."""
+        held = as_object(value)
+        if held and "schemes" not in held:
+            report.error((*path, "schemes"), f"{self.shape.where}: {self.phrase}", "missing: this is the form of 0.3")
+        else:
+            self.shape.check(report, path, value, rule)
+
+
+def requirements_1(where: str) -> Several:
+    """The security requirements of 1.0."""
+    names = Mapped("an object of scheme names", Shape("what a scheme needs", where, (Field("list", WORDS),)))
+    phrase = 'a security requirement is spelled {"schemes": {"name": {"list": []}}}'
+    shape = Shape("a security requirement", where, (Field("schemes", names),))
+    return Several("a list of security requirements", _Requirement(phrase, shape))
+
+
+class _Typed(NamedTuple):
+    """A scheme of 0.3, which says by its `type` what it is."""
+
+    phrase: str
+    where: str
+    types: Mapping[str, Shape]
+
+    def check(self, report: Report, path: Path, value: object, rule: str) -> None:
+        """Report a type that is missing or unknown, and what is wrong with a scheme of that type."""
+        if not isinstance(value, dict):
+            report.error(path, rule, f"{described(value)} instead of an object")
+            return
+        kind = cast("Json", value).get("type")
+        shape = self.types.get(kind) if isinstance(kind, str) else None
+        if shape is not None:
+            shape.check(report, path, cast("Json", value), rule)
+            return
+        told = f"{self.where}: a security scheme has a type, one of {', '.join(self.types)}"
+        report.error((*path, "type"), told, "missing" if kind is None else f"{described(kind)} is not a known type")
+
+
+def schemes_03(where: str, version: str) -> Mapped:
+    """The security schemes of 0.3 and of 0.2, which lacks some of them."""
+    flows = Choice(
+        "flows names at least one of authorizationCode, clientCredentials, implicit and password",
+        where,
+        {name: _flow(name, where, strict=True) for name in _FLOW_ADDRESSES if name != "deviceCode"},
+        alone=False,
+        lacking="warning",
+        deprecated=_OUTDATED_03,
+    )
+    oauth2 = (Field("flows", flows, "error", _HAS_FLOWS), _DESCRIPTION)
+    types = {
+        "apiKey": Shape(
+            "an API key scheme", where, (Field("in", _PLACES, "error"), Field("name", TEXT, "error"), _DESCRIPTION)
+        ),
+        "http": Shape(
+            "an HTTP scheme", where, (Field("scheme", TEXT, "error"), Field("bearerFormat", STRING), _DESCRIPTION)
+        ),
+        "oauth2": Shape("an OAuth 2.0 scheme", where, oauth2),
+        "openIdConnect": Shape(
+            "an OpenID Connect scheme", where, (Field("openIdConnectUrl", SECURE_ADDRESS, "error"), _DESCRIPTION)
+        ),
+    }
+    if version == "0.3":
+        types["oauth2"] = Shape("an OAuth 2.0 scheme", where, (*oauth2, Field("oauth2MetadataUrl", SECURE_ADDRESS)))
+        types["mutualTLS"] = Shape("a mutual TLS scheme", where, (_DESCRIPTION,))
+    return Mapped("an object of security schemes by name", _Typed("a security scheme", where, types))
+
+
+REQUIREMENTS_03 = Several(
+    "a list of security requirements", Mapped("an object that gives each scheme its scopes", WORDS)
+)
+
+
+def check_declared(report: Report, card: Json, path: Path, requirements: object, rule: str) -> None:
+    """Report every scheme that requirements name, in either form, and the card does not declare."""
+    schemes = card.get("securitySchemes")
+    if schemes is not None and not isinstance(schemes, dict):
+        return  # nobody can tell what it declares
+    declared = as_object(cast("object", schemes))
+    for index, each in enumerate(as_list(requirements)):
+        held = as_object(each)
+        inner = held.get("schemes")
+        names, step = (cast("Json", inner), ("schemes",)) if isinstance(inner, dict) else (held, ())
+        for name in names:
+            if name not in declared:
+                report.error((*path, index, *step, name), rule, f"{quoted(name)} is not among securitySchemes")
+
+
+class _Protected(NamedTuple):
+    """The protected header of a signature: base64url of a JSON object."""
+
+    phrase: str
+    where: str
+    members: tuple[str, ...]
+
+    def check(self, report: Report, path: Path, value: object, rule: str) -> None:
+        """Report a header that cannot be read, and what it lacks."""
+        header = _header(value)
+        if header is None:
+            report.error(path, rule, "an empty text" if value == "" else "no base64url of a JSON object")
+            return
+        for name in self.members:
+            held = header.get(name)
+            if not isinstance(held, str) or not held:
+                report.error(path, f"{self.where}: the protected header of a signature has {name}", f"{name} missing")
+        if header.get("alg") == "none":
+            report.error(path, f"{self.where}: the protected header names the algorithm of the signature", "alg none")
+        key_set = header.get("jku")
+        if key_set is not None and not (isinstance(key_set, str) and is_uri(key_set) and key_set.startswith("https:")):
+            report.warning(path, f"{self.where}: keys are fetched over https", f"jku is {described(key_set)}")
+        if "kid" in self.members and header.get("typ") != "JOSE":
+            found = f"typ is {described(header['typ'])}" if "typ" in header else "typ missing"
+            report.warning(path, f"{self.where}: the protected header should have typ JOSE", found)
+
+
+def _header(value: object) -> Json | None:
+    if not isinstance(value, str) or not _BASE64URL.fullmatch(value):
+        return None
+    try:
+        header = decode_any(base64.urlsafe_b64decode(value + "=" * (-len(value) % 4)))
+    except (binascii.Error, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return cast("Json", header) if isinstance(header, dict) else None
+
+
+def _coded(value: object) -> Fault:
+    if isinstance(value, str) and _BASE64URL.fullmatch(value) and len(value) % 4 != 1:
+        return None
+    return "error", f"{described(value)} is not base64url" if value else "an empty text"
+
+
+def signatures(where: str, *, key: bool) -> Several:
+    """The signatures of a card; `key` when the protected header has to name one."""
+    members = ("alg", "kid") if key else ("alg",)
+    coded = Leaf("a base64url text", _coded)
+    header = _Protected("base64url of a JSON object", where, members)
+    fields = (Field("protected", header, "error"), Field("signature", coded, "error"), Field("header", OBJECT))
+    return Several("a list of signatures", Shape("a signature", where, fields))

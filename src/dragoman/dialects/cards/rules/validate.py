@@ -1,0 +1,131 @@
+"""Everything that is wrong with an agent card, field by field, with the rule that says so.
+
+`parse_card` reads what it can use and stops at what it cannot. This lists every problem, for those who write cards.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple, cast
+
+import msgspec
+
+from dragoman.dialects.cards.rules.shape import (
+    Finding,
+    Json,
+    Path,
+    Problem,
+    Report,
+    as_list,
+    as_object,
+    described,
+    field_of,
+)
+from dragoman.dialects.cards.rules.v03 import Older, check_older
+from dragoman.dialects.cards.rules.v1 import check_v1
+from dragoman.model.json import decode_any
+
+__all__ = ["Problem", "card_problems"]
+
+_LARGE = 1024 * 1024
+_MEGABYTE = "Advice: readers give up on a large card, so it stays below 1 MB"
+_IS_JSON = "A2A 0.3, 5.1: an agent card is a JSON document"
+_IS_OBJECT = "A2A 1.0, 4.4.1: an agent card is an object"
+_AUTHENTICATION = "A2A 0.2 schema, AgentCard: securitySchemes took the place of authentication"
+_MAJOR_MINOR = re.compile(r"(\d+)\.(\d+)", re.ASCII)
+# What 0.1 did not have yet, and of this what 0.2 did not.
+_SINCE_03 = ("preferredTransport", "additionalInterfaces", "signatures")
+_SINCE_02 = ("securitySchemes", "security", "supportsAuthenticatedExtendedCard")
+
+
+class _Claims(NamedTuple):
+    """The versions a card presents itself in. One card can serve readers of 1.0 and of an older one."""
+
+    modern: bool
+    older: Older | None
+
+
+def card_problems(data: bytes | object, *, url: str | None = None) -> list[Problem]:
+    """Every problem of a card of any version, in the order of the card. Never raises for bad input.
+
+    `data` is JSON text or decoded JSON; the size is that of the text. `url` is where the card was found: with it, the
+    addresses on the card are compared with its own. Text that is not JSON is one problem.
+    """
+    report = Report()
+    if isinstance(data, bytes):
+        if len(data) > _LARGE:
+            report.warning((), _MEGABYTE, f"{len(data) / _LARGE:.1f} MB")
+        try:
+            data = cast("object", decode_any(data))
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            report.error((), _IS_JSON, _no_json(data, error))
+            return _problems(report.findings, None)
+    if not isinstance(data, dict):
+        report.error((), _IS_OBJECT, described(data))
+        return _problems(report.findings, None)
+    card = cast("Json", data)
+    claims = _claims(card)
+    if claims.modern:
+        check_v1(report, card, url, alone=claims.older is None)
+    if claims.older is not None:
+        check_older(report, card, url, claims.older)
+    # Beside what took its place it is for readers of 0.1, who know nothing else.
+    if card.get("authentication") is not None and not card.get("securitySchemes"):
+        report.warning(("authentication",), _AUTHENTICATION, "deprecated")
+    return _problems(report.findings, card)
+
+
+def _claims(card: Json) -> _Claims:
+    said = card.get("protocolVersion")
+    found = _MAJOR_MINOR.match(said) if isinstance(said, str) else None
+    new = "supportedInterfaces" in card
+    if found is not None and found[1].strip("0"):
+        return _Claims(modern=True, older=None)
+    if "url" not in card and (new or not any(name in card for name in ("protocolVersion", *_SINCE_03[:2]))):
+        return _Claims(modern=True, older=None)
+    if found is not None:
+        older: Older = "0.1" if found[2] == "1" else "0.2" if found[2] == "2" else "0.3"
+    elif new or said is not None or any(name in card for name in _SINCE_03):
+        older = "0.3"
+    else:
+        older = "0.1" if _is_of_01(card) else "0.2"
+    return _Claims(new, older)
+
+
+def _is_of_01(card: Json) -> bool:
+    """0.1 does not say so: such a card has what later versions dropped, or lacks what they demand."""
+    if any(name in card for name in _SINCE_02):
+        return False
+    modes = as_list(card.get("defaultInputModes"))
+    return "authentication" in card or all("/" not in str(mode) for mode in modes)
+
+
+def _problems(findings: list[Finding], card: Json | None) -> list[Problem]:
+    """In the order of the card, and what two versions agree on once, in the words of the newer."""
+    found: dict[tuple[Path, str], Finding] = {}
+    for finding in findings:
+        found.setdefault((finding.path, finding.found), finding)
+    ordered = sorted(found.values(), key=lambda finding: _position(finding.path, card))
+    return [Problem(each.level, field_of(each.path), each.rule, each.found) for each in ordered]
+
+
+def _position(path: Path, card: object) -> list[int]:
+    """Where a path is in the card; what is missing comes after everything that is there."""
+    position: list[int] = []
+    value = card
+    for step in path:
+        if isinstance(step, int):
+            position.append(step)
+            value = as_list(value)[step]
+        else:
+            members = as_object(value)
+            position.append(list(members).index(step) if step in members else len(members))
+            value = members.get(step)
+    return position
+
+
+def _no_json(data: bytes, error: Exception) -> str:
+    start = data.lstrip()[:1]
+    if not start:
+        return "nothing"
+    return "HTML or XML" if start == b"<" else str(error)

@@ -1,0 +1,156 @@
+"""What every dialect offers: to the transports that serve, and to those that call."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dragoman.model.card import AgentCard
+    from dragoman.model.event import StreamResponse
+    from dragoman.model.message import Message
+    from dragoman.model.operation import ListTasksResponse, Operation, Request, TaskPushNotificationConfig
+    from dragoman.model.record import Record
+    from dragoman.model.task import Task
+
+    Result = (
+        Task
+        | Message
+        | ListTasksResponse
+        | TaskPushNotificationConfig
+        | tuple[TaskPushNotificationConfig, ...]
+        | AgentCard
+        | None
+    )
+
+
+class EventWriter(Protocol):
+    """Spells the events of one stream, in their order."""
+
+    def event(self, record: Record, *, last: bool) -> bytes:
+        """Spell one event of a stream as JSON; `last` says that the stream ends after it."""
+        ...
+
+
+class Dialect(EventWriter, Protocol):
+    """One wire format. Pure: no I/O, no state."""
+
+    @property
+    def version(self) -> str:
+        """The protocol version spoken: `0.1`, `0.3`, `1.0` or `1.1`."""
+        ...
+
+    @property
+    def origin(self) -> str:
+        """The tag of tasks that begin in it: its version, and after a slash what more is to be remembered."""
+        ...
+
+    @property
+    def projects(self) -> bool:
+        """True when it shows tasks as they stand in the table other programs read."""
+        ...
+
+    @property
+    def asks(self) -> bool:
+        """False when callers of this version expect an answer or a failure, never a question about arguments."""
+        ...
+
+    @property
+    def extensions_header(self) -> str:
+        """The header that names activated extensions, in lower case; empty when the version has none."""
+        ...
+
+    def request(self, operation: Operation, params: bytes) -> Request:
+        """Read the parameters of an operation from JSON text.
+
+        Raises:
+            InvalidParams: with the field named.
+            ParseError: the text is not JSON.
+            MethodNotFound: this version has no such operation.
+        """
+        ...
+
+    def request_from(self, operation: Operation, params: dict[str, Any]) -> Request:
+        """Read the parameters from a path, a query string or decoded JSON; numbers may be text.
+
+        Raises:
+            InvalidParams: with the field named.
+            MethodNotFound: this version has no such operation.
+        """
+        ...
+
+    def result(self, operation: Operation, result: Result) -> bytes:
+        """Spell the result of an operation as JSON."""
+        ...
+
+    def stream(self, artifacts: Sequence[str] = ()) -> EventWriter:
+        """What spells the events of one stream: the dialect itself, or an object that remembers that stream.
+
+        `artifacts` are the ids of those the task has already, for a stream that goes on in the middle.
+        """
+        ...
+
+
+class CallingDialect(Dialect, Protocol):
+    """A dialect from the caller's side too: requests are spelled, answers are read."""
+
+    @property
+    def version_header(self) -> str:
+        """What a caller says in `A2A-Version`; empty when the version has no such header."""
+        ...
+
+    @property
+    def returns_at_once(self) -> bool:
+        """False when a caller cannot ask for an answer before the task has ended."""
+        ...
+
+    @property
+    def subscribes_again(self) -> bool:
+        """False when a further subscription may do harm.
+
+        Servers on a2a-sdk 0.3 write down every event once for each of their streams: the answer they keep has words
+        twice from then on.
+        """
+        ...
+
+    def params(self, operation: Operation, request: Request) -> bytes:
+        """Spell the parameters of an operation as JSON; what this version cannot say is left out.
+
+        Raises:
+            MethodNotFound: this version has no such operation.
+        """
+        ...
+
+    def result_from(self, operation: Operation, data: Any) -> Result:
+        """Read the result of an operation from JSON text or decoded JSON.
+
+        Raises:
+            BadResponse: it is not what this version promises.
+            BadCard: the extended card cannot be read.
+        """
+        ...
+
+    def task_from(self, data: bytes | dict[str, Any]) -> Task:
+        """Read a task.
+
+        Raises:
+            BadResponse: it is not one.
+        """
+        ...
+
+    def message_from(self, data: bytes | dict[str, Any]) -> Message:
+        """Read a message.
+
+        Raises:
+            BadResponse: it is not one.
+        """
+        ...
+
+    def event_from(self, data: bytes | dict[str, Any]) -> StreamResponse:
+        """Read one event of a stream.
+
+        Raises:
+            BadResponse: it is not one.
+        """
+        ...

@@ -1,0 +1,266 @@
+"""Reading JSON: strictly first, then with the forgiveness ProtoJSON and real callers need.
+
+The second chance takes null as absent, snake_case keys, unpadded and URL-safe base64, numbers and
+booleans as text, enums in any spelling. Free JSON (`data`, `metadata`, `params`) is never touched.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+
+import msgspec
+from msgspec import inspect
+
+from dragoman.dialects.reading.invalid import invalid_params, parse_error
+from dragoman.dialects.spelling import role_of, state_of
+from dragoman.model.json import decode_any
+from dragoman.model.part import Part
+from dragoman.model.state import Role, State
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Shape = Callable[[Any], Any]
+
+T = TypeVar("T")
+
+_INTEGER = re.compile(r"[+-]?\d{1,19}", re.ASCII)
+_BOOLEANS = {"true": True, "false": False}
+_ENUMS: dict[type, Callable[[object], object]] = {State: state_of, Role: role_of}
+_URL_SAFE = str.maketrans("-_", "+/", " \t\r\n")
+_ABSENT: Any = object()
+
+
+class Reader(Generic[T]):
+    """Reads one type. `ignoring` names fields this version does not know.
+
+    With `fill` a missing field has its proto3 default, as ProtoJSON leaves empty values out; with
+    `loose` the strict way already takes numbers as text, as ProtoJSON spells an int64. `envelope` is for
+    a type of which one member is always there: the caller tries again when it finds none.
+    """
+
+    def __init__(
+        self,
+        type_: type[T],
+        *,
+        ignoring: frozenset[str] = frozenset(),
+        fill: bool = False,
+        loose: bool = False,
+        envelope: bool = False,
+    ) -> None:
+        self._type = type_
+        self._ignoring = ignoring
+        self._fill = fill
+        self._strictly: Callable[[bytes], T] = msgspec.json.Decoder(type_, strict=not loose).decode
+        # A snake_case caller trips over the first required name of two words; where there is none, look.
+        self._look = not envelope and not _demands_camel(inspect.type_info(type_))
+
+    def read(self, data: Any) -> T:
+        """Read JSON text or decoded JSON.
+
+        Raises:
+            InvalidParams: with the field named.
+            ParseError: the text is not JSON.
+        """
+        return self.json(data) if isinstance(data, bytes) else self.value(data)
+
+    def json(self, data: bytes) -> T:
+        """Read JSON text; none at all counts as an empty object.
+
+        Raises:
+            InvalidParams: with the field named.
+            ParseError: the text is not JSON.
+        """
+        if self._look and b"_" in data:
+            return self._leniently(data, None)
+        try:
+            return self._strictly(data)
+        except msgspec.ValidationError as error:
+            return self._leniently(data, error)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            if not data.strip():
+                return self.value({})
+            raise parse_error(error) from None
+
+    def value(self, data: Any) -> T:
+        """Read decoded JSON, a path or a query string.
+
+        Raises:
+            InvalidParams: with the field named.
+        """
+        try:
+            return msgspec.convert(self._shape({} if data is None else data), self._type)
+        except msgspec.ValidationError as error:
+            raise invalid_params(error) from None
+
+    def _leniently(self, data: bytes, strict: msgspec.ValidationError | None) -> T:
+        try:
+            decoded = decode_any(data)
+        except msgspec.ValidationError as error:
+            # A number out of range: only the strict way knows in which field.
+            raise invalid_params(strict or error) from None
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise parse_error(error) from None
+        return self.value(decoded)
+
+    @cached_property
+    def _shape(self) -> Shape:
+        return _Shaper(self._ignoring, fill=self._fill).shape(inspect.type_info(self._type)) or _same
+
+
+class _Shaper:
+    """Builds, per type, the function that brings decoded JSON into the strict form."""
+
+    def __init__(self, ignoring: frozenset[str], *, fill: bool) -> None:
+        self._ignoring = ignoring
+        self._fill = fill
+
+    def shape(self, kind: inspect.Type) -> Shape | None:
+        """The function for a type; None when its values are to be left alone."""
+        if isinstance(kind, inspect.StructType):
+            return self._struct(kind)
+        if isinstance(kind, (inspect.VarTupleType, inspect.ListType)):
+            return self._array(kind)
+        if isinstance(kind, inspect.UnionType):
+            return self._union(kind)
+        if isinstance(kind, inspect.EnumType) and kind.cls in _ENUMS:
+            return _enum(_ENUMS[kind.cls])
+        return _SCALARS.get(type(kind))
+
+    def _array(self, kind: inspect.VarTupleType | inspect.ListType) -> Shape | None:
+        item = self.shape(kind.item_type)
+        if item is None:
+            return None
+        return lambda value: [item(each) for each in cast("list[Any]", value)] if isinstance(value, list) else value
+
+    def _union(self, kind: inspect.UnionType) -> Shape | None:
+        members = [member for member in kind.types if not isinstance(member, inspect.NoneType)]
+        if len(members) == 1:
+            return self.shape(members[0])
+        structs = [member for member in members if isinstance(member, inspect.StructType)]
+        if len(structs) == 1:
+            # A struct's function leaves everything else alone.
+            return self._struct(structs[0])
+        by_tag = {str(member.tag): self._struct(member) for member in structs}
+        tag_field = structs[0].tag_field if structs else None
+
+        def choose(value: Any) -> Any:
+            members = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+            tag = members.get(tag_field or "")
+            # An unknown tag is left for the decoder to complain about.
+            return by_tag[tag](members) if isinstance(tag, str) and tag in by_tag else cast("Any", value)
+
+        return choose if structs else None
+
+    def _struct(self, kind: inspect.StructType) -> Shape:
+        aliases: dict[str, str] = getattr(kind.cls, "aliases", {})
+        fields = {field.encode_name: field for field in kind.fields if field.encode_name not in self._ignoring}
+        shapes = {name: self.shape(field.type) for name, field in fields.items()}
+        names = {field.name: name for name, field in fields.items()} | aliases | {name: name for name in fields}
+        if kind.tag_field:
+            names[kind.tag_field] = kind.tag_field
+        free = {name for name, field in fields.items() if isinstance(field.type, inspect.AnyType)}
+        empty = self._defaults(fields) if self._fill else {}
+        is_part = kind.cls is Part
+
+        def read(value: Any) -> Any:
+            if not isinstance(value, dict):
+                return value
+            shaped: dict[str, Any] = {}
+            for key, item in cast("dict[str, Any]", value).items():
+                name = names.get(key)
+                if name is None or (name in shaped and key != name) or (item is None and name not in free):
+                    continue
+                shape = shapes.get(name)
+                shaped[name] = shape(item) if shape else item
+            if is_part and shaped.get("data", _ABSENT) is None and not shaped.keys().isdisjoint(("text", "raw", "url")):
+                # null is a value of its own only when the part holds nothing else.
+                del shaped["data"]
+            for name, default in empty.items():
+                if name not in shaped:
+                    shaped[name] = default
+            return shaped
+
+        return read
+
+    def _defaults(self, fields: dict[str, inspect.Field]) -> dict[str, Any]:
+        found = {name: self._default(field.type) for name, field in fields.items() if field.required}
+        return {name: default for name, default in found.items() if default is not _ABSENT}
+
+    def _default(self, kind: inspect.Type) -> Any:
+        if isinstance(kind, inspect.StructType):
+            return self._struct(kind)({})
+        if isinstance(kind, inspect.EnumType):
+            return next(iter(kind.cls))
+        if isinstance(kind, inspect.UnionType):
+            return self._default(kind.types[0])
+        make = _DEFAULTS.get(type(kind))
+        return make() if make else _ABSENT
+
+
+def from_base64(text: str) -> bytes:
+    """Read base64 in either alphabet, with or without padding and line breaks.
+
+    Raises:
+        ValueError: it is not base64.
+    """
+    plain = text.translate(_URL_SAFE).rstrip("=")
+    return base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)
+
+
+def _demands_camel(kind: inspect.Type) -> bool:
+    if not isinstance(kind, inspect.StructType):
+        return True
+    required = [field for field in kind.fields if field.required]
+    return any(
+        "_" in field.name or (isinstance(field.type, inspect.StructType) and _demands_camel(field.type))
+        for field in required
+    )
+
+
+def _enum(find: Callable[[object], object]) -> Shape:
+    def read(value: Any) -> Any:
+        found = find(value)
+        return value if found is None else found
+
+    return read
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _integer(value: Any) -> Any:
+    if isinstance(value, str) and _INTEGER.fullmatch(value):
+        return int(value)
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _boolean(value: Any) -> Any:
+    return _BOOLEANS.get(value.lower(), value) if isinstance(value, str) else value
+
+
+def _bytes(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    try:
+        return from_base64(value)
+    except ValueError:
+        return value
+
+
+_SCALARS: dict[type[inspect.Type], Shape] = {
+    inspect.IntType: _integer,
+    inspect.BoolType: _boolean,
+    inspect.BytesType: _bytes,
+}
+_DEFAULTS: dict[type[inspect.Type], Callable[[], Any]] = {
+    inspect.StrType: str,
+    inspect.IntType: int,
+    inspect.BoolType: bool,
+    inspect.VarTupleType: list,
+    inspect.ListType: list,
+}

@@ -1,0 +1,123 @@
+"""The objects of 0.3 JSON-RPC; their `kind` comes first, then the order of the specification's examples."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+from dragoman.dialects.v03.parts import Part03
+from dragoman.dialects.v03.push import Push03
+from dragoman.model.operation import Count
+
+
+class Message03(Struct, frozen=True, omit_defaults=True, rename="camel", tag_field="kind", tag="message"):
+    """A message."""
+
+    message_id: str
+    role: str | int
+    parts: tuple[Part03, ...]
+    context_id: str | None = None
+    task_id: str | None = None
+    reference_task_ids: tuple[str, ...] = ()
+    extensions: tuple[str, ...] = ()
+    metadata: dict[str, Any] | None = None
+
+
+class Artifact03(Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """A result of a task."""
+
+    artifact_id: str
+    parts: tuple[Part03, ...]
+    name: str | None = None
+    description: str | None = None
+    extensions: tuple[str, ...] = ()
+    metadata: dict[str, Any] | None = None
+
+
+class Status03(Struct, frozen=True, omit_defaults=True):
+    """Where a task stands."""
+
+    state: str | int
+    message: Message03 | None = None
+    timestamp: str | None = None
+
+
+class Task03(Struct, frozen=True, omit_defaults=True, rename="camel", tag_field="kind", tag="task"):
+    """A task."""
+
+    id: str
+    context_id: str
+    status: Status03
+    artifacts: tuple[Artifact03, ...] = ()
+    history: tuple[Message03, ...] = ()
+    metadata: dict[str, Any] | None = None
+
+
+class StatusUpdate03(Struct, frozen=True, omit_defaults=True, rename="camel", tag_field="kind", tag="status-update"):
+    """A change of status; `final` is always said."""
+
+    task_id: str
+    context_id: str
+    status: Status03
+    final: bool
+    metadata: dict[str, Any] | None = None
+
+
+class ArtifactUpdate03(
+    Struct, frozen=True, omit_defaults=True, rename="camel", tag_field="kind", tag="artifact-update"
+):
+    """A change of an artifact."""
+
+    task_id: str
+    context_id: str
+    artifact: Artifact03
+    append: bool = False
+    last_chunk: bool = False
+    metadata: dict[str, Any] | None = None
+
+
+Event03 = Task03 | Message03 | StatusUpdate03 | ArtifactUpdate03
+
+
+class Configuration03(Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """How a message is to be handled; without `blocking` the server chooses."""
+
+    accepted_output_modes: tuple[str, ...] = ()
+    blocking: bool | None = None
+    history_length: Count | None = None
+    push_notification_config: Push03 | None = None
+
+
+class SendParams03(Struct, frozen=True, omit_defaults=True):
+    """The parameters of `message/send` and `message/stream`."""
+
+    message: Message03
+    configuration: Configuration03 = Configuration03()
+    metadata: dict[str, Any] | None = None
+
+
+class TaskParams03(Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """The parameters of `tasks/get`, `tasks/cancel` and `tasks/resubscribe`; a number is taken for its digits."""
+
+    id: str | int
+    history_length: Count | None = None
+    metadata: dict[str, Any] | None = None
+
+
+class TaskPush03(Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """A webhook and its task: the parameters of `set`, and its result."""
+
+    task_id: str | int
+    push_notification_config: Push03
+
+
+class PushParams03(Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """The parameters of `get`, `delete` and `list`; `id` is the task's."""
+
+    id: str | int
+    push_notification_config_id: str | None = None
+
+
+class NoParams03(Struct, frozen=True):
+    """No parameters."""

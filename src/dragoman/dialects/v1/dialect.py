@@ -1,0 +1,235 @@
+"""A2A 1.0 and 1.1: the model as it is, and the generation from 1.1 on."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from dragoman.dialects.cards.card import card_json, read_card
+from dragoman.dialects.reading.checks import (
+    sound_list,
+    sound_push,
+    sound_push_id,
+    sound_push_list,
+    sound_send,
+    sound_task_id,
+)
+from dragoman.dialects.reading.invalid import Answers
+from dragoman.dialects.reading.lenient import Reader
+from dragoman.model.card import AgentCard
+from dragoman.model.event import StreamResponse
+from dragoman.model.json import decode_any, encode
+from dragoman.model.message import Message
+from dragoman.model.operation import (
+    REQUEST_TYPES,
+    GetTaskRequest,
+    ListTasksResponse,
+    Operation,
+    Request,
+    SendMessageRequest,
+    TaskPushNotificationConfig,
+)
+from dragoman.model.task import Task
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from dragoman.dialects.dialect import Result
+    from dragoman.model.record import Record
+
+_SENDS = (Operation.SEND, Operation.STREAM)
+_ONLY_0_1 = frozenset({"newTaskId"})
+_ONLY_1_1 = frozenset({"ifGenerationMatch", "currentGeneration", "generation"})
+# A canonical event shows its generation last, directly before the two braces that close it.
+_GENERATION = re.compile(rb',"generation":\d+\}\}\Z')
+_GENERATION_ROOM = 40
+_ZERO, _NINE = b"09"
+
+_SOUND: dict[Operation, Callable[[Any], Any]] = {
+    Operation.SEND: sound_send,
+    Operation.STREAM: sound_send,
+    Operation.GET: sound_task_id,
+    Operation.LIST: sound_list,
+    Operation.CANCEL: sound_task_id,
+    Operation.SUBSCRIBE: sound_task_id,
+    Operation.CREATE_PUSH: sound_push,
+    Operation.GET_PUSH: sound_push_id,
+    Operation.LIST_PUSH: sound_push_list,
+    Operation.DELETE_PUSH: sound_push_id,
+    Operation.EXTENDED_CARD: lambda request: request,
+}
+
+
+class PushConfigs(Struct, frozen=True, rename="camel"):
+    """The webhooks of a task, as 1.0 lists them."""
+
+    configs: tuple[TaskPushNotificationConfig, ...] = ()
+    next_page_token: str = ""
+
+
+class V1:
+    """A2A 1.0, or 1.1, which is 1.0 with generations."""
+
+    projects = False
+    asks = True
+    extensions_header = "a2a-extensions"
+    returns_at_once = True
+    subscribes_again = True
+
+    def __init__(self, version: Literal["1.0", "1.1"]) -> None:
+        self.version = version
+        self.origin: str = version
+        self.version_header = version
+        self._answers = Answers(version)
+        self._counts = version != "1.0"
+        ignoring = _ONLY_0_1 if self._counts else _ONLY_0_1 | _ONLY_1_1
+
+        def reader(type_: type[Any], *, fill: bool = True, envelope: bool = False) -> Reader[Any]:
+            return Reader(type_, ignoring=ignoring, fill=fill, loose=self._counts, envelope=envelope)
+
+        self._requests: dict[Operation, Reader[Request]] = {
+            operation: reader(type_, fill=False) for operation, type_ in REQUEST_TYPES.items()
+        }
+        self._task: Reader[Task] = reader(Task)
+        self._message: Reader[Message] = reader(Message)
+        self._event: Reader[StreamResponse] = reader(StreamResponse, envelope=True)
+        self._page: Reader[ListTasksResponse] = reader(ListTasksResponse)
+        self._push: Reader[TaskPushNotificationConfig] = reader(TaskPushNotificationConfig)
+        self._pushes: Reader[PushConfigs] = reader(PushConfigs)
+
+    def request(self, operation: Operation, params: bytes) -> Request:
+        """See `Dialect.request`."""
+        return self._known(_SOUND[operation](self._requests[operation].json(params)))
+
+    def request_from(self, operation: Operation, params: dict[str, Any]) -> Request:
+        """See `Dialect.request_from`."""
+        return self._known(_SOUND[operation](self._requests[operation].value(params)))
+
+    def result(self, operation: Operation, result: Result) -> bytes:
+        """See `Dialect.result`."""
+        if isinstance(result, Task):
+            body = self._spell_task(result)
+            return b'{"task":%b}' % body if operation in _SENDS else body
+        if isinstance(result, Message):
+            return b'{"message":%b}' % encode(result)
+        if isinstance(result, ListTasksResponse):
+            return self._spell_page(result)
+        if isinstance(result, tuple):
+            return encode(PushConfigs(result))
+        if isinstance(result, AgentCard):
+            return encode(card_json(result, {}, "1.0"))
+        return b"{}" if result is None else encode(result)
+
+    def event(self, record: Record, *, last: bool) -> bytes:
+        """See `EventWriter.event`. A 1.0 stream forwards the stored bytes as they are."""
+        body = record.body
+        # Only an event whose last value is a number can show a generation.
+        if _ZERO <= body[-3] <= _NINE:
+            body = _without_generation(body)
+        if not self._counts or body.startswith(b'{"message"'):
+            return body
+        return b'%b,"generation":"%d"}}' % (body[:-2], record.generation)
+
+    def stream(self, artifacts: Sequence[str] = ()) -> V1:
+        """See `Dialect.stream`."""
+        return self
+
+    def params(self, operation: Operation, request: Request) -> bytes:
+        """See `CallingDialect.params`."""
+        return encode(self._known(request))
+
+    def result_from(self, operation: Operation, data: Any) -> Result:
+        """See `CallingDialect.result_from`."""
+        if operation in _SENDS:
+            event = self.event_from(data)
+            if event.task is None and event.message is None:
+                raise self._answers.wrong("it holds neither a task nor a message")
+            return event.task or event.message
+        if operation is Operation.EXTENDED_CARD:
+            return read_card(data)
+        with self._answers:
+            if operation is Operation.LIST:
+                page = self._page.read(data)
+                return replace(page, tasks=tuple(map(self._known_task, page.tasks)))
+            if operation in (Operation.CREATE_PUSH, Operation.GET_PUSH):
+                return self._push.read(data)
+            if operation is Operation.LIST_PUSH:
+                return self._pushes.read(data).configs
+        return None if operation is Operation.DELETE_PUSH else self.task_from(data)
+
+    def task_from(self, data: bytes | dict[str, Any]) -> Task:
+        """See `CallingDialect.task_from`."""
+        with self._answers:
+            return self._known_task(self._task.read(data))
+
+    def message_from(self, data: bytes | dict[str, Any]) -> Message:
+        """See `CallingDialect.message_from`."""
+        with self._answers:
+            return self._message.read(data)
+
+    def event_from(self, data: bytes | dict[str, Any]) -> StreamResponse:
+        """See `CallingDialect.event_from`."""
+        with self._answers:
+            event = self._event.read(data)
+            if event == _NOTHING and isinstance(data, bytes) and data.strip():
+                # Nothing in the envelope is required, so one in snake_case reads as an empty one.
+                event = self._event.value(decode_any(data))
+        if event == _NOTHING:
+            raise self._answers.wrong("it holds none of task, message, statusUpdate and artifactUpdate")
+        if event.task is not None and not event.task.id:
+            raise self._answers.wrong("it is a task without an id")
+        return event if self._counts else _without_generations(event)
+
+    def _known(self, request: Request) -> Request:
+        """Drop what this version does not know and the strict reading took."""
+        if isinstance(request, SendMessageRequest):
+            if request.new_task_id is not None:
+                request = replace(request, new_task_id=None)
+            if not self._counts and request.configuration.if_generation_match is not None:
+                request = replace(request, configuration=replace(request.configuration, if_generation_match=None))
+        elif isinstance(request, GetTaskRequest) and not self._counts and request.current_generation is not None:
+            request = replace(request, current_generation=None)
+        return request
+
+    def _known_task(self, task: Task) -> Task:
+        if not task.id:  # nobody could ask for it again
+            raise self._answers.wrong("it is a task without an id")
+        return task if self._counts or task.generation is None else replace(task, generation=None)
+
+    def _spell_task(self, task: Task) -> bytes:
+        generation = task.generation
+        if generation is None:
+            return encode(task)
+        body = encode(replace(task, generation=None))
+        # ProtoJSON spells an int64 as a string.
+        return b'%b,"generation":"%d"}' % (body[:-1], generation) if self._counts else body
+
+    def _spell_page(self, page: ListTasksResponse) -> bytes:
+        rest = encode(replace(page, tasks=()))
+        return b'{"tasks":[%b]%b' % (b",".join(map(self._spell_task, page.tasks)), rest.removeprefix(b'{"tasks":[]'))
+
+
+_NOTHING = StreamResponse()
+
+
+def _without_generation(body: bytes) -> bytes:
+    found = _GENERATION.search(body, max(0, len(body) - _GENERATION_ROOM))
+    return body[: found.start()] + b"}}" if found else body
+
+
+def _without_generations(event: StreamResponse) -> StreamResponse:
+    status, artifact, task = event.status_update, event.artifact_update, event.task
+    if status is not None and status.generation is not None:
+        return StreamResponse(status_update=replace(status, generation=None))
+    if artifact is not None and artifact.generation is not None:
+        return StreamResponse(artifact_update=replace(artifact, generation=None))
+    if task is not None and task.generation is not None:
+        return StreamResponse(task=replace(task, generation=None))
+    return event
+
+
+V1_0 = V1("1.0")
+V1_1 = V1("1.1")

@@ -1,0 +1,1 @@
+"""From a message to a task: route, repeats, quota."""

@@ -1,0 +1,111 @@
+"""Repeats: a message that was accepted before is answered with its task, and runs nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+from dragoman.engine.ports import Repeat, Scope
+from dragoman.model.ids import is_uuid
+from dragoman.model.json import encode
+
+if TYPE_CHECKING:
+    from dragoman.clock import Clock
+    from dragoman.engine.ports import Store
+    from dragoman.model.message import Message
+
+_BITS = 1 << 24
+_places = struct.Struct("<4I").unpack_from
+
+
+def _positions(digest: bytes) -> list[tuple[int, int]]:
+    places: tuple[int, ...] = _places(digest)
+    return [((place % _BITS) >> 3, 1 << (place & 7)) for place in places]
+
+
+class Sieve:
+    """A Bloom filter for digests: what it does not hold was never added; what it holds was, or very rarely not.
+
+    Two million bytes, and none before the first digest. With two million digests one answer in fifty is a false
+    alarm, which costs a look into the store.
+    """
+
+    def __init__(self) -> None:
+        self._bits: bytearray | None = None
+
+    def add(self, digest: bytes) -> None:
+        """Add a digest of at least 16 bytes."""
+        if self._bits is None:
+            self._bits = bytearray(_BITS >> 3)
+        for byte, bit in _positions(digest):
+            self._bits[byte] |= bit
+
+    def __contains__(self, digest: bytes) -> bool:
+        bits = self._bits
+        if bits is None:
+            return False
+        return all(bits[byte] & bit for byte, bit in _positions(digest))
+
+
+REMEMBERED = 50_000
+
+
+class Repeats:
+    """Finds the task a message was accepted into within the window.
+
+    A message can be known again when its id is a UUID; ids typed by hand ("m1") and the same id with other
+    content are never repeats. Recent marks are in memory; of older ones, and of those from before a restart, a sieve
+    remembers that they may exist. So a new message hardly ever costs a read.
+    """
+
+    def __init__(self, store: Store, clock: Clock, seconds: float) -> None:
+        self._store = store
+        self._clock = clock
+        self._window_ms = round(seconds * 1000)
+        self._recent: OrderedDict[bytes, tuple[int, str]] = OrderedDict()
+        # What went into the older one has expired by the time it is given up.
+        self._sieve, self._older = Sieve(), Sieve()
+        self._turned_ms = clock.now()
+
+    async def load(self) -> None:
+        """Take over the marks an earlier process left."""
+        if self._window_ms > 0:
+            for key in await self._store.marks(self._clock.now()):
+                self._sieve.add(key)
+
+    def mark(self, scope: Scope, message: Message) -> Repeat | None:
+        """The mark this message leaves, or None when it cannot be known again."""
+        if self._window_ms <= 0 or not is_uuid(message.message_id):
+            return None
+        content = encode((scope, message.task_id, message.message_id.lower(), message.parts))
+        return Repeat(hashlib.sha256(content).digest(), self._clock.now() + self._window_ms)
+
+    def may_know(self, repeat: Repeat) -> bool:
+        """False when no message has left this mark, for sure and without looking it up."""
+        return repeat.key in self._recent or repeat.key in self._sieve or repeat.key in self._older
+
+    async def find(self, repeat: Repeat) -> str | None:
+        """The id of the task that took this message before."""
+        now = self._clock.now()
+        known = self._recent.get(repeat.key)
+        if known is not None:
+            return known[1] if known[0] > now else None
+        if repeat.key in self._sieve or repeat.key in self._older:
+            return await self._store.repeated(repeat.key, now)
+        return None
+
+    def remember(self, repeat: Repeat, task_id: str) -> None:
+        """Keep a mark at hand; the store keeps it too, in the commit of the message."""
+        now = self._clock.now()
+        if now - self._turned_ms >= self._window_ms:
+            self._sieve, self._older, self._turned_ms = Sieve(), self._sieve, now
+        while self._recent:
+            key, (until, _) = next(iter(self._recent.items()))
+            if until > now and len(self._recent) < REMEMBERED:
+                break
+            if until > now:
+                self._sieve.add(key)
+            del self._recent[key]
+        self._recent[repeat.key] = (repeat.until_ms, task_id)

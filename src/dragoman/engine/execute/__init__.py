@@ -1,0 +1,1 @@
+"""From a task to its events: runs, outputs, cancel, recovery."""

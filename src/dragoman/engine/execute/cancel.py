@@ -1,0 +1,92 @@
+"""Ends that do not come from the run: a caller cancels, a time is up."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from dragoman.engine.execute.context import agent_message
+from dragoman.engine.projection import as_projected, cancel_projection
+from dragoman.model.error import TaskNotCancelable
+from dragoman.model.part import Part
+from dragoman.model.state import State
+
+if TYPE_CHECKING:
+    from dragoman.engine.accept.locks import KeyedLocks
+    from dragoman.engine.call import Call
+    from dragoman.engine.journal.live import LiveTask
+    from dragoman.engine.journal.replay import Tasks
+    from dragoman.engine.ports import Runnable, Scope, StoredTask, TaskRow
+    from dragoman.model.task import Task
+
+logger = logging.getLogger("dragoman.engine")
+
+
+class Endings:
+    """Ends tasks before their work is done; the work is told to stop and can change nothing more."""
+
+    def __init__(self, agent: Runnable, tasks: Tasks, locks: KeyedLocks) -> None:
+        self._agent = agent
+        self._tasks = tasks
+        self._locks = locks
+
+    async def cancel(self, scope: Scope, call: Call, task_id: str) -> tuple[Task, str]:
+        """Cancel a task. Gives it, and the tag of its origin.
+
+        Raises:
+            TaskNotFound: there is none, or it is not the caller's.
+            TaskNotCancelable: it has ended, and is no task that is canceled even so where it is also a row.
+            TaskGenerationMismatch: that row is being changed by others.
+        """
+        async with self._locks.hold(task_id):
+            row, live, stored = await self._tasks.find(scope, task_id)
+            if (live.state if live else row.state).final:
+                if not call.own_words or self._tasks.projector(row.origin) is None:
+                    raise TaskNotCancelable(taskId=task_id)
+                task = await self._tasks.durable_task(live, stored)
+                await cancel_projection(self._tasks.store, self._tasks.clock, row.id)
+                return await as_projected(self._tasks.store, task), row.origin
+            live, parked = await self._end(row, live, stored, State.CANCELED, None)
+        if parked:
+            await self._tell(row)
+        return live.task(), row.origin
+
+    async def fail(self, task_id: str, text: str) -> bool:
+        """Fail a task with words of the agent's. False when there is none that could be failed.
+
+        Raises:
+            ServerError: that cannot be written now.
+        """
+        async with self._locks.hold(task_id):
+            live = self._tasks.live.get(task_id)
+            stored = None if live is not None and not live.draft else await self._tasks.store.task(task_id)
+            row = live.row if live is not None else stored.row if stored is not None else None
+            if row is None or row.scope.agent != self._agent.name or (live.ended if live else row.state.final):
+                return False
+            _, parked = await self._end(row, live, stored, State.FAILED, text)
+        if parked:
+            await self._tell(row)
+        return True
+
+    async def _end(
+        self, row: TaskRow, live: LiveTask | None, stored: StoredTask | None, state: State, text: str | None
+    ) -> tuple[LiveTask, bool]:
+        parked = (live.state if live else row.state).waiting  # the run may just be put away
+        if live is None and stored is not None:
+            live = await self._tasks.revive(stored)
+        if live is None:
+            raise TaskNotCancelable(taskId=row.id)
+        await self._tasks.wake(live)
+        live.status(state, None if text is None else agent_message(live, (Part(text=text),)))
+        if live.worker is not None:
+            live.worker.cancel()
+        await live.durable()
+        return live, parked
+
+    async def _tell(self, row: TaskRow) -> None:
+        """Tell the agent that nobody will answer: a parked task has no run that could hear of it."""
+        asked = (await self._tasks.memory(row)).asked
+        try:
+            await self._agent.canceled(asked[-1].ref if asked else None)
+        except (Exception, KeyboardInterrupt, SystemExit, GeneratorExit):
+            logger.exception("the agent could not be told that task %s has been ended", row.id)

@@ -1,0 +1,297 @@
+"""What a run knows and can do."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
+
+import msgspec
+
+from dragoman.engine.accept.locks import KeyedLocks
+from dragoman.engine.execute.outputs import Answered, json_of, parts_of
+from dragoman.engine.execute.threads import in_thread
+from dragoman.engine.session_id import session_id
+from dragoman.model.error import ConfigError, Failed
+from dragoman.model.event import ArtifactUpdate
+from dragoman.model.ids import new_id
+from dragoman.model.message import Message
+from dragoman.model.part import Part
+from dragoman.model.state import Role, State
+from dragoman.model.task import Artifact
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Sequence
+
+    from dragoman.clock import Clock
+    from dragoman.engine.call import Call
+    from dragoman.engine.journal.live import LiveTask
+    from dragoman.model.user import User
+
+T = TypeVar("T")
+logger = logging.getLogger("dragoman.agent")
+
+
+class Questions(Protocol):
+    """How `ctx.ask` works for agents that start again from the top after a pause."""
+
+    @property
+    def replaying(self) -> bool:
+        """True while the run only repeats what was journaled before the last answer."""
+        ...
+
+    async def ask(self, question: str, wanted: Any, choices: Sequence[Any] | None) -> Any:
+        """Give the answer, or pause."""
+        ...
+
+    async def ask_auth(self, text: str, url: str | None) -> Any:
+        """Give what the authorisation brought, or pause."""
+        ...
+
+
+class Context:
+    """The run's view of its task, its caller and its conversation."""
+
+    def __init__(
+        self,
+        live: LiveTask,
+        call: Call,
+        message: Message,
+        *,
+        clock: Clock,
+        metadata: dict[str, Any] | None = None,
+        opening: dict[str, Any] | None = None,
+        answered: tuple[Answered, ...] = (),
+        state: dict[str, Any] | None = None,
+        once: dict[str, Any] | None = None,
+        doubtful: frozenset[str] = frozenset(),
+        told: tuple[Message, ...] = (),
+        restarted: bool = False,
+    ) -> None:
+        self._live = live
+        self._call = call
+        self._once = once if once is not None else {}
+        self._doubtful = doubtful
+        self._once_locks = KeyedLocks()
+        self._told = told
+        self.clock = clock
+        self.message = message
+        self.metadata: dict[str, Any] = {**(message.metadata or {}), **(metadata or {})}
+        # The same of the message that began the task: whatever an answer says, it chooses the skill.
+        first = live.folding.history[0] if live.folding.history else message
+        self.opening: dict[str, Any] = {**(first.metadata or {}), **(opening or {})}
+        self.answered = answered
+        self.restarted = restarted
+        self.state: dict[str, Any] = state if state is not None else {}
+        self.skill = ""
+        self.note_metadata: dict[str, Any] | None = None
+        self.questions: Questions | None = None
+        self.log = logging.LoggerAdapter(logger, {"task_id": live.id, "context_id": live.folding.context_id})
+
+    # -- facts -----------------------------------------------------------------------------------------------------
+
+    @property
+    def task_id(self) -> str:
+        """The task's id."""
+        return self._live.id
+
+    @property
+    def context_id(self) -> str:
+        """The conversation's id."""
+        return self._live.folding.context_id
+
+    @property
+    def session_id(self) -> str:
+        """A UUID for the conversation: callers choose the names of theirs, and may choose the same."""
+        return session_id(self._live.row.scope, self._live.folding.context_id)
+
+    @property
+    def user(self) -> User | None:
+        """The authenticated caller, or None."""
+        return self._call.user
+
+    @property
+    def tenant(self) -> str:
+        """The tenant the request named, or an empty string."""
+        return self._call.tenant
+
+    @property
+    def extensions(self) -> frozenset[str]:
+        """The protocol extensions this request activated."""
+        return self._call.extensions
+
+    @property
+    def asks(self) -> bool:
+        """False when the caller cannot be asked for missing arguments."""
+        return self._call.asks
+
+    @property
+    def text(self) -> str:
+        """The text of the message."""
+        return self.message.text
+
+    @property
+    def data(self) -> Any:
+        """The value of the message's first data part, or None."""
+        return self.message.data
+
+    @property
+    def files(self) -> list[Part]:
+        """The files of the message."""
+        return self.message.files
+
+    @property
+    def history(self) -> tuple[Message, ...]:
+        """The messages of this task so far."""
+        return tuple(self._live.folding.history)
+
+    @property
+    def artifacts(self) -> tuple[Artifact, ...]:
+        """What this task has produced so far."""
+        return self._live.folding.task().artifacts
+
+    @property
+    def resume(self) -> Answered | None:
+        """The last question and its answer, when this run goes on after a pause."""
+        return self.answered[-1] if self.answered else None
+
+    @property
+    def cancelled(self) -> bool:
+        """True once the task has been canceled or the server stops; code in a thread should look now and then."""
+        return self._live.over
+
+    @property
+    def _mute(self) -> bool:
+        return self._live.over or (self.questions is not None and self.questions.replaying)
+
+    # -- what a run can do -----------------------------------------------------------------------------------------
+
+    @overload
+    async def ask(self, question: str) -> str: ...
+    @overload
+    async def ask(self, question: str, type: type[T], choices: Sequence[T] | None = None) -> T: ...
+    @overload
+    async def ask(self, question: str, *, choices: Sequence[T]) -> T: ...
+    async def ask(self, question: str, type: Any = str, choices: Sequence[Any] | None = None) -> Any:
+        """Pause in input-required until the caller answers; asks again when the answer does not fit.
+
+        Raises:
+            ConfigError: in a low-level `run`, which pauses with `yield Ask(...)` instead.
+        """
+        return await self._questions().ask(question, type, choices)
+
+    async def ask_auth(self, text: str, url: str | None = None) -> Any:
+        """Pause in auth-required until the task is resumed, and give the data it was resumed with.
+
+        Raises:
+            ConfigError: in a low-level `run`, which pauses with `yield Ask(..., auth=True)` instead.
+        """
+        return await self._questions().ask_auth(text, url)
+
+    def _questions(self) -> Questions:
+        if self.questions is None:
+            raise ConfigError("a low-level run pauses with `yield Ask(question, ref=...)`, not with ctx.ask")
+        return self.questions
+
+    async def once(self, key: str, fn: Callable[..., Any], *args: Any, retry: bool = False) -> Any:
+        """Run `fn` at most once per task, however often the run starts again, and give its JSON result.
+
+        That it begins is durable before it is called. When the process ends before its result is, nobody can know
+        whether the effect happened: a later run fails and says so, or calls it again with `retry`, for an effect that
+        does no harm when it happens twice. A function that raises has not happened.
+
+        Raises:
+            Failed: it was begun in an earlier process, and may or may not have happened.
+            TypeError: the result has no JSON form.
+        """
+        async with self._once_locks.hold(key):
+            if key in self._once:
+                return self._once[key]
+            if key in self._doubtful and not retry:
+                raise Failed(in_doubt(frozenset((key,))))
+            if not retry and not self._live.ended:
+                await self._live.note("begun", key.encode())
+            try:
+                result = await _called(fn, *args)
+            except asyncio.CancelledError:
+                raise
+            except BaseException:
+                if not self._live.over:
+                    self._live.keep("once", msgspec.json.encode({"key": key}))
+                raise
+            body = msgspec.json.encode({"key": key, "value": json_of(result)})
+            if not self._live.ended:
+                await self._live.note("once", body)
+            self._once[key] = msgspec.json.decode(body)["value"]
+            return self._once[key]
+
+    async def progress(self, text: str, done: float | None = None, total: float | None = None) -> None:
+        """Tell the caller how far the work is."""
+        if self._mute:
+            return
+        measure = {key: value for key, value in (("done", done), ("total", total)) if value is not None}
+        message = agent_message(self._live, (Part(text=text, metadata=self.note_metadata),))
+        self._live.status(State.WORKING, message, metadata=measure or None)
+        await self._live.room()
+
+    async def artifact(
+        self, *values: Any, name: str | None = None, id: str | None = None, metadata: dict[str, Any] | None = None
+    ) -> None:
+        """Send a result beside the answer.
+
+        Raises:
+            TypeError: a value has no JSON form.
+        """
+        if self._mute:
+            return
+        parts = tuple(part for value in values for part in parts_of(value))
+        number = self._live.artifact_number()
+        await self.update_artifact(Artifact(id or f"artifact-{number}", parts, name, metadata=metadata))
+
+    async def update_artifact(
+        self,
+        artifact: Artifact,
+        *,
+        append: bool = False,
+        last_chunk: bool = True,
+        metadata: dict[str, Any] | None = None,
+    ) -> None:
+        """Send an artifact, or a piece of one, exactly as given; for agents that manage their own."""
+        if self._mute:
+            return
+        self._live.emit(ArtifactUpdate(self.task_id, self.context_id, artifact, append, last_chunk, metadata))
+        await self._live.room()
+
+    async def messages(self) -> AsyncIterator[Message]:
+        """The messages the caller sends while the work goes on. Ends when the task does."""
+        live = self._live
+        while not live.over:
+            if live.inbox:
+                yield live.inbox.popleft()
+                continue
+            live.arrived.clear()
+            await live.arrived.wait()
+
+    def listen_again(self) -> None:
+        """Offer the messages that came to earlier runs once more, to an agent that starts again from the top."""
+        self._live.inbox.extendleft(reversed(self._told))
+        self._told = ()
+
+
+async def _called(fn: Callable[..., Any], *args: Any) -> Any:
+    if inspect.iscoroutinefunction(fn):
+        return await fn(*args)
+    result = await in_thread(fn, *args)
+    return await result if inspect.isawaitable(result) else result
+
+
+def in_doubt(effects: frozenset[str]) -> str:
+    """What to say of effects that were begun when the process ended."""
+    names = ", ".join(f"`{key}`" for key in sorted(effects))
+    return f"{names} may or may not have happened: the server stopped in the middle of it"
+
+
+def agent_message(live: LiveTask, parts: tuple[Part, ...]) -> Message:
+    """A message from the agent within a task."""
+    return Message(new_id(), Role.AGENT, parts, live.folding.context_id, live.id)

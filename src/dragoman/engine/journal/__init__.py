@@ -1,0 +1,1 @@
+"""The log of one task: written, replayed, followed, forgotten."""

@@ -1,0 +1,1 @@
+"""MCP hosts and how they are told about this server."""

@@ -1,0 +1,1 @@
+"""What goes on between one host and this server: questions, tasks, resources."""

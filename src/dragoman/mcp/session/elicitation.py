@@ -1,0 +1,206 @@
+"""What an agent asks, put to the host's user: as an elicitation, in both eras of MCP."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlsplit
+
+import mcp_types as types
+import msgspec
+from mcp import MCPError
+
+from dragoman.keys.errors import BadSeal
+from dragoman.keys.sealing import Sealer
+from dragoman.mcp.session.errand import question_of
+from dragoman.mcp.tools.content import SHOWN
+from dragoman.mcp.tools.shapes import shortened
+from dragoman.mcp.tools.tool import ToolProblem
+from dragoman.model.state import State
+
+if TYPE_CHECKING:
+    from dragoman.mcp.registry import AgentRecord, TaskRecord
+    from dragoman.mcp.session.errand import Errand
+    from dragoman.mcp.tools.context import Desk
+    from dragoman.mcp.tools.tool import Call
+    from dragoman.model.task import Task
+
+ANSWER = "answer"
+# Answered questions beyond these are forgotten, the oldest first.
+_MOST_ANSWERED = 10_000
+_PLAIN = ("string", "integer", "number", "boolean")
+_FORM: dict[str, Any] = {
+    "type": "object",
+    "properties": {ANSWER: {"type": "string", "title": "Answer"}},
+    "required": [ANSWER],
+}
+
+
+class Asking:
+    """Turns a waiting task into a question for the user, and the answer into a message to the task."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        # The marks of questions that were answered, oldest first: a host's copy of one counts once.
+        self._answered: dict[str, None] = {}
+
+    async def ask(self, call: Call, agent: AgentRecord, errand: Errand) -> Errand | types.InputRequiredResult | None:
+        """Ask, if there is something to ask and somebody to be asked.
+
+        Gives the errand that goes on with the answer, the question for a host that wants it returned, or None when
+        the task is to be shown as it is.
+        """
+        task = errand.record.task
+        if task is None or not task.state.waiting or not errand.over or errand.problem or errand.turned_down:
+            return None
+        params = _params(task, self._desk.called(agent))
+        is_url = isinstance(params, types.ElicitRequestURLParams)
+        if params is None or not call.can_ask(url=is_url):
+            return None
+        if call.is_modern:
+            request = types.ElicitRequest(params=params)
+            state = {
+                "agent": agent.agent_id,
+                "task": errand.record.id,
+                "question": question_of(task),
+                "once": secrets.token_hex(8),
+            }
+            return types.InputRequiredResult(
+                input_requests={ANSWER: request}, request_state=self._desk.seal.sealed(msgspec.json.encode(state))
+            )
+        try:
+            answer = await call.ask(params)
+        except MCPError:  # a host that cannot after all: its model is told what to do
+            return None
+        return self._go_on(agent, errand.record, answer)
+
+    async def resumed(self, call: Call) -> tuple[AgentRecord, Errand] | None:
+        """What a host's second call goes on with, which brings the answer. Raises ToolProblem."""
+        if call.state is None:
+            return None
+        opened = self._desk.seal.opened(call.state)
+        if opened is None:
+            raise ToolProblem("This question is too old to be answered so: call get_task, then send_message.")
+        state = cast("dict[str, str]", msgspec.json.decode(opened))
+        agent = await self._desk.peers.known(state["agent"])
+        record = self._desk.registry.must_task(state["task"])
+        is_open = record.task is not None and question_of(record.task) == state["question"]
+        # While somebody answers, the task still shows the question.
+        if not is_open or state["once"] in self._answered or self._desk.errands.of(record) is not None:
+            raise ToolProblem("This question is not open any more: call get_task to see how the task is.")
+        answer = call.responses.get(ANSWER)
+        if not isinstance(answer, types.ElicitResult):
+            raise ToolProblem("Invalid params: the answer is missing")
+        self._answered[state["once"]] = None
+        if len(self._answered) > _MOST_ANSWERED:
+            del self._answered[next(iter(self._answered))]
+        return agent, self._go_on(agent, record, answer)
+
+    def _go_on(self, agent: AgentRecord, record: TaskRecord, answer: types.ElicitResult) -> Errand:
+        errand = self._desk.errands.new(record)
+        task = record.task
+        assert task is not None
+        client = self._desk.peers.client(agent)
+        if _takes_actions(task) and (answer.action != "accept" or task.state is State.AUTH_REQUIRED):
+            # Who asks wants to hear what became of the question: a tool of MCP, on the other side of the agent.
+            return errand.send(client, text=answer.action, data={"action": answer.action}, task=task)
+        if answer.action == "accept" and task.state is State.AUTH_REQUIRED:
+            # The user has been elsewhere: the task goes on when the agent hears of it.
+            return errand.follow(client, past=task)
+        content, asked = dict(answer.content or {}), _asks_for(task)
+        if answer.action != "accept" or (asked is None and ANSWER not in content):
+            errand.turned_down = answer.action if answer.action != "accept" else "cancel"
+            return errand
+        if asked is None:
+            return errand.send(client, text=str(content[ANSWER]), task=task)
+        return errand.send(client, data=content, task=task)
+
+
+def _params(task: Task, name: str) -> types.ElicitRequestParams | None:
+    """The question in MCP's form, with the name of who asks; None when there is none that a form could put."""
+    question = asked_by(name, task.question or "The agent waits for an answer.")
+    if task.state is State.AUTH_REQUIRED:
+        # Never a form: credentials do not belong there.
+        parts = task.status.message.parts if task.status.message is not None else ()
+        url = next((part.url for part in parts if part.url is not None and _is_web(part.url)), None)
+        return None if url is None else types.ElicitRequestURLParams(message=question, url=url, elicitation_id=task.id)
+    asked = _asks_for(task)
+    if asked is not None:
+        return types.ElicitRequestFormParams(
+            message=asked_by(name, asked["message"]) if asked["message"] else question,
+            requested_schema=asked["requestedSchema"],
+        )
+    return types.ElicitRequestFormParams(message=question, requested_schema=_FORM)
+
+
+def asked_by(name: str, question: str) -> str:
+    """A question as the user sees it, who must know that it is not the host that asks."""
+    return f"{name} asks: {shortened(question, SHOWN, 'get_task shows the rest')}"
+
+
+def _is_web(url: str) -> bool:
+    """True for an address that a browser may be sent to: nothing that runs, or that lies on this machine's disk."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and url.isprintable() and " " not in url
+
+
+def _asks_for(task: Task) -> dict[str, Any] | None:
+    """The data part with a schema that forms can show, if the question has one."""
+    message = task.status.message
+    for part in message.parts if message is not None else ():
+        if part.kind == "data" and isinstance(part.data, dict):
+            data = cast("dict[str, Any]", part.data)
+            schema: Any = data.get("requestedSchema")
+            if isinstance(schema, dict) and _is_flat(cast("dict[str, Any]", schema)):
+                message: Any = data.get("message")
+                return {"message": message if isinstance(message, str) else "", "requestedSchema": schema}
+    return None
+
+
+def _takes_actions(task: Task) -> bool:
+    """True when the question says that it may also be declined or canceled."""
+    message = task.status.message
+    for part in message.parts if message is not None else ():
+        told: Any = part.metadata if part.kind == "url" else part.data if part.kind == "data" else None
+        if isinstance(told, dict) and "actions" in told:
+            return True
+    return False
+
+
+def _is_flat(schema: dict[str, Any]) -> bool:
+    properties: Any = schema.get("properties")
+    if schema.get("type") != "object" or not isinstance(properties, dict) or not properties:
+        return False
+    places = cast("dict[str, Any]", properties).values()
+    return all(isinstance(each, dict) and (each.get("type") in _PLAIN or _is_choice(each)) for each in places)  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+
+
+def _is_choice(place: dict[str, Any]) -> bool:
+    """True for a list of texts to choose from, which forms can show as well."""
+    items: Any = place.get("items")
+    return place.get("type") == "array" and isinstance(items, dict) and ("enum" in items or "anyOf" in items)
+
+
+# For so long a question may stay open at the host.
+MAX_AGE = 3600.0
+
+
+class Seal:
+    """Seals with a key of this process. After a restart the host has to ask again, and is told so."""
+
+    def __init__(self) -> None:
+        self._sealer = Sealer((secrets.token_bytes(32),))
+
+    def sealed(self, data: bytes) -> str:
+        """Something to be kept by a host."""
+        return self._sealer.seal(data).decode()
+
+    def opened(self, text: str) -> bytes | None:
+        """What was sealed; None when it was not here, was changed, or is too old."""
+        try:
+            return self._sealer.unseal(text.encode(), MAX_AGE)
+        except BadSeal:
+            return None

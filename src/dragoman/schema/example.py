@@ -1,0 +1,182 @@
+"""One plausible value for a schema."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, cast
+
+from dragoman.schema.effort import affords
+from dragoman.schema.outline import Node, Outline, list_of, node_of
+
+# How deep an example goes: a schema may be recursive.
+_DEEPEST = 5
+# How many places it fills before it takes the shortest way out: a schema may also branch at every level.
+_MOST_STEPS = 1000
+_MOST_CHOICES = 50
+_LONGEST = 10_000
+_TYPES = ("object", "array", "string", "integer", "number", "boolean", "null")
+_FORMATS = {
+    "date": "2026-01-31",
+    "date-time": "2026-01-31T12:00:00Z",
+    "time": "12:00:00Z",
+    "duration": "PT1H",
+    "email": "ada@example.org",
+    "hostname": "example.org",
+    "ipv4": "192.0.2.1",
+    "ipv6": "2001:db8::1",
+    "uri": "https://example.org/",
+    "uri-reference": "https://example.org/",
+    "url": "https://example.org/",
+    "uuid": "123e4567-e89b-42d3-a456-426614174000",
+}
+_TEXTS = ("text", "a", "A", "1", "abc", "ABC", "123", "a1", "A1", "2026-01-31", *_FORMATS.values(), "")
+
+
+class Example:
+    """Makes examples. `fits` tells whether one is right."""
+
+    def __init__(self, outline: Outline, fits: Callable[[Any, Any], bool]) -> None:
+        self._outline = outline
+        self._fits = fits
+        self._steps = 0
+
+    def of(self, place: Any, depth: int = 0) -> Any:
+        """The first candidate that the schema takes; the first of all when it takes none; None when there is none."""
+        first: list[Any] = []
+        self._steps += 1
+        for candidate in self._candidates(place, depth):
+            if self._fits(candidate, place):
+                return candidate
+            first = first or [candidate]
+        return first[0] if first else None
+
+    def _candidates(self, place: Any, depth: int) -> Iterator[Any]:
+        parts = self._outline.parts(place)
+        for part in parts:
+            yield from (part[key] for key in ("default", "const") if key in part)
+            yield from list_of(part.get("examples"))[:1]
+            yield from list_of(part.get("enum"))[:_MOST_CHOICES]
+        merged: dict[str, Any] = {key: value for part in reversed(parts) for key, value in part.items()}
+        for part in parts:
+            for branches in self._outline.alternatives(part) if self._may_go_on(depth) else ():
+                # Null last: it is the dullest of examples.
+                for branch in sorted(branches, key=self._outline.is_null):
+                    yield from self._joined(place, branch, depth + 1)
+        for name in self._names(place, merged):
+            yield from self._typed(name, place, merged, depth)
+
+    def _may_go_on(self, depth: int) -> bool:
+        return depth < _DEEPEST and self._steps < _MOST_STEPS and affords(1)
+
+    def _names(self, place: Any, merged: Node) -> Sequence[str]:
+        """The types to try, the most telling first."""
+        types = self._outline.types(place)
+        if types is not None:
+            return [name for name in _TYPES if name in types]
+        if merged.keys() & {"properties", "required", "minProperties"}:
+            return ("object",)
+        return ("array",) if merged.keys() & {"items", "prefixItems", "minItems"} else ("string", "integer", "object")
+
+    def _joined(self, place: Any, branch: Any, depth: int) -> Iterator[Any]:
+        """A branch, and what holds beside it."""
+        own = self.of(branch, depth)
+        names = self._outline.required(place)
+        if isinstance(own, dict) and names:
+            properties = self._outline.properties(place)
+            beside = {name: self.of(properties.get(name, {}), depth) for name in names if name not in own}
+            yield {**beside, **cast("dict[str, Any]", own)}
+        yield own
+
+    def _typed(self, name: str, place: Any, merged: Node, depth: int) -> Iterator[Any]:
+        if name == "object":
+            yield from self._objects(place, depth)
+        elif name == "array":
+            yield from self._arrays(place, merged, depth)
+        elif name == "string":
+            yield from _strings(merged)
+        elif name in ("integer", "number"):
+            yield from _numbers(merged)
+        else:
+            yield from (True, False) if name == "boolean" else (None,)
+
+    def _objects(self, place: Any, depth: int) -> Iterator[Any]:
+        required = self._outline.required(place)
+        properties = self._outline.properties(place)
+        if not self._may_go_on(depth):
+            yield {}
+            return
+        bare = {name: self.of(properties.get(name, {}), depth + 1) for name in required}
+        if required:
+            yield bare
+        full = dict(bare)
+        for name, schema in properties.items():
+            if name not in full:
+                value = self.of(schema, depth + 1)
+                if self._fits(value, schema):
+                    full[name] = value
+        yield full
+        yield {}
+
+    def _arrays(self, place: Any, merged: Node, depth: int) -> Iterator[Any]:
+        least = _bound(merged.get("minItems"), 0)
+        if not self._may_go_on(depth):
+            yield []
+            return
+        for count in (max(least, 1), least):
+            row: list[Any] = []
+            for index in range(min(count, 100)):
+                item = self._outline.item(place, index)
+                row.append(
+                    self._other(item, row, depth) if merged.get("uniqueItems") is True else self.of(item, depth + 1)
+                )
+            yield row
+
+    def _other(self, place: Any, row: list[Any], depth: int) -> Any:
+        """An item that is not in the row yet, if one is easily found."""
+        one = self.of(place, depth + 1)
+        tries: list[Any] = [one, *(self._outline.choices(place) or ())]
+        if isinstance(one, str):
+            tries += [f"{one}{len(row)}", f"{len(row)}{one[1:]}"]
+        elif isinstance(one, (int, float)):
+            step = node_of(place).get("multipleOf", 1)
+            tries += [one + len(row) * step, one - len(row) * step]
+        return next((each for each in tries if each not in row and self._fits(each, place)), one)
+
+
+def _bound(value: Any, otherwise: int) -> int:
+    """A length of the schema; never one that would fill the memory."""
+    whole = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    return min(max(int(value), 0), _LONGEST) if whole else otherwise
+
+
+def _strings(merged: Node) -> Iterator[str]:
+    least, most = _bound(merged.get("minLength"), 0), _bound(merged.get("maxLength"), _LONGEST)
+    texts = [_FORMATS[merged["format"]]] if merged.get("format") in _FORMATS else []
+    for text in (*texts, *_TEXTS):
+        yield (text + "x" * (least - len(text)))[:most] if not texts or text not in texts else text
+    yield "1" * least
+
+
+def _numbers(merged: Node) -> Iterator[int | float]:
+    found: dict[str, int | float] = {}
+    for key in ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum", "multipleOf"):
+        value = merged.get(key)
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
+            found[key] = value
+    least = max((found[key] for key in ("minimum", "exclusiveMinimum") if key in found), default=None)
+    most = min((found[key] for key in ("maximum", "exclusiveMaximum") if key in found), default=None)
+    step = found.get("multipleOf", 1)
+    tries: list[int | float] = [1]
+    if step > 0:
+        base = least if least is not None else most if most is not None else 0
+        near = math.floor(base / step) if math.isfinite(base / step) else 0
+        tries += [step, *((near + more) * step for more in (0, 1, 2, -1))]
+    if least is not None:
+        tries += [least, math.ceil(least), math.floor(least) + 1]
+    if most is not None:
+        tries += [most, math.floor(most), math.ceil(most) - 1]
+    if least is not None and most is not None:
+        tries.append(least + (most - least) / 2)
+    # As integers where they are: an example of 3.0 for an integer would be right and look wrong.
+    yield from (int(one) if isinstance(one, float) and one.is_integer() else one for one in tries)

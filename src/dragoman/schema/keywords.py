@@ -1,0 +1,321 @@
+"""The keywords of JSON schema, so that judging ends soon: their work is counted, and no value is written out.
+
+The library's own keywords put the whole value into each error's message, compare all items with each other, and try
+any regular expression. Here a message is empty: what is wrong is said by `problem`.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Iterator
+from itertools import islice, pairwise
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+from jsonschema import Draft202012Validator, validators
+from jsonschema.exceptions import ValidationError
+
+from dragoman.schema.effort import Exhausted, begin, end, spend
+from dragoman.schema.integers import holds_float
+from dragoman.schema.outline import FORBIDDEN, Node
+from dragoman.schema.pattern import matcher_of
+
+if TYPE_CHECKING:
+    from jsonschema.protocols import Validator
+
+Keyword = Callable[[Any, Any, Any, Any], Iterator[ValidationError]]
+
+# How many errors are looked at in one alternative.
+_MOST_ERRORS = 20
+# What one schema costs that is held against one value, in steps.
+_DESCENT = 6
+# What one error costs.
+_ERROR = 3
+_UNEVALUATED = "unevaluatedProperties"
+
+
+@functools.cache
+def counted(kind: type[Validator], *, names_by_pattern: bool = False) -> type[Validator]:
+    """The validator of a draft, with its work counted: it raises Exhausted when there is too much of it.
+
+    With `names_by_pattern` it does without `unevaluatedProperties`: there the library tries patterns by itself, on an
+    engine that may never end.
+    """
+    theirs = cast("dict[str, Keyword]", kind.VALIDATORS)
+    newest = cast("dict[str, Keyword]", Draft202012Validator.VALIDATORS)
+    # An old draft may mean something else by a word; what it means by these is then kept, and counted.
+    own = {name: keyword for name, keyword in _OWN.items() if theirs.get(name) is newest[name]}
+    costly = {name: _costing(theirs[name], cost) for name, cost in _COSTS.items() if name in theirs and name not in own}
+    referring = {name: _referring(theirs[name]) for name in _REFERENCES if name in theirs}
+    left_out = {_UNEVALUATED: _unenforced} if names_by_pattern else {}
+    made: Any = cast("Any", validators).extend(kind, {**costly, **referring, **own, **left_out})
+    descend = made.descend
+
+    def descended(validator: Any, instance: Any, schema: Any, *args: Any, **named: Any) -> Iterator[ValidationError]:
+        return (
+            _forbidden(instance, *args, **named)
+            if schema is False
+            else descend(validator, instance, schema, *args, **named)
+        )
+
+    made.descend, made.evolve = descended, _evolve
+    return cast("type[Validator]", made)
+
+
+def _evolve(validator: Any, **changes: Any) -> Any:
+    """The same validator for another place. Unlike the library's, it stays one that counts, whatever `$schema` says."""
+    spend(_DESCENT)
+    schema = changes.get("schema", validator.schema)
+    return type(validator)(
+        {"not": {}} if schema is False else schema,
+        registry=validator._registry,
+        _resolver=changes.get("_resolver", validator._resolver),
+    )
+
+
+def _unenforced(*_: Any) -> Iterator[ValidationError]:
+    return iter(())
+
+
+def _forbidden(value: Any, path: Any = None, schema_path: Any = None, **_: Any) -> Iterator[ValidationError]:
+    """What `false` has against a value; the library does not tell where that is."""
+    yield ValidationError(
+        "",
+        validator=FORBIDDEN,
+        validator_value=False,
+        instance=value,
+        schema=False,
+        path=() if path is None else [path],
+        schema_path=() if schema_path is None else [schema_path],
+    )
+
+
+def _costing(keyword: Keyword, cost: Callable[[Any, Any], int]) -> Keyword:
+    """A keyword of the library, with its work counted before, and the length of its messages after."""
+
+    def costing(validator: Any, limit: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
+        spend(cost(limit, value))
+        for error in keyword(validator, limit, value, schema) or ():
+            spend(1 + len(error.message) // 50)
+            yield error
+
+    return costing
+
+
+def _referring(keyword: Keyword) -> Keyword:
+    """A reference of the library, that does not lead to itself for ever."""
+
+    def referring(validator: Any, ref: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
+        spend(_DESCENT)
+        begin(schema, value)
+        try:
+            yield from keyword(validator, ref, value, schema)
+        finally:
+            end(schema, value)
+
+    return referring
+
+
+def _testing(test: Callable[[Any, Any, Any], bool]) -> Keyword:
+    """A keyword that either holds or does not."""
+
+    def testing(validator: Any, limit: Any, value: Any, _schema: Any) -> Iterator[ValidationError]:
+        if not test(validator, limit, value):
+            spend(_ERROR)
+            yield ValidationError("")
+
+    return testing
+
+
+def _length(kind: str, fits: Callable[[int, Any], bool]) -> Keyword:
+    return _testing(lambda validator, limit, value: not validator.is_type(value, kind) or fits(len(value), limit))
+
+
+def _has_type(validator: Any, types: Any, value: Any) -> bool:
+    return any(validator.is_type(value, one) for one in ([types] if isinstance(types, str) else types))
+
+
+def _is_one_of(_validator: Any, choices: Any, value: Any) -> bool:
+    spend(len(choices) // 20)
+    if isinstance(value, str):
+        return value in choices
+    return any(_is_same(choice, value) for choice in choices)
+
+
+def _is_same(one: Any, two: Any) -> bool:
+    """Equal as JSON: 1 is 1.0, and true is not 1."""
+    spend(1)
+    if isinstance(one, bool) or isinstance(two, bool):
+        return one is two
+    if isinstance(one, list) and isinstance(two, list):
+        rows = cast("list[Any]", one), cast("list[Any]", two)
+        return len(rows[0]) == len(rows[1]) and all(map(_is_same, *rows))
+    if isinstance(one, dict) and isinstance(two, dict):
+        mine, other = cast("dict[str, Any]", one), cast("dict[str, Any]", two)
+        return mine.keys() == other.keys() and all(_is_same(value, other[name]) for name, value in mine.items())
+    return one == two
+
+
+def _is_unique(validator: Any, wanted: Any, value: Any) -> bool:
+    if not wanted or not validator.is_type(value, "array"):
+        return True
+    items = cast("list[Any]", value)
+    spend(len(items) // 10)
+    kinds: set[type[Any]] = set(map(type, items))
+    if kinds <= {str}:
+        return len(set(items)) == len(items)
+    if kinds <= {int, float}:  # not by their hashes: those can be chosen to be all the same
+        return all(one != two for one, two in pairwise(sorted(items)))
+    seen: set[bytes] = set()
+    for item in items:
+        spend(1)
+        text = msgspec.json.encode(_with_integers(item) if holds_float(item) else item, order="sorted")
+        spend(len(text) // 100)
+        if text in seen:
+            return False
+        seen.add(text)
+    return True
+
+
+def _with_integers(value: Any) -> Any:
+    spend(1)
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, list):
+        return [_with_integers(one) for one in cast("list[Any]", value)]
+    if isinstance(value, dict):
+        return {name: _with_integers(one) for name, one in cast("dict[str, Any]", value).items()}
+    return value
+
+
+def _required(validator: Any, names: Any, value: Any, _schema: Any) -> Iterator[ValidationError]:
+    if validator.is_type(value, "object"):
+        spend(len(names) // 20)
+        for name in names:
+            if name not in value:
+                yield ValidationError("")  # one for all of them
+                return
+
+
+def _properties(validator: Any, properties: Node, value: Any, _schema: Any) -> Iterator[ValidationError]:
+    if validator.is_type(value, "object"):
+        spend(len(properties) // 20)
+        for name, place in properties.items():
+            if name in value:
+                yield from validator.descend(value[name], place, path=name, schema_path=name)
+
+
+def _pattern_properties(validator: Any, patterns: Node, value: Any, _schema: Any) -> Iterator[ValidationError]:
+    if validator.is_type(value, "object"):
+        for pattern, place in patterns.items():
+            matcher = matcher_of(pattern)
+            for name, one in value.items() if matcher is not None else ():
+                if matcher is not None and matcher.finds(name):
+                    yield from validator.descend(one, place, path=name, schema_path=pattern)
+
+
+def _additional_properties(validator: Any, place: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
+    if place in (True, {}) or not validator.is_type(value, "object"):
+        return
+    spend(len(value) // 10)
+    named = schema.get("properties", {})
+    matchers = [matcher_of(pattern) for pattern in schema.get("patternProperties", {})]
+    for name, one in value.items():
+        # What a pattern that is not enforced may mean is nothing to complain about.
+        if name in named or any(matcher is None or matcher.finds(name) for matcher in matchers):
+            continue
+        if place is False:
+            yield ValidationError("")
+            return
+        yield from validator.descend(one, place, path=name)
+
+
+def _has_pattern(validator: Any, pattern: Any, value: Any) -> bool:
+    """True when the pattern is found, and when it cannot be tried: then it is for the server to say."""
+    if not validator.is_type(value, "string"):
+        return True
+    try:
+        matcher = matcher_of(pattern)
+        return matcher is None or matcher.finds(value)
+    except Exhausted:
+        return True
+
+
+def _items(validator: Any, place: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
+    if validator.is_type(value, "array"):
+        first = len(schema.get("prefixItems", ()))
+        if place is False and len(value) > first:
+            yield ValidationError("")
+        for index in range(first, len(value)) if place not in (True, False, {}) else ():
+            yield from validator.descend(value[index], place, path=index)
+
+
+def _any_of(validator: Any, branches: Any, value: Any, _schema: Any) -> Iterator[ValidationError]:
+    if not any(_takes(validator, branch, value) for branch in branches):
+        yield ValidationError("", context=_against(validator, branches, value))
+
+
+def _one_of(validator: Any, branches: Any, value: Any, _schema: Any) -> Iterator[ValidationError]:
+    taking = sum(1 for branch in branches if _takes(validator, branch, value))
+    if taking != 1:
+        yield ValidationError("", context=() if taking else _against(validator, branches, value))
+
+
+def _takes(validator: Any, branch: Any, value: Any) -> bool:
+    # Asked first, as it stops at the first error: of many kinds of object, the kind is mostly told at the beginning.
+    return next(validator.descend(value, branch), None) is None
+
+
+def _against(validator: Any, branches: Any, value: Any) -> list[ValidationError]:
+    return [
+        error
+        for index, branch in enumerate(branches)
+        for error in islice(validator.descend(value, branch, schema_path=index), _MOST_ERRORS)
+    ]
+
+
+def _squared(_limit: Any, value: Any) -> int:
+    return len(cast("list[Any]", value)) ** 2 // 10 if isinstance(value, (dict, list)) else 0
+
+
+def _each(_limit: Any, value: Any) -> int:
+    return 2 * len(cast("list[Any]", value)) if isinstance(value, list) else 0
+
+
+def _limits(limit: Any, _value: Any) -> int:
+    return len(cast("list[Any]", limit)) // 20 if isinstance(limit, (dict, list)) else 0
+
+
+_OWN: dict[str, Keyword] = {
+    "type": _testing(_has_type),
+    "enum": _testing(_is_one_of),
+    "const": _testing(lambda _, limit, value: _is_same(limit, value)),
+    "not": _testing(lambda validator, limit, value: not validator.evolve(schema=limit).is_valid(value)),
+    "pattern": _testing(_has_pattern),
+    "minLength": _length("string", operator.ge),
+    "maxLength": _length("string", operator.le),
+    "minItems": _length("array", operator.ge),
+    "maxItems": _length("array", operator.le),
+    "minProperties": _length("object", operator.ge),
+    "maxProperties": _length("object", operator.le),
+    "uniqueItems": _testing(_is_unique),
+    "required": _required,
+    "properties": _properties,
+    "patternProperties": _pattern_properties,
+    "additionalProperties": _additional_properties,
+    "items": _items,
+    "anyOf": _any_of,
+    "oneOf": _one_of,
+}
+_REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+_COSTS: dict[str, Callable[[Any, Any], int]] = {
+    "contains": _each,
+    "unevaluatedItems": _squared,
+    _UNEVALUATED: _squared,
+    "dependentRequired": _limits,
+    "dependencies": _limits,
+    "additionalItems": _limits,
+    "type": _limits,
+    "disallow": _limits,
+}

@@ -1,0 +1,256 @@
+"""What a JSON schema says about a place in it: types, choices, properties. Reads any schema, also a broken one."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
+from typing import Any, cast
+from urllib.parse import unquote
+
+import msgspec
+
+from dragoman.schema.effort import affords
+
+Node = Mapping[str, Any]
+
+# The keyword under which a property is reported whose schema is `false`.
+FORBIDDEN = "false"
+# How far alternatives within alternatives are followed: a schema may be recursive.
+DEEPEST = 4
+# What is shown of a value, and how many values and names are listed.
+LONGEST = 60
+_MOST = 12
+# How many schemas may hold at one place: a reference may lead to a reference, and so on.
+_MOST_PARTS = 100
+# How many steps a path is taken apart into: more than a value can be deep.
+_MOST_STEPS = 200
+_INDEX = re.compile(r"\[(\d{1,9})\]")
+_NAME = re.compile(r"[^.\[]+")
+
+
+def node_of(value: Any) -> Node:
+    """The value if it can be a schema with keywords, else an empty one."""
+    return cast("Node", value) if isinstance(value, Mapping) else {}
+
+
+def list_of(value: Any) -> Sequence[Any]:
+    """The value if it is a list, else an empty one."""
+    return cast("Sequence[Any]", value) if isinstance(value, (list, tuple)) else ()
+
+
+def shown(value: Any) -> str:
+    """A value as JSON, cut when it is long."""
+    try:
+        text = msgspec.json.encode(_beginning(value, [LONGEST + 1])).decode()
+    except (TypeError, ValueError, RecursionError):
+        return "a value that is not JSON"
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+
+
+def _beginning(value: Any, left: list[int]) -> Any:
+    """As much of a value as is shown, each piece of which has a character at least: the rest is never encoded."""
+    left[0] -= 1
+    if isinstance(value, str):
+        return value[: LONGEST + 1]
+    if isinstance(value, dict):
+        pairs = islice(cast("dict[Any, Any]", value).items(), max(left[0], 0))
+        return {name[: LONGEST + 1] if isinstance(name, str) else name: _beginning(one, left) for name, one in pairs}
+    if isinstance(value, (list, tuple)):
+        return [_beginning(one, left) for one in islice(cast("Sequence[Any]", value), max(left[0], 0))]
+    return value
+
+
+def listed(items: Sequence[Any], spelled: Callable[[Any], str] = str) -> str:
+    """Names or values in a row; of many, the first ones."""
+    row = ", ".join(spelled(item) for item in items[:_MOST])
+    return row if len(items) <= _MOST else f"{row}, … ({len(items)} in all)"
+
+
+def type_of(value: Any) -> str:
+    """The name JSON schema has for a value's type; an integral float is an integer."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, (int, float)):
+        return "integer" if value == value // 1 else "number"
+    if isinstance(value, str):
+        return "string"
+    return "object" if isinstance(value, Mapping) else "array"
+
+
+class Outline:
+    """One schema and its places. A place is any schema within it, as it stands there."""
+
+    def __init__(self, root: Node) -> None:
+        self.root = root
+
+    def parts(self, place: Any) -> tuple[Node, ...]:
+        """All that holds at a place at once: itself, what it refers to, and its `allOf`."""
+        found: dict[int, Node] = {}
+        waiting: deque[Any] = deque([place])
+        while waiting and len(found) < _MOST_PARTS:
+            one = waiting.popleft()
+            if not isinstance(one, Mapping) or id(cast("Node", one)) in found:
+                continue
+            node = cast("Node", one)
+            found[id(node)] = node
+            if isinstance(node.get("$ref"), str):
+                waiting.append(self.target(node["$ref"]))
+            waiting.extend(list_of(node.get("allOf")))
+        return tuple(found.values())
+
+    def target(self, ref: str) -> Any:
+        """What a local reference (`#`, `#/$defs/x`) points at; None for any other, and when there is nothing."""
+        if ref == "#":
+            return self.root
+        if not ref.startswith("#/"):
+            return None
+        found: Any = self.root
+        for step in unquote(ref[2:]).split("/"):
+            name = step.replace("~1", "/").replace("~0", "~")
+            if isinstance(found, Mapping):
+                found = node_of(found).get(name)
+            elif isinstance(found, list) and name.isdecimal() and int(name) < len(list_of(found)):
+                found = list_of(found)[int(name)]
+            else:
+                return None
+        return found
+
+    def alternatives(self, part: Node) -> tuple[Sequence[Any], ...]:
+        """The lists of which one member has to hold."""
+        return tuple(found for key in ("anyOf", "oneOf") if (found := list_of(part.get(key))))
+
+    def _followed(self, part: Node) -> tuple[Sequence[Any], ...]:
+        """The same, as long as there is effort left for it: alternatives of alternatives may be very many."""
+        return tuple(branches for branches in self.alternatives(part) if affords(2 * len(branches)))
+
+    def types(self, place: Any, depth: int = 0) -> frozenset[str] | None:
+        """The types a place takes; None when it does not say."""
+        found: frozenset[str] | None = None
+        for part in self.parts(place):
+            own = part.get("type")
+            said: list[frozenset[str] | None] = []
+            if own is not None:
+                said.append(frozenset(str(one) for one in ([own] if isinstance(own, str) else list_of(own))))
+            if depth < DEEPEST:
+                for branches in self._followed(part):
+                    each = [self.types(branch, depth + 1) for branch in branches]
+                    said.append(None if None in each else frozenset[str]().union(*(one for one in each if one)))
+            for types in said:
+                if types is not None:
+                    found = types if found is None else _both(found, types)
+        return found
+
+    def choices(self, place: Any, depth: int = 0) -> tuple[Any, ...] | None:
+        """The values a place is limited to; None when it is not."""
+        for part in self.parts(place):
+            if "const" in part:
+                return (part["const"],)
+            if isinstance(part.get("enum"), (list, tuple)):
+                return tuple(list_of(part["enum"]))
+            for branches in self._followed(part) if depth < DEEPEST else ():
+                each = [(None,) if self.is_null(branch) else self.choices(branch, depth + 1) for branch in branches]
+                if None not in each and any(one != (None,) for one in each):
+                    return tuple(value for one in each for value in one or ())
+        return None
+
+    def properties(self, place: Any, depth: int = 0) -> dict[str, Any]:
+        """The named properties of a place, also those that only an alternative has."""
+        found: dict[str, Any] = {}
+        for part in self.parts(place):
+            for name, schema in node_of(part.get("properties")).items():
+                found.setdefault(str(name), schema)
+        if depth >= DEEPEST:
+            return found
+        for branch in [branch for part in self.parts(place) for some in self._followed(part) for branch in some]:
+            for name, schema in self.properties(branch, depth + 1).items():
+                found.setdefault(name, schema)
+        return found
+
+    def required(self, place: Any) -> tuple[str, ...]:
+        """The names that have to be there."""
+        names = [name for part in self.parts(place) for name in list_of(part.get("required")) if isinstance(name, str)]
+        return tuple(dict.fromkeys(names))
+
+    def item(self, place: Any, index: int) -> Any:
+        """The schema of one item of an array, in the spelling of 2020-12 or of draft-07."""
+        for part in self.parts(place):
+            old = part.get("items")
+            first = list_of(part.get("prefixItems")) or list_of(old)
+            if index < len(first):
+                return first[index]
+            rest = part.get("additionalItems") if isinstance(old, (list, tuple)) else old
+            if rest is not None:
+                return rest
+        return True
+
+    def takes_plain_text(self, place: Any) -> bool:
+        """True for a string, or one that may be null, that is not limited to certain values."""
+        types = self.types(place)
+        return types is not None and "string" in types <= {"string", "null"} and self.choices(place) is None
+
+    def is_null(self, place: Any) -> bool:
+        """True when a place takes null and nothing else."""
+        return self.types(place) == frozenset({"null"})
+
+    def admits(self, value: Any, place: Any) -> bool:
+        """True when the type of the value is one the place takes."""
+        types = self.types(place)
+        kind = type_of(value)
+        return place is not False and (types is None or kind in types or (kind == "integer" and "number" in types))
+
+    def at(self, path: str) -> tuple[list[str | int], Any]:
+        """The steps of a path as problems spell it (`items[2].id`), and the schema of that place."""
+        steps: list[str | int] = []
+        place: Any = self.root
+        while path:
+            step, path = self._step(place, path) if len(steps) < _MOST_STEPS else (path, "")
+            steps.append(step)
+            place = self.inside(place, step)
+            path = path.removeprefix(".")
+        return steps, place
+
+    def inside(self, place: Any, step: str | int) -> Any:
+        """The schema of what a value of that place has under a name, or as its item."""
+        if isinstance(step, int):
+            return self.item(place, step)
+        rest = [part["additionalProperties"] for part in self.parts(place) if "additionalProperties" in part]
+        return self.properties(place).get(step, rest[0] if rest else {})
+
+    def _step(self, place: Any, path: str) -> tuple[str | int, str]:
+        known = [name for name in self.properties(place) if name and _begins(path, name)]
+        if known:  # a name may have dots of its own
+            name = max(known, key=len)
+            return name, path[len(name) :]
+        index = _INDEX.match(path)
+        if index is not None:
+            return int(index[1]), path[index.end() :]
+        match = _NAME.match(path)
+        return (match[0], path[match.end() :]) if match else (path, "")
+
+    def words(self, place: Any) -> str:
+        """How to call what a place takes: its choices, else its types; empty when it does not say."""
+        choices = self.choices(place)
+        if choices is not None:
+            return shown(choices[0]) if len(choices) == 1 else f"one of {listed(choices, shown)}"
+        return " or ".join(sorted(self.types(place) or (), key=lambda name: (name == "null", name)))
+
+    def description(self, place: Any) -> str:
+        """What the schema says about a place, in one line."""
+        said = [part["description"] for part in self.parts(place) if isinstance(part.get("description"), str)]
+        return " ".join(str(said[0]).split()) if said else ""
+
+
+def _both(one: frozenset[str], other: frozenset[str]) -> frozenset[str]:
+    """The types that both allow; an integer is a number."""
+    both = one & other
+    if "integer" in one | other and "number" in one | other and "number" not in both:
+        both |= {"integer"}
+    return both
+
+
+def _begins(path: str, name: str) -> bool:
+    return path.startswith(name) and path[len(name) : len(name) + 1] in ("", ".", "[")

@@ -1,0 +1,168 @@
+"""Regular expressions of foreign schemas, tried by an engine that never backtracks.
+
+The engine is the one of pydantic-core (Rust's `regex`), which comes with the MCP SDK: its time is at most the size of
+the pattern times the length of the text. Both are counted as effort before anything is tried. What it cannot parse,
+such as a look-ahead or a back-reference, is not enforced, and a warning says so.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from typing import Final
+
+from msgspec import Struct
+from pydantic_core import SchemaError, SchemaValidator, core_schema
+
+from dragoman.schema.effort import Exhausted, affords
+
+logger = logging.getLogger("dragoman.mcp")
+
+# How many states a pattern may have once its repeats are written out, and how long it may be as it is written.
+_LARGEST, _LONGEST = 2_000, 2_000
+# What a state costs when the pattern is compiled, in steps of effort, and how many characters one step pays for.
+_COMPILING, _CHARACTERS = 8, 60
+# What a class of Unicode (`\p{L}`) counts for, in states: it is a table of hundreds of ranges.
+_TABLE = 50
+# As many pieces of a class (`[a-z_]`) are one state more.
+_RANGES = 16
+_SHOWN = 60
+# How many compiled patterns are kept: some of them take half a megabyte.
+_KEPT = 256
+
+_TOKEN = re.compile(
+    r"""\\(?:[pP]\{[^{}]*\}|[ux]\{[^{}]*\}|.)   # an escape
+    |\{(?P<least>\d{1,9})(?:,(?P<most>\d{0,9}))?\}  # a counted repeat
+    |\((?:\?(?:P?<\w+>|[a-zA-Z-]*:?))?            # a group begins
+    |.""",
+    re.VERBOSE | re.DOTALL,
+)
+# ECMAScript's classes, in this engine's spelling. What is not ASCII is taken for a letter: whether it is one depends on
+# who wrote the schema, and what is let through here is judged by its server. `[^…]` turns it around.
+_CLASSES: Final = {
+    r"\d": ("[0-9]", "[0-9]"),
+    r"\D": ("[^0-9]", "[^0-9]"),
+    r"\w": (r"[0-9A-Za-z_[^\x00-\x7F]]", "[0-9A-Za-z_]"),
+    r"\W": ("[^0-9A-Za-z_]", r"[\x00-\x7F&&[^0-9A-Za-z_]]"),
+    r"\Z": (r"\z", r"\Z"),
+}
+
+
+class _Translation:
+    """A pattern in the engine's spelling, and how large it is."""
+
+    def __init__(self, pattern: str) -> None:
+        self._text: list[str] = []
+        self._sizes = [0]
+        self._atom = self._pieces = 0
+        self._in_class = self._is_negated = False
+        for piece in _TOKEN.finditer(pattern):
+            if self._in_class:
+                self._within(piece[0])
+            elif piece["least"] is not None:
+                # The last atom is there as often as that.
+                self._grow(self._atom * max(int(piece["most"] or piece["least"]) - 1, 0))
+                self._text.append(piece[0])
+            else:
+                self._outside(piece[0])
+
+    @property
+    def text(self) -> str:
+        return "".join(self._text)
+
+    @property
+    def size(self) -> int:
+        return sum(self._sizes) + 1
+
+    def _grow(self, states: int) -> None:
+        self._atom += states
+        self._sizes[-1] += states
+
+    def _outside(self, piece: str) -> None:
+        if piece.startswith("("):
+            self._sizes.append(0)
+        elif piece == ")" and len(self._sizes) > 1:
+            self._atom = self._sizes.pop()
+            self._sizes[-1] += self._atom
+        elif piece not in "*+?|^$":
+            self._atom = 0
+            self._grow(_TABLE if piece.startswith((r"\p", r"\P")) else 1)
+        self._in_class, self._is_negated = piece == "[", False
+        # A brace that counts nothing is a brace.
+        self._text.append(r"\{" if piece == "{" else _CLASSES.get(piece, (piece,))[0])
+
+    def _within(self, piece: str) -> None:
+        """A piece of a class: brackets, ampersands and tildes mean themselves there."""
+        self._pieces += 1
+        if self._pieces % _RANGES == 0:
+            self._grow(1)
+        if piece == "]":
+            self._in_class = False
+        elif piece == "^" and self._text[-1] == "[":
+            self._is_negated = True
+        elif piece.startswith((r"\p", r"\P")):
+            self._grow(_TABLE)
+        elif len(piece) > 1 and not piece.startswith("\\"):
+            piece = "".join(map(re.escape, piece))  # outside it is a group or a repeat
+        elif piece in "[&~":
+            piece = f"\\{piece}"
+        self._text.append(_CLASSES.get(piece, (piece, piece))[self._is_negated])
+
+
+class Matcher(Struct, frozen=True):
+    """A pattern that can be tried."""
+
+    engine: SchemaValidator
+    size: int
+
+    def finds(self, text: str) -> bool:
+        """True when the pattern is found in the text. Raises Exhausted when there is no effort left to look."""
+        if not affords(1 + self.size * len(text) // _CHARACTERS):
+            raise Exhausted
+        return self.engine.isinstance_python(text)
+
+
+# The patterns that were compiled last, the oldest first; None for those that are not enforced.
+_compiled: dict[str, Matcher | None] = {}
+
+
+def matcher_of(pattern: object) -> Matcher | None:
+    """The pattern, compiled; None when it is not enforced, of which a warning has been logged.
+
+    Raises:
+        Exhausted: there is no effort left to compile it.
+    """
+    if not isinstance(pattern, str):
+        return None
+    if pattern not in _compiled:
+        found = _compile(pattern)
+        while len(_compiled) >= _KEPT:
+            del _compiled[next(iter(_compiled))]
+        _compiled[pattern] = found
+    return _compiled[pattern]
+
+
+def _compile(pattern: str) -> Matcher | None:
+    translation = _Translation(pattern[:_LONGEST])
+    if not affords(len(pattern[:_LONGEST]) + _COMPILING * min(translation.size, _LARGEST)):
+        raise Exhausted
+    if len(pattern) > _LONGEST or translation.size > _LARGEST:
+        return _not_enforced(pattern, "it is too large")
+    schema = core_schema.str_schema(pattern=translation.text, regex_engine="rust-regex", strict=True)
+    try:
+        return Matcher(SchemaValidator(schema), translation.size)
+    except SchemaError:
+        return _not_enforced(pattern, "it is none that can be tried in linear time")
+
+
+def _not_enforced(pattern: str, why: str) -> None:
+    logger.warning("a pattern of a tool's schema is not enforced, its server will judge: %s: %r", why, pattern[:_SHOWN])
+
+
+def matches(pattern: object, text: str) -> bool:
+    """True when the pattern is found in the text; False too when that cannot be tried."""
+    try:
+        matcher = matcher_of(pattern)
+        return matcher is not None and matcher.finds(text)
+    except Exhausted:
+        return False

@@ -1,0 +1,261 @@
+"""What is wrong with arguments, in words a person can act on."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, cast
+
+from jsonschema.exceptions import ValidationError
+from msgspec import Struct
+
+from dragoman.schema.effort import affords
+from dragoman.schema.outline import FORBIDDEN, Outline, list_of, listed, node_of, shown
+from dragoman.schema.pattern import matches
+
+_TYPES = {
+    "string": "a string",
+    "integer": "an integer",
+    "number": "a number",
+    "boolean": "true or false",
+    "array": "an array",
+    "object": "an object",
+    "null": "null",
+}
+_MISSING = "is missing"
+_UNKNOWN = "is not known"
+_MORE = "more problem"
+# How many problems are told at once, and how many characters their paths may have together.
+_MOST = 20
+_LONGEST = 20_000
+
+
+class Problem(Struct, frozen=True):
+    """One thing that is wrong. The path is spelled `a`, `filter.from`, `items[2].id`; empty for the whole object."""
+
+    path: str
+    missing: bool
+    text: str
+
+    @property
+    def unknown(self) -> bool:
+        """True for a name that the schema does not have. Told by the text, so that it outlives being stored."""
+        return self.text.startswith(_UNKNOWN)
+
+    @property
+    def stands_for_more(self) -> bool:
+        """True for the last of very many, which says how many there are beside those that are told."""
+        return not self.path and _MORE in self.text
+
+
+class _Found:
+    """The problems so far: no more than can be told, and how many there are beside them."""
+
+    def __init__(self, more: int) -> None:
+        self.problems: dict[tuple[str, str], Problem] = {}
+        self.more = more
+        self._left = _LONGEST
+
+    def add(self, path: str, text: str, *, missing: bool = False) -> None:
+        if (path, text) in self.problems:
+            return
+        if len(self.problems) == _MOST or (self.problems and len(path) > self._left):
+            self.more += 1
+            return
+        self._left -= len(path)
+        self.problems[path, text] = Problem(path, missing, text)
+
+
+def problems_in(errors: Iterable[ValidationError], outline: Outline, more: int | None = 0) -> tuple[Problem, ...]:
+    """The problems behind a validator's errors: what is missing first, then the rest in the order of the schema.
+
+    `more` is how many errors there are beside these, None for very many; the last problem then tells it.
+    """
+    told = [inner for error in errors for inner in _told(error)]
+    limited = {_path(error) for error in told if error.validator in ("enum", "const")}
+    found = _Found(more or 0)
+    for error in told:
+        if error.validator == "type" and _path(error) in limited:
+            continue  # the values that it takes say it all
+        _add(found, error, outline)
+    places = {name: index for index, name in enumerate(outline.properties(outline.root))}
+
+    def order(problem: Problem) -> tuple[bool, int]:
+        steps = outline.at(problem.path)[0]
+        top = str(steps[0]) if steps else ""
+        return not (problem.missing and len(steps) == 1), places.get(top, len(places))
+
+    problems = sorted(found.problems.values(), key=order)
+    if found.more or more is None:
+        many = "many" if more is None else str(found.more)
+        problems.append(Problem("", False, f"has {many} {_MORE}{'s' if many != '1' else ''}"))
+    return tuple(problems)
+
+
+def _told(error: ValidationError) -> Iterator[ValidationError]:
+    """The error, or those of the alternative that was most likely meant."""
+    context = cast("Sequence[ValidationError]", error.context or ())
+    if not context or error.validator not in ("anyOf", "oneOf"):
+        yield error
+        return
+    branches: dict[Any, list[ValidationError]] = {}
+    for inner in context:
+        if inner.validator != FORBIDDEN or inner.path:  # the alternative `false` is never meant
+            branches.setdefault(next(iter(inner.schema_path), None), []).append(inner)
+    ranks = {index: _distance(inner) for index, inner in branches.items()}
+    least = min(ranks.values(), default=(True, True, True))
+    nearest = [branches[index] for index, rank in ranks.items() if rank == least]
+    if least[0]:
+        yield error  # of another type than any of them
+    elif len(nearest) == 1:
+        for inner in nearest[0]:
+            yield from _told(inner)
+    elif all(_lacks(inner) for some in nearest for inner in some):
+        yield error  # each lacks something else: said in one sentence
+    else:
+        yield _kind_unknown(error, nearest) or next(_told(max(context, key=lambda inner: len(inner.path))))
+
+
+def _lacks(error: ValidationError) -> bool:
+    return error.validator == "required" and not error.path
+
+
+def _kind_unknown(error: ValidationError, branches: Sequence[Sequence[ValidationError]]) -> ValidationError | None:
+    """The one error that says which values choose an alternative, when the same property chooses in all of them."""
+    choosing = [next((inner for inner in some if inner.validator in ("enum", "const")), None) for some in branches]
+    first = choosing[0]
+    if first is None or any(one is None or one.path != first.path for one in choosing):
+        return None
+    values: list[Any] = []
+    for one in choosing:
+        limit = None if one is None else cast("Any", one.validator_value)
+        values.extend(list_of(limit) if one is not None and one.validator == "enum" else [limit])
+    return ValidationError(
+        "", validator="enum", validator_value=values, path=first.path, instance=first.instance, parent=error
+    )
+
+
+def _distance(errors: Sequence[ValidationError]) -> tuple[bool, bool, bool]:
+    """How far an alternative is from what was sent: another type altogether, another value, another kind of object."""
+    here = [error for error in errors if not error.path]
+    return (
+        any(error.validator == "type" for error in here),
+        any(error.validator in ("enum", "const") for error in here),
+        any(error.validator in ("enum", "const") and len(error.path) == 1 for error in errors),
+    )
+
+
+def _path(error: ValidationError, *more: str) -> str:
+    text = ""
+    for step in [*error.absolute_path, *more]:
+        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else str(step)
+    return text
+
+
+def _add(found: _Found, error: ValidationError, outline: Outline) -> None:
+    value, limit = cast("Any", error.instance), cast("Any", error.validator_value)
+    if error.validator == "required":
+        for name in list_of(limit):
+            if name not in value:
+                found.add(_path(error, str(name)), _MISSING, missing=True)
+    elif error.validator in ("dependentRequired", "dependencies"):
+        for name, others in node_of(limit).items():
+            for other in list_of(others) if name in value else ():
+                if other not in value:
+                    found.add(_path(error, str(other)), f"{_MISSING}: `{name}` needs it", missing=True)
+    elif error.validator in ("additionalProperties", "unevaluatedProperties") and isinstance(value, Mapping):
+        schema = cast("Any", error.schema)
+        patterns = list(node_of(node_of(schema).get("patternProperties")))
+        known = outline.properties(schema)
+        names = [
+            name
+            for name in cast("Mapping[str, Any]", value)
+            if name not in known and not any(affords(1) and matches(pattern, name) for pattern in patterns)
+        ]
+        for name in names[:_MOST]:
+            found.add(_path(error, name), _unknown(name, list(known)))
+        found.more += len(names[_MOST:])
+    else:
+        found.add(_path(error), _text(error, value, limit, outline))
+
+
+def _unknown(name: str, known: Sequence[str]) -> str:
+    # Comparing takes as long as all letters times all letters.
+    likely = affords(len(name) * sum(map(len, known)) // 10)
+    near = difflib.get_close_matches(name, known, 1) if likely else ()
+    hint = f"; did you mean `{near[0]}`?" if near else ""
+    return f"{_UNKNOWN}: it takes {listed(known) if known else 'nothing'}{hint}"
+
+
+def _text(error: ValidationError, value: Any, limit: Any, outline: Outline) -> str:
+    keyword = str(error.validator)
+    if _is_about_a_name(error):
+        return f"has a name that is not allowed: {shown(value)}"
+    if keyword == FORBIDDEN:
+        return "must not be given"
+    if keyword == "type":
+        return f"must be {_types([limit] if isinstance(limit, str) else list_of(limit))}, not {shown(value)}"
+    if keyword in ("anyOf", "oneOf"):
+        return _none_of(error, value, outline)
+    if keyword in ("enum", "const"):
+        return f"must be {outline.words({keyword: limit})}, not {shown(value)}"
+    said = _TEXTS.get(keyword)
+    return said(limit) if said is not None else "does not fit the schema"
+
+
+def _is_about_a_name(error: ValidationError) -> bool:
+    steps = list(error.absolute_schema_path)
+    return any(
+        one == "propertyNames" and before != "properties" for before, one in zip(["", *steps], steps, strict=False)
+    )
+
+
+def _none_of(error: ValidationError, value: Any, outline: Outline) -> str:
+    branches = list_of(cast("Any", error.validator_value))
+    context = cast("Sequence[ValidationError]", error.context or ())
+    if not context:
+        return "fits more than one of its alternatives, and has to fit exactly one"
+    lacking = [inner for inner in context if _lacks(inner)]
+    if lacking:
+        sets: dict[Any, str] = {}
+        for inner in lacking:
+            names = [f"`{name}`" for name in list_of(inner.validator_value) if name not in value]
+            sets[next(iter(inner.schema_path), None)] = " and ".join(names)
+        return f"needs {', or '.join(dict.fromkeys(sets.values()))}"
+    words = [outline.words(branch) for branch in branches]
+    named = [_TYPES.get(word, word) for word in words if word]
+    if len(named) < len(branches):
+        return f"fits none of its alternatives: {shown(value)}"
+    return f"must be {' or '.join(dict.fromkeys(named))}, not {shown(value)}"
+
+
+def _types(names: Sequence[Any]) -> str:
+    return " or ".join(_TYPES.get(str(name), str(name)) for name in names)
+
+
+def _count(limit: Any, noun: str) -> str:
+    return f"{shown(limit)} {noun}" if limit == 1 else f"{shown(limit)} {noun}s"
+
+
+_TEXTS: dict[str, Callable[[Any], str]] = {
+    "minimum": lambda limit: f"must be at least {shown(limit)}",
+    "maximum": lambda limit: f"must be at most {shown(limit)}",
+    "exclusiveMinimum": lambda limit: f"must be more than {shown(limit)}",
+    "exclusiveMaximum": lambda limit: f"must be less than {shown(limit)}",
+    "multipleOf": lambda limit: f"must be a multiple of {shown(limit)}",
+    "minLength": lambda limit: (
+        "must not be empty" if limit == 1 else f"must have at least {_count(limit, 'character')}"
+    ),
+    "maxLength": lambda limit: f"must have at most {_count(limit, 'character')}",
+    "pattern": lambda limit: f"must match the pattern {shown(limit)}",
+    "minItems": lambda limit: "must not be empty" if limit == 1 else f"must have at least {_count(limit, 'item')}",
+    "maxItems": lambda limit: f"must have at most {_count(limit, 'item')}",
+    "items": lambda _: "has too many items",
+    "uniqueItems": lambda _: "must not have the same item twice",
+    "contains": lambda _: "lacks an item of the kind it must have",
+    "minContains": lambda limit: f"must have at least {_count(limit, 'item')} of a certain kind",
+    "maxContains": lambda limit: f"must have at most {_count(limit, 'item')} of a certain kind",
+    "minProperties": lambda limit: f"must have at least {shown(limit)} of its properties",
+    "maxProperties": lambda limit: f"must have at most {shown(limit)} of its properties",
+    "not": lambda _: "has a value that is not allowed",
+}

@@ -1,0 +1,124 @@
+"""Agents of other frameworks, known by where their classes come from."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from dragoman.model.error import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+
+    from dragoman.server.agent.agent import Agent
+
+
+class Framework(NamedTuple):
+    """A framework: what its agents are called, what `Agent` makes of them, and what has to be installed for it."""
+
+    kind: str
+    made_by: str
+    module: str = ""
+    extra: str = ""
+
+
+_ADK = Framework("an agent of Google's ADK", "from_adk", "google.adk", "adk")
+# `langgraph` itself is a folder that other packages have too.
+_LANGGRAPH = Framework("a LangGraph graph", "from_langgraph", "langgraph.pregel", "langgraph")
+_PYDANTIC_AI = Framework("an agent of Pydantic AI", "from_pydantic_ai", "pydantic_ai", "pydantic-ai")
+_OPENAI = Framework("an agent of the OpenAI Agents SDK", "from_openai", "agents", "openai")
+_MCP = Framework("an MCP server", "from_mcp", "mcp", "mcp")
+_EXECUTOR = Framework("an AgentExecutor", "from_executor")
+
+# By the names that users say, as flags and in tables.
+BY_NAME = {"adk": _ADK, "langgraph": _LANGGRAPH, "pydantic_ai": _PYDANTIC_AI, "openai": _OPENAI}
+
+# Where the classes come from whose objects can be served, and what they are called. The modules in between are left
+# out, as they change from version to version; models, tools and the like stand beside agents in many files.
+_SERVED: tuple[tuple[str, frozenset[str], Framework], ...] = (
+    ("google.adk", frozenset({"BaseAgent", "BaseNode", "App", "Runner"}), _ADK),
+    ("langgraph", frozenset({"Pregel"}), _LANGGRAPH),
+    ("pydantic_ai", frozenset({"AbstractAgent"}), _PYDANTIC_AI),
+    ("agents", frozenset({"Agent"}), _OPENAI),
+    ("fastmcp", frozenset({"FastMCP"}), _MCP),
+    ("mcp", frozenset({"MCPServer", "FastMCP", "Server"}), _MCP),
+)
+
+
+def framework_of(thing: object) -> Framework | None:
+    """The framework that an object is an agent of, if it is of one that is known.
+
+    A graph that nobody has compiled yet counts as one: `agent_of` says what it lacks.
+    """
+    for cls in type(thing).__mro__:
+        for package, names, framework in _SERVED:
+            if cls.__qualname__ in names and _is_of(cls, package):
+                return framework
+    if _is_builder(thing) and not getattr(thing, "compiled", False):
+        return _LANGGRAPH
+    # Looked for on the class first: a proxy may raise, whatever it is asked for.
+    if not isinstance(thing, type) and callable(getattr(type(thing), "execute", None)):
+        from dragoman.agents.executor import is_executor
+
+        return _EXECUTOR if is_executor(thing) else None
+    return None
+
+
+def extra_of(module: str) -> str | None:
+    """The extra of ours that brings a module of a framework."""
+    bringing = {"langgraph": _LANGGRAPH, **{each.module: each for each in (_ADK, _PYDANTIC_AI, _OPENAI, _MCP)}}
+    found = (each.extra for name, each in bringing.items() if f"{module}.".startswith(f"{name}."))
+    return next(found, None)
+
+
+def agent_of(thing: object, framework: Framework, **options: Any) -> Agent:
+    """The agent that `Agent` makes of an agent of another framework.
+
+    Raises:
+        ConfigError: it is none of that framework, or the framework is not installed.
+    """
+    from dragoman.server.agent.agent import Agent
+
+    if _is_builder(thing):
+        raise ConfigError("this graph is not compiled: name what its `.compile()` gives, as in `graph = g.compile()`")
+    found = framework_of(thing)
+    if found != framework:
+        raise ConfigError(f"{_described(thing)} is not {framework.kind}{_rather(thing, found)}")
+    make: Callable[..., Agent] = getattr(Agent, framework.made_by)
+    return make(thing, **options)
+
+
+def _described(thing: object) -> str:
+    return f"the class `{thing.__name__}`" if isinstance(thing, type) else f"an object of type `{type(thing).__name__}`"
+
+
+def _rather(thing: object, found: Framework | None) -> str:
+    """The end of a sentence that says what a thing is not."""
+    if isinstance(thing, type):
+        return ": name an object that is made of it"
+    return f", it is {found.kind}" if found is not None else ""
+
+
+def _is_builder(thing: object) -> bool:
+    return any(cls.__qualname__ == "StateGraph" and _is_of(cls, "langgraph") for cls in type(thing).__mro__)
+
+
+def _is_of(cls: type, package: str) -> bool:
+    if not f"{cls.__module__}.".startswith(f"{package}."):
+        return False
+    # People name their own packages `agents` as well, and have an Agent or a Runner in it. No tools are made there.
+    return package != "agents" or all(hasattr(sys.modules.get(package), name) for name in ("Runner", "function_tool"))
+
+
+def require(module: str, extra: str) -> ModuleType:
+    """Import a module that comes with an extra.
+
+    Raises:
+        ConfigError: it, or something it needs, is not installed; the text is the command that installs it.
+    """
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"needs dragoman[{extra}]: uv add 'dragoman[{extra}]'") from error

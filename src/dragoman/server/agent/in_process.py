@@ -1,0 +1,99 @@
+"""Calling an agent in this process."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any
+
+from dragoman.bus.local import LocalBus
+from dragoman.clock import SystemClock
+from dragoman.engine.call import Call
+from dragoman.engine.journal.follow import Stream
+from dragoman.engine.operations import EngineSettings, Service
+from dragoman.model.operation import Operation
+from dragoman.server.cards.cache import card_of
+from dragoman.stores.memory import MemoryStore
+from dragoman.transports.endpoint import Endpoint
+
+if TYPE_CHECKING:
+    from dragoman.client.connection import Arrived
+    from dragoman.client.follow import Received
+    from dragoman.clock import Clock
+    from dragoman.dialects.dialect import Result
+    from dragoman.engine.ports import Runnable, Store
+    from dragoman.model.card import AgentCard
+    from dragoman.model.operation import Request, SendMessageRequest, SubscribeToTaskRequest
+
+ADDRESS = "http://in-process"
+
+
+class ServiceConnection:
+    """The client's connection to a service beside it: no bytes, the same engine. See `Connection`."""
+
+    reached = True
+    subscribes_again = True
+
+    def __init__(self, agent: Runnable, service: Service, store: Store, clock: Clock) -> None:
+        self.service = service
+        self.clock = clock
+        self._agent: Any = agent
+        self._store = store
+        self._endpoint = Endpoint(service, (), body_limit=0, blocking=True)
+        self._call = Call()
+
+    async def open(self) -> None:
+        """Open the store and recover."""
+        await self._store.open()
+        open_agent = getattr(self._agent, "open", None)
+        if open_agent is not None:
+            await open_agent()
+        await self.service.start()
+
+    async def close(self) -> None:
+        """Stop the runs and close the store."""
+        await self.service.close()
+        await self._store.close()
+        close = getattr(self._agent, "close", None)
+        if close is not None:
+            await close()
+
+    @property
+    def known_card(self) -> AgentCard:
+        """The agent's card, as it would stand at an address."""
+        return card_of(self._agent, ADDRESS)
+
+    async def card(self) -> AgentCard:
+        """See `Connection.card`."""
+        return self.known_card
+
+    async def perform(self, operation: Operation, request: Request) -> Result:
+        """See `Connection.perform`."""
+        result = (await self._endpoint.perform(operation, self._call, request, None)).result
+        assert not isinstance(result, Stream)
+        return result
+
+    async def open_stream(
+        self,
+        operation: Operation,
+        request: SendMessageRequest | SubscribeToTaskRequest,
+        after: int | None,
+        received: Received | None = None,
+    ) -> AsyncGenerator[Sequence[Arrived], None]:
+        """See `Connection.open_stream`. Nothing comes over a wire: nothing is counted."""
+        stream = (await self._endpoint.perform(operation, self._call, request, after)).result
+        assert isinstance(stream, Stream)
+        async with aclosing(stream.batches) as batches:
+            async for batch in batches:
+                if batch.records:
+                    yield batch.records
+
+
+def connect(
+    agent: Runnable, *, store: Store | None = None, clock: Clock | None = None, settings: EngineSettings | None = None
+) -> ServiceConnection:
+    """Put an engine around an agent. Runs that are left when it closes are stopped at once."""
+    clock = clock or SystemClock()
+    store = store or MemoryStore()
+    service = Service(agent, store, LocalBus(clock), clock, settings or EngineSettings(drain=0))
+    return ServiceConnection(agent, service, store, clock)

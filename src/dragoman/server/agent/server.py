@@ -1,0 +1,58 @@
+"""Several agents behind one address."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dragoman.server.agent.in_process import connect
+from dragoman.server.build import build
+from dragoman.server.config.settings import load_settings
+
+if TYPE_CHECKING:
+    from dragoman.client.connection import Connection
+    from dragoman.server.agent.agent import Agent
+    from dragoman.server.config.settings import Settings
+    from dragoman.server.http.app import App
+
+
+class Server:
+    """Hosts agents: each answers under `/agents/{name}`, the first also at the root.
+
+    Keywords are the settings of `docs/reference.md`; they are read when the server is used.
+    """
+
+    def __init__(self, *agents: Agent, **settings: Any) -> None:
+        self.agents = agents
+        self.keywords = settings
+
+    def _load(self, more: dict[str, Any]) -> Settings:
+        return load_settings({**self.keywords, **more}, environ=os.environ, config=None, cwd=Path.cwd())
+
+    @property
+    def name(self) -> str:
+        """The names of the agents."""
+        return ", ".join(agent.name for agent in self.agents)
+
+    def app(self, **settings: Any) -> App:
+        """The server as a plain ASGI callable; these settings go before those it was made with. Raises ConfigError."""
+        return build(self.agents, self._load(settings))
+
+    def app_for(self, settings: Settings) -> App:
+        """The ASGI callable with other settings. Raises ConfigError."""
+        return build(self.agents, settings)
+
+    def serve(self, **settings: Any) -> None:
+        """Listen and answer until stopped. Raises ConfigError when that is not possible."""
+        from dragoman.server.listen.serve import serve
+
+        try:
+            serve(self, self._load(settings), announce=lambda line: print(line, file=sys.stderr))  # noqa: T201
+        except KeyboardInterrupt:
+            sys.exit(130)
+
+    def in_process(self) -> Connection:
+        """A connection to the first agent, in this process."""
+        return connect(self.agents[0])

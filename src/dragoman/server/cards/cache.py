@@ -1,0 +1,253 @@
+"""Agent cards: made from the agent, spelled for the caller's version, cached by address."""
+
+from __future__ import annotations
+
+import hashlib
+from email.utils import formatdate, parsedate_to_datetime
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from dragoman.agents.functions.skill import Skill
+from dragoman.dialects.cards.card import card_json, read_card
+from dragoman.dialects.cards.v01 import plain_card
+from dragoman.model.card import SKILL_SCHEMAS, AgentCapabilities, AgentCard, AgentExtension, AgentInterface
+from dragoman.model.error import BadCard, ConfigError
+from dragoman.server.http.authentication import OPEN, Security
+from dragoman.server.persona import enriched
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dragoman.agents.functions.skill import Offer
+    from dragoman.model.user import User
+    from dragoman.server.agent.agent import Agent
+    from dragoman.server.cards.signing import CardSigning
+    from dragoman.transports.http import Header, Request
+
+CARD, OLD_CARD = "/.well-known/agent-card.json", "/.well-known/agent.json"
+SCHEMAS = "/.well-known/skill-schemas.json"
+MAX_AGE = 300
+REMEMBERED = 64
+_INTERFACES = (
+    ("JSONRPC", "1.0", "/a2a"),
+    ("HTTP+JSON", "1.0", ""),
+    ("JSONRPC", "1.1", "/a2a"),
+    ("HTTP+JSON", "1.1", ""),
+    ("JSONRPC", "0.3", "/a2a"),
+    ("HTTP+JSON", "0.3", ""),
+)
+_MODES = ("text/plain", "application/json")
+_ABOUT_SCHEMAS = "JSON schemas of what the skills take and give, by skill id"
+
+
+class Served(NamedTuple):
+    """A card as it goes out."""
+
+    body: bytes
+    etag: bytes
+
+
+def offers_for(agent: Agent, user: User | None) -> list[Offer]:
+    """What the agent offers this caller: skills that need a permission are for those who have it."""
+    permissions = user.permissions if user else frozenset[str]()
+    return [offer for offer in agent.skills if offer.permission is None or offer.permission in permissions]
+
+
+def schemas_of(agent: Agent, offers: Sequence[Offer]) -> dict[str, Any]:
+    """The JSON schemas of these offers by id, as far as they have some."""
+    tools = [offer.id for offer in offers if not isinstance(offer, Skill)]
+    found: dict[str, Any] = {} if agent.tools is None else dict(agent.tools.schemas(tools))
+    made = ((offer.id, offer.schema()) for offer in offers if isinstance(offer, Skill))
+    return found | {name: {"inputSchema": schema} for name, schema in made if schema is not None}
+
+
+def card_of(
+    agent: Agent,
+    base: str,
+    user: User | None = None,
+    *,
+    push: bool = False,
+    security: Security = OPEN,
+    extended: bool = False,
+    linked: bool = False,
+) -> AgentCard:
+    """The agent's card at an address. Schemas of tools stand on it, or where it says if they are `linked`."""
+    offers = offers_for(agent, user)
+    told, numbered = ("", "") if agent.tools is None else agent.tools.about
+    extensions = agent.extensions
+    if agent.tools is not None:
+        params = _link(base) if linked else {"schemas": schemas_of(agent, offers)}
+        extensions = (*extensions, AgentExtension(SKILL_SCHEMAS, _ABOUT_SCHEMAS, params=params))
+    return AgentCard(
+        name=agent.name,
+        description=enriched(agent.description or told or agent.name, agent.persona, agent.skill_bundles),
+        supported_interfaces=tuple(
+            AgentInterface(base + path, binding, version) for binding, version, path in _INTERFACES
+        ),
+        version=agent.version or numbered or "0.1.0",
+        capabilities=AgentCapabilities(
+            streaming=True, push_notifications=push, extensions=extensions, extended_agent_card=extended
+        ),
+        default_input_modes=_MODES,
+        default_output_modes=_MODES,
+        skills=tuple(offer.card() for offer in offers),
+        security_schemes=security[0] or None,
+        security_requirements=tuple(security[1]),
+    )
+
+
+def _link(base: str) -> dict[str, Any]:
+    return {"url": base + SCHEMAS}
+
+
+def _with_link(card: AgentCard, base: str) -> AgentCard:
+    """The card with a link to the schemas in their place."""
+    said = card.capabilities
+    extensions = (replace(each, params=_link(base)) if each.uri == SKILL_SCHEMAS else each for each in said.extensions)
+    return replace(card, capabilities=replace(said, extensions=tuple(extensions)))
+
+
+class Cards:
+    """Serves one agent's card, in the form its reader looks for, and the schemas of its tools."""
+
+    def __init__(
+        self,
+        agent: Agent,
+        version: Literal["both", "1.0", "0.3"],
+        started_ms: int,
+        *,
+        push: bool = False,
+        signing: CardSigning | None = None,
+    ) -> None:
+        self._agent = agent
+        self._version: Literal["both", "1.0", "0.3"] = version
+        self._push = push
+        self.signing = signing
+        self._security: Security = OPEN
+        self._extended = False
+        self._modified_s = started_ms // 1000
+        self._modified = formatdate(self._modified_s, usegmt=True).encode()
+        self._known: dict[tuple[str, str, str | None, tuple[int, int], frozenset[str] | None], Served] = {}
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Where the agent tells everybody about itself."""
+        return (CARD, OLD_CARD) if self._agent.tools is None else (CARD, OLD_CARD, SCHEMAS)
+
+    def check(self) -> None:
+        """Look whether the card can be signed as it should be, so that a mistake is told at the start.
+
+        Raises:
+            ConfigError: it cannot, or the keys cannot be read.
+        """
+        if self.signing is None:
+            return
+        try:
+            self._made(CARD, "http://localhost", "http://localhost", None)
+        except BadCard as error:
+            raise ConfigError(f"sign: {self._agent.name!r}: {error}") from None
+
+    def guard(self, security: Security) -> None:
+        """Say on the card how callers are known, and that there is more to see for them."""
+        self._security, self._extended = security, True
+        self._known.clear()
+
+    def extended(self, base: str, user: User | None, *, linked: bool = False) -> AgentCard:
+        """The card as this caller may see it."""
+        return card_of(
+            self._agent,
+            base,
+            user,
+            push=self._push,
+            security=self._security,
+            extended=self._extended,
+            linked=linked,
+        )
+
+    def told(self, base: str, user: User | None) -> AgentCard:
+        """The same with what the author says beside it, for who asks for the extended card."""
+        card = self.extended(base, user)
+        try:
+            return read_card(card_json(card, self._agent.card, "1.0")) if self._agent.card else card
+        except BadCard:  # an author may say anything
+            return card
+
+    def serve(self, request: Request, base: str, user: User | None = None) -> tuple[int, bytes, list[Header]]:
+        """Status, body and headers for one of `paths`; what a known caller sees is for nobody else to keep."""
+        form = self._form(request.path)
+        served = self._card(form, base, self._root(request, base) if form == CARD else None, user)
+        headers: list[Header] = [(b"etag", served.etag), (b"access-control-allow-origin", b"*")]
+        if user is None:
+            headers.append((b"cache-control", b"public, max-age=%d" % MAX_AGE))
+            if self._agent.tools is None:  # tools come and go without a date
+                headers.append((b"last-modified", self._modified))
+        else:
+            headers.append((b"cache-control", b"private, no-cache"))
+        if self._extended:
+            headers.append((b"vary", b"authorization, cookie"))
+        if self._is_known(request, served.etag.decode(), dated=user is None):
+            return 304, b"", headers
+        return 200, served.body, headers
+
+    def signed(self, card: AgentCard, request: Request, base: str) -> AgentCard:
+        """A card at this address as it is shown to who asks: signed, where cards are."""
+        root = self._root(request, base)
+        if root is None or self.signing is None:
+            return card
+        try:
+            return self.signing.signed_model(card, root)
+        except BadCard:
+            if self._agent.tools is None:
+                raise
+            # Schemas are others' work, and may hold numbers that cannot be signed.
+            return self.signing.signed_model(_with_link(card, base), root)
+
+    def _form(self, path: str) -> str:
+        """What to show at a path, by the path that is its own: tools have a plain card where 0.1 looks for one."""
+        if self._agent.tools is None or (path == OLD_CARD and self._version != "both"):
+            return CARD
+        return path
+
+    def _root(self, request: Request, base: str) -> str | None:
+        """Where the keys are to be found; None when the card at this address is not signed."""
+        root = base.removesuffix(request.prefix)
+        return root if self.signing is not None and self.signing.is_ours(request, root) else None
+
+    def _card(self, form: str, base: str, root: str | None, user: User | None) -> Served:
+        # Skills may come and go while the agent is served; the revision tells an old card from a new one.
+        key = (form, base, root, self._agent.revision, user.permissions if user else None)
+        served = self._known.get(key)
+        if served is None:
+            if len(self._known) >= REMEMBERED:  # the Host header is the caller's to choose
+                self._known.clear()
+            body = self._made(form, base, root, user)
+            served = self._known[key] = Served(body, f'"{hashlib.sha256(body).hexdigest()[:32]}"'.encode())
+        return served
+
+    def _made(self, form: str, base: str, root: str | None, user: User | None) -> bytes:
+        if form == SCHEMAS:
+            return msgspec.json.encode(schemas_of(self._agent, offers_for(self._agent, user)))
+        model = self.extended(base, user, linked=True)
+        if form == OLD_CARD:
+            skills = ((offer.id, offer.description) for offer in offers_for(self._agent, user))
+            return msgspec.json.encode(plain_card(model, skills, self._agent.card))
+        card = card_json(model, self._agent.card, self._version)
+        if root is not None and self.signing is not None:
+            card = self.signing.signed(card, root)
+        return msgspec.json.encode(card)
+
+    def _is_known(self, request: Request, etag: str, *, dated: bool) -> bool:
+        """True when who asks has this card. A date says so of the card for everybody alone."""
+        asked = request.headers.get("if-none-match")
+        if asked is not None:
+            anything = dated and asked.strip() == "*"
+            return anything or etag in (tag.strip().removeprefix("W/") for tag in asked.split(","))
+        since = request.headers.get("if-modified-since")
+        if since is None or not dated or self._agent.tools is not None:
+            return False
+        try:
+            return self._modified_s <= int(parsedate_to_datetime(since).timestamp())
+        except ValueError:
+            return False

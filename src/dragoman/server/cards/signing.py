@@ -1,0 +1,82 @@
+"""Signed cards: with the server's own key, and for no address that somebody else chose."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from dragoman.model.card import AgentCardSignature
+from dragoman.model.error import ConfigError
+from dragoman.model.json import decode_any, encode
+from dragoman.net.exchange import is_loopback
+
+if TYPE_CHECKING:
+    from dragoman.model.card import AgentCard
+    from dragoman.server.http.lazy import LazyKeys
+    from dragoman.transports.http import Request
+
+logger = logging.getLogger("dragoman.server")
+JWKS = "/.well-known/jwks.json"
+
+
+class CardSigning:
+    """Signs the cards of one server.
+
+    Without the setting `url` the address on a card is the one that a caller names in Host. Who could have any address
+    signed could show others a card of ours that leads to himself, so then only cards at loopback are signed, for those
+    who come from there.
+    """
+
+    def __init__(self, keys: LazyKeys, *, url: str | None, host: str, version: str) -> None:
+        """Take the server's keys and the settings that matter here.
+
+        Raises:
+            ConfigError: with these settings cards cannot be signed.
+        """
+        if version == "0.3":
+            raise ConfigError("sign: a card of A2A 0.3 alone cannot be signed: set card_version to both or 1.0")
+        if url is None and not _is_loopback(host):
+            raise ConfigError(
+                "sign: what is signed must not say where a caller says we are: set url, as in --url https://…"
+            )
+        self._keys = keys
+        self._is_fixed = url is not None
+        self._has_told = False
+
+    def is_ours(self, request: Request, root: str) -> bool:
+        """True when a card with this address may be signed for who asks."""
+        server = request.scope.get("server")
+        if self._is_fixed or (is_loopback(root) and server and _is_loopback(str(server[0]))):
+            return True
+        if not self._has_told:
+            self._has_told = True
+            logger.warning("the card at %s is not signed: a caller chose that address. Set url", root)
+        return False
+
+    def signed(self, card: dict[str, Any], root: str) -> dict[str, Any]:
+        """The card with signatures that every reader can verify. `root` is the address of the server, not the agent.
+
+        Signatures that are there already stay.
+
+        Raises:
+            BadCard: it has a number or a text that cannot be signed.
+            ConfigError: the keys cannot be read.
+        """
+        theirs: Any = card.get("signatures")
+        return card | {"signatures": [*(theirs if isinstance(theirs, list) else ()), *self._signatures(card, root)]}
+
+    def signed_model(self, card: AgentCard, root: str) -> AgentCard:
+        """The same for a card that goes out in the form of 1.0, such as an extended one."""
+        made = self._signatures(decode_any(encode(card)), root)
+        return replace(card, signatures=(*card.signatures, *(AgentCardSignature(**each) for each in made)))
+
+    def _signatures(self, card: dict[str, Any], root: str) -> list[dict[str, Any]]:
+        from dragoman.keys.card_signature import signatures_for
+
+        return signatures_for(card, self._keys.ring.signer(), jku=root + JWKS)
+
+
+def _is_loopback(host: str) -> bool:
+    return is_loopback(f"http://[{host}]" if ":" in host else f"http://{host}")

@@ -1,0 +1,312 @@
+"""The settings: one name everywhere, one table that the flags, the documentation and the errors are made from.
+
+A flag or keyword counts before `DRAGOMAN_<NAME>`, that before `[serve]` in the file, that before `PORT` and
+`BIND_HOST`, and those before the default.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, cast
+
+from msgspec import Struct
+
+from dragoman.model.error import ConfigError
+from dragoman.server.config import values
+from dragoman.server.config.store_url import parse_store
+from dragoman.server.config.table import SETTINGS, LogLevel
+from dragoman.server.config.values import Network
+from dragoman.server.http.authentication import AuthSettings
+from dragoman.telemetry.printable import one_line
+
+logger = logging.getLogger("dragoman.settings")
+
+# What a caller may ask for where callers are known, unless something else is set.
+AUTH_RATE, AUTH_BURST = 100, 1000
+
+
+class Limits(Struct, frozen=True, kw_only=True):
+    """How much of anything a caller may ask for."""
+
+    headers: int = 65_536
+    body: int = 10_000_000
+    parts: int = 1000
+    nesting: int = 100
+    values: int = 500_000
+    memory: int = 0
+    caller_memory: int = 0
+    page: int = 4_000_000
+    patience: float = 30
+    rate: float = 0
+    burst: int = 0
+    tasks: int = 10_000
+    attempts: int = 3
+    caller_tasks: int = 2000
+    streams: int = 10_000
+    caller_streams: int = 2000
+    threads: int = 128
+    keep: float = 0
+    keep_tasks: int = 0
+    compact: float = 86_400
+    remote_bytes: int = 64 * 1024 * 1024
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """How to serve. Each field is explained in SETTINGS; `load_settings` checks what it reads, this does not."""
+
+    host: str = "127.0.0.1"
+    port: int = 8080
+    store: str = "sqlite:///.dragoman/tasks.db"
+    url: str | None = None
+    trust_proxy: tuple[Network, ...] = ()
+    auth: Any = None
+    allow_hosts: tuple[str, ...] = ()
+    cors: tuple[str, ...] = ()
+    open_list: bool = False
+    secret: str | None = None
+    tls_cert: str | None = None
+    tls_key: str | None = None
+    tls_ca: str | None = None
+    push: bool = True
+    push_allow: tuple[str, ...] = ()
+    push_chunks: bool = False
+    card_version: Literal["both", "1.0", "0.3"] = "both"
+    sign: bool = False
+    dedupe: float = 600
+    reply_within: float = 1
+    dev: bool = False
+    drain: float = 30
+    log: Literal["text", "json"] = "text"
+    log_level: LogLevel = "info"
+    blocking: bool = True
+    heartbeat: float = 15
+    long_poll: float = 30
+    limits: Limits = Limits()
+
+
+class ConfigFile(Struct, frozen=True, kw_only=True):
+    """A settings file as read, with its tables. Only the names of the tables have been checked."""
+
+    path: Path
+    label: str
+    serve: dict[str, Any]
+    limits: dict[str, Any]
+    agents: dict[str, dict[str, Any]]
+    remotes: dict[str, dict[str, Any]]
+    auth: dict[str, dict[str, Any]] = {}
+
+
+def load_settings(
+    keywords: Mapping[str, Any],
+    *,
+    environ: Mapping[str, str],
+    config: Path | None,
+    cwd: Path,
+    flags: Mapping[str, Any] | None = None,
+    warn: Callable[[str], None] = logger.warning,
+) -> Settings:
+    """The settings in force. A keyword that is None counts as not given; so does an empty environment variable.
+
+    `flags` come from a command line, named as in SETTINGS and as text. They go before keywords. `warn` is called for
+    each variable that looks like a setting and is none: it may be a neighbor's, so it stops nothing.
+
+    Raises:
+        ConfigError: a name is unknown, a value wrong or the file unreadable; says where, and what to type instead.
+    """
+    file = find_config(config, environ=environ, cwd=cwd)
+    given = _from_platform(environ)
+    if file is not None:
+        given |= _from_file(file)
+    given |= _from_environment(environ, warn)
+    given |= _from_keywords(keywords)
+    given |= _from_flags(flags or {})
+    chosen = {name: _read(name, value) for name, value in given.items()}
+    if chosen.get("dev"):
+        chosen.setdefault("dedupe", 0)
+    if file is not None and file.auth:
+        chosen["auth"] = _with_tables(chosen.get("auth"), file)
+    if chosen.get("auth") is not None and "limits_rate" not in chosen:
+        chosen["limits_rate"] = AUTH_RATE
+        chosen.setdefault("limits_burst", AUTH_BURST)
+    limits = {name: chosen.pop(f"limits_{name}") for name in Limits.__struct_fields__ if f"limits_{name}" in chosen}
+    return Settings(**chosen, limits=Limits(**limits))
+
+
+def _with_tables(auth: Any, file: ConfigFile) -> Any:
+    """The schemes with what the file sets for them; where nothing else does, its tables turn them on."""
+    if auth is None:
+        return AuthSettings(tuple(file.auth), file.auth, file.path.parent.absolute())
+    if not isinstance(auth, AuthSettings):
+        return auth
+    tables = {name: file.auth[name] for name in auth.names if name in file.auth}
+    return AuthSettings(auth.names, {**tables, **auth.tables}, file.path.parent.absolute())
+
+
+def find_config(config: Path | None, *, environ: Mapping[str, str], cwd: Path) -> ConfigFile | None:
+    """The file named by `config`, else by `$DRAGOMAN_CONFIG`, else `dragoman.toml` in `cwd` if there is one.
+
+    Raises:
+        ConfigError: the named file is missing, the file is not TOML, or a table in it is unknown.
+    """
+    named = config or (Path(environ["DRAGOMAN_CONFIG"]) if environ.get("DRAGOMAN_CONFIG") else None)
+    path = cwd / (named or "dragoman.toml")
+    if named is None and not path.exists():
+        return None
+    label = str(path.relative_to(cwd)) if path.is_relative_to(cwd) else str(path)
+    try:
+        content = tomllib.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"{label}: there is no such settings file") from None
+    except OSError as error:
+        raise ConfigError(f"{label}: cannot be read: {error.strerror}") from error
+    except ValueError as error:  # tomllib.TOMLDecodeError and UnicodeDecodeError are both ValueErrors
+        raise ConfigError(f"{label}: is not TOML: {error}") from error
+    return _config_file(path, label, content)
+
+
+def _config_file(path: Path, label: str, content: dict[str, Any]) -> ConfigFile:
+    tables: dict[str, dict[str, Any]] = {"serve": {}, "limits": {}, "agents": {}, "remotes": {}, "auth": {}}
+    for name, table in content.items():
+        if name in SETTINGS and name not in tables:
+            raise ConfigError(f"{label}: `{name}` belongs under [serve]")
+        if name not in tables:
+            raise ConfigError(f"{label}: there is no table [{name}]{nearest(name, tables, '[{}]')}")
+        tables[name] = _table(table, f"{label} [{name}]")
+    for name in ("agents", "remotes", "auth"):
+        for key, table in tables[name].items():
+            tables[name][key] = _table(table, f"{label} [{name}.{key}]")
+    return ConfigFile(path=path, label=label, **tables)
+
+
+def _table(value: Any, source: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ConfigError(f"{source}: must be a table, not {values.shown(value)}")
+    return cast("dict[str, Any]", value)
+
+
+# Paths in a file are relative to it.
+_FILES = ("tls_cert", "tls_key", "tls_ca")
+
+
+class _Given(NamedTuple):
+    value: Any
+    source: str
+    is_text: bool = False
+    base: Path | None = None  # what a relative path in the value is relative to, if not the current folder
+
+
+# The last seven are what programs are told that run as agents; see `docs/guides/programs.md`.
+_RESERVED = frozenset(
+    f"DRAGOMAN_{name}" for name in ("CONFIG", "TOKEN", "TASK", "CONTEXT", "DEPTH", "FILES", "FOLDER", "PROCESS", "USER")
+)
+
+# A Kubernetes Service named `dragoman`, or `dragoman-x`, puts these into every pod beside it.
+_KUBERNETES = re.compile(r"DRAGOMAN_(\w+_)?(SERVICE_(HOST|PORT(_\w+)?)|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)")
+_KUBERNETES_PORT = re.compile(r"(tcp|udp|sctp)://.*")
+
+
+def _from_platform(environ: Mapping[str, str]) -> dict[str, _Given]:
+    names = {"port": "PORT", "host": "BIND_HOST"}
+    return {
+        name: _Given(environ[variable], f"environment {variable}", is_text=True)
+        for name, variable in names.items()
+        if environ.get(variable)
+    }
+
+
+def _from_file(file: ConfigFile) -> dict[str, _Given]:
+    in_serve = [name for name in SETTINGS if not name.startswith("limits_")]
+    given: dict[str, _Given] = {}
+    for table, prefix, known in (("serve", "", in_serve), ("limits", "limits_", Limits.__struct_fields__)):
+        for name, value in cast("dict[str, Any]", getattr(file, table)).items():
+            if name not in known:
+                raise ConfigError(f"{file.label} [{table}]: there is no setting `{name}`{nearest(name, known)}")
+            given[prefix + name] = _Given(value, f"{file.label} [{table}] {name}", base=file.path.parent.absolute())
+    return given
+
+
+def _from_environment(environ: Mapping[str, str], warn: Callable[[str], None]) -> dict[str, _Given]:
+    names = {f"DRAGOMAN_{name.upper()}": name for name in SETTINGS}
+    given: dict[str, _Given] = {}
+    for variable, value in environ.items():
+        if not variable.startswith("DRAGOMAN_") or variable in _RESERVED or _is_kubernetes(variable, value):
+            continue
+        if variable not in names:
+            # Platforms and neighbors set such names too. All names there are would be noise in that case.
+            near = get_close_matches(variable.removeprefix("DRAGOMAN_"), map(str.upper, SETTINGS), n=1)
+            hint = f"; did you mean `DRAGOMAN_{near[0]}`?" if near else ""
+            warn(f"environment {one_line(variable)}: there is no such setting, it is ignored{hint}")
+        elif value:
+            given[names[variable]] = _Given(value, f"environment {variable}", is_text=True)
+    return given
+
+
+def _is_kubernetes(variable: str, value: str) -> bool:
+    if variable.endswith("_PORT") and _KUBERNETES_PORT.fullmatch(value):
+        return True
+    return _KUBERNETES.fullmatch(variable) is not None
+
+
+def _from_flags(flags: Mapping[str, Any]) -> dict[str, _Given]:
+    given: dict[str, _Given] = {}
+    for name, value in flags.items():
+        if name not in SETTINGS:
+            flag = f"--{name.replace('_', '-')}"
+            known = [info.flag for info in SETTINGS.values() if info.flag is not None]
+            raise ConfigError(f"{flag}: there is no such setting{nearest(flag, known)}")
+        if value is not None:
+            given[name] = _Given(value, SETTINGS[name].flag or name, is_text=isinstance(value, str))
+    return given
+
+
+def _from_keywords(keywords: Mapping[str, Any]) -> dict[str, _Given]:
+    given: dict[str, _Given] = {}
+    for name, value in keywords.items():
+        if name not in Settings.__struct_fields__:
+            known = Settings.__struct_fields__
+            raise ConfigError(f"keyword {name}: there is no such setting{nearest(name, known)}")
+        if name == "limits":
+            given |= _from_limits(value)
+        elif value is not None:
+            given[name] = _Given(value, f"keyword {name}")
+    return given
+
+
+def _from_limits(value: Any) -> dict[str, _Given]:
+    known = Limits.__struct_fields__
+    if isinstance(value, Limits):
+        value = {name: getattr(value, name) for name in known}
+    given: dict[str, _Given] = {}
+    for name, limit in _table({} if value is None else value, "keyword limits").items():
+        if name not in known:
+            raise ConfigError(f"keyword limits: there is no limit `{name}`{nearest(name, known)}")
+        given[f"limits_{name}"] = _Given(limit, f"keyword limits[{values.shown(name)}]")
+    return given
+
+
+def _read(name: str, given: _Given) -> Any:
+    try:
+        value = SETTINGS[name].read(given.value, given.is_text)
+    except ValueError as error:
+        raise ConfigError(f"{given.source}: {error}") from None
+    if name == "store":
+        path = parse_store(value, named=given.source)
+        if path is not None and given.base is not None:
+            return f"sqlite:///{(given.base / path).as_posix()}"
+    if name in _FILES and given.base is not None:
+        return str(given.base / value)
+    return value
+
+
+def nearest(name: str, known: Iterable[str], form: str = "{}") -> str:
+    """The end of a sentence that says a name is unknown: the one that was meant, else all there are."""
+    known = list(known)
+    near = get_close_matches(name, known, n=1)
+    if near:
+        return f"; did you mean `{form.format(near[0])}`?"
+    return f"; there are {', '.join(form.format(one) for one in known)}"

@@ -1,0 +1,1 @@
+"""The ASGI app: router, middleware, pages."""

@@ -1,0 +1,91 @@
+"""What is at the server's own paths: its health, its keys, and the login of browsers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from dragoman.dialects.errors import status_of
+from dragoman.model.error import A2AError
+from dragoman.server.http.cross_site import origin_of
+from dragoman.transports.http import Disconnected, limit_status, refusal_headers, respond
+
+if TYPE_CHECKING:
+    from dragoman.auth.inbound.login import Login, Reply
+    from dragoman.engine.ports import Store
+    from dragoman.server.http.lazy import LazyKeys
+    from dragoman.transports.http import Request, Send
+
+JWKS = "/.well-known/jwks.json"
+OWN = ("/healthz", "/readyz", JWKS)
+LOGIN = ("/login", "/logout")
+
+
+async def show_health(path: str, store: Store, send: Send) -> None:
+    """Say that the process answers, or that the store does too. The server has been started."""
+    if path == "/healthz":
+        await respond(send, 200, b'{"status":"ok"}')
+        return
+    try:
+        await store.check()
+    except A2AError as error:
+        await unavailable(send, error)
+        return
+    await respond(send, 200, b'{"status":"ready"}')
+
+
+async def show_keys(keys: LazyKeys | None, send: Send) -> None:
+    """The keys that webhooks and cards are signed with."""
+    body = msgspec.json.encode(keys.jwks() if keys is not None else {"keys": []})
+    await respond(send, 200, body, headers=[(b"cache-control", b"public, max-age=300")])
+
+
+async def unavailable(send: Send, error: A2AError) -> None:
+    """Say that it does not work now."""
+    await respond(send, 503, msgspec.json.encode({"status": "unavailable", "reason": str(error)}))
+
+
+async def sign_in_or_out(login: Login | None, request: Request, base: str, send: Send) -> None:
+    """The pages on which a browser gets its cookie, or gives it back."""
+    if login is None:
+        await not_found(send, request.path)
+        return
+    if request.method != "POST" and not (request.method in ("GET", "HEAD") and request.path == "/login"):
+        await not_allowed(send, "GET, POST" if request.path == "/login" else "POST")
+        return
+    try:
+        reply = await _signed(login, request, base)
+    except A2AError as error:
+        status = limit_status(error) or status_of(error).http
+        body = msgspec.json.encode({"error": str(error)})
+        await respond(send, status, body, headers=refusal_headers(error))
+    except Disconnected:
+        return
+    else:
+        head = request.method == "HEAD"
+        await respond(send, reply.status, reply.body, reply.content_type, reply.headers, head=head)
+
+
+async def _signed(login: Login, request: Request, base: str) -> Reply:
+    from dragoman.auth.inbound.login import MAX_FORM
+
+    origin, secure = origin_of(base), base.startswith("https://")
+    if request.method != "POST":
+        return await login.show(request, secure=secure)
+    body = await request.body(MAX_FORM)
+    if request.path == "/login":
+        return await login.sign_in(request, body, secure=secure, origin=origin)
+    return await login.sign_out(request, body, secure=secure, origin=origin)
+
+
+async def not_allowed(send: Send, allow: str) -> None:
+    """Say with which methods it would work."""
+    body = msgspec.json.encode({"error": f"use {allow} here"})
+    await respond(send, 405, body, headers=[(b"allow", allow.encode())])
+
+
+async def not_found(send: Send, path: str) -> None:
+    """Say that there is nothing, and what there is."""
+    hint = "the agent's card is at /.well-known/agent-card.json"
+    await respond(send, 404, msgspec.json.encode({"error": f"not found: {path}", "hint": hint}))

@@ -1,0 +1,1 @@
+"""Listening on a port."""

@@ -1,0 +1,310 @@
+"""Listening: the port first, then the agent, then the news that it is there."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import gc
+import json
+import logging
+import os
+import shlex
+import socket
+from collections.abc import Awaitable, Callable, Generator, MutableMapping, Sequence
+from contextlib import closing, contextmanager
+from functools import partial
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from dragoman.engine.execute.threads import LoopThreads, helper_threads
+from dragoman.model.error import ConfigError, DragomanError
+from dragoman.server.agent.target import is_importing
+from dragoman.server.config.memory_limit import return_memory
+from dragoman.server.config.store_url import parse_store
+from dragoman.server.http.authentication import AuthSettings
+from dragoman.server.listen.http_protocol import Latecomers
+from dragoman.server.listen.shutdown import Shutdown
+from dragoman.telemetry.printable import cleaned
+
+if TYPE_CHECKING:
+    from dragoman.agents.functions.skill import Offer
+    from dragoman.server.config.settings import Limits, Settings
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+AsgiApp = Callable[[Message, Receive, Send], Awaitable[None]]
+
+
+# How long connections may take to end once the app has drained, in seconds: `Shutdown` gives all of it five.
+GRACE = 1
+
+
+class Servable(Protocol):
+    """What can be served: an Agent, a Server.
+
+    It may have an attribute `keywords`: settings it was made with, which the command line respects. The ASGI callable
+    may have an attribute `startup_error`: what kept it from starting, or None.
+    """
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        ...
+
+    def app_for(self, settings: Settings) -> AsgiApp:
+        """The ASGI callable to run. Raises ConfigError when the settings do not fit."""
+        ...
+
+
+def serve(
+    servable: Servable, settings: Settings, *, announce: Callable[[str], None], ends_process: bool = False
+) -> None:
+    """Listen and answer until a signal comes. SIGTERM ends it normally, Ctrl-C with KeyboardInterrupt.
+
+    `announce` is given lines for the user, once requests are answered. What does not end in time ends with the
+    process; with `ends_process` also what is left when this has returned, because nothing else is done then.
+
+    Raises:
+        ConfigError: the address cannot be listened on, a setting does not fit, a loop is running in this thread, or
+            this is called while `dragoman serve` imports the module.
+        DragomanError: the app did not start.
+    """
+    _refuse_wrong_place()
+    with closing(_bind(settings.host, settings.port)) as listener:
+        app = servable.app_for(settings)
+        host, port = cast("tuple[str, int]", listener.getsockname()[:2])
+
+        def tell() -> None:
+            # Only now: what an agent can do may be known once it is open.
+            for line in (*_news(servable, settings, host, port), *_warnings(servable, settings, host, port)):
+                # The name of an agent behind this one was chosen there.
+                announce(cleaned(line))
+
+        with Shutdown(settings.drain, final=ends_process) as shutdown:
+            _run(app, settings, listener, tell, shutdown)
+        if shutdown.interrupted:
+            raise KeyboardInterrupt
+
+
+def _refuse_wrong_place() -> None:
+    if is_importing():
+        raise ConfigError('serve() runs while this is imported: put it under `if __name__ == "__main__":`')
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise ConfigError("serve() blocks, and an event loop is running here: use app() and a server of your own")
+
+
+def _run(
+    app: AsgiApp, settings: Settings, listener: socket.socket, tell: Callable[[], None], shutdown: Shutdown
+) -> None:
+    import uvicorn
+    from uvicorn.lifespan.on import LifespanOn
+
+    latecomers = Latecomers(settings.limits.patience)
+
+    class Lifespan(LifespanOn):
+        async def startup(self) -> None:
+            await super().startup()
+            if not self.should_exit:
+                # Another process may have been first to listen. Asked here, because uvloop keeps that to itself.
+                listener.listen(self.config.backlog)
+
+    class Server(uvicorn.Server):
+        @contextmanager
+        def capture_signals(self) -> Generator[None]:
+            yield  # they are taken already
+
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            # What blocks in a thread must neither keep the process alive nor others waiting.
+            asyncio.get_running_loop().set_default_executor(LoopThreads(helper_threads()))
+            try:
+                await super().startup(sockets)
+            except OSError as error:
+                await self.lifespan.shutdown()
+                raise _cannot_listen(error, settings.host, settings.port) from error
+            calm_collector()
+            return_memory()
+            tell()
+
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            # Runs get their time while their callers are still connected; uvicorn then finds nothing to wait for.
+            drain = getattr(app, "drain", None)
+            if drain is not None:
+                await drain()
+            shutdown.drained()
+            await super().shutdown(sockets)
+            if getattr(app, "running", 0):
+                shutdown.leave()  # the event loop would wait for them for ever
+
+        async def on_tick(self, counter: int) -> bool:
+            latecomers.look(self.server_state.connections)
+            return bool(shutdown.received) or await super().on_tick(counter)
+
+    config = uvicorn.Config(
+        app,
+        loop="auto",  # uvloop where it is installed
+        **_protocol(settings),
+        ws="none",
+        interface="asgi3",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,  # whose X-Forwarded-* count is the app's to say: trust_proxy
+        server_header=False,
+        timeout_graceful_shutdown=GRACE,
+    )
+    config.load()
+    config.lifespan_class = Lifespan
+    server = Server(config)
+    with _quiet_failure(app):
+        try:
+            server.run(sockets=[listener])
+        except SystemExit:
+            # uvicorn has logged why, unless the app says it itself.
+            raise _startup_error(app) from None
+
+
+def _protocol(settings: Settings) -> dict[str, Any]:
+    """What uvicorn is told about HTTP and TLS. Raises ConfigError."""
+    is_mutual = isinstance(settings.auth, AuthSettings) and "mtls" in settings.auth.names
+    if settings.tls_cert is None and (settings.tls_key or settings.tls_ca):
+        raise ConfigError("tls_key and tls_ca are of no use without tls_cert")
+    if is_mutual and settings.tls_ca is None:
+        raise ConfigError("auth mtls needs tls_cert, and tls_ca with the authorities of callers' certificates")
+    from dragoman.server.listen.http_protocol import HttpProtocol
+
+    http: dict[str, Any] = {"http": partial(HttpProtocol, limit=settings.limits.headers)}
+    if settings.tls_cert is None:
+        return http
+    from dragoman.server.listen.tls import tls_options
+
+    return http | tls_options(settings.tls_cert, settings.tls_key, settings.tls_ca)
+
+
+def calm_collector() -> None:
+    """Look for garbage cycles less often: what a server keeps for long must not be looked through all the time."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
+
+
+def _startup_error(app: AsgiApp) -> BaseException:
+    error = getattr(app, "startup_error", None)
+    return error if isinstance(error, BaseException) else DragomanError("the server did not start: the log says why")
+
+
+@contextmanager
+def _quiet_failure(app: AsgiApp) -> Generator[None]:
+    """Keep uvicorn from logging a failure that is about to be raised."""
+
+    def wanted(_: logging.LogRecord) -> bool:
+        return getattr(app, "startup_error", None) is None
+
+    logger = logging.getLogger("uvicorn.error")
+    logger.addFilter(wanted)
+    try:
+        yield
+    finally:
+        logger.removeFilter(wanted)
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (socket.gaierror, UnicodeError):
+        raise ConfigError(f"host `{host}` is not known here: use 127.0.0.1, or 0.0.0.0 for every network") from None
+    family, kind, protocol, _, address = found[0]
+    listener = socket.socket(family, kind, protocol)
+    try:
+        if os.name == "posix":  # elsewhere it would let two servers share the port
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+    except OSError as error:
+        listener.close()
+        raise _cannot_listen(error, host, port) from error
+    return listener
+
+
+def _cannot_listen(error: OSError, host: str, port: int) -> ConfigError:
+    if error.errno == errno.EADDRINUSE:
+        return ConfigError(f"port {port} is in use: use --port {_free_port(host, port)}, or --port 0 for any free one")
+    if error.errno == errno.EADDRNOTAVAIL:
+        return ConfigError(f"host {host} is no address of this machine: use 127.0.0.1, or 0.0.0.0 for every network")
+    if error.errno == errno.EACCES:
+        return ConfigError(f"port {port} is not allowed for this user: use --port 8080, or any from 1024 on")
+    return ConfigError(f"cannot listen on {host}:{port}: {error.strerror}")
+
+
+def _free_port(host: str, taken: int) -> int:
+    for port in (*range(taken + 1, min(taken + 21, 65536)), 0):
+        try:
+            with closing(socket.create_server((host, port), family=_family(host))) as free:
+                return cast("int", free.getsockname()[1])
+        except OSError:
+            continue
+    return 0
+
+
+def _family(host: str) -> socket.AddressFamily:
+    return socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][0]
+
+
+def _news(servable: Servable, settings: Settings, host: str, port: int) -> list[str]:
+    """What a user wants to know first; the curl lines work as they are."""
+    if ip_address(host).is_unspecified:
+        host = "::1" if ":" in host else "127.0.0.1"
+    scheme = "http" if settings.tls_cert is None else "https"
+    base = f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+    message = {"message": {"messageId": "try-1", "role": "ROLE_USER", "parts": [_part(servable)]}}
+    rpc = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": message}
+    store = parse_store(settings.store)
+    return [
+        f"serving {servable.name}",
+        f"  card    {base}/.well-known/agent-card.json",
+        f"  store   {store if store is not None else 'memory: gone when this stops'}",
+        *([f"  auth    {_door(settings.auth)}"] if isinstance(settings.auth, AuthSettings) else []),
+        *([f"  rate    {_rate(settings.limits)}"] if settings.limits.rate else []),
+        f"  try     {_curl(f'{base}/', rpc)}",
+        f"  stream  {_curl(f'{base}/message:stream', message, '-N')}",
+    ]
+
+
+def _door(auth: AuthSettings) -> str:
+    has_users = not {"cookie", "bearer", "apikey", "basic"}.isdisjoint(auth.names)
+    return f"{auth}{': `dragoman users add NAME` lets somebody in' if has_users else ''}"
+
+
+def _rate(limits: Limits) -> str:
+    burst = f", {limits.burst} at once" if limits.burst else ""
+    return f"{limits.rate:g} requests a second for each caller{burst}: --limits-rate 0 is any number"
+
+
+def _curl(url: str, body: dict[str, Any], *options: str) -> str:
+    headers = ["-H", "Content-Type: application/json", "-H", "A2A-Version: 1.0"]
+    return shlex.join(["curl", *options, url, *headers, "-d", json.dumps(body, ensure_ascii=False)])
+
+
+def _part(servable: Servable) -> dict[str, Any]:
+    """A part the agent can do something with: an example of its first skill, else arguments that skill takes."""
+    first: Any = next(iter(getattr(servable, "agents", ())), servable)
+    skills: Sequence[Offer] = getattr(first, "skills", ())
+    skill = next((skill for skill in skills if skill.default), next(iter(skills), None))
+    return {"text": "hello"} if skill is None else skill.sample()
+
+
+def _warnings(servable: Servable, settings: Settings, host: str, port: int) -> list[str]:
+    if settings.auth is not None:
+        return []
+    warnings: list[str] = []
+    if not ip_address(host).is_loopback:
+        place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        warnings.append(f"warning: anyone who can reach {place} can use this agent: set auth, or bind 127.0.0.1")
+    agents: Sequence[Any] = getattr(servable, "agents", (servable,))
+    if any(getattr(agent, "keeps_talks", False) for agent in agents):
+        warnings.append(
+            "note: without auth all callers are one: who names the same contextId goes on with the same conversation"
+        )
+    return warnings

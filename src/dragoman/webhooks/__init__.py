@@ -1,0 +1,1 @@
+"""Webhooks: delivered from the journal, in order, until they arrive."""

@@ -1,0 +1,94 @@
+"""What webhooks are when they come in, when they are kept, and when their owners see them again."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from dragoman.engine.ports import Push, PushState
+from dragoman.model.error import DragomanError, InvalidParams, ServerError
+from dragoman.model.operation import AuthenticationInfo, TaskPushNotificationConfig
+from dragoman.webhooks.request import Secrets, secrets_of
+
+if TYPE_CHECKING:
+    from dragoman.clock import Clock
+    from dragoman.webhooks.hook import AddressGuard, Sealer, Signer
+
+logger = logging.getLogger("dragoman.push")
+_PURPOSE = "push"
+
+
+class Registry:
+    """The half of `Outbox` that sends nothing. Secrets are sealed before they are kept, and shown to nobody."""
+
+    def __init__(self, clock: Clock, sealer: Sealer, guard: AddressGuard, signer: Signer | None) -> None:
+        self._clock = clock
+        self._sealer = sealer
+        self._guard = guard
+        self._signer = signer
+        self._last_ms = 0
+        self._is_ready = False
+
+    def came_to(self, task: int, push_id: str) -> int | None:
+        """How far a webhook has come that is being served; None when it is not."""
+        return None
+
+    async def ready(self) -> None:
+        """See `Outbox.ready`. Keys are made once, and slowly: not on the loop that streams are on."""
+        if self._is_ready:
+            return
+
+        def prepare() -> None:
+            self._sealer.unseal(_PURPOSE, self._sealer.seal(_PURPOSE, b""))
+            if self._signer is not None:
+                self._signer.sign_jwt({"exp": 0})
+
+        try:
+            await asyncio.to_thread(prepare)
+        except DragomanError as error:
+            logger.error("webhooks cannot be served: %s", error)
+            raise ServerError("webhooks cannot be served now: the log says why") from None
+        self._is_ready = True
+
+    def check(self, config: TaskPushNotificationConfig) -> None:
+        """See `Outbox.check`."""
+        secrets_of(config)
+        try:
+            self._guard.check_url(config.url)
+        except DragomanError as error:
+            raise InvalidParams(str(error), field="url") from None
+
+    def prepare(self, config: TaskPushNotificationConfig, *, task: int, dialect: str, cursor: int) -> Push:
+        """See `Outbox.prepare`."""
+        self.check(config)
+        push_id = config.id or ""
+        sealed = self._sealer.seal(_PURPOSE, msgspec.json.encode(secrets_of(config)))
+        # No two alike: it tells a webhook from the one that takes its place, maybe within the same millisecond.
+        self._last_ms = max(self._clock.now(), self._last_ms + 1)
+        came = self.came_to(task, push_id)
+        return Push(task, push_id, dialect, config.url, sealed, cursor if came is None else came, self._last_ms)
+
+    def same(self, push: Push, config: TaskPushNotificationConfig, dialect: str) -> bool:
+        """See `Outbox.same`."""
+        if push.state is PushState.DEAD or (push.url, push.dialect) != (config.url, dialect):
+            return False
+        try:
+            return self.secrets(push) == secrets_of(config)
+        except DragomanError:
+            return False
+
+    def shown(self, push: Push, task_id: str) -> TaskPushNotificationConfig:
+        """See `Outbox.shown`."""
+        try:
+            scheme = self.secrets(push).scheme
+        except DragomanError:
+            scheme = None
+        authentication = None if scheme is None else AuthenticationInfo(scheme)
+        return TaskPushNotificationConfig(push.url, push.id, task_id, None, authentication)
+
+    def secrets(self, push: Push) -> Secrets:
+        """What is sealed. Raises BadSeal when it was sealed with a key that is not here."""
+        return msgspec.json.decode(self._sealer.unseal(_PURPOSE, push.secrets), type=Secrets)

@@ -1,0 +1,104 @@
+"""One request to a webhook: what it carries so that its receiver can trust it."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import msgspec
+
+from dragoman.model.error import InvalidParams
+from dragoman.net.exchange import HttpRequest, origin_of
+
+if TYPE_CHECKING:
+    from dragoman.engine.ports import Push
+    from dragoman.model.operation import TaskPushNotificationConfig
+    from dragoman.webhooks.hook import Signer
+
+IDEMPOTENCY = "Idempotency-Key"
+TOKEN = "X-A2A-Notification-Token"  # noqa: S105 - a header's name
+SIGNATURE = "X-Dragoman-Signature"
+# A receiver's clock may be wrong by some minutes; nothing is repeated with an old signature.
+_VALID = 300
+# Everything is kept for the task's life and sent with each event.
+_LONGEST = {"url": 4096, "id": 256, "token": 4096, "authentication.credentials": 8192}
+_SCHEME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}")
+_IN_HEADERS = ("token", "authentication.credentials")
+
+
+class Secrets(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is sealed in the store."""
+
+    token: str | None = None
+    scheme: str | None = None
+    credentials: str | None = None
+
+
+def secrets_of(config: TaskPushNotificationConfig) -> Secrets:
+    """What a registrant wants to see with every event.
+
+    Raises:
+        InvalidParams: it cannot stand in a header, or is longer than anybody needs.
+    """
+    said = config.authentication
+    secrets = Secrets(config.token, said.scheme if said else None, said.credentials if said else None)
+    values = {
+        "url": config.url,
+        "id": config.id,
+        "token": secrets.token,
+        "authentication.credentials": secrets.credentials,
+    }
+    for name, value in values.items():
+        if value and len(value) > _LONGEST[name]:
+            raise InvalidParams(f"a webhook's {name} has {_LONGEST[name]} characters at most", field=name)
+        if value and name in _IN_HEADERS and not (value.isascii() and value.isprintable() and value == value.strip()):
+            raise InvalidParams(f"a webhook's {name} goes into a header: it is plain ASCII", field=name)
+    if config.id and not config.id.isprintable():
+        raise InvalidParams("a webhook's id is one line of text", field="id")
+    if secrets.scheme and not _SCHEME.fullmatch(secrets.scheme):
+        raise InvalidParams(
+            "a webhook's authentication.scheme is one word, as in Bearer or Basic", field="authentication.scheme"
+        )
+    return secrets
+
+
+def letter(
+    push: Push,
+    secrets: Secrets,
+    task_id: str,
+    generation: int,
+    body: bytes,
+    media_type: str,
+    *,
+    signer: Signer | None,
+    issuer: str,
+    now: int,
+) -> HttpRequest:
+    """The request that brings one event to a webhook."""
+    # Ids are their callers' choice: in a header they stand escaped.
+    key = f"{quote(task_id, safe='')}/{quote(push.id, safe='')}/{generation}"
+    headers = {"Content-Type": media_type, IDEMPOTENCY: key, "User-Agent": "dragoman"}
+    if push.dialect.startswith("1."):
+        headers["A2A-Version"] = push.dialect
+    if secrets.token:
+        headers[TOKEN] = secrets.token
+    if secrets.scheme and secrets.credentials:
+        headers["Authorization"] = f"{secrets.scheme} {secrets.credentials}"
+    if signer is not None:
+        claims = {
+            "iss": issuer,
+            "aud": origin_of(push.url),
+            "iat": now,
+            "exp": now + _VALID,
+            "jti": key,
+            "taskId": task_id,
+            "request_body_sha256": hashlib.sha256(body).hexdigest(),
+        }
+        signed = signer.sign_jwt(claims)
+        if "Authorization" in headers:
+            headers[SIGNATURE] = signed
+        else:
+            headers["Authorization"] = f"Bearer {signed}"
+    return HttpRequest("POST", push.url, headers, body, operation="Push", connect=10.0, silence=60.0)

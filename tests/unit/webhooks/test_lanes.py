@@ -1,0 +1,70 @@
+"""Whose turn it is."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman.webhooks.scheduler import Lanes
+
+
+def test_a_place_has_only_so_many_and_others_go_past_it() -> None:
+    begun: list[str] = []
+    lanes = Lanes[str](lambda item: begun.append(item) or True, each=2, most=3)
+    for item in ("a1", "a2", "a3", "a4", "b1", "b2"):
+        lanes.join(item[0], item)
+    assert (begun, lanes.waiting) == (["a1", "a2", "b1"], 3)
+    lanes.leave("a")
+    # Places take turns: the one that was served longest ago is next.
+    assert begun[3:] == ["a3"]
+    lanes.leave("b")
+    assert begun[4:] == ["b2"]
+
+
+def test_who_does_not_want_its_turn_any_more_takes_nobody_elses() -> None:
+    begun: list[str] = []
+
+    def begin(item: str) -> bool:
+        begun.append(item)
+        return "gone" not in item
+
+    lanes = Lanes[str](begin, each=1, most=1)
+    for item in ("first", "gone 1", "gone 2", "last"):
+        lanes.join("a", item)
+    lanes.leave("a")
+    assert begun == ["first", "gone 1", "gone 2", "last"]
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), max_size=60), st.data())
+def test_never_too_many_and_nobody_is_forgotten(steps: list[tuple[str, bool]], data: Any) -> None:
+    working: Counter[str] = Counter()
+    begun: list[tuple[str, int]] = []
+
+    def begin(item: tuple[str, int]) -> bool:
+        working[item[0]] += 1
+        begun.append(item)
+        return True
+
+    lanes = Lanes[tuple[str, int]](begin, each=2, most=4)
+    joined: list[tuple[str, int]] = []
+    for number, (place, leaves) in enumerate(steps):
+        joined.append((place, number))
+        lanes.join(place, joined[-1])
+        busy = [each for each in working if working[each]]
+        if leaves and busy:
+            done = data.draw(st.sampled_from(sorted(busy)))
+            working[done] -= 1
+            lanes.leave(done)
+        assert all(count <= 2 for count in working.values())
+        assert working.total() <= 4
+    while working.total():
+        place = next(each for each in working if working[each])
+        working[place] -= 1
+        lanes.leave(place)
+    assert sorted(begun) == sorted(joined)
+    for place in "abc":
+        assert [item for item in begun if item[0] == place] == [item for item in joined if item[0] == place]
+    assert lanes.waiting == 0

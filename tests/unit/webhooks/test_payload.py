@@ -1,0 +1,140 @@
+"""What is told, in the words of the version in which the webhook was registered."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from dragoman import Agent, Context
+from dragoman.engine.ports import Sweep
+from dragoman.webhooks.payload import Compacted, Payloads
+
+VERSIONS = ("1.1", "1.0", "0.3", "0.1")
+
+
+def texts(payload: Any) -> list[str]:
+    update = payload.get("artifactUpdate")
+    return [part["text"] for part in update["artifact"]["parts"]] if update else []
+
+
+async def told(make: Any, skill: str, origin: str, **options: Any) -> list[Any]:
+    world = await make(agent=options.pop("agent", None), **options)
+    await world.send(skill, "hi", origin=origin)
+    await world.pass_time(1, step=0.1)
+    return world.receiver.came
+
+
+@pytest.mark.parametrize("origin", ["1.0", "1.1"])
+async def test_1_x_is_told_in_stream_responses(make: Any, origin: str) -> None:
+    came = await told(make, "echo", origin)
+    assert [list(each.json) for each in came] == [["statusUpdate"], ["artifactUpdate"], ["statusUpdate"]]
+    assert {each.headers["Content-Type"] for each in came} == {"application/a2a+json"}
+    assert {each.headers["A2A-Version"] for each in came} == {origin}
+
+
+@pytest.mark.parametrize(("origin", "kind"), [("0.3", "task"), ("0.1", None)])
+async def test_older_versions_are_told_the_task_at_status_changes(make: Any, origin: str, kind: str | None) -> None:
+    came = await told(make, "echo", origin)
+    assert [each.json.get("kind") for each in came] == [kind, kind]
+    assert [each.state for each in came] == ["working", "completed"]
+    assert [len(each.json.get("artifacts", [])) for each in came] == [0, 1]
+    assert {each.headers["Content-Type"] for each in came} == {"application/json"}
+    assert [each.number for each in came] == [2, 4]
+
+
+@pytest.mark.parametrize("closing", ["whole", "last"])
+async def test_a_streamed_text_is_told_once_and_whole(make: Any, agents: Any, closing: Any) -> None:
+    came = await told(make, "talk", "1.0", agent=agents(closing=closing))
+    assert ["".join(texts(each.json)) for each in came] == ["", "one two three", ""]
+    update = came[1].json["artifactUpdate"]
+    assert update["lastChunk"] is True
+    assert not update.get("append")
+
+
+@pytest.mark.parametrize(("closing", "pieces"), [("whole", 4), ("last", 3)])
+async def test_chunks_are_told_where_they_are_asked_for(make: Any, agents: Any, closing: Any, pieces: int) -> None:
+    came = await told(make, "talk", "1.0", agent=agents(closing=closing), chunks=True)
+    assert [each.number for each in came] == list(range(2, len(came) + 2))
+    said = [texts(each.json) for each in came[1:-1]]
+    assert len(said) == pieces
+    assert said[0] == ["one "]
+
+
+async def test_the_question_and_the_answer_are_in_the_task_that_0_3_is_told(make: Any) -> None:
+    world = await make()
+    task = await world.send("plan", "hi", origin="0.3")
+    await world.pass_time(1, step=0.1)
+    world.receiver.down = True
+    await world.send("", "3", None, task=task.id)
+    await world.settle()
+    world.receiver.down = False
+    await world.pass_time(10)
+    came = world.receiver.came
+    assert [each.state for each in came] == ["working", "input-required", "working", "completed"]
+    said = [[part["text"] for message in each.json["history"] for part in message["parts"]] for each in came]
+    assert said[2] == ["hi", "How many days?", "3"]
+    assert said[3] == said[2]
+
+
+async def test_0_3_is_told_each_state_as_it_was_then(make: Any) -> None:
+    agent = Agent("steps")
+
+    @agent.skill
+    async def steps(ctx: Context):
+        for number in range(3):
+            await ctx.progress(f"step {number}")
+            yield f"{number} "
+
+    world = await make(agent=agent)
+    world.receiver.down = True
+    await world.send("steps", "hi", origin="0.3")
+    await world.settle()
+    world.receiver.down = False
+    await world.pass_time(10)
+    lengths = [
+        sum(len(part["text"]) for artifact in each.json.get("artifacts", []) for part in artifact["parts"])
+        for each in world.receiver.came
+    ]
+    assert lengths == sorted(lengths)
+    assert lengths[-1] == 6
+    assert len(lengths) >= 4
+
+
+async def test_a_long_journal_is_folded_without_keeping_the_loop(make: Any) -> None:
+    agent = Agent("long", closing="last")
+
+    @agent.skill
+    async def stream(text: str):
+        for number in range(3000):
+            yield f"{number} "
+
+    world = await make(agent=agent)
+    world.receiver.down = True
+    await world.send("stream", "hi")
+    await world.settle()
+    world.receiver.down = False
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while len(world.receiver.came) < 3:
+            turns += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.ensure_future(count())
+    await world.pass_time(10)
+    await counting
+    assert "".join(texts(world.receiver.came[1].json)) == "".join(f"{number} " for number in range(3000))
+    assert turns > 3000 / 256
+
+
+async def test_what_is_gone_is_said_to_be_gone(make: Any) -> None:
+    world = await make()
+    task = await world.send("talk", push=None)
+    stored = await world.store.task(task.id)
+    records = await world.store.records(stored.row.number, 0, 100)
+    await world.store.sweep(Sweep(compact_before_ms=world.clock.now() + 1))
+    with pytest.raises(Compacted):
+        await Payloads(world.store, stored, "0.3", chunks=False).of(records[1])
