@@ -80,7 +80,7 @@ async def test_a_caller_that_fails_to_take_its_report_keeps_no_other_waiting() -
     def fail(error: BaseException | None) -> None:
         raise ValueError("a caller's mistake")
 
-    store.write(Write(row_of(store, "a"), fail, create=True, record=Record(1, b"{}")))
+    store.write(Write(row_of(store, "a"), fail, create=True, records=(Record(1, b"{}"),)))
     await create(store, row_of(store, "b"))
     assert told == ["a caller's mistake"]
     assert await store.task("a") is not None

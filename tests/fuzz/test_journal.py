@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from dragoman.engine.call import Call
 from dragoman.engine.operations import EngineSettings
-from dragoman.engine.ports import Scope, Write
+from dragoman.engine.ports import Plan, Scope, Write
 from dragoman.model.card import AgentExtension
 from dragoman.model.error import A2AError
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
@@ -56,14 +56,8 @@ class Scripted:
 
     marks = None
 
-    def prepare(self, ctx: Any) -> None:
-        return None
-
-    def may_reply(self, ctx: Any) -> bool:
-        return False
-
-    def restarts(self, ctx: Any) -> bool:
-        return _script(ctx)[0] == "again"
+    def plan(self, ctx: Any) -> Plan:
+        return Plan(self.run, restarts=_script(ctx)[0] == "again")
 
     async def run(self, ctx: Any) -> AsyncIterator[Any]:
         steps = _script(ctx)[1:]

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from msgspec import structs
 
 from dragoman.engine import paging
-from dragoman.engine.accept.inbox import Accepted, Inbox
+from dragoman.engine.accept.inbox import Inbox
 from dragoman.engine.accept.locks import KeyedLocks
 from dragoman.engine.accept.quota import Quota
 from dragoman.engine.call import Call
 from dragoman.engine.execute.cancel import Endings
-from dragoman.engine.execute.containment import contain_exits, note_caller
-from dragoman.engine.execute.launch import Launcher
+from dragoman.engine.execute.containment import contain_exits
+from dragoman.engine.execute.recovery import Recovery
 from dragoman.engine.execute.runner import Runner
 from dragoman.engine.journal.follow import Batch, Follower, Stream, single
 from dragoman.engine.journal.live import STOPPING
@@ -86,14 +86,15 @@ class Service:
         self._agent = agent
         self._bus = bus
         self._settings = settings
-        self._tasks = Tasks(store, bus, clock, settings.projectors)
-        self._runner = Runner(clock, self._put_away, parallel=agent.parallel)
-        self._locks = KeyedLocks()
+        marks = None if agent.marks is None else agent.marks.task
+        self._tasks = tasks = Tasks(store, bus, clock, settings.projectors, marks)
         self._quota = Quota(settings)
-        self._pushes = None if outbox is None else Pushes(self._tasks, outbox)
-        launcher = Launcher(agent, self._tasks, self._runner, self._quota, settings)
-        self._inbox = Inbox(agent, self._tasks, launcher, self._locks, settings, self._pushes)
-        self._endings = Endings(agent, self._tasks, self._locks)
+        self._runner = runner = Runner(agent, tasks, self._quota, settings)
+        self._locks = locks = KeyedLocks()
+        self._pushes = None if outbox is None else Pushes(tasks, outbox)
+        self._inbox = Inbox(agent, tasks, runner, self._quota, locks, settings, self._pushes)
+        self._recovery = Recovery(agent, tasks, runner, settings)
+        self._endings = Endings(agent, tasks, locks)
         self._follower = Follower(store, bus, self._tasks.live.get, settings.heartbeat)
         self._store = store
         self._closing = False
@@ -109,7 +110,8 @@ class Service:
         contain_exits(asyncio.get_running_loop())
         if self._settings.projectors is not None:
             await self._settings.projectors.load(self._store, self._tasks.clock.now())
-        await self._inbox.recover()
+        await self._inbox.repeats.load()
+        await self._recovery.recover()
         self._quota.recover(self._tasks.live.values())
 
     async def close(self) -> None:
@@ -124,7 +126,7 @@ class Service:
             )
         await self._runner.drain(self._settings.drain)
         self._tasks.close()
-        self._follower.closing = True
+        self._follower.close()
         self._bus.wake_all()
 
     # -- messages --------------------------------------------------------------------------------------------------
@@ -139,7 +141,10 @@ class Service:
         Raises:
             A2AError: the message cannot be accepted.
         """
-        accepted = await self._accept(call, request, caller, lease)
+        if self._closing:
+            raise ServerError(STOPPING)
+        scope = self._admit(call, request.tenant)
+        accepted = await self._inbox.accept(scope, call, request, caller, lease)
         length = request.configuration.history_length
         live = accepted.live
         if accepted.reply is not None:
@@ -154,8 +159,9 @@ class Service:
             await live.settled()
         if live.reply is not None:
             return Answer(live.reply, live.row.origin, accepted.repeat)
-        task = await self._tasks.durable_task(live, None)
-        return Answer(shortened(task, length), live.row.origin, accepted.repeat)
+        # What has settled is durable; what is still at work may have come further.
+        task = await self._tasks.durable_task(live, None) if request.configuration.return_immediately else live.task()
+        return Answer(task if length is None else shortened(task, length), live.row.origin, accepted.repeat)
 
     async def stream(
         self, call: Call, request: SendMessageRequest, caller: str = "", lease: Lease | None = None
@@ -169,7 +175,9 @@ class Service:
         if request.configuration.return_immediately:  # a stream is for those who wait
             waiting = structs.replace(request.configuration, return_immediately=False)
             request = structs.replace(request, configuration=waiting)
-        accepted = await self._accept(call, request, caller, lease)
+        if self._closing:
+            raise ServerError(STOPPING)
+        accepted = await self._inbox.accept(self._admit(call, request.tenant), call, request, caller, lease)
         live = accepted.live
         if accepted.reply is not None:
             return Stream(single(Record.of(0, accepted.reply)), accepted.row.origin, accepted.repeat)
@@ -191,49 +199,6 @@ class Service:
         if length is not None:
             batches = shorten_first(batches, length)
         return Stream(batches, accepted.row.origin, accepted.repeat)
-
-    async def _accept(self, call: Call, request: SendMessageRequest, caller: str, lease: Lease | None) -> Accepted:
-        if self._closing:
-            raise ServerError(STOPPING)
-        note_caller(caller)
-        message, alive = request.message, self._tasks.live
-        self._quota.check_parts(len(message.parts))
-        at_work = alive.get(message.task_id or request.new_task_id or "")
-        if at_work is not None and at_work.row.scope != self._admit(call, request.tenant):
-            at_work = None  # somebody else's: not even the limit tells that it is there
-        if at_work is not None and not at_work.state.waiting:
-            accepted = await self._take(call, request)  # words for a run that goes on: nothing begins
-            self._quota.keep(self._at_work(accepted), lease)
-            return accepted
-        self._quota.expect(caller, len(alive) if at_work is None else 0)
-        try:
-            accepted = await self._take(call, request)
-        except BaseException:
-            self._quota.dropped(caller)
-            raise
-        live = self._at_work(accepted)
-        self._quota.begun(live, caller)
-        self._quota.keep(live, lease)
-        return accepted
-
-    def _at_work(self, accepted: Accepted) -> LiveTask | None:
-        """The run that has got a message; None for a repeat, which begins nothing, and when it has ended already."""
-        live = accepted.live
-        return live if live and not accepted.repeat and self._tasks.live.get(live.id) is live else None
-
-    def _put_away(self, live: LiveTask) -> None:
-        self._quota.ended(live)
-        self._tasks.put_away(live)
-
-    async def _take(self, call: Call, request: SendMessageRequest) -> Accepted:
-        scope = self._admit(call, request.tenant)
-        if request.configuration.task_push_notification_config is None:
-            return await self._inbox.accept(scope, call, request)
-        pushes = self._must_push()
-        request = await pushes.admit(scope, request, call.version)
-        accepted = await self._inbox.accept(scope, call, request)
-        await pushes.add(accepted, request, call.version)
-        return accepted
 
     async def resume(self, task_id: str, data: Any = None) -> Task:
         """Continue a task that waits, on behalf of its owner; for callbacks such as the end of an OAuth dance.
@@ -399,11 +364,11 @@ class Service:
     # -- parts -----------------------------------------------------------------------------------------------------
 
     def _admit(self, call: Call, tenant: str | None) -> Scope:
-        missing = self._required - call.extensions
-        if missing:
+        if self._required and not self._required <= call.extensions:
+            missing = self._required - call.extensions
             names = ", ".join(sorted(missing))
             raise ExtensionSupportRequired(f"declare the extension in A2A-Extensions: {names}", extensions=names)
-        return Scope(self._agent.name, call.tenant or tenant or "", call.owner)
+        return Scope(self._agent.name, call.tenant or tenant or "", call.user.id if call.user else "")
 
     def _must_stream(self, caller: str) -> AbstractContextManager[None]:
         self._quota.check_stream(caller)

@@ -107,7 +107,8 @@ class Push(Struct, frozen=True):
 class Write(Struct):
     """One atomic change of one task. Writes are applied in the order they were given.
 
-    `row` is the task's row after the change, and `before` the state it leaves, if it leaves one. A created task
+    `row` is the task's row after the change, and `before` the state it leaves, if it leaves one. `records` follow each
+    other; the row has the generation of the last. `size` is about how many bytes there are to write. A created task
     either begins a conversation or `joins` one that may have tasks already. With `delete`, the task and all that
     belongs to it are gone. `pushes` are webhooks that are new or replaced, `unpushed` the ids of those that go;
     `progress` are webhooks that have come further: it changes nothing for those that are gone or have been replaced.
@@ -125,7 +126,7 @@ class Write(Struct):
     create: bool = False
     joins: bool = False
     before: State | None = None
-    record: Record | None = None
+    records: tuple[Record, ...] = ()
     notes: tuple[Note, ...] = ()
     snapshot: bytes | None = None
     context_state: bytes | None = None
@@ -138,11 +139,7 @@ class Write(Struct):
     draft: bool = False
     opens: bool = False
     reply: bytes | None = None
-
-    def size(self) -> int:
-        """About how many bytes the store will write."""
-        size = (len(self.record.body) if self.record else 0) + (len(self.snapshot) if self.snapshot else 0)
-        return size + sum(len(note.body) for note in self.notes) if self.notes else size
+    size: int = 0
 
 
 class Cursor(NamedTuple):
@@ -367,6 +364,20 @@ class Outbox(Protocol):
         ...
 
 
+class Plan(NamedTuple):
+    """How an agent does what one message asks, decided before anything is written.
+
+    `run` is an async generator of outputs. `replies` is True when it may answer with a bare Message, so that no task is
+    made before its first output; `restarts` when this work may simply run again after a crash. `prepare` is called
+    before the work begins: the task is submitted until then.
+    """
+
+    run: Callable[[Context], AsyncIterator[Any]]
+    replies: bool = False
+    restarts: bool = False
+    prepare: Callable[[Context], Awaitable[None]] | None = None
+
+
 class Runnable(Protocol):
     """An agent as the engine sees it: one async generator and a few facts."""
 
@@ -400,20 +411,8 @@ class Runnable(Protocol):
         """What it writes on everything it says, if anything."""
         ...
 
-    def may_reply(self, ctx: Context) -> bool:
-        """True when the run may answer with a bare Message, so that no task is made before its first output."""
-        ...
-
-    def restarts(self, ctx: Context) -> bool:
-        """True when this work may simply run again after a crash."""
-        ...
-
-    def prepare(self, ctx: Context) -> Callable[[], Awaitable[None]] | None:
-        """What is to be called before the work begins: the task is submitted until then. None when nothing is."""
-        ...
-
-    def run(self, ctx: Context) -> AsyncIterator[Any]:
-        """Do the work: an async generator of outputs."""
+    def plan(self, ctx: Context) -> Plan:
+        """How to do what a message asks. Never raises: what is wrong with it is for the run to say."""
         ...
 
     async def canceled(self, ref: Any) -> None:

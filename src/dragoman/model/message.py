@@ -33,7 +33,10 @@ class Answer:
     @property
     def text(self) -> str:
         """All text of the answer, joined."""
-        return "".join(part.text for part in self.parts if part.text is not None)
+        parts = self.parts
+        if len(parts) == 1:  # as nearly all have
+            return parts[0].text or ""
+        return "".join([part.text for part in parts if part.text is not None])
 
     @property
     def data(self) -> Any:

@@ -6,8 +6,7 @@ from array import array
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-from msgspec import structs
+from msgspec import Struct, field, structs
 
 from dragoman.model.event import ArtifactUpdate, StatusUpdate, StreamResponse, response_of
 from dragoman.model.json import decode_event, encode
@@ -22,27 +21,30 @@ if TYPE_CHECKING:
 _LARGE = 65_536
 
 
-class Record:
+class Record(Struct, weakref=False):
     """An event with its number and its canonical bytes, which are made once and forwarded as they are.
 
     A record read from a store holds only bytes; it is decoded when somebody needs more. `spelled` is for the edge: what
     has been written to one subscriber need not be spelled again for the next.
     """
 
-    __slots__ = ("_response", "body", "generation", "spelled")
-
-    def __init__(self, generation: int, body: bytes, response: StreamResponse | None = None) -> None:
-        self.generation = generation
-        self.body = body
-        self.spelled: dict[object, bytes] = {}
-        self._response = response
+    generation: int
+    body: bytes
+    decoded: StreamResponse | None = None
+    spelled: dict[object, bytes] = field(default_factory=dict[object, bytes])
 
     @classmethod
     def of(cls, generation: int, event: Task | Message | StatusUpdate | ArtifactUpdate) -> Record:
         """Encode an event once, for the store and for every subscriber; canonical bytes carry no generation."""
-        if isinstance(event, Task) and event.generation is not None:
-            event = structs.replace(event, generation=None)
-        response = response_of(event)
+        kind = type(event)
+        if kind is StatusUpdate:
+            response = StreamResponse(None, None, event)
+        elif kind is ArtifactUpdate:
+            response = StreamResponse(None, None, None, event)
+        else:
+            if isinstance(event, Task) and event.generation is not None:
+                event = structs.replace(event, generation=None)
+            response = response_of(event)
         body = encode(response)
         if len(body) > _LARGE:  # the encoder leaves up to as much again behind it
             body = bytes(memoryview(body))
@@ -51,9 +53,9 @@ class Record:
     @property
     def response(self) -> StreamResponse:
         """The event in its envelope."""
-        if self._response is None:
-            self._response = decode_event(self.body)
-        return self._response
+        if self.decoded is None:
+            self.decoded = decode_event(self.body)
+        return self.decoded
 
     @property
     def event(self) -> Task | Message | StatusUpdate | ArtifactUpdate:
@@ -100,7 +102,7 @@ class _Texts:
 class Folding:
     """A task being assembled. Each event costs the same, however long the task is."""
 
-    __slots__ = ("_artifacts", "_parts", "context_id", "generation", "history", "id", "metadata", "status")
+    __slots__ = ("_artifacts", "_grown", "context_id", "generation", "history", "id", "metadata", "status")
 
     def __init__(self, task: Task, generation: int = 1) -> None:
         self.id = task.id
@@ -109,11 +111,9 @@ class Folding:
         self.history: list[Message] = list(task.history)
         self.metadata: dict[str, Any] | None = task.metadata
         self.generation = generation
-        self._artifacts: dict[str, Artifact] = {}
-        self._parts: dict[str, list[Part | _Texts]] = {}
-        for artifact in task.artifacts:
-            self._artifacts[artifact.artifact_id] = artifact
-            self._parts[artifact.artifact_id] = list(artifact.parts)
+        self._artifacts: dict[str, Artifact] = {artifact.artifact_id: artifact for artifact in task.artifacts}
+        # The parts of those to which something was appended.
+        self._grown: dict[str, list[Part | _Texts]] = {}
 
     def apply(self, event: StatusUpdate | ArtifactUpdate) -> None:
         """Take the next event.
@@ -121,13 +121,30 @@ class Folding:
         Raises:
             ValueError: the task has ended; nothing changes after that.
         """
-        if self.status.state.final:
-            raise ValueError(f"task {self.id} is {self.status.state}: nothing changes after that")
+        status = self.status
+        if status.state.final:
+            raise ValueError(f"task {self.id} is {status.state}: nothing changes after that")
         if isinstance(event, StatusUpdate):
-            self._apply_status(event)
+            # A question is part of the conversation; a progress note is not.
+            if status.state.waiting and status.message is not None:
+                self.history.append(status.message)
+            self.status = event.status
+        elif event.append and event.artifact.artifact_id in self._artifacts:
+            self._append(event.artifact)
         else:
-            self._apply_artifact(event)
+            artifact_id = event.artifact.artifact_id
+            self._artifacts[artifact_id] = event.artifact
+            if self._grown:
+                self._grown.pop(artifact_id, None)
         self.generation += 1
+
+    def _append(self, artifact: Artifact) -> None:
+        key = artifact.artifact_id
+        parts = self._grown.get(key)
+        if parts is None:
+            parts = self._grown[key] = list(self._artifacts[key].parts)
+        for part in artifact.parts:
+            _append(parts, part)
 
     def say(self, message: Message) -> None:
         """Add a message that belongs to the last event; it takes no number of its own."""
@@ -143,39 +160,30 @@ class Folding:
 
     def artifact_text(self, artifact_id: str) -> str | None:
         """The text of an artifact so far, or None when there is no such artifact."""
-        parts = self._parts.get(artifact_id)
-        return None if parts is None else "".join(part.text for part in parts if part.text is not None)
+        artifact = self._artifacts.get(artifact_id)
+        if artifact is None:
+            return None
+        parts = self._grown.get(artifact_id) or artifact.parts
+        return "".join(part.text for part in parts if part.text is not None)
 
     def task(self) -> Task:
         """The task as it is now."""
+        artifacts = self._artifacts
+        if self._grown:
+            grown = {
+                key: structs.replace(artifacts[key], parts=tuple(_all_parts(parts)))
+                for key, parts in self._grown.items()
+            }
+            artifacts = {**artifacts, **grown}
         return Task(
-            id=self.id,
-            context_id=self.context_id,
-            status=self.status,
-            artifacts=tuple(
-                msgspec.structs.replace(artifact, parts=tuple(_all_parts(self._parts[key])))
-                for key, artifact in self._artifacts.items()
-            ),
-            history=tuple(self.history),
-            metadata=self.metadata,
-            generation=self.generation,
+            self.id,
+            self.context_id,
+            self.status,
+            tuple(artifacts.values()),
+            tuple(self.history),
+            self.metadata,
+            self.generation,
         )
-
-    def _apply_status(self, event: StatusUpdate) -> None:
-        # A question is part of the conversation; a progress note is not.
-        if self.status.state.waiting and self.status.message is not None:
-            self.history.append(self.status.message)
-        self.status = event.status
-
-    def _apply_artifact(self, event: ArtifactUpdate) -> None:
-        artifact = event.artifact
-        known = self._parts.get(artifact.artifact_id)
-        if event.append and known is not None:
-            for part in artifact.parts:
-                _append(known, part)
-            return
-        self._artifacts[artifact.artifact_id] = artifact
-        self._parts[artifact.artifact_id] = list(artifact.parts)
 
 
 def _append(parts: list[Part | _Texts], part: Part) -> None:

@@ -101,7 +101,7 @@ class MemoryStore:
                 )
 
     def _apply(self, write: Write) -> BaseException | None:
-        row, record = write.row, write.record
+        row, records = write.row, write.records
         if write.draft:
             self._draft(write)
             return None
@@ -115,11 +115,11 @@ class MemoryStore:
         kept = _Kept(row) if write.create else self._by_id.get(row.id)
         if kept is None:
             return TaskGenerationMismatch(f"there is no task {row.id}")
-        if record is None and not write.notes and (write.pushes or write.unpushed or write.progress):
+        if not records and not write.notes and (write.pushes or write.unpushed or write.progress):
             # Webhooks alone: whoever writes this may have seen an older row of the task.
             self._push(kept, write)
             return None
-        generation = len(kept.bodies) + (record is not None)
+        generation = len(kept.bodies) + len(records)
         error = self._conflict(write, kept, generation)
         if error is not None:
             return error
@@ -127,7 +127,7 @@ class MemoryStore:
             if draft is not None:
                 self._open_draft(kept, draft)
             self._add(kept)
-        if record is not None:
+        for record in records:
             kept.bodies.append(record.body)
         kept.row = row
         if row.state.final and row.number not in self._ended:
@@ -167,10 +167,10 @@ class MemoryStore:
             self._projections[write.projection.id] = write.projection
 
     def _conflict(self, write: Write, kept: _Kept, generation: int) -> BaseException | None:
-        row, record = write.row, write.record
+        row, records = write.row, write.records
         if write.create and (row.id in self._by_id or row.number in self._by_number):
             return TaskGenerationMismatch(f"there is a task {row.id} or a task number {row.number} already")
-        if row.generation != generation or (record is not None and record.generation != generation):
+        if row.generation != generation or (records and records[-1].generation != generation):
             return TaskGenerationMismatch(f"task {row.id} is at generation {len(kept.bodies)}: this does not follow")
         return None
 

@@ -82,7 +82,7 @@ async def an_id_is_taken_once(open_store: OpenStore) -> None:
         first = row_of(store, "a")
         await create(store, first)
         second = row_of(store, "a", context_id="other", scope=Scope("agent", "", "somebody else"))
-        error = await outcome(store, second, create=True, record=Record(1, b"{}"))
+        error = await outcome(store, second, create=True, records=(Record(1, b"{}"),))
         assert error is not None, "a second task with the same id was accepted"
         assert (await found(store, "a")).row == first, "the first task has changed"
         assert await store.records(second.number, 0, ALL) == [], "the refused task left a record"
@@ -107,7 +107,7 @@ async def a_deleted_task_is_gone_with_all_that_belongs_to_it(open_store: OpenSto
         assert await store.repeated(b"b", NOW) == "b", "the mark of another task is gone"
         assert await store.notes(b.number) == list(request), "the notes of another task are gone"
         late = structs.replace(a, generation=3)
-        assert await outcome(store, late, record=Record(3, b"{}")) is not None, "a late record was accepted"
+        assert await outcome(store, late, records=(Record(3, b"{}"),)) is not None, "a late record was accepted"
         again = await create(store, row_of(store, "a"))
         assert await found(store, "a") == (again, None, 0), "the new task has something of the old one"
 

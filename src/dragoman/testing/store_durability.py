@@ -27,7 +27,7 @@ async def a_write_is_reported_once_in_order_and_never_from_within(open_store: Op
         reported: list[tuple[str, BaseException | None]] = []
         rows = [row_of(store, f"t{name}") for name in range(30)]
         for row in rows:
-            store.write(Write(row, partial(_report, reported, row.id), create=True, record=Record(1, b"{}")))
+            store.write(Write(row, partial(_report, reported, row.id), create=True, records=(Record(1, b"{}"),)))
             assert not reported, "a write was reported from within the call"
         await create(store, row_of(store, "last"))
         names = [(row.id, None) for row in rows]
@@ -47,7 +47,7 @@ async def a_write_is_reported_only_when_reads_see_it(open_store: OpenStore) -> N
         for _ in range(10):
             row = structs.replace(row, generation=row.generation + 1)
             reading: asyncio.Future[asyncio.Task[list[Record]]] = asyncio.get_running_loop().create_future()
-            store.write(Write(row, partial(_read, store, row, reading), record=Record(row.generation, b"{}")))
+            store.write(Write(row, partial(_read, store, row, reading), records=(Record(row.generation, b"{}"),)))
             records = await (await reading)
             assert len(records) == row.generation, "a record was reported before it could be read"
             assert (await found(store, "a")).row == row, "the row is older than what was reported"
@@ -70,7 +70,7 @@ async def closing_finishes_what_was_queued(open_store: OpenStore) -> None:
 def _queue_ten(store: Store, reported: list[tuple[str, BaseException | None]]) -> None:
     for name in range(10):
         row = row_of(store, f"t{name}")
-        store.write(Write(row, partial(_report, reported, row.id), create=True, record=Record(1, body(row.id))))
+        store.write(Write(row, partial(_report, reported, row.id), create=True, records=(Record(1, body(row.id)),)))
 
 
 async def a_healthy_store_passes_its_check(open_store: OpenStore) -> None:
@@ -92,7 +92,7 @@ async def a_record_that_is_there_already_changes_nothing(open_store: OpenStore) 
         error = await outcome(
             store,
             structs.replace(row, state=State.FAILED, status_ms=NOW + 99),
-            record=Record(2, body("theirs")),
+            records=(Record(2, body("theirs")),),
             snapshot=b"theirs",
             notes=(Note(2, "message", b"theirs"),),
             context_state=b"theirs",
@@ -112,14 +112,14 @@ async def a_record_that_skips_a_number_is_refused(open_store: OpenStore) -> None
     """Alone, and in the company of others that are committed with it."""
     async with open_store() as store:
         a, b = await create(store, row_of(store, "a")), row_of(store, "b")
-        error = await outcome(store, structs.replace(a, generation=3), record=Record(3, b"{}"))
+        error = await outcome(store, structs.replace(a, generation=3), records=(Record(3, b"{}"),))
         assert error is not None, "a journal with a gap was accepted"
         assert (await found(store, "a")).row == a, "the refused write changed the task"
         outcomes = await asyncio.gather(
-            outcome(store, b, create=True, record=Record(1, b"{}")),
-            outcome(store, structs.replace(b, generation=3), record=Record(3, b"{}")),
-            outcome(store, structs.replace(a, generation=2), record=Record(2, b"{}")),
-            outcome(store, structs.replace(a, generation=4), record=Record(4, b"{}")),
+            outcome(store, b, create=True, records=(Record(1, b"{}"),)),
+            outcome(store, structs.replace(b, generation=3), records=(Record(3, b"{}"),)),
+            outcome(store, structs.replace(a, generation=2), records=(Record(2, b"{}"),)),
+            outcome(store, structs.replace(a, generation=4), records=(Record(4, b"{}"),)),
         )
         refused = [error is not None for error in outcomes]
         assert refused == [False, True, False, True], (
@@ -132,10 +132,10 @@ async def a_refused_write_harms_no_other(open_store: OpenStore) -> None:
     async with open_store() as store:
         a, b = await create(store, row_of(store, "a")), row_of(store, "b")
         outcomes = await asyncio.gather(
-            outcome(store, structs.replace(a, generation=2), record=Record(2, b"{}")),
-            outcome(store, structs.replace(a, generation=2), record=Record(2, b"[]")),
-            outcome(store, b, create=True, record=Record(1, b"{}")),
-            outcome(store, structs.replace(a, generation=3), record=Record(3, b"{}")),
+            outcome(store, structs.replace(a, generation=2), records=(Record(2, b"{}"),)),
+            outcome(store, structs.replace(a, generation=2), records=(Record(2, b"[]"),)),
+            outcome(store, b, create=True, records=(Record(1, b"{}"),)),
+            outcome(store, structs.replace(a, generation=3), records=(Record(3, b"{}"),)),
         )
         refused = [error is not None for error in outcomes]
         assert refused == [False, True, False, False], f"these outcomes are wrong: {outcomes}"
@@ -148,7 +148,7 @@ async def a_refused_write_is_no_ill_health(open_store: OpenStore) -> None:
     """The store can take the next write, and says so."""
     async with open_store() as store:
         row = await create(store, row_of(store, "a"))
-        assert await outcome(store, row, record=Record(1, b"{}")) is not None, "a record was accepted twice"
+        assert await outcome(store, row, records=(Record(1, b"{}"),)) is not None, "a record was accepted twice"
         await store.check()
 
 
@@ -242,9 +242,11 @@ async def a_task_goes_on_after_reopening(open_store: OpenStore) -> None:
     async with open_store() as store:
         row = await create(store, row_of(store, "a"))
     async with open_store() as store:
-        assert await outcome(store, row, record=Record(1, b"[]")) is not None, "record 1 was accepted again"
+        assert await outcome(store, row, records=(Record(1, b"[]"),)) is not None, "record 1 was accepted again"
         again = row_of(store, "a")
-        assert await outcome(store, again, create=True, record=Record(1, b"[]")) is not None, "the id was taken again"
+        assert await outcome(store, again, create=True, records=(Record(1, b"[]"),)) is not None, (
+            "the id was taken again"
+        )
         await append(store, row, body("two"))
     async with open_store() as store:
         bodies = [record.body for record in await store.records(row.number, 0, ALL)]

@@ -48,7 +48,7 @@ async def progress_reaches_only_the_webhook_it_is_about(open_store: OpenStore) -
         await write(store, row, pushes=(push,))
         # The task moves on meanwhile: the writer of progress need not know.
         moved = structs.replace(row, generation=2, state=State.WORKING)
-        await write(store, moved, record=Record(2, b"{}"), before=State.SUBMITTED)
+        await write(store, moved, records=(Record(2, b"{}"),), before=State.SUBMITTED)
         further = structs.replace(push, cursor=2, tries=3, failing_ms=NOW, due_ms=NOW + 9, error="HTTP 500")
         await write(store, row, progress=(further,))
         assert await store.pushes(row.number) == [further]

@@ -23,7 +23,7 @@ async def _ended(store: Store, task_id: str, at_ms: int, state: State = State.CO
     row = await create(store, row_of(store, task_id, context_id=f"talk-{task_id}"), notes=(Note(1, "request", b"{}"),))
     row = structs.replace(row, state=state, status_ms=at_ms, generation=2)
     return await write(
-        store, row, record=Record(2, b"{}"), before=State.SUBMITTED, snapshot=b"snapshot", context_state=b"{}"
+        store, row, records=(Record(2, b"{}"),), before=State.SUBMITTED, snapshot=b"snapshot", context_state=b"{}"
     )
 
 

@@ -57,13 +57,13 @@ async def write(store: Store, row: TaskRow, **parts: Any) -> TaskRow:
 
 async def create(store: Store, row: TaskRow, **parts: Any) -> TaskRow:
     """Write a new task with its first record."""
-    return await write(store, row, create=True, record=Record(1, b"{}"), **parts)
+    return await write(store, row, create=True, records=(Record(1, b"{}"),), **parts)
 
 
 async def append(store: Store, row: TaskRow, content: bytes = b"{}", **parts: Any) -> TaskRow:
     """Write the next record of a task, and give its row after that."""
     row = structs.replace(row, generation=row.generation + 1)
-    return await write(store, row, record=Record(row.generation, content), **parts)
+    return await write(store, row, records=(Record(row.generation, content),), **parts)
 
 
 async def found(store: Store, task_id: str) -> StoredTask:

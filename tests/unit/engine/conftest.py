@@ -213,6 +213,11 @@ class HeldStore(MemoryStore):
         else:
             super().write(write)
 
+    @property
+    def events(self) -> int:
+        """How many records are held back."""
+        return sum(len(write.records) for write in self.held)
+
     def crash(self) -> HeldStore:
         """Take nothing more, as when the process is killed. Gives what the next one finds: what was committed."""
         left = HeldStore(durable=self.durable)

@@ -41,13 +41,15 @@ async def test_the_agent_gets_256_events_ahead_of_the_disk_and_not_more(
     engine = await start(agent.run, store=held_store)
     sending = engine.sending()
     await turns(1000)
-    assert len(held_store.held) == AHEAD_EVENTS
-    held_store.release(100)  # not enough to go on: it waits until half of the window is free
+    assert held_store.events == AHEAD_EVENTS
+    held_store.release(
+        99
+    )  # 100 events, the first two in one write: not enough to go on: it waits until half of the window is free
     await turns(1000)
-    assert len(held_store.held) == AHEAD_EVENTS - 100
+    assert held_store.events == AHEAD_EVENTS - 100
     held_store.release(100)
     await turns(1000)
-    assert len(held_store.held) == AHEAD_EVENTS
+    assert held_store.events == AHEAD_EVENTS
     agent.most = agent.said
     held_store.release()
     task = await sending
@@ -63,7 +65,7 @@ async def test_large_events_fill_the_window_by_their_size(start: Any, held_store
     sending = engine.sending()
     await turns(300)
     assert agent.said == 4  # the fourth goes over a megabyte
-    held_store.release(3)  # the task, its status and the first value
+    held_store.release(2)  # the task with its status, and the first value
     await turns(300)
     assert agent.said == 5
     held_store.release()
@@ -82,7 +84,7 @@ async def test_artifacts_and_progress_keep_to_the_window_too(start: Any, held_st
     engine = await start(run, store=held_store)
     sending = engine.sending()
     await turns(2000)
-    assert len(held_store.held) == AHEAD_EVENTS
+    assert held_store.events == AHEAD_EVENTS
     held_store.release()
     assert (await sending).state is State.COMPLETED
 
@@ -172,11 +174,8 @@ async def test_readers_see_only_what_is_committed(start: Any, held_store: Any, t
     held_store.holding = True
     go_on.set()
     await turns()
-    assert len(held_store.held) == 3  # the chunk, the whole text, the end
+    assert held_store.events == 3  # the chunk, the whole text, the end
     assert seen == list(range(1, committed + 1))
-    held_store.release(1)
-    await turns()
-    assert seen == list(range(1, committed + 2))
     held_store.release()
     await reading
     assert seen == list(range(1, committed + 4))

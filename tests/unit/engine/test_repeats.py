@@ -51,7 +51,7 @@ def said(text: str = "hello", *, message_id: str | None = None, task_id: str | N
 
 
 def marked(repeats: Repeats, message: Message | None = None, scope: Scope = SCOPE) -> Repeat:
-    repeat = repeats.mark(scope, message or said())
+    repeat = repeats.key_of(scope, message or said())
     assert repeat is not None
     return repeat
 
@@ -60,7 +60,7 @@ def keep(store: MemoryStore, clock: Clock, repeat: Repeat, task_id: str) -> None
     """Write a task with its mark, as the engine does when it accepts a message."""
     now = clock.now()
     row = TaskRow(store.next_number(), task_id, SCOPE, "context", "1.0", State.SUBMITTED, now, 1, now)
-    store.write(Write(row, lambda error: None, create=True, record=Record(1, b"{}"), repeat=repeat))
+    store.write(Write(row, lambda error: None, create=True, records=(Record(1, b"{}"),), repeat=repeat))
 
 
 # What leaves a mark.
@@ -71,11 +71,11 @@ def keep(store: MemoryStore, clock: Clock, repeat: Repeat, task_id: str) -> None
     ["m1", "", "1", "x" * 36, "6f1c9ad04a1b4ff39d1be5d3c1b0a7e2", "{6f1c9ad0-4a1b-4ff3-9d1b-e5d3c1b0a7e2}"],
 )
 def test_an_id_typed_by_hand_leaves_no_mark(repeats: Repeats, message_id: str) -> None:
-    assert repeats.mark(SCOPE, structs.replace(said(), message_id=message_id)) is None
+    assert repeats.key_of(SCOPE, structs.replace(said(), message_id=message_id)) is None
 
 
 def test_a_window_of_zero_turns_marks_off(store: CountingStore, clock: Clock) -> None:
-    assert Repeats(store, clock, 0).mark(SCOPE, said()) is None
+    assert Repeats(store, clock, 0).key_of(SCOPE, said()) is None
 
 
 def test_a_mark_is_good_for_the_window(repeats: Repeats, clock: Clock) -> None:

@@ -23,7 +23,7 @@ SECONDS = 10
 
 def _of(caller: str, fn: Callable[..., Any], *args: Any, agent: str = "agent") -> Any:
     """Call something as code of a run for that caller does."""
-    return context_for(Scope(agent, "", caller)).run(fn, *args)
+    return context_for(Scope(agent, "", caller), None).run(fn, *args)
 
 
 class Blocked:

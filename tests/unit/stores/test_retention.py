@@ -50,7 +50,7 @@ async def ended(store: SqliteStore, name: str, *, snapshot: bytes = b"{}", gener
     """A task that ended a moment before NOW. Gives its number."""
     row = await create(store, row_of(store, name, context_id=f"talk-{name}"), notes=(Note(1, "request", b"r"),))
     row = structs.replace(row, state=State.COMPLETED, status_ms=NOW - 1, generation=2)
-    await write(store, row, record=Record(2, b"{}"), before=State.SUBMITTED, snapshot=snapshot, context_state=b"{}")
+    await write(store, row, records=(Record(2, b"{}"),), before=State.SUBMITTED, snapshot=snapshot, context_state=b"{}")
     if generation > 2:
         await run(store, lambda db: db.execute("UPDATE tasks SET generation = ?", (generation,)))
         await run(store, lambda db: db.execute("UPDATE snapshots SET generation = ?", (generation,)))
@@ -203,7 +203,7 @@ async def test_nothing_of_swept_tasks_is_left_in_the_file(store: SqliteStore) ->
         await create(store, row, notes=[Note(1, "request", b"r")] * (name % 3), repeat=Repeat(b"%d" % name, NOW + 1))
         done = structs.replace(row, state=State.FAILED, status_ms=NOW - 1, generation=2)
         parts = {"snapshot": b"{}"} if name % 2 else {}
-        await write(store, done, record=Record(2, b"{}"), before=State.SUBMITTED, context_state=b"{}", **parts)
+        await write(store, done, records=(Record(2, b"{}"),), before=State.SUBMITTED, context_state=b"{}", **parts)
     while await store.sweep(RULES):
         pass
     assert [await count(store, table) for table in EMPTIED] == [0] * len(EMPTIED)

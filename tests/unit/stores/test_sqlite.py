@@ -323,7 +323,7 @@ async def test_a_task_is_written_once_per_commit_however_many_events_it_has(stor
     row = await create(store, row_of(store, "a"))
     gate = Gate(store)
     rows = [structs.replace(row, generation=generation) for generation in range(2, 102)]
-    writing = [asyncio.ensure_future(outcome(store, one, record=Record(one.generation, b"{}"))) for one in rows]
+    writing = [asyncio.ensure_future(outcome(store, one, records=(Record(one.generation, b"{}"),))) for one in rows]
     await asyncio.sleep(0)
     await gate.open()
     assert set(await asyncio.gather(*writing)) == {None}
@@ -338,10 +338,10 @@ async def test_one_bad_change_does_not_harm_its_batch(store: SqliteStore) -> Non
     good = [row_of(store, f"t{number}") for number in range(4)]
     bad = row_of(store, "taken")
     writing = [
-        asyncio.ensure_future(outcome(store, row, create=True, record=Record(1, b"{}")))
+        asyncio.ensure_future(outcome(store, row, create=True, records=(Record(1, b"{}"),)))
         for row in (*good[:2], bad, *good[2:])
     ]
-    gap = asyncio.ensure_future(outcome(store, structs.replace(taken, generation=5), record=Record(5, b"{}")))
+    gap = asyncio.ensure_future(outcome(store, structs.replace(taken, generation=5), records=(Record(5, b"{}"),)))
     await asyncio.sleep(0)
     await gate.open()
     outcomes = [error is None for error in await asyncio.gather(*writing, gap)]
@@ -354,7 +354,7 @@ async def test_a_batch_is_not_endless(store: SqliteStore) -> None:
     gate = Gate(store)
     rows = [row_of(store, f"t{number}") for number in range(100)]
     body = b'{"x":"' + b"y" * 200_000 + b'"}'
-    writing = [asyncio.ensure_future(outcome(store, row, create=True, record=Record(1, body))) for row in rows]
+    writing = [asyncio.ensure_future(outcome(store, row, create=True, records=(Record(1, body),))) for row in rows]
     await asyncio.sleep(0)
     await gate.open()
     assert set(await asyncio.gather(*writing)) == {None}
@@ -368,7 +368,7 @@ async def test_a_small_change_waits_for_one_large_one_at_most(store: SqliteStore
     small = [row_of(store, f"small-{number}") for number in range(3)]
 
     async def wrote(row: TaskRow, record: Record, *, new: bool = True) -> None:
-        assert await outcome(store, row, create=new, record=record) is None
+        assert await outcome(store, row, create=new, records=(record,)) is None
         done.append((row.id, record.generation))
 
     writing = [asyncio.ensure_future(wrote(row, Record(1, body))) for row in large]
@@ -391,7 +391,7 @@ async def test_a_full_disk_is_told_to_whoever_wrote_and_is_no_end(store: SqliteS
     row = await create(store, row_of(store, "a"))
     before = await store._writer.run(limit(1))  # it cannot be less than there are
     body = b'{"x":"' + b"y" * 200_000 + b'"}'
-    error = await outcome(store, structs.replace(row, generation=2), record=Record(2, body))
+    error = await outcome(store, structs.replace(row, generation=2), records=(Record(2, body),))
     assert isinstance(error, sqlite3.OperationalError)
     assert "full" in str(error)
     assert "the store refused" in caplog.text
@@ -406,7 +406,7 @@ async def test_a_caller_whose_report_fails_keeps_nobody_waiting(store: SqliteSto
         raise ZeroDivisionError
 
     gate = Gate(store)
-    store.write(Write(row_of(store, "a"), broken, create=True, record=Record(1, b"{}")))
+    store.write(Write(row_of(store, "a"), broken, create=True, records=(Record(1, b"{}"),)))
     writing = asyncio.ensure_future(create(store, row_of(store, "b")))
     await asyncio.sleep(0)
     await gate.open()

@@ -142,7 +142,7 @@ class TaskStore:
             generation = stored.row.generation + 1
             row = structs.replace(stored.row, state=state, status_ms=status_ms, generation=generation)
         record = Record.of(row.generation, model)
-        return Write(row, _ignore, create=stored is None, record=record, snapshot=encode(model))
+        return Write(row, _ignore, create=stored is None, records=(record,), snapshot=encode(model))
 
     async def _write(self, write: Write) -> BaseException | None:
         outcome: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from dragoman.agents.process.run import SessionRuns
+from dragoman.engine.ports import Plan
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+    from collections.abc import Sequence
 
     from dragoman.compat.sessions.deps import Chosen, TaskDeps
     from dragoman.engine.execute.context import Context
@@ -34,21 +34,9 @@ class Worker:
             create_session=deps.create_session,
         )
 
-    def may_reply(self, ctx: Context) -> bool:
-        """Never: every message becomes a task."""
-        return False
-
-    def restarts(self, ctx: Context) -> bool:
-        """Never: nothing of it outlives the process."""
-        return False
-
-    def prepare(self, ctx: Context) -> Callable[[], Awaitable[None]] | None:
-        """Have a session for a task."""
-        return partial(self._runs.prepare, ctx)
-
-    def run(self, ctx: Context) -> AsyncIterator[Any]:
-        """Let the session's program work."""
-        return self._runs.run(ctx)
+    def plan(self, ctx: Context) -> Plan:
+        """Have a session for the task, and let its program work; nothing of it outlives the process."""
+        return Plan(self._runs.run, prepare=self._runs.prepare)
 
     async def canceled(self, ref: Any) -> None:
         """End a program that waits for an answer."""

@@ -1,9 +1,7 @@
-"""Accepting messages: new tasks, answers, words for a task at work, repeats, and what a crash left over."""
+"""Accepting messages: new tasks, answers, words for a task at work, and repeats."""
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,14 +9,15 @@ import msgspec
 from msgspec import structs
 
 from dragoman.clock import timestamp
+from dragoman.engine.accept.quota import too_many_parts
 from dragoman.engine.accept.repeats import Repeats
 from dragoman.engine.call import Call
-from dragoman.engine.execute.context import Context, agent_message, in_doubt
-from dragoman.engine.journal.live import LiveTask
+from dragoman.engine.journal.live import NewTask
 from dragoman.engine.journal.replay import Origin
 from dragoman.engine.ports import Repeat, Scope, StoredTask, TaskRow
 from dragoman.model.error import (
     InvalidParams,
+    PushNotificationNotSupported,
     TaskGenerationMismatch,
     TaskNotFound,
     UnsupportedOperation,
@@ -27,21 +26,19 @@ from dragoman.model.ids import check_id, new_id
 from dragoman.model.json import decode_message, encode
 from dragoman.model.message import Message
 from dragoman.model.part import Part
-from dragoman.model.record import Folding
 from dragoman.model.state import Role, State
 from dragoman.model.task import Task, TaskStatus
 
 if TYPE_CHECKING:
     from dragoman.engine.accept.locks import KeyedLocks
-    from dragoman.engine.execute.launch import Launcher
+    from dragoman.engine.accept.quota import Lease, Quota
+    from dragoman.engine.execute.runner import Runner
+    from dragoman.engine.journal.live import LiveTask
     from dragoman.engine.journal.replay import Tasks
-    from dragoman.engine.ports import Runnable
+    from dragoman.engine.ports import Push, Runnable
     from dragoman.engine.settings import EngineSettings
     from dragoman.engine.webhooks import Pushes
     from dragoman.model.operation import SendMessageRequest
-
-logger = logging.getLogger("dragoman.engine")
-INTERRUPTED = "interrupted by a restart"
 
 
 class Accepted(NamedTuple):
@@ -59,50 +56,103 @@ class Accepted(NamedTuple):
 
 
 class Inbox:
-    """Turns messages into runs."""
+    """Turns messages into runs: new tasks, answers, and words for a task at work."""
 
     def __init__(
         self,
         agent: Runnable,
         tasks: Tasks,
-        launcher: Launcher,
+        runner: Runner,
+        quota: Quota,
         locks: KeyedLocks,
         settings: EngineSettings,
-        pushes: Pushes | None = None,
+        webhooks: Pushes | None = None,
     ) -> None:
         self._agent = agent
         self._tasks = tasks
-        self._launcher = launcher
+        self._runner = runner
+        self._quota = quota
         self._locks = locks
         self._settings = settings
-        self._pushes = pushes
-        self._repeats = Repeats(tasks.store, tasks.clock, settings.dedupe)
+        self._webhooks = webhooks
+        self._task_metadata = None if agent.marks is None else agent.marks.task or None
+        self.repeats = Repeats(tasks.store, tasks.clock, settings.dedupe)
 
-    async def accept(self, scope: Scope, call: Call, request: SendMessageRequest) -> Accepted:
-        """Take a message.
+    async def accept(
+        self, scope: Scope, call: Call, request: SendMessageRequest, caller: str, lease: Lease | None
+    ) -> Accepted:
+        """Take a message, with the webhook that comes with it, within what its caller may have going on.
 
         Raises:
             TaskNotFound: it names a task that is not there, or not the caller's.
             InvalidParams: it names a context that is not the task's, or an id it chose is not printable or too long.
             UnsupportedOperation: its task has ended.
             TaskGenerationMismatch: its task has moved on.
+            Overloaded: the caller has too much going on, or the server has.
         """
-        check_id(request.message.message_id, "message.messageId")
-        repeat = self._repeats.mark(scope, request.message)
+        message, quota, alive = request.message, self._quota, self._tasks.live
+        if len(message.parts) > self._settings.max_parts:
+            raise too_many_parts(self._settings.max_parts, len(message.parts))
+        named = message.task_id or request.new_task_id
+        at_work = None if named is None else alive.get(named)
+        if at_work is not None and at_work.row.scope != scope:
+            at_work = None  # somebody else's: not even the limit tells that it is there
+        begins = at_work is None or at_work.state.waiting
+        if begins:  # else words for a run that goes on: nothing begins
+            quota.expect(caller, len(alive) if at_work is None else 0)
+        try:
+            if request.configuration.task_push_notification_config is None:
+                accepted = await self._route(scope, call, request, caller)
+            else:
+                accepted = await self._route_with_webhook(scope, call, request, caller)
+        except BaseException:
+            if begins:
+                quota.dropped(caller)
+            raise
+        # The run that has got the message: none for a repeat, which begins nothing, and when it has ended already.
+        live = accepted.live
+        if live is not None and (accepted.repeat or alive.get(live.id) is not live):
+            live = None
+        if begins:
+            quota.begun(live, caller)
+        if lease is not None and live is not None:
+            quota.keep(live, lease)
+        return accepted
+
+    async def _route_with_webhook(self, scope: Scope, call: Call, request: SendMessageRequest, caller: str) -> Accepted:
+        webhooks = self._webhooks
+        if webhooks is None:
+            raise PushNotificationNotSupported
+        request = await webhooks.admit(scope, request, call.version)
+        accepted = await self._route(scope, call, request, caller)
+        await webhooks.add(accepted, request, call.version)
+        return accepted
+
+    async def _route(self, scope: Scope, call: Call, request: SendMessageRequest, caller: str) -> Accepted:
+        """Find out what a message is: a repeat, the beginning of a task, or words for one that is there."""
+        message = request.message
+        check_id(message.message_id, "message.messageId")
+        repeat = self.repeats.key_of(scope, message)
+        begins = message.task_id is None and request.new_task_id is None
+        if begins and self._is_numbered(call):
+            begins = False
         if repeat is None:
-            return await self._take(scope, call, request, None)
-        begins = request.message.task_id is None and request.new_task_id is None and not self._is_numbered(call)
-        if begins and not self._repeats.may_know(repeat):
-            # It is marked before anything can come in between, so nobody has to be kept out.
-            return self._create(scope, call, request, repeat)
+            if begins:
+                return self._create(scope, call, request, None, caller)
+            return await self._go_on(scope, call, request, None, caller)
+        if begins and not self.repeats.may_know(repeat):
+            # It is remembered before anything can come in between, so nobody has to be kept out.
+            return self._create(scope, call, request, repeat, caller)
         async with self._locks.hold(repeat.key):
-            known = await self._known(scope, call, request.message, repeat)
+            known = await self._known(scope, call, message, repeat)
             if known is not None:
                 return known
-            return await self._take(scope, call, request, repeat)
+            if begins:
+                return self._create(scope, call, request, repeat, caller)
+            return await self._go_on(scope, call, request, repeat, caller)
 
     async def _known(self, scope: Scope, call: Call, message: Message, repeat: Repeat) -> Accepted | None:
-        task_id = await self._repeats.find(repeat)
+        task_id = await self.repeats.find(repeat)
         if task_id is None:
             return None
         live = self._tasks.live.get(task_id)
@@ -121,15 +171,16 @@ class Inbox:
 
     def _is_numbered(self, call: Call) -> bool:
         """True when a task gets a time as its id. All strangers are one owner: theirs must not be guessed."""
-        return call.user is not None and self._tasks.projector(call.origin) is not None
+        return call.user is not None and self._tasks.is_projected(call.origin)
 
-    async def _take(self, scope: Scope, call: Call, request: SendMessageRequest, repeat: Repeat | None) -> Accepted:
+    async def _go_on(
+        self, scope: Scope, call: Call, request: SendMessageRequest, repeat: Repeat | None, caller: str
+    ) -> Accepted:
+        """Take a message that names a task, or that gets a number for one."""
         task_id = request.message.task_id or request.new_task_id
-        if task_id is None and self._is_numbered(call):
-            request = structs.replace(request, new_task_id=await self._tasks.fresh_number())
-            return self._create(scope, call, request, repeat)
         if task_id is None:
-            return self._create(scope, call, request, repeat)
+            request = structs.replace(request, new_task_id=await self._tasks.fresh_number())
+            return self._create(scope, call, request, repeat, caller)
         async with self._locks.hold(task_id):
             draft = self._tasks.live.get(task_id)
             if draft is not None and draft.draft:  # whether there is a task of this id is being decided
@@ -139,7 +190,7 @@ class Inbox:
             except TaskNotFound:
                 if request.message.task_id is not None:
                     raise
-                return await self._create_as_named(scope, call, request, repeat)
+                return await self._create_as_named(scope, call, request, repeat, caller)
             self._check(request, row, live)
             if live is not None and not live.state.waiting:
                 return await self._tell(live, request.message, repeat)
@@ -148,7 +199,7 @@ class Inbox:
                 stored = await self._tasks.store.task(task_id)
             if stored is None:
                 raise TaskNotFound(taskId=task_id)
-            return await self._answer(stored, call, request, repeat)
+            return await self._answer(stored, call, request.message, request.metadata, repeat, caller)
 
     def _check(self, request: SendMessageRequest, row: TaskRow, live: LiveTask | None) -> None:
         asked = request.message.context_id
@@ -169,7 +220,7 @@ class Inbox:
     # -- new tasks -------------------------------------------------------------------------------------------------
 
     async def _create_as_named(
-        self, scope: Scope, call: Call, request: SendMessageRequest, repeat: Repeat | None
+        self, scope: Scope, call: Call, request: SendMessageRequest, repeat: Repeat | None, caller: str
     ) -> Accepted:
         # The id may be taken in a scope the caller must not learn about, by a task that is not in the store yet, too.
         task_id = request.new_task_id or ""
@@ -177,10 +228,12 @@ class Inbox:
         live = self._tasks.live.get(task_id)
         if taken or (live is not None and live.reply is None):
             raise InvalidParams("this id cannot be used: choose another", field="id")
-        return self._create(scope, call, request, repeat)
+        return self._create(scope, call, request, repeat, caller)
 
-    def _create(self, scope: Scope, call: Call, request: SendMessageRequest, repeat: Repeat | None) -> Accepted:
-        tasks, message = self._tasks, request.message
+    def _create(
+        self, scope: Scope, call: Call, request: SendMessageRequest, repeat: Repeat | None, caller: str
+    ) -> Accepted:
+        tasks, message, metadata = self._tasks, request.message, request.metadata
         # Only here, where something new gets them: what an older version has stored is found by whatever its id is.
         if request.new_task_id is not None:
             check_id(request.new_task_id, "id")
@@ -190,38 +243,36 @@ class Inbox:
             raise InvalidParams("ifGenerationMatch needs a message.taskId", field="configuration.ifGenerationMatch")
         now = tasks.clock.now()
         task_id = request.new_task_id or new_id()
-        projector = tasks.projector(call.origin)
-        context_id = message.context_id or (new_id() if projector is None else task_id)
+        joins = message.context_id is not None
+        context_id = message.context_id or (task_id if tasks.is_projected(call.origin) else new_id())
         message = structs.replace(message, task_id=task_id, context_id=context_id)
         status = TaskStatus(State.SUBMITTED, None, timestamp(now))
-        marks = None if self._agent.marks is None else self._agent.marks.task
-        folding = Folding(Task(task_id, context_id, status, history=(message,), metadata=marks or None))
-        number = tasks.store.next_number()
-        row = TaskRow(number, task_id, scope, context_id, call.origin, State.SUBMITTED, now, 1, now)
-        live = LiveTask(tasks.store, tasks.bus, tasks.clock, row, folding, committed=0, projector=projector)
-        live.repeat = repeat
-        live.joins = request.message.context_id is not None
-        self._hook(live, call, request)
-        if call != Call(origin=call.origin) or request.metadata:
-            live.request = msgspec.json.encode(Origin(call, request.metadata))
-        ctx = Context(live, call, message, clock=tasks.clock, metadata=request.metadata, opening=request.metadata)
-        self._remember(repeat, task_id)
-        if self._agent.may_reply(ctx) and not request.configuration.return_immediately:
-            live.plan()
-        else:
-            live.create()
-        self._launcher.begin(live, ctx, new_context=request.message.context_id is None)
+        row = TaskRow(tasks.store.next_number(), task_id, scope, context_id, call.origin, State.SUBMITTED, now, 1, now)
+        webhook = None
+        if request.configuration.task_push_notification_config is not None and self._webhooks is not None:
+            # The task itself is what the message is answered with: what comes after it is news.
+            webhook = self._webhooks.prepare(request.configuration.task_push_notification_config, row, call.version, 1)
+        plain = not metadata and call == Call(origin=call.origin)
+        new = NewTask(
+            row,
+            Task(task_id, context_id, status, history=(message,), metadata=self._task_metadata),
+            joins,
+            None if plain else msgspec.json.encode(Origin(call, metadata)),
+            repeat,
+            webhook,
+        )
+        live = tasks.new(new, None if webhook is None else partial(self._follow, row, webhook))
+        ctx = self._runner.first_context(live, call, message, metadata)
+        if repeat is not None:
+            self.repeats.remember(repeat, task_id)
+        plan = self._agent.plan(ctx)
+        draft = plan.replies and not request.configuration.return_immediately
+        self._runner.create(live, ctx, plan, new_context=not joins, draft=draft, caller=caller)
         return Accepted(row, live)
 
-    def _hook(self, live: LiveTask, call: Call, request: SendMessageRequest) -> None:
-        """Give a new task the webhook that came with its message. Raises InvalidParams when it cannot be called."""
-        config = request.configuration.task_push_notification_config
-        if config is None or self._pushes is None:
-            return
-        # The task itself is what the message is answered with: what comes after it is news.
-        push = self._pushes.prepare(config, live.row, call.version, 1)
-        live.pushes = (push,)
-        live.created = partial(self._pushes.follow, live.row, push)
+    def _follow(self, row: TaskRow, webhook: Push) -> None:
+        if self._webhooks is not None:
+            self._webhooks.follow(row, webhook)
 
     # -- words for a task that exists ------------------------------------------------------------------------------
 
@@ -230,9 +281,9 @@ class Inbox:
         message = structs.replace(message, task_id=live.id, context_id=live.folding.context_id)
         kept = live.note("message", encode(message), says=message, repeat=repeat)
         task = live.task()
-        self._remember(repeat, live.id)
-        live.inbox.append(message)
-        live.arrived.set()
+        if repeat is not None:
+            self.repeats.remember(repeat, live.id)
+        live.deliver(message)
         await kept
         return Accepted(live.row, live, task)
 
@@ -240,29 +291,27 @@ class Inbox:
         self,
         stored: StoredTask,
         call: Call,
-        request: SendMessageRequest | None,
+        message: Message,
+        metadata: dict[str, Any] | None,
         repeat: Repeat | None,
-        message: Message | None = None,
+        caller: str | None,
     ) -> Accepted:
         row = stored.row
-        said = message or (request.message if request else None)
-        if said is None or not row.state.waiting:
+        if not row.state.waiting:
             raise UnsupportedOperation("the task was interrupted and takes no messages", taskId=row.id)
         live = await self._tasks.revive(stored)
         memory = await self._tasks.memory(row)
-        said = structs.replace(said, task_id=row.id, context_id=row.context_id)
-        metadata = (request.metadata if request else None) or (memory.origin.metadata if memory.origin else None)
+        message = structs.replace(message, task_id=row.id, context_id=row.context_id)
+        metadata = metadata or (memory.origin.metadata if memory.origin else None)
         # No await from here to the run: a caller who leaves must not leave the task working with nobody at it.
-        live.status(State.WORKING, notes=(("answer", encode(said)),), says=said, repeat=repeat)
+        live.status(State.WORKING, notes=(("answer", encode(message)),), says=message, repeat=repeat)
         task = live.task()
-        self._remember(repeat, row.id)
-        self._launcher.begin(live, self._launcher.context(live, call, said, memory, metadata, answer=said))
+        if repeat is not None:
+            self.repeats.remember(repeat, row.id)
+        ctx = self._runner.context(live, call, message, memory, metadata, answer=message)
+        self._runner.begin(live, ctx, self._agent.plan(ctx), caller=caller)
         await live.durable(task.generation)
         return Accepted(live.row, live, task)
-
-    def _remember(self, repeat: Repeat | None, task_id: str) -> None:
-        if repeat is not None:
-            self._repeats.remember(repeat, task_id)
 
     async def resume(self, task_id: str, data: Any) -> Accepted:
         """Answer a waiting task from inside the server. Raises TaskNotFound or UnsupportedOperation."""
@@ -285,49 +334,4 @@ class Inbox:
                 raise TaskNotFound(taskId=task_id)
             memory = await self._tasks.memory(stored.row)
             call = memory.call(stored.row)
-            return await self._answer(stored, call, None, None, message)
-
-    # -- what a crash left ---------------------------------------------------------------------------------------
-
-    async def recover(self) -> None:
-        """Run again what may run again or never began; fail the rest with a plain reason."""
-        store = self._tasks.store
-        await self._repeats.load()
-        ended: list[LiveTask] = []
-        drafts = [(stored, True) for stored in await store.drafts(self._agent.name)]
-        for stored, draft in (*drafts, *((one, False) for one in await store.unfinished(self._agent.name))):
-            try:
-                live = await self._recover(stored, draft=draft)
-            except Exception:  # one task that cannot be read must not keep all others from being served
-                logger.exception("task %s cannot be recovered", stored.row.id)
-                continue
-            if live is not None:
-                ended.append(live)
-        await asyncio.gather(*(live.durable() for live in ended))
-        if ended:
-            logger.warning("%d tasks were %s and have failed", len(ended), INTERRUPTED)
-
-    async def _recover(self, stored: StoredTask, *, draft: bool) -> LiveTask | None:
-        """Let one task run again, or fail it: then it is given back. Whoever waited for a draft to answer is gone."""
-        live = await self._tasks.revive(stored, again=True, draft=draft)
-        memory = await self._tasks.memory(stored.row)
-        call = memory.call(stored.row)
-        metadata = memory.origin.metadata if memory.origin else None
-        began = draft or stored.row.state is not State.SUBMITTED
-        reason = INTERRUPTED
-        if live.folding.history:  # one that was put into the store by hand may say nothing that could be run
-            message = memory.answers[-1] if memory.answers else live.folding.history[0]
-            ctx = self._launcher.context(live, call, message, memory, metadata, restarted=began)
-            ctx.listen_again()
-            attempt: int | None = None
-            if self._agent.restarts(ctx):
-                attempt = 1 + (memory.attempt if memory.attempt is not None else 1 if began else 0)
-            if not began or attempt is not None:
-                if attempt is None or attempt <= self._settings.attempts:
-                    self._launcher.begin(live, ctx, attempt=attempt)
-                    return None
-                reason = f"the server stopped during each of {attempt - 1} attempts: it is not tried again"
-        if memory.doubtful:
-            reason = f"{reason}; {in_doubt(memory.doubtful)}"
-        live.status(State.FAILED, agent_message(live, (Part(text=reason),)))
-        return live
+            return await self._answer(stored, call, message, None, None, None)

@@ -39,6 +39,11 @@ def busy(text: str, limit: str, seconds: float = SOON) -> Overloaded:
     return Overloaded(f"{text}: try again later", limit=limit, retryAfter=str(max(1, math.ceil(seconds))))
 
 
+def too_many_parts(most: int, parts: int) -> InvalidParams:
+    """The error for a message that has too many parts."""
+    return InvalidParams(f"a message has {most} parts at most, not {parts}", field="message.parts", limit="parts")
+
+
 class Tally:
     """How many of one thing each caller has; 0 as `most` is any number. Who has none is not remembered."""
 
@@ -116,10 +121,10 @@ class Lease:
 
     __slots__ = ("_caller", "_holders", "_memory", "_size")
 
-    def __init__(self, memory: Memory, caller: str) -> None:
+    def __init__(self, memory: Memory, caller: str, size: int = 0) -> None:
         self._memory = memory
         self._caller = caller
-        self._size = 0
+        self._size = size
         self._holders = 1
 
     def resize(self, size: int) -> None:
@@ -152,10 +157,8 @@ class Lease:
         self.release()
 
         def resume() -> Lease:
-            lease = Lease(memory, caller)
             memory.count(caller, size)
-            lease._size = size
-            return lease
+            return Lease(memory, caller, size)
 
         return resume
 
@@ -184,14 +187,6 @@ class Quota:
         self._leases: dict[object, list[Lease]] = {}
         self._suspended: dict[object, list[Callable[[], Lease]]] = {}
 
-    def check_parts(self, parts: int) -> None:
-        """Do nothing when a message may have so many. Raises InvalidParams."""
-        most = self._settings.max_parts
-        if parts > most:
-            raise InvalidParams(
-                f"a message has {most} parts at most, not {parts}", field="message.parts", limit="parts"
-            )
-
     def expect(self, caller: str, alive: int = 0) -> None:
         """Hold a place for a run, beside `alive` others: `begun` or `dropped` must follow. Raises Overloaded."""
         if alive >= self._settings.max_tasks:
@@ -211,11 +206,10 @@ class Quota:
         else:
             self._runs[run] = caller
 
-    def keep(self, run: object | None, lease: Lease | None) -> None:
+    def keep(self, run: object, lease: Lease) -> None:
         """Count the memory of a message until the run that got it is over."""
-        if run is not None and lease is not None:
-            lease.hold()
-            self._leases.setdefault(run, []).append(lease)
+        lease.hold()
+        self._leases.setdefault(run, []).append(lease)
 
     def rest(self, run: object) -> None:
         """A run that waits for its turn has its message on the disk: that takes no memory until it begins."""
@@ -240,9 +234,11 @@ class Quota:
         caller = self._runs.pop(run, None)
         if caller is not None:
             self.tasks.remove(caller)
-        for lease in self._leases.pop(run, ()):
-            lease.release()
-        self._suspended.pop(run, None)
+        if self._leases:
+            for lease in self._leases.pop(run, ()):
+                lease.release()
+        if self._suspended:
+            self._suspended.pop(run, None)
 
     def check_stream(self, caller: str) -> None:
         """Do nothing while one more stream may be opened. Raises Overloaded."""

@@ -34,11 +34,13 @@ class Sieve:
 
     def __init__(self) -> None:
         self._bits: bytearray | None = None
+        self.used = False
 
     def add(self, digest: bytes) -> None:
         """Add a digest of at least 16 bytes."""
         if self._bits is None:
             self._bits = bytearray(_BITS >> 3)
+            self.used = True
         for byte, bit in _positions(digest):
             self._bits[byte] |= bit
 
@@ -75,8 +77,8 @@ class Repeats:
             for key in await self._store.marks(self._clock.now()):
                 self._sieve.add(key)
 
-    def mark(self, scope: Scope, message: Message) -> Repeat | None:
-        """The mark this message leaves, or None when it cannot be known again."""
+    def key_of(self, scope: Scope, message: Message) -> Repeat | None:
+        """The key of this message, or None when it cannot be known again."""
         if self._window_ms <= 0 or not is_uuid(message.message_id):
             return None
         content = encode((scope, message.task_id, message.message_id.lower(), message.parts))
@@ -84,7 +86,10 @@ class Repeats:
 
     def may_know(self, repeat: Repeat) -> bool:
         """False when no message has left this mark, for sure and without looking it up."""
-        return repeat.key in self._recent or repeat.key in self._sieve or repeat.key in self._older
+        key = repeat.key
+        if key in self._recent:
+            return True
+        return (self._sieve.used and key in self._sieve) or (self._older.used and key in self._older)
 
     async def find(self, repeat: Repeat) -> str | None:
         """The id of the task that took this message before."""

@@ -78,8 +78,7 @@ class Endings:
             raise TaskNotCancelable(taskId=row.id)
         await self._tasks.wake(live)
         live.status(state, None if text is None else agent_message(live, (Part(text=text),)))
-        if live.worker is not None:
-            live.worker.cancel()
+        live.stop_work()
         await live.durable()
         return live, parked
 

@@ -30,18 +30,11 @@ class Work(NamedTuple):
     caller: str
 
 
-_caller: contextvars.ContextVar[str | None] = contextvars.ContextVar("dragoman-caller", default=None)
 _work: contextvars.ContextVar[Work | None] = contextvars.ContextVar("dragoman-work", default=None)
 
 
-def note_caller(caller: str) -> None:
-    """Remember whom the current request counts for."""
-    _caller.set(caller)
-
-
-def context_for(scope: Scope) -> contextvars.Context:
-    """The context of a new run: the current one, and for whom it runs. After a restart that is the task's owner."""
-    caller = _caller.get()
+def context_for(scope: Scope, caller: str | None) -> contextvars.Context:
+    """The context of a new run: the current one, and for whom it runs: with None, for its task's owner."""
     if caller is None:
         caller = caller_of(User(scope.owner)) if scope.owner else ""
     context = contextvars.copy_context()

@@ -67,13 +67,14 @@ class Context:
         once: dict[str, Any] | None = None,
         doubtful: frozenset[str] = frozenset(),
         told: tuple[Message, ...] = (),
+        note_metadata: dict[str, Any] | None = None,
         restarted: bool = False,
     ) -> None:
         self._live = live
         self._call = call
         self._once = once if once is not None else {}
         self._doubtful = doubtful
-        self._once_locks = KeyedLocks()
+        self._once_locks: KeyedLocks | None = None
         self._told = told
         self.clock = clock
         self.message = message
@@ -85,11 +86,18 @@ class Context:
         self.restarted = restarted
         self.state: dict[str, Any] = state if state is not None else {}
         self.skill = ""
-        self.note_metadata: dict[str, Any] | None = None
+        self.note_metadata = note_metadata
         self.questions: Questions | None = None
-        self.log = logging.LoggerAdapter(logger, {"task_id": live.id, "context_id": live.folding.context_id})
+        self._log: logging.LoggerAdapter[logging.Logger] | None = None
 
     # -- facts -----------------------------------------------------------------------------------------------------
+
+    @property
+    def log(self) -> logging.LoggerAdapter[logging.Logger]:
+        """The agent's log; its records carry the ids of the task and the conversation."""
+        if self._log is None:
+            self._log = logging.LoggerAdapter(logger, {"task_id": self._live.id, "context_id": self._live.context_id})
+        return self._log
 
     @property
     def task_id(self) -> str:
@@ -99,12 +107,12 @@ class Context:
     @property
     def context_id(self) -> str:
         """The conversation's id."""
-        return self._live.folding.context_id
+        return self._live.context_id
 
     @property
     def session_id(self) -> str:
         """A UUID for the conversation: callers choose the names of theirs, and may choose the same."""
-        return session_id(self._live.row.scope, self._live.folding.context_id)
+        return session_id(self._live.row.scope, self._live.context_id)
 
     @property
     def user(self) -> User | None:
@@ -205,6 +213,8 @@ class Context:
             Failed: it was begun in an earlier process, and may or may not have happened.
             TypeError: the result has no JSON form.
         """
+        if self._once_locks is None:
+            self._once_locks = KeyedLocks()
         async with self._once_locks.hold(key):
             if key in self._once:
                 return self._once[key]
@@ -294,4 +304,4 @@ def in_doubt(effects: frozenset[str]) -> str:
 
 def agent_message(live: LiveTask, parts: tuple[Part, ...]) -> Message:
     """A message from the agent within a task."""
-    return Message(new_id(), Role.AGENT, parts, live.folding.context_id, live.id)
+    return Message(new_id(), Role.AGENT, parts, live.context_id, live.id)

@@ -1,4 +1,4 @@
-"""Tasks the store stopped taking: they are failed as soon as it takes writes again."""
+"""Recovery: what becomes of tasks that a crash interrupted, and of those the store stopped taking."""
 
 from __future__ import annotations
 
@@ -6,18 +6,76 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from dragoman.engine.execute.context import agent_message
+from dragoman.engine.execute.context import agent_message, in_doubt
 from dragoman.model.error import ServerError
 from dragoman.model.part import Part
 from dragoman.model.state import State
 
 if TYPE_CHECKING:
     from dragoman.clock import Timer
+    from dragoman.engine.execute.runner import Runner
+    from dragoman.engine.journal.live import LiveTask
     from dragoman.engine.journal.replay import Tasks
+    from dragoman.engine.ports import Runnable, StoredTask
+    from dragoman.engine.settings import EngineSettings
 
 logger = logging.getLogger("dragoman.engine")
+INTERRUPTED = "interrupted by a restart"
 UNSTORED = "the store could not take writes"
 AGAIN_SECONDS = 1
+
+
+class Recovery:
+    """Decides, when the server starts, what becomes of the tasks that were not finished."""
+
+    def __init__(self, agent: Runnable, tasks: Tasks, runner: Runner, settings: EngineSettings) -> None:
+        self._agent = agent
+        self._tasks = tasks
+        self._runner = runner
+        self._settings = settings
+
+    async def recover(self) -> None:
+        """Run again what may run again or never began; fail the rest with a plain reason."""
+        store = self._tasks.store
+        ended: list[LiveTask] = []
+        drafts = [(stored, True) for stored in await store.drafts(self._agent.name)]
+        for stored, draft in (*drafts, *((one, False) for one in await store.unfinished(self._agent.name))):
+            try:
+                live = await self._recover(stored, draft=draft)
+            except Exception:  # one task that cannot be read must not keep all others from being served
+                logger.exception("task %s cannot be recovered", stored.row.id)
+                continue
+            if live is not None:
+                ended.append(live)
+        await asyncio.gather(*(live.durable() for live in ended))
+        if ended:
+            logger.warning("%d tasks were %s and have failed", len(ended), INTERRUPTED)
+
+    async def _recover(self, stored: StoredTask, *, draft: bool) -> LiveTask | None:
+        """Let one task run again, or fail it: then it is given back. Whoever waited for a draft to answer is gone."""
+        live = await self._tasks.revive(stored, again=True, draft=draft)
+        memory = await self._tasks.memory(stored.row)
+        call = memory.call(stored.row)
+        metadata = memory.origin.metadata if memory.origin else None
+        began = draft or stored.row.state is not State.SUBMITTED
+        reason = INTERRUPTED
+        if live.folding.history:  # one that was put into the store by hand may say nothing that could be run
+            message = memory.answers[-1] if memory.answers else live.folding.history[0]
+            ctx = self._runner.context(live, call, message, memory, metadata, restarted=began)
+            ctx.listen_again()
+            attempt: int | None = None
+            plan = self._agent.plan(ctx)
+            if plan.restarts:
+                attempt = 1 + (memory.attempt if memory.attempt is not None else 1 if began else 0)
+            if not began or attempt is not None:
+                if attempt is None or attempt <= self._settings.attempts:
+                    self._runner.begin(live, ctx, plan, attempt=attempt)
+                    return None
+                reason = f"the server stopped during each of {attempt - 1} attempts: it is not tried again"
+        if memory.doubtful:
+            reason = f"{reason}; {in_doubt(memory.doubtful)}"
+        live.status(State.FAILED, agent_message(live, (Part(text=reason),)))
+        return live
 
 
 class Mending:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import secrets
 from typing import TYPE_CHECKING, Any
@@ -10,18 +11,18 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from dragoman.engine.execute.context import agent_message
-from dragoman.engine.execute.outputs import Ask, Conclude, Replace, Reply, json_of, parts_of, plain_text
-from dragoman.engine.execute.response import Response
-from dragoman.model.error import Failed, InvalidAgentResponse, Rejected
+from dragoman.engine.execute.outputs import Ask, Conclude, Reply, Response, json_of, parts_of
+from dragoman.model.error import Failed, InvalidAgentResponse, Rejected, ServerError
 from dragoman.model.part import Part
 from dragoman.model.state import State
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator
 
     from dragoman.engine.execute.context import Context
+    from dragoman.engine.execute.runner import Runner
     from dragoman.engine.journal.live import LiveTask
-    from dragoman.engine.ports import Runnable
+    from dragoman.engine.ports import Plan
 
 logger = logging.getLogger("dragoman.engine")
 # The skills that have been named in a warning: once each is enough.
@@ -29,51 +30,102 @@ _UNDECLARED: set[str] = set()
 
 
 class Run:
-    """Drives an agent's generator. Its end is completed, an exception is failed, a cancel arrives at the yield."""
+    """One run: starts the agent's code, and never before it is durable that it begins.
+
+    Drives the agent's generator. Its end is completed, an exception is failed, a cancel arrives at the yield.
+    What waits for its turn keeps its message on the disk, and reads it when it begins. `attempt` counts the runs of a
+    task that may run again and does; `new_context` says that the conversation begins with it. `caller` is whom it
+    counts for; None is its task's owner.
+    """
 
     def __init__(
         self,
-        agent: Runnable,
+        runner: Runner,
         live: LiveTask,
         ctx: Context,
+        plan: Plan,
+        caller: str | None = None,
         *,
-        show_errors: bool,
-        prepare: Callable[[], Awaitable[None]] | None = None,
-        once: bool = False,
+        new_context: bool = False,
+        attempt: int | None = None,
     ) -> None:
-        self._agent = agent
-        self._live = live
-        self._ctx = ctx
-        self._show_errors = show_errors
-        self._prepare = prepare
-        self._once = once
+        self.live = live
+        self.caller = caller
+        self._runner = runner
+        self._ctx: Context | None = ctx
+        self._plan = plan
+        self._new_context = new_context
+        self._attempt = attempt
         self._state_before: bytes | None = None
+        # Whoever waits for a bare reply does not wait long.
+        self._opening = None
+        if live.draft:
+            self._opening = runner.tasks.clock.call_later(runner.settings.reply_within, live.open)
 
-    async def go(self, load_state: Callable[[], Awaitable[dict[str, Any]]] | None) -> None:
-        """Run to the end or to a pause, with the state of the conversation if it may have one.
+    def forget(self) -> None:
+        """Keep nothing of the message: it is on the disk."""
+        self._ctx = None
+        self._runner.quota.rest(self.live)
 
-        Never raises, except when it is itself cancelled from outside.
-        """
-        live = self._live
-        if live.ended:
-            return
+    async def work(self) -> None:
+        """Run to the end or to a pause. Never raises, except when it is itself cancelled from outside."""
+        live, runner, attempt = self.live, self._runner, self._attempt
+        ctx = self._ctx
+        if ctx is None:
+            self._ctx = ctx = await self._restored()
+        if attempt is not None:
+            live.keep("attempt", str(attempt).encode())
+        try:
+            if not live.ended:
+                await self._go(ctx)
+        except asyncio.CancelledError:
+            if runner.stopping and self._restarts and not live.over:
+                # It was told to stop, and did not bring the server down: that is no attempt.
+                live.keep("attempt", str((attempt or 1) - 1).encode())
+            raise
+        finally:
+            if self._opening is not None:
+                self._opening.cancel()
+        with contextlib.suppress(ServerError):
+            await live.durable()
+
+    @property
+    def _restarts(self) -> bool:
+        return self._runner.tasks.store.durable and self._plan.restarts
+
+    async def _restored(self) -> Context:
+        """The context, with the message read from the disk."""
+        live, runner = self.live, self._runner
+        runner.quota.wake(live)
+        await runner.tasks.wake(live)
+        memory = await runner.tasks.memory(live.row)
+        metadata = memory.origin.metadata if memory.origin else None
+        ctx = runner.context(live, memory.call(live.row), live.folding.history[0], memory, metadata)
+        self._plan = runner.agent.plan(ctx)
+        return ctx
+
+    async def _go(self, ctx: Context) -> None:
+        live, plan, store = self.live, self._plan, self._runner.tasks.store
         outputs: AsyncIterator[Any] | None = None
         try:
-            if load_state is not None:
-                self._ctx.state.update(await load_state())
-            self._state_before = msgspec.json.encode(self._ctx.state) if self._ctx.state else b"{}"
-            if self._prepare is not None:
-                await self._prepare()
+            if not self._new_context:
+                kept = await store.context_state(live.row.scope, live.context_id)
+                ctx.state.update(msgspec.json.decode(kept) if kept else {})
+            self._state_before = msgspec.json.encode(ctx.state) if ctx.state else b"{}"
+            if plan.prepare is not None:
+                await plan.prepare(ctx)
                 if live.ended:
                     return
             live.begin()
-            if self._once:
-                # Whoever finds this task after a crash knows that its code may have begun.
+            # Whoever finds this task after a crash knows that its code may have begun. Work that may simply run again
+            # does not wait for that, nor does anything in a store that is gone with the process; but whoever reads the
+            # rows of a task sees that it has begun before anything is done.
+            if (store.durable and not plan.restarts) or self._attempt is not None or live.is_projected:
                 await live.durable()
                 if live.ended:
                     return
-            outputs = self._agent.run(self._ctx)
-            await self._take(outputs)
+            outputs = plan.run(ctx)
+            await self._drive(ctx, outputs)
         except Rejected as error:
             self._end(State.REJECTED, str(error))
         except Failed as error:
@@ -89,23 +141,24 @@ class Run:
         finally:
             await _close(outputs)
 
-    async def _take(self, outputs: AsyncIterator[Any]) -> None:
-        live = self._live
+    async def _drive(self, ctx: Context, outputs: AsyncIterator[Any]) -> None:
+        live = self.live
         response: Response | None = None
         async for value in outputs:
             if live.ended:
                 return
             if isinstance(value, Reply):
-                self._reply(value, alone=response is None or not response.holds)
+                self._reply(ctx, value, alone=response is None or not response.holds)
                 return
             if live.draft:
                 live.open()
-            response = response or self._response()
+            if response is None:
+                response = self._response(ctx)
             if isinstance(value, Ask):
                 response.pause()
                 self._pause(value)
                 return
-            self._output(response, value)
+            response.take(value)
             if live.crowded:
                 await live.room()
         if live.ended:
@@ -113,23 +166,15 @@ class Run:
         if live.draft:
             live.open()
         # A run without output may still have to close a text that was begun before a pause.
-        (response or self._response()).close()
+        (response or self._response(ctx)).close()
         self._end(State.COMPLETED)
 
-    def _response(self) -> Response:
-        name = f"{self._ctx.skill or self._agent.name}-result"
-        return Response(self._live, name, self._agent.closing, afresh=self._ctx.restarted)
+    def _response(self, ctx: Context) -> Response:
+        agent = self._runner.agent
+        return Response(self.live, f"{ctx.skill or agent.name}-result", agent.closing, afresh=ctx.restarted)
 
-    def _output(self, response: Response, value: Any) -> None:
-        if isinstance(value, str):
-            response.chunk(plain_text(value))
-        elif isinstance(value, Replace):
-            response.replace(parts_of(value.value))
-        elif value is not None:
-            response.whole(parts_of(value))
-
-    def _reply(self, reply: Reply, *, alone: bool) -> None:
-        live = self._live
+    def _reply(self, ctx: Context, reply: Reply, *, alone: bool) -> None:
+        live = self.live
         concludes = isinstance(reply, Conclude)
         if concludes:
             live.open()
@@ -139,29 +184,19 @@ class Run:
         elif live.folding.artifact_count() or not alone:
             raise InvalidAgentResponse("a Reply must be the only output")
         else:
-            if not concludes and not self._agent.may_reply(self._ctx):
-                self._warn_of_reply()
+            if not concludes and not self._plan.replies:
+                _warn_of_reply(ctx, ctx.skill or self._runner.agent.name)
             live.status(State.COMPLETED, message, context_state=self._changed_state())
-
-    def _warn_of_reply(self) -> None:
-        who = self._ctx.skill or self._agent.name
-        if who not in _UNDECLARED:
-            _UNDECLARED.add(who)
-            self._ctx.log.warning(
-                "`%s` answered with a Reply without saying that it may: its callers get a task. "
-                "Say `@agent.skill(replies=True)`, `-> Reply`, or `Agent(run=..., replies=True)`",
-                who,
-            )
 
     def _pause(self, ask: Ask) -> None:
         details = tuple(part for value in ask.details for part in parts_of(value))
-        message = agent_message(self._live, (Part(text=ask.question), *details))
+        message = agent_message(self.live, (Part(text=ask.question), *details))
         state = State.AUTH_REQUIRED if ask.auth else State.INPUT_REQUIRED
         body = msgspec.json.encode({"question": ask.question, "ref": json_of(ask.ref)})
-        self._live.status(state, message, notes=(("ask", body),), context_state=self._changed_state())
+        self.live.status(state, message, notes=(("ask", body),), context_state=self._changed_state())
 
     def _end(self, state: State, text: str | None = None) -> None:
-        live = self._live
+        live = self.live
         if live.ended:
             return
         # Texts of exceptions may hold what has no place in JSON, such as the bytes of a file's name.
@@ -171,21 +206,34 @@ class Run:
         live.status(state, message, context_state=self._changed_state())
 
     def _changed_state(self) -> bytes | None:
-        if self._state_before is None:
+        ctx = self._ctx
+        if ctx is None or self._state_before is None:
+            return None
+        if not ctx.state and self._state_before == b"{}":
             return None
         try:
-            after = msgspec.json.encode(json_of(self._ctx.state))
+            after = msgspec.json.encode(json_of(ctx.state))
         except (TypeError, ValueError, RecursionError) as error:
-            self._ctx.log.warning("ctx.state is not JSON and was not saved: %s", error)
+            ctx.log.warning("ctx.state is not JSON and was not saved: %s", error)
             return None
         return after if after != self._state_before else None
 
     def _hidden(self, error: BaseException) -> str:
         reference = secrets.token_hex(3)
-        logger.error("task %s failed, reference %s", self._live.id, reference, exc_info=error)
-        if self._show_errors:
+        logger.error("task %s failed, reference %s", self.live.id, reference, exc_info=error)
+        if self._runner.settings.show_errors:
             return f"execution failed: {type(error).__name__}: {error} (reference {reference})"
         return f"execution failed: Internal error, reference {reference}"
+
+
+def _warn_of_reply(ctx: Context, who: str) -> None:
+    if who not in _UNDECLARED:
+        _UNDECLARED.add(who)
+        ctx.log.warning(
+            "`%s` answered with a Reply without saying that it may: its callers get a task. "
+            "Say `@agent.skill(replies=True)`, `-> Reply`, or `Agent(run=..., replies=True)`",
+            who,
+        )
 
 
 def _is_being_cancelled() -> bool:

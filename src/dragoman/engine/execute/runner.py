@@ -5,18 +5,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from dragoman.engine.execute.containment import context_for
+from dragoman.engine.execute.context import Context
+from dragoman.engine.execute.run import Run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-    from typing import Any
-
-    from dragoman.clock import Clock
+    from dragoman.engine.accept.quota import Quota
+    from dragoman.engine.call import Call
     from dragoman.engine.journal.live import LiveTask
-
-    Start = Callable[[], Coroutine[Any, Any, None]]
+    from dragoman.engine.journal.replay import Memory, Tasks
+    from dragoman.engine.ports import Plan, Runnable
+    from dragoman.engine.settings import EngineSettings
+    from dragoman.model.message import Message
 
 logger = logging.getLogger("dragoman.engine")
 # How long a run that was cancelled may take to clean up when the server stops, in seconds.
@@ -24,36 +27,107 @@ LAST_WORDS = 3
 
 
 class Runner:
-    """Starts runs. Those of one conversation follow each other unless the agent says otherwise."""
+    """Starts the runs of one agent's tasks. Those of one conversation follow each other unless it says otherwise.
 
-    def __init__(self, clock: Clock, put_away: Callable[[LiveTask], None], *, parallel: bool) -> None:
-        self._clock = clock
-        self._put_away = put_away
-        self._parallel = parallel
-        self._queues: dict[tuple[object, str], deque[tuple[LiveTask, Start]]] = {}
-        self._workers: set[asyncio.Task[None]] = set()
+    Each accepted message starts the agent's code at most once: see `Run`.
+    """
+
+    def __init__(self, agent: Runnable, tasks: Tasks, quota: Quota, settings: EngineSettings) -> None:
+        self.agent = agent
+        self.tasks = tasks
+        self.quota = quota
+        self.settings = settings
         self.stopping = False
+        self._queues: dict[tuple[object, str], deque[Run]] = {}
+        self._workers: set[asyncio.Task[None]] = set()
+        self._note_metadata = None if agent.marks is None else agent.marks.note or None
 
     def __len__(self) -> int:
         """How many runs go on now."""
         return len(self._workers)
 
-    def start(self, live: LiveTask, start: Start) -> bool:
-        """Run now, or after the conversation's other runs. True when it is now."""
-        key = (live.row.scope, live.folding.context_id)
-        if not self._parallel and key in self._queues:
-            self._queues[key].append((live, start))
-            return False
-        self._queues.setdefault(key, deque())
-        self._spawn(key, live, start)
-        return True
+    def context(
+        self,
+        live: LiveTask,
+        call: Call,
+        message: Message,
+        memory: Memory,
+        metadata: dict[str, Any] | None,
+        *,
+        answer: Message | None = None,
+        restarted: bool = False,
+    ) -> Context:
+        """The context of a run that is not the first thing its task does."""
+        return Context(
+            live,
+            call,
+            message,
+            clock=self.tasks.clock,
+            metadata=metadata,
+            opening=memory.origin.metadata if memory.origin else None,
+            note_metadata=self._note_metadata,
+            answered=memory.answered(answer),
+            once=memory.once,
+            doubtful=memory.doubtful,
+            told=memory.told,
+            restarted=restarted,
+        )
 
-    def _spawn(self, key: tuple[object, str], live: LiveTask, start: Start) -> None:
-        worker = asyncio.get_running_loop().create_task(start(), context=context_for(live.row.scope))
-        live.worker = worker
+    def first_context(self, live: LiveTask, call: Call, message: Message, metadata: dict[str, Any] | None) -> Context:
+        """The context of the first run of a new task."""
+        return Context(
+            live,
+            call,
+            message,
+            clock=self.tasks.clock,
+            metadata=metadata,
+            opening=metadata,
+            note_metadata=self._note_metadata,
+        )
+
+    def create(self, live: LiveTask, ctx: Context, plan: Plan, *, new_context: bool, draft: bool, caller: str) -> None:
+        """Write a new task and let it run, now or in its turn: then that it is at work is written with it."""
+        begins = self._is_free(live)
+        if draft:
+            live.write_draft()
+            if begins and plan.prepare is None:
+                live.begin()
+        else:
+            live.create(begins=begins and plan.prepare is None)
+        self._enter(Run(self, live, ctx, plan, caller, new_context=new_context), begins)
+
+    def begin(
+        self, live: LiveTask, ctx: Context, plan: Plan, *, attempt: int | None = None, caller: str | None = None
+    ) -> None:
+        """Let a task that is there run, now or in its turn. `attempt` counts the runs of one that may run again."""
+        begins = self._is_free(live)
+        self._enter(Run(self, live, ctx, plan, caller, attempt=attempt), begins)
+        if begins and plan.prepare is None:
+            live.begin()
+
+    def _is_free(self, live: LiveTask) -> bool:
+        return self.agent.parallel or (live.row.scope, live.context_id) not in self._queues
+
+    def _enter(self, run: Run, begins: bool) -> None:
+        live = run.live
+        key = (live.row.scope, live.context_id)
+        self.tasks.live[live.id] = live
+        if begins:
+            self._queues.setdefault(key, deque())
+            self._spawn(key, run)
+        else:
+            self._queues[key].append(run)
+            if self.tasks.store.durable:
+                live.rest(run.forget)
+
+    def _spawn(self, key: tuple[object, str], run: Run) -> None:
+        # Not by the loop's own factory, which contains what runs raise: a run does that itself.
+        context = context_for(run.live.row.scope, run.caller)
+        worker = asyncio.Task(run.work(), loop=asyncio.get_running_loop(), context=context)
+        run.live.attach(worker)
         self._workers.add(worker)
         # Not at the end of the run itself: one that is cancelled before it begins never gets there.
-        worker.add_done_callback(lambda done: self._next(key, live, done))
+        worker.add_done_callback(partial(self._next, key, run.live))
 
     def _next(self, key: tuple[object, str], live: LiveTask, done: asyncio.Task[None]) -> None:
         self._workers.discard(done)
@@ -62,18 +136,22 @@ class Runner:
         self._put_away(live)
         queue = self._queues.get(key)
         while queue:
-            live, start = queue.popleft()
-            if not live.ended:
-                self._spawn(key, live, start)
+            run = queue.popleft()
+            if not run.live.ended:
+                self._spawn(key, run)
                 return
-            self._put_away(live)
+            self._put_away(run.live)
         self._queues.pop(key, None)
+
+    def _put_away(self, live: LiveTask) -> None:
+        self.quota.ended(live)
+        self.tasks.put_away(live)
 
     async def drain(self, seconds: float) -> None:
         """Let the runs finish for that long, those that wait for their conversation too, then cancel what is left."""
         if seconds > 0:
             await self._idle(seconds)
-        waiting = [live for queue in self._queues.values() for live, _ in queue]
+        waiting = [run.live for queue in self._queues.values() for run in queue]
         self._queues.clear()
         if self._workers and seconds > 0:
             logger.warning("%d tasks have not ended within %g s and are cut off", len(self._workers), seconds)
@@ -91,7 +169,7 @@ class Runner:
 
     async def _idle(self, seconds: float) -> None:
         up: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        timer = self._clock.call_later(seconds, lambda: up.done() or up.set_result(None))
+        timer = self.tasks.clock.call_later(seconds, lambda: up.done() or up.set_result(None))
         try:
             while self._workers and not up.done():
                 await asyncio.wait((*self._workers, up), return_when=asyncio.FIRST_COMPLETED)

@@ -44,11 +44,15 @@ class Follower:
         self._bus = bus
         self._live = live
         self._heartbeat = heartbeat
-        self.closing = False
+        self._closing = False
         self.open = 0
         # What the last reader asked for, and what it was given.
         self._asked: tuple[int, int, int, bool] | None = None
         self._given = Batch(())
+
+    def close(self) -> None:
+        """Let streams end once all is told. Their readers can resume them; wake them up after this."""
+        self._closing = True
 
     @contextmanager
     def _counted(self) -> Generator[None]:
@@ -101,7 +105,7 @@ class Follower:
                         continue
                 del batch
                 # All is told: what comes now wakes the watch, which was there before the first look.
-                if self.closing:
+                if self._closing:
                     return
                 if live is not None and live.broken and not await self._waits(row):
                     raise live.refusal

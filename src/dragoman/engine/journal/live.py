@@ -8,7 +8,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from dragoman.clock import timestamp
 from dragoman.engine.ports import Note, NoteKind, Push, Repeat, TaskRow, Write
@@ -43,14 +43,33 @@ def unavailable(error: BaseException | None) -> ServerError:
     return ServerError(str(error) if isinstance(error, ServerError) else UNAVAILABLE)
 
 
+class NewTask(Struct, frozen=True):
+    """What is decided when a task is created, and is written with it.
+
+    `joins` is True when its conversation may have tasks already. `request` is the note about the circumstances it began
+    in, `repeat` the key by which its message is known again, and `webhook` the one that came with the message.
+    """
+
+    row: TaskRow
+    task: Task
+    joins: bool = False
+    request: bytes | None = None
+    repeat: Repeat | None = None
+    webhook: Push | None = None
+
+
 class LiveTask:
     """Numbers, folds, encodes and queues a task's events, and knows which of them are durable.
 
     The agent never waits for the disk here; whatever leaves the process waits with `durable` or `settled`.
+
     A draft is in the store, but nobody is shown it: its first event creates the task, unless the run turns out to be a
-    bare reply.
-    `standing` are the artifacts a run builds on: those it found, or, when it runs again after a crash, those of the
-    last pause.
+    bare reply. `standing` are the artifacts a run builds on: those it found, or, when it runs again after a crash,
+    those of the last pause. `marks` is metadata that the agent writes on every status. `on_durable` is called once,
+    when the first write of a new task is.
+
+    `ended` is True when nothing may be added any more, `over` when what the run says does not count any more: the task
+    has ended or paused, or was given up.
     """
 
     def __init__(
@@ -62,36 +81,41 @@ class LiveTask:
         folding: Folding,
         *,
         committed: int,
-        opens: bool = False,
+        new: NewTask | None = None,
+        in_store: bool = False,
         standing: tuple[Artifact, ...] = (),
+        marks: dict[str, Any] | None = None,
         projector: Projector | None = None,
+        on_durable: Callable[[], None] | None = None,
     ) -> None:
         self._store = store
         self._bus = bus
         self._clock = clock
+        self._new = new
+        self._in_store = in_store  # as a draft
+        self._marks = marks
+        self._projector = projector
+        self._on_durable = on_durable
+        self.id = row.id
+        self.context_id = row.context_id
         self.row = row
         self.folding = folding
+        self.state = state = folding.status.state
+        self.ended: bool = state.final
+        self.over: bool = state.final or state.waiting
         self.committed = committed
         self.standing = standing
-        self.projector = projector
-        self._artifact_ids = {artifact.artifact_id for artifact in standing}
+        self._artifact_ids = {artifact.artifact_id for artifact in standing} if standing else set[str]()
         self.draft = False
-        self._opens = opens  # it is a draft in the store
-        self._begun = False
-        self._reply_kept = False
         self.dormant = False
-        self.marks: dict[str, Any] = {}  # what the agent writes on every status
         self.reply: Message | None = None
         self.inbox: deque[Message] = deque()
         self.arrived = asyncio.Event()  # set when there is something to look at: a message, or the end
+        self._begun = False
+        self._reply_kept = False
         self.worker: asyncio.Task[None] | None = None
-        # Output that waits one turn of the loop: is it the last? Any event must let it go first.
-        self.held: Callable[[], None] | None = None
-        self.repeat: Repeat | None = None
-        self.request: bytes | None = None
-        self.pushes: tuple[Push, ...] = ()  # webhooks that come with the task; then whom to tell once it is durable
-        self.created: Callable[[], None] | None = None
-        self.joins = False
+        self._held: Callable[[], None] | None = None
+        self._unwritten: tuple[Record, ...] = ()
         self._window: deque[Record] = deque()
         self._window_bytes = 0
         self._ahead_bytes = 0
@@ -106,26 +130,6 @@ class LiveTask:
         self._abandoned = False
 
     @property
-    def id(self) -> str:
-        """The task's id."""
-        return self.row.id
-
-    @property
-    def state(self) -> State:
-        """The state, durable or not yet."""
-        return self.folding.status.state
-
-    @property
-    def ended(self) -> bool:
-        """True when nothing may be added any more."""
-        return self.state.final or self.reply is not None or self._broken is not None
-
-    @property
-    def over(self) -> bool:
-        """True when what the run says does not count any more: it has ended, paused, or was given up."""
-        return self.ended or self.state.waiting or self._abandoned
-
-    @property
     def broken(self) -> bool:
         """True when the store refused a write of this task."""
         return self._broken is not None
@@ -135,46 +139,95 @@ class LiveTask:
         """What to tell those who wait for something that the store refused."""
         return unavailable(self._broken)
 
+    @property
+    def is_projected(self) -> bool:
+        """True when the task is also a row that other programs read."""
+        return self._projector is not None
+
+    # -- the run -----------------------------------------------------------------------------------------------------
+
+    def attach(self, worker: asyncio.Task[None]) -> None:
+        """Say who works on it, to be told when the task ends before the work does."""
+        self.worker = worker
+
+    def stop_work(self) -> None:
+        """Tell whoever works on it to stop."""
+        if self.worker is not None:
+            self.worker.cancel()
+
+    def hold(self, flush: Callable[[], None] | None) -> None:
+        """Output waits one turn of the loop, to see whether it is the last. `flush` lets it go before any event."""
+        self._held = flush
+
+    def deliver(self, message: Message) -> None:
+        """Offer a message to the run."""
+        self.inbox.append(message)
+        self.arrived.set()
+
     # -- writing ---------------------------------------------------------------------------------------------------
 
-    def plan(self) -> None:
+    def write_draft(self) -> None:
         """Write a draft of the task."""
-        self.draft = self._opens = True
+        assert self._new is not None
+        self.draft = self._in_store = True
+        snapshot = encode(self._new.task)
+        notes, webhooks = self._beside(self._new)
         self._store.write(
             Write(
                 self.row,
                 self._note_done,
-                notes=self._request_notes(),
-                pushes=self.pushes,
-                snapshot=encode(structs.replace(self.folding.task(), generation=None)),
-                repeat=self.repeat,
+                notes=notes,
+                pushes=webhooks,
+                snapshot=snapshot,
+                repeat=self._new.repeat,
                 draft=True,
+                size=len(snapshot),
             )
         )
         self._notes_queued += 1
 
-    def _request_notes(self) -> tuple[Note, ...]:
-        return () if self.request is None else (Note(1, "request", self.request),)
+    def _beside(self, new: NewTask) -> tuple[tuple[Note, ...], tuple[Push, ...]]:
+        notes = () if new.request is None else (Note(1, "request", new.request),)
+        return notes, () if new.webhook is None else (new.webhook,)
 
-    def create(self) -> None:
-        """Write record 1, the task itself."""
+    def create(self, *, begins: bool = False) -> None:
+        """Write record 1, the task itself; when it `begins` at once, that it is at work too, in one change."""
+        new = self._new
+        assert new is not None
         self.draft = False
-        record = Record.of(1, self.folding.task())
-        notes = () if self._opens else self._request_notes()
-        self._queue(
-            record,
+        first = Record.of(1, new.task)
+        notes, webhooks = self._beside(new)
+        if self._in_store:
+            notes = ()
+        records, size = (first,), len(first.body)
+        if begins and self._projector is None:
+            self._begun = True
+            now = self._clock.now()
+            event = StatusUpdate(self.id, self.context_id, TaskStatus(State.WORKING, None, timestamp(now)), self._marks)
+            second = Record.of(2, event)
+            self.folding.apply(event)
+            self.state = State.WORKING
+            self.row = structs.replace(self.row, state=State.WORKING, status_ms=now, generation=2)
+            records, size = (first, second), size + len(second.body)
+        self._window.extend(records)
+        self._window_bytes += size
+        self._ahead_bytes += size
+        self._store.write(
             Write(
                 self.row,
-                partial(self._done, record.generation, len(record.body)),
+                partial(self._done, records[-1].generation, size),
                 create=True,
-                joins=self.joins,
-                record=record,
+                joins=new.joins,
+                records=records,
                 notes=notes,
-                repeat=self.repeat,
-                pushes=self.pushes,
-                opens=self._opens,
-            ),
+                repeat=new.repeat,
+                pushes=webhooks,
+                opens=self._in_store,
+                size=size + sum([len(note.body) for note in notes]),
+            )
         )
+        if begins and self._projector is not None:
+            self.begin()
 
     def begin(self) -> None:
         """The agent's code is about to be called: the task is at work, or stays a draft."""
@@ -185,9 +238,7 @@ class LiveTask:
     def open(self) -> None:
         """Let a draft be a task from now on, whatever it is answered with."""
         if self.draft and not self.over:
-            self.create()
-            if self._begun:
-                self.status(State.WORKING)
+            self.create(begins=self._begun)
 
     def emit(
         self,
@@ -198,22 +249,26 @@ class LiveTask:
         context_state: bytes | None = None,
         repeat: Repeat | None = None,
         at_ms: int | None = None,
+        more: bool = False,
     ) -> None:
-        """Number an event, take it in and queue it for the store. `says` is a message that belongs to it."""
-        self._check()
-        if self.held is not None:
-            held, self.held = self.held, None
-            held()
+        """Number an event, take it in and queue it for the store. `says` is a message that belongs to it.
+
+        With `more`, another event follows at once: both are one change of the store.
+        """
+        if self._broken is not None or self._abandoned:
+            self._check()
+        if self._held is not None:
+            flush, self._held = self._held, None
+            flush()
         if self.draft:
-            self.create()
-            if isinstance(event, ArtifactUpdate):
-                self.status(State.WORKING)
+            self.create(begins=isinstance(event, ArtifactUpdate))
         generation = self.folding.generation + 1
         # First: what has no JSON form must not take a number.
         record = Record.of(generation, event)
         self.folding.apply(event)
         if says is not None:
             self.folding.say(says)
+        size = len(record.body)
         snapshot = None
         before: State | None = None
         projection: Projection | None = None
@@ -222,31 +277,46 @@ class LiveTask:
             self.row = structs.replace(
                 self.row, state=state, status_ms=at_ms or self._clock.now(), generation=generation
             )
-            if state.final or state.waiting:
+            self.state = state
+            self.ended = state.final
+            self.over = state.final or state.waiting
+            if self.over:
                 self._settle_at = generation
-                self._settled_task = self.folding.task()
-                snapshot = encode(structs.replace(self._settled_task, generation=None))
+                self._settled_task = settled = self.folding.task()
+                snapshot = encode(structs.replace(settled, generation=None))
                 self.arrived.set()
             else:
                 self._settle_at = None
-            if self.projector is not None and state is not before:
-                projection = projected(self.projector, self.row, self.task())
+            if self._projector is not None and state is not before:
+                projection = projected(self._projector, self.row, self.task())
         else:
             self.row = structs.replace(self.row, generation=generation)
             self._artifact_ids.add(event.artifact.artifact_id)
-        self._queue(
-            record,
+        self._window.append(record)
+        self._window_bytes += size
+        self._ahead_bytes += size
+        if more:
+            self._unwritten = (*self._unwritten, record)
+            return
+        records = (record,)
+        if self._unwritten:
+            records, self._unwritten = (*self._unwritten, record), ()
+            size = sum([len(record.body) for record in records])
+        if self._window_bytes > AHEAD_BYTES or len(self._window) > WINDOW_EVENTS:
+            self._trim()
+        self._store.write(
             Write(
                 self.row,
-                partial(self._done, record.generation, len(record.body)),
+                partial(self._done, generation, size),
                 before=before,
-                record=record,
-                notes=tuple(Note(generation, kind, body) for kind, body in notes),
+                records=records,
+                notes=tuple([Note(generation, kind, body) for kind, body in notes]) if notes else (),
                 snapshot=snapshot,
                 context_state=context_state,
                 repeat=repeat,
                 projection=projection,
-            ),
+                size=size + (0 if snapshot is None else len(snapshot)) + sum([len(body) for _, body in notes]),
+            )
         )
 
     def status(
@@ -262,11 +332,12 @@ class LiveTask:
     ) -> None:
         """Write a new status, stamped now."""
         now = self._clock.now()
-        metadata = {**self.marks, **(metadata or {})} if self.marks else metadata
-        if self.projector is not None:  # the time tells the changes of a row apart
+        if self._marks:
+            metadata = {**self._marks, **(metadata or {})}
+        if self._projector is not None:  # the time tells the changes of a row apart
             now = max(now, self.row.status_ms + 1)
         self.emit(
-            StatusUpdate(self.id, self.folding.context_id, TaskStatus(state, message, timestamp(now)), metadata),
+            StatusUpdate(self.id, self.context_id, TaskStatus(state, message, timestamp(now)), metadata),
             at_ms=now,
             notes=notes,
             says=says,
@@ -289,16 +360,7 @@ class LiveTask:
         """Keep something beside the last record, for whoever reads the task later; `durable` waits for it too."""
         self._notes_queued += 1
         note = Note(self.folding.generation, kind, body)
-        self._store.write(Write(self.row, self._note_done, notes=(note,), repeat=repeat))
-
-    def _queue(self, record: Record, write: Write) -> None:
-        size = len(record.body)
-        self._window.append(record)
-        self._window_bytes += size
-        self._ahead_bytes += size
-        if self._window_bytes > AHEAD_BYTES or len(self._window) > WINDOW_EVENTS:
-            self._trim()
-        self._store.write(write)
+        self._store.write(Write(self.row, self._note_done, notes=(note,), repeat=repeat, size=len(body)))
 
     def _trim(self) -> None:
         window = self._window
@@ -318,11 +380,12 @@ class LiveTask:
             self.committed = generation
         if self._window_bytes > AHEAD_BYTES:  # what is durable can be read from the store, however long the run takes
             self._trim()
-        if self.created is not None:
-            self.created = self.created()
+        if self._on_durable is not None:
+            on_durable, self._on_durable = self._on_durable, None
+            on_durable()
         if self._waiters:
             self._wake_waiters()
-        if self._settle_at is not None and self.committed >= self._settle_at:
+        if self._settlers and self._settle_at is not None and self.committed >= self._settle_at:
             self._wake_settlers()
         self._bus.notify(self.id, self.committed)
 
@@ -358,15 +421,15 @@ class LiveTask:
         if self._broken is not None:  # the run is being told already
             return
         self._broken = error
+        self.ended = self.over = True
         self._give_up(str(self.refusal))
-        if self.worker is not None:
-            self.worker.cancel()
+        self.stop_work()
         # Wake the readers, and promise them nothing: no record follows.
         self._bus.notify(self.id, self.committed)
 
     def abandon(self) -> None:
         """Nobody works on this task here any more, and it has neither ended nor paused: let nobody wait for that."""
-        self._abandoned = True
+        self._abandoned = self.over = True
         self._give_up(STOPPING)
 
     def _give_up(self, reason: str) -> None:
@@ -385,7 +448,8 @@ class LiveTask:
 
     async def durable(self, generation: int | None = None) -> None:
         """Wait until that record (by default: all so far) survives a crash. Raises ServerError when it cannot."""
-        self._check()
+        if self._broken is not None or self._abandoned:
+            self._check()
         notes = self._notes_queued if generation is None else 0
         wanted = generation if generation is not None else 0 if self.draft else self.folding.generation
         if self.committed < wanted or self._notes_kept < notes:
@@ -399,12 +463,13 @@ class LiveTask:
     @property
     def crowded(self) -> bool:
         """True when the task should wait for the store."""
-        ahead = self.folding.generation - self.committed + (self.held is not None)
+        ahead = self.folding.generation - self.committed + (self._held is not None)
         return ahead >= AHEAD_EVENTS or self._ahead_bytes >= AHEAD_BYTES
 
     async def settled(self) -> None:
         """Wait until the run has ended or paused, and that is durable. Raises ServerError when it cannot be."""
-        self._check()
+        if self._broken is not None or self._abandoned:
+            self._check()
         if self._reply_kept or (self._settle_at is not None and self.committed >= self._settle_at):
             return
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -423,8 +488,10 @@ class LiveTask:
         """End a draft with a bare message: no task was made. Whoever waits gets it once it is kept for repeats."""
         self._check()
         self.reply = reply
-        body = encode(reply) if self.repeat is not None else None
-        self._store.write(Write(self.row, self._reply_done, delete=True, draft=True, repeat=self.repeat, reply=body))
+        self.ended = self.over = True
+        repeat = None if self._new is None else self._new.repeat
+        body = encode(reply) if repeat is not None else None
+        self._store.write(Write(self.row, self._reply_done, delete=True, draft=True, repeat=repeat, reply=body))
 
     def _reply_done(self, error: BaseException | None) -> None:
         if error is not None:

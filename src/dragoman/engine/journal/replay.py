@@ -11,7 +11,7 @@ from dragoman.engine.call import Call
 from dragoman.engine.execute.outputs import Answered
 from dragoman.engine.execute.recovery import Mending
 from dragoman.engine.journal.follow import PAGE
-from dragoman.engine.journal.live import LiveTask
+from dragoman.engine.journal.live import LiveTask, NewTask
 from dragoman.model.error import InternalError, TaskNotFound
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
 from dragoman.model.json import decode_message, decode_task
@@ -19,6 +19,8 @@ from dragoman.model.record import Folding
 from dragoman.model.task import Task
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from dragoman.clock import Clock
     from dragoman.engine.ports import Bus, Note, Scope, Store, StoredTask, TaskRow
     from dragoman.engine.projection import Projector, Projectors
@@ -70,17 +72,29 @@ class Memory(NamedTuple):
 class Tasks:
     """The tasks of one agent."""
 
-    def __init__(self, store: Store, bus: Bus, clock: Clock, projectors: Projectors | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        bus: Bus,
+        clock: Clock,
+        projectors: Projectors | None = None,
+        marks: dict[str, Any] | None = None,
+    ) -> None:
         self.store = store
         self.bus = bus
         self.clock = clock
         self.live: dict[str, LiveTask] = {}
         self._projectors = projectors
+        self._marks = marks or None
         self._mending = Mending(self)
 
     def projector(self, origin: str) -> Projector | None:
         """Who projects tasks of that origin, if anybody does: these tasks have numbers as ids."""
         return None if self._projectors is None else self._projectors.of(origin)
+
+    def is_projected(self, origin: str) -> bool:
+        """True when tasks of that origin are also rows that other programs read."""
+        return self._projectors is not None and self._projectors.of(origin) is not None
 
     async def fresh_number(self) -> str:
         """An id that is a number and no other task's. Use it before anything is awaited."""
@@ -191,13 +205,31 @@ class Tasks:
             row,
             folding,
             committed=0 if draft else row.generation,
-            opens=draft,
+            new=NewTask(row, task) if draft else None,
+            in_store=draft,
             standing=standing,
+            marks=self._marks,
             projector=self.projector(row.origin),
         )
         if draft:
             live.create()
         return live
+
+    def new(self, new: NewTask, on_durable: Callable[[], None] | None = None) -> LiveTask:
+        """A task that begins here: nothing of it is in the store yet."""
+        projector = None if self._projectors is None else self._projectors.of(new.row.origin)
+        return LiveTask(
+            self.store,
+            self.bus,
+            self.clock,
+            new.row,
+            Folding(new.task),
+            committed=0,
+            new=new,
+            marks=self._marks,
+            projector=projector,
+            on_durable=on_durable,
+        )
 
     async def memory(self, row: TaskRow) -> Memory:
         """What earlier runs of a task left behind: its circumstances, answered questions, results kept by `once`."""

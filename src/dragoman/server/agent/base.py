@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
 
 import msgspec
 
 from dragoman.agents.functions.run import Functions
 from dragoman.agents.functions.skill import Offer, returns_reply, skill_of
+from dragoman.engine.ports import Plan
 from dragoman.model.card import AgentExtension
 from dragoman.model.error import ConfigError, Failed
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from dragoman.agents.functions.skill import Skill
     from dragoman.agents.offers import Toolset
     from dragoman.agents.process.bridge import CommandSessions
     from dragoman.engine.execute.context import Context
@@ -168,38 +167,16 @@ class BareAgent:
             isinstance(capabilities, Mapping) and cast("Mapping[str, Any]", capabilities).get("streaming") is False
         )
 
-    def _uses_run(self, ctx: Context) -> bool:
-        return self._run is not None and self._functions.named(ctx) is None
-
-    def may_reply(self, ctx: Context) -> bool:
-        """True when this message may be answered without a task."""
-        if self._uses_run(ctx):
-            return self._run_replies
-        skill = self._chosen(ctx) if self._functions.may_reply else None
-        return skill is not None and skill.may_reply
-
-    def restarts(self, ctx: Context) -> bool:
-        """True when the chosen skill, or `run`, may run again after a crash."""
-        if self._uses_run(ctx):
-            return self._run_restarts if self._tools is None else self._tools.restarts(ctx)
-        skill = self._chosen(ctx)
-        return skill is not None and skill.restart
-
-    def _chosen(self, ctx: Context) -> Skill | None:
+    def plan(self, ctx: Context) -> Plan:
+        """How to do what a message asks: by `run`, or by the skill it means."""
+        if self._run is not None and self._functions.named(ctx) is None:
+            restarts = self._run_restarts if self._tools is None else self._tools.restarts(ctx)
+            return Plan(self._run, self._run_replies, restarts, self._prepare)
         try:
-            return self._functions.choose(ctx)[0]
+            skill = self._functions.choose(ctx)[0]
         except Failed:
-            return None
-
-    def prepare(self, ctx: Context) -> Callable[[], Awaitable[None]] | None:
-        """What is to be called before the work begins, if anything is."""
-        return partial(self._prepare, ctx) if self._prepare is not None and self._uses_run(ctx) else None
-
-    def run(self, ctx: Context) -> AsyncIterator[Any]:
-        """Do what a message asks."""
-        if self._run is not None and self._uses_run(ctx):
-            return self._run(ctx)
-        return self._functions.run(ctx)
+            return Plan(self._functions.run)
+        return Plan(self._functions.run, skill.may_reply, skill.restart)
 
     async def canceled(self, ref: Any) -> None:
         """Pass on that a waiting task was canceled, to whoever works for this agent elsewhere."""

@@ -48,12 +48,13 @@ class Changes:
         if write.delete and not write.draft:
             self._deleted.append((row, scope))
             return
-        self.size += write.size() + 200
+        self.size += write.size + 200
         if write.draft:
             self._add_draft(write, scope)
-        elif write.record is not None:
-            self._add_record(write, scope)
-        self._notes.extend((row.number, note.generation, note.kind, note.body) for note in write.notes)
+        elif write.records:
+            self._add_records(write, scope)
+        for note in write.notes:
+            self._notes.append((row.number, note.generation, note.kind, note.body))
         if write.snapshot is not None and not write.draft:
             self._snapshots[row.number] = (row.number, row.generation, write.snapshot)
         if write.context_state is not None:
@@ -75,30 +76,31 @@ class Changes:
             facts = (row.number, row.id, scope, row.context_id, row.origin, row.created_ms)
             self._drafts[row.number] = (*facts, write.snapshot or b"")
 
-    def _add_record(self, write: Write, scope: int) -> None:
-        row, record = write.row, write.record
-        assert record is not None
+    def _add_records(self, write: Write, scope: int) -> None:
+        row, records = write.row, write.records
         if write.opens:
             self._drafts_gone.append((row.number,))
-        before = self._created.get(row.number) or self._changed.get(row.number)
-        expected = 1 if write.create else before[0].generation + 1 if before else record.generation
-        if record.generation != expected or row.generation != expected:
+        created = self._created.get(row.number)
+        before = created or self._changed.get(row.number)
+        expected = 1 if write.create else before[0].generation + 1 if before else records[0].generation
+        for record in records:
+            if record.generation != expected:
+                raise Conflict("a record does not follow its task's last one")
+            expected += 1
+            self._events.append((row.number, record.generation, record.body))
+        if row.generation != expected - 1:
             raise Conflict("a record does not follow its task's last one")
-        self._count(write, scope)
-        self._events.append((row.number, record.generation, record.body))
-        if write.create or row.number in self._created:
+        if write.create:
+            self._add_count(scope, row.state, 1)
+            if write.joins:
+                self._joined[scope, row.context_id] += 1
+        elif write.before is not None and write.before is not row.state:
+            self._add_count(scope, write.before, -1)
+            self._add_count(scope, row.state, 1)
+        if write.create or created:
             self._created[row.number] = (row, scope)
         else:
-            self._changed[row.number] = (row, before[1] if before else record.generation - 1)
-
-    def _count(self, write: Write, scope: int) -> None:
-        if write.create:
-            self._add_count(scope, write.row.state, 1)
-            if write.joins:
-                self._joined[scope, write.row.context_id] += 1
-        elif write.before is not None and write.before is not write.row.state:
-            self._add_count(scope, write.before, -1)
-            self._add_count(scope, write.row.state, 1)
+            self._changed[row.number] = (row, before[1] if before else records[0].generation - 1)
 
     def _add_count(self, scope: int, state: State, tasks: int) -> None:
         key = (scope, NUMBERS[state])

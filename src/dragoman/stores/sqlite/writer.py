@@ -189,7 +189,7 @@ class Writer:
             if callable(item):
                 self._postponed = item
                 continue
-            taken = item.size()
+            taken = item.size
             if taken > LARGE or item.row.number in self._large_tasks:
                 self._large.append(item)
                 self._large_tasks[item.row.number] += 1
@@ -205,7 +205,7 @@ class Writer:
         """One large change, with the small ones that came after it."""
         self._is_turn_of_large = False
         batch: list[Write] = []
-        while self._large and len(batch) < BATCH_WRITES and not (batch and self._large[0].size() > LARGE):
+        while self._large and len(batch) < BATCH_WRITES and not (batch and self._large[0].size > LARGE):
             write = self._large.popleft()
             batch.append(write)
             self._large_tasks[write.row.number] -= 1
