@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from functools import partial
+from functools import partial, reduce
 from typing import TYPE_CHECKING
-
-from msgspec.structs import replace
 
 from dragoman.bus.local import LocalBus
 from dragoman.clock import SystemClock
 from dragoman.dialects.reading.limits import JsonLimits
-from dragoman.dialects.tool_tasks import TOOL_TASKS
 from dragoman.engine.accept.quota import Memory
 from dragoman.engine.execute.threads import helper_threads, skill_threads
 from dragoman.engine.journal.retention import Janitor, Retention
 from dragoman.engine.operations import EngineSettings, Service
-from dragoman.engine.projection import Projectors
 from dragoman.model.error import ConfigError
 from dragoman.net.guard import Guard as AddressGuard
 from dragoman.server.cards.cache import Cards
@@ -31,6 +27,7 @@ from dragoman.server.http.cross_site import Guard
 from dragoman.server.http.lazy import LazyHttp, LazyKeys
 from dragoman.server.http.limiter import Limiter
 from dragoman.server.invocation_guard import InvocationGuard, max_depth_of
+from dragoman.server.plugins import plugins
 from dragoman.server.session_routes import SessionRoutes
 from dragoman.stores.memory import MemoryStore
 from dragoman.stores.sqlite.store import SqliteStore
@@ -88,8 +85,8 @@ def build(
         caller_streams=settings.limits.caller_streams,
         page_bytes=settings.limits.page,
     )
-    # One for all agents: the ids it gives are distinct among all tasks of the store.
-    with_tools = replace(engine, projectors=Projectors({TOOL_TASKS.origin: TOOL_TASKS}))
+    extra = plugins()
+    refine = [plugin.engine(store, clock) for plugin in extra]
     keys = LazyKeys(settings.secret, path)
     signing = _signing(settings, keys) if settings.sign else None
     couriers = partial(_courier, settings, store, bus, clock, keys) if settings.push else None
@@ -99,10 +96,11 @@ def build(
         Hosted(
             agent,
             Cards(agent, settings.card_version, clock.now(), push=settings.push, signing=signing),
-            partial(Service, agent, store, bus, clock, engine if agent.tools is None else with_tools),
+            partial(Service, agent, store, bus, clock, reduce(lambda made, each: each(agent, made), refine, engine)),
             settings.limits.body,
             blocking=settings.blocking,
             limits=json_limits,
+            answers=next(filter(None, (plugin.answers(agent, store, clock) for plugin in extra)), None),
         )
         for agent in agents
     ]

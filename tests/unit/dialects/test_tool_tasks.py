@@ -82,7 +82,7 @@ def test_everything_else_is_plain_0_1() -> None:
         )
         assert mine == plain
     assert (TOOL_TASKS.version, TOOL_TASKS.origin, TOOL_TASKS.asks) == ("0.1", "0.1/tools", False)
-    assert (LEGACY.origin, V1_0.origin, LEGACY.projects, V1_0.projects) == ("0.1", "1.0", False, False)
+    assert (LEGACY.origin, V1_0.origin) == ("0.1", "1.0")
 
 
 def test_tools_are_answered_for_in_their_own_form() -> None:

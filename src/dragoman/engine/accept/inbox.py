@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from dragoman.engine.journal.replay import Tasks
     from dragoman.engine.ports import Runnable
     from dragoman.engine.settings import EngineSettings
+    from dragoman.engine.task_rows import RowMaker
     from dragoman.engine.webhooks import Pushes
     from dragoman.model.operation import SendMessageRequest
 
@@ -91,7 +92,7 @@ class Inbox:
         repeat = self._repeats.mark(scope, request.message)
         if repeat is None:
             return await self._take(scope, call, request, None)
-        begins = request.message.task_id is None and request.new_task_id is None and not self._is_numbered(call)
+        begins = request.message.task_id is None and request.new_task_id is None and self._namer(call) is None
         if begins and not self._repeats.may_know(repeat):
             # It is marked before anything can come in between, so nobody has to be kept out.
             return self._create(scope, call, request, repeat)
@@ -119,16 +120,17 @@ class Inbox:
             return Accepted(row, None, repeat=True, reply=decode_message(reply))
         return Accepted(row, live, repeat=True)
 
-    def _is_numbered(self, call: Call) -> bool:
-        """True when a task gets a time as its id. All strangers are one owner: theirs must not be guessed."""
-        return call.user is not None and self._tasks.projector(call.origin) is not None
+    def _namer(self, call: Call) -> RowMaker | None:
+        """What gives a new task its id, if that is not a random one."""
+        row_maker = self._tasks.row_maker(call.origin)
+        return row_maker if row_maker is not None and row_maker.names(call) else None
 
     async def _take(self, scope: Scope, call: Call, request: SendMessageRequest, repeat: Repeat | None) -> Accepted:
         task_id = request.message.task_id or request.new_task_id
-        if task_id is None and self._is_numbered(call):
-            request = structs.replace(request, new_task_id=await self._tasks.fresh_number())
-            return self._create(scope, call, request, repeat)
         if task_id is None:
+            namer = self._namer(call)
+            if namer is not None:
+                request = structs.replace(request, new_task_id=await self._tasks.unused_id(namer))
             return self._create(scope, call, request, repeat)
         async with self._locks.hold(task_id):
             draft = self._tasks.live.get(task_id)
@@ -190,15 +192,15 @@ class Inbox:
             raise InvalidParams("ifGenerationMatch needs a message.taskId", field="configuration.ifGenerationMatch")
         now = tasks.clock.now()
         task_id = request.new_task_id or new_id()
-        projector = tasks.projector(call.origin)
-        context_id = message.context_id or (new_id() if projector is None else task_id)
+        row_maker = tasks.row_maker(call.origin)
+        context_id = message.context_id or (new_id() if row_maker is None else task_id)
         message = structs.replace(message, task_id=task_id, context_id=context_id)
         status = TaskStatus(State.SUBMITTED, None, timestamp(now))
         marks = None if self._agent.marks is None else self._agent.marks.task
         folding = Folding(Task(task_id, context_id, status, history=(message,), metadata=marks or None))
         number = tasks.store.next_number()
         row = TaskRow(number, task_id, scope, context_id, call.origin, State.SUBMITTED, now, 1, now)
-        live = LiveTask(tasks.store, tasks.bus, tasks.clock, row, folding, committed=0, projector=projector)
+        live = LiveTask(tasks.store, tasks.bus, tasks.clock, row, folding, committed=0, row_maker=row_maker)
         live.repeat = repeat
         live.joins = request.message.context_id is not None
         self._hook(live, call, request)

@@ -90,8 +90,8 @@ class _Launch:
         self._new_context = new_context
         self._attempt = attempt
         self._restarts = tasks.store.durable and agent.restarts(ctx)
-        # Whoever reads the table of a projector sees that a task has begun before anything is done.
-        self._waits = (tasks.store.durable and not self._restarts) or attempt is not None or live.projector is not None
+        # Whoever reads the table of a plug-in sees that a task has begun before anything is done.
+        self._waits = (tasks.store.durable and not self._restarts) or attempt is not None or live.row_maker is not None
         self._opening = tasks.clock.call_later(settings.reply_within, live.open) if live.draft else None
         self.prepare = agent.prepare(ctx)
 

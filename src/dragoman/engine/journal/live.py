@@ -12,7 +12,6 @@ from msgspec import structs
 
 from dragoman.clock import timestamp
 from dragoman.engine.ports import Note, NoteKind, Push, Repeat, TaskRow, Write
-from dragoman.engine.projection import Projection, Projector, projected
 from dragoman.model.error import ServerError
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
 from dragoman.model.json import encode
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
 
     from dragoman.clock import Clock
     from dragoman.engine.ports import Bus, Store
+    from dragoman.engine.task_rows import ExtraRow, RowMaker
     from dragoman.model.message import Message
     from dragoman.model.task import Artifact
 
@@ -64,7 +64,7 @@ class LiveTask:
         committed: int,
         opens: bool = False,
         standing: tuple[Artifact, ...] = (),
-        projector: Projector | None = None,
+        row_maker: RowMaker | None = None,
     ) -> None:
         self._store = store
         self._bus = bus
@@ -73,7 +73,7 @@ class LiveTask:
         self.folding = folding
         self.committed = committed
         self.standing = standing
-        self.projector = projector
+        self.row_maker = row_maker
         self._artifact_ids = {artifact.artifact_id for artifact in standing}
         self.draft = False
         self._opens = opens  # it is a draft in the store
@@ -216,7 +216,7 @@ class LiveTask:
             self.folding.say(says)
         snapshot = None
         before: State | None = None
-        projection: Projection | None = None
+        rows: tuple[ExtraRow, ...] = ()
         if isinstance(event, StatusUpdate):
             before, state = self.row.state, event.status.state
             self.row = structs.replace(
@@ -229,8 +229,8 @@ class LiveTask:
                 self.arrived.set()
             else:
                 self._settle_at = None
-            if self.projector is not None and state is not before:
-                projection = projected(self.projector, self.row, self.task())
+            if self.row_maker is not None and state is not before:
+                rows = self.row_maker.rows(self.row, self.task())
         else:
             self.row = structs.replace(self.row, generation=generation)
             self._artifact_ids.add(event.artifact.artifact_id)
@@ -245,7 +245,7 @@ class LiveTask:
                 snapshot=snapshot,
                 context_state=context_state,
                 repeat=repeat,
-                projection=projection,
+                rows=rows,
             ),
         )
 
@@ -263,7 +263,7 @@ class LiveTask:
         """Write a new status, stamped now."""
         now = self._clock.now()
         metadata = {**self.marks, **(metadata or {})} if self.marks else metadata
-        if self.projector is not None:  # the time tells the changes of a row apart
+        if self.row_maker is not None:  # the time tells the changes of a row apart
             now = max(now, self.row.status_ms + 1)
         self.emit(
             StatusUpdate(self.id, self.folding.context_id, TaskStatus(state, message, timestamp(now)), metadata),

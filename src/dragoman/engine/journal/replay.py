@@ -21,7 +21,7 @@ from dragoman.model.task import Task
 if TYPE_CHECKING:
     from dragoman.clock import Clock
     from dragoman.engine.ports import Bus, Note, Scope, Store, StoredTask, TaskRow
-    from dragoman.engine.projection import Projector, Projectors
+    from dragoman.engine.task_rows import RowMaker, TaskRows
     from dragoman.model.message import Message
 
 
@@ -70,23 +70,22 @@ class Memory(NamedTuple):
 class Tasks:
     """The tasks of one agent."""
 
-    def __init__(self, store: Store, bus: Bus, clock: Clock, projectors: Projectors | None = None) -> None:
+    def __init__(self, store: Store, bus: Bus, clock: Clock, task_rows: TaskRows | None = None) -> None:
         self.store = store
         self.bus = bus
         self.clock = clock
         self.live: dict[str, LiveTask] = {}
-        self._projectors = projectors
+        self._task_rows = task_rows
         self._mending = Mending(self)
 
-    def projector(self, origin: str) -> Projector | None:
-        """Who projects tasks of that origin, if anybody does: these tasks have numbers as ids."""
-        return None if self._projectors is None else self._projectors.of(origin)
+    def row_maker(self, origin: str) -> RowMaker | None:
+        """What makes the extra rows of tasks with that origin, if they have any."""
+        return None if self._task_rows is None else self._task_rows.of(origin)
 
-    async def fresh_number(self) -> str:
-        """An id that is a number and no other task's. Use it before anything is awaited."""
-        assert self._projectors is not None
+    async def unused_id(self, row_maker: RowMaker) -> str:
+        """An id of a plug-in's that is no other task's. Use it before anything is awaited."""
         while True:
-            task_id = self._projectors.next_id(self.clock.now())
+            task_id = row_maker.next_id(self.clock.now())
             # A caller may have chosen it for a task of its own.
             if await self.store.task(task_id) is None and task_id not in self.live:
                 return task_id
@@ -193,7 +192,7 @@ class Tasks:
             committed=0 if draft else row.generation,
             opens=draft,
             standing=standing,
-            projector=self.projector(row.origin),
+            row_maker=self.row_maker(row.origin),
         )
         if draft:
             live.create()

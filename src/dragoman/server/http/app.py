@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from dragoman.server.http.address import Addresses
     from dragoman.server.http.authentication import Authentication
     from dragoman.server.http.lazy import LazyKeys as Keys
-    from dragoman.transports.endpoint import ExtendedCard
+    from dragoman.transports.endpoint import Answers, ExtendedCard
     from dragoman.transports.http import AsgiScope, Header, Receive, Send
     from dragoman.transports.limits import Denials
     from dragoman.webhooks.delivery import Courier
@@ -431,6 +431,7 @@ class Hosted:
         *,
         blocking: bool,
         limits: JsonLimits = JSON_LIMITS,
+        answers: Answers | None = None,
     ) -> None:
         self.agent = agent
         self.cards = cards
@@ -439,6 +440,7 @@ class Hosted:
         self._body_limit = body_limit
         self._blocking = blocking
         self._limits = limits
+        self._answers = answers
 
     def renew(self, outbox: Outbox | None, extended: ExtendedCard | None, denials: Denials) -> None:
         """Begin with a fresh engine, for a new event loop."""
@@ -451,6 +453,7 @@ class Hosted:
             limits=self._limits,
             denials=denials,
             tools=self.agent.tools is not None,
+            answers=self._answers,
         )
         endpoint.extended = extended
         self.rpc = JsonRpc(endpoint)
