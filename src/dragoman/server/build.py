@@ -26,9 +26,7 @@ from dragoman.server.http.authentication import Authentication, AuthSettings, Sc
 from dragoman.server.http.cross_site import Guard
 from dragoman.server.http.lazy import LazyHttp, LazyKeys
 from dragoman.server.http.limiter import Limiter
-from dragoman.server.invocation_guard import InvocationGuard, max_depth_of
-from dragoman.server.plugins import plugins
-from dragoman.server.session_routes import SessionRoutes
+from dragoman.server.plugins import Site, plugins
 from dragoman.stores.memory import MemoryStore
 from dragoman.stores.sqlite.store import SqliteStore
 from dragoman.webhooks.delivery import Courier
@@ -67,8 +65,10 @@ def build(
     store = store or open_store(settings.store)
     path = parse_store(settings.store)
     home = None if path is None else path.absolute().with_name(f"{path.name}.sessions")
+    extra = plugins()
+    depths = [depth for plugin in extra if (depth := plugin.max_depth(os.environ)) is not None]
     for agent in agents:
-        agent.settle(home, settings.limits.keep, max_depth_of(os.environ))
+        agent.settle(home, settings.limits.keep, *depths[:1])
     bus = LocalBus(clock)
     engine = EngineSettings(
         dedupe=settings.dedupe,
@@ -85,7 +85,6 @@ def build(
         caller_streams=settings.limits.caller_streams,
         page_bytes=settings.limits.page,
     )
-    extra = plugins()
     refine = [plugin.engine(store, clock) for plugin in extra]
     keys = LazyKeys(settings.secret, path)
     signing = _signing(settings, keys) if settings.sign else None
@@ -110,14 +109,7 @@ def build(
     janitor = Janitor(store, clock, retention)
     auth = partial(_authentication, agents, settings, keys, clock, addresses)
     limiter = Limiter(limits, clock, addresses, Memory(*memory_for(limits)))
-    sessions = SessionRoutes(
-        bus,
-        clock,
-        InvocationGuard.from_env(clock, os.environ),
-        body_limit=limits.body,
-        limits=json_limits,
-        denials=limiter.denials,
-    )
+    site = Site(hosted, bus, clock, limits.body, json_limits, limiter.denials, os.environ)
     return App(
         hosted,
         store,
@@ -128,7 +120,7 @@ def build(
         couriers=couriers,
         keys=keys,
         limiter=limiter,
-        sessions=sessions,
+        extra=[routes for plugin in extra if (routes := plugin.routes(site)) is not None],
     )
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from dragoman.dialects.negotiate import Dialects
 from dragoman.dialects.reading.limits import JsonLimits
+from dragoman.dialects.v01.dialect import LEGACY
 from dragoman.engine.call import Call
 from dragoman.engine.journal.follow import Stream
 from dragoman.model.error import MethodNotFound
@@ -30,14 +31,6 @@ if TYPE_CHECKING:
 JSON_LIMITS = JsonLimits()
 
 
-class Outcome(NamedTuple):
-    """A result or a stream, the tag of its task, and whether the message was a repeat."""
-
-    result: Result | Stream
-    origin: str
-    repeat: bool = False
-
-
 class Answers(Protocol):
     """A plug-in's answers to those who call in its dialect, or about a task that may have begun in it."""
 
@@ -46,11 +39,24 @@ class Answers(Protocol):
         """What such callers speak."""
         ...
 
+    @property
+    def needs_user(self) -> bool:
+        """True when the oldest methods are refused to callers without a name, where others are known."""
+        ...
+
     async def perform(
         self, endpoint: Endpoint, choice: Choice, call: Call, params: Any, after: int | None, request: Request | None
     ) -> Outcome:
         """Carry out an operation in place of `Endpoint.perform`. Raises A2AError."""
         ...
+
+
+class Outcome(NamedTuple):
+    """A result or a stream, the tag of its task, and whether the message was a repeat."""
+
+    result: Result | Stream
+    origin: str
+    repeat: bool = False
 
 
 class Endpoint:
@@ -65,15 +71,14 @@ class Endpoint:
         blocking: bool,
         limits: JsonLimits = JSON_LIMITS,
         denials: Denials | None = None,
-        tools: bool = False,
         answers: Answers | None = None,
     ) -> None:
         self.service = service
         self.body_limit = body_limit
         self.limits = limits
         self._denials = denials
+        self.dialects = Dialects(blocking_by_default=blocking, legacy=LEGACY if answers is None else answers.dialect)
         self.answers = answers
-        self.dialects = Dialects(blocking_by_default=blocking, tools=tools)
         self._extensions = {extension.uri for extension in extensions}
         # Makes the card a known caller may see; None where nobody is known.
         self.extended: ExtendedCard | None = None

@@ -16,9 +16,9 @@ from msgspec import structs
 from dragoman import Agent, Context, User
 from dragoman.clock import milliseconds, timestamp
 from dragoman.compat.tool_server.answers import ToolAnswers
+from dragoman.compat.tool_server.dialect import TOOL_TASKS
 from dragoman.compat.tool_server.rows import A2A_TASKS, A2ATask, NumberedTasks, number_of, user_number
 from dragoman.dialects.negotiate import Choice
-from dragoman.dialects.tool_tasks import TOOL_TASKS
 from dragoman.engine.call import Call
 from dragoman.engine.settings import EngineSettings
 from dragoman.errors import Failed, Rejected
@@ -53,7 +53,7 @@ async def row_of(store: Any, number: int = NOW) -> Any:
 async def cancel(engine: Any, task: Any, *, dialect: Any = TOOL_TASKS) -> Any:
     """Cancel as a caller of 0.1 does."""
     answers = ToolAnswers(engine.store, engine.clock)
-    endpoint = Endpoint(engine.service, (), body_limit=0, blocking=True, tools=True)
+    endpoint = Endpoint(engine.service, (), body_limit=0, blocking=True)
     request = CancelTaskRequest(getattr(task, "id", task))
     return (await answers.perform(endpoint, Choice(Operation.CANCEL, dialect), OLD, request)).result
 

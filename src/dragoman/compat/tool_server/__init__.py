@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from dragoman.clock import SystemClock
 from dragoman.compat.tool_server.answers import ToolAnswers
+from dragoman.compat.tool_server.dialect import TOOL_TASKS
 from dragoman.compat.tool_server.rows import NumberedTasks
 from dragoman.dialects.cards.v01 import plain_card
 from dragoman.dialects.errors import rpc_error
 from dragoman.dialects.negotiate import Choice
-from dragoman.dialects.tool_tasks import TOOL_TASKS
 from dragoman.engine.call import Call
 from dragoman.engine.settings import EngineSettings
 from dragoman.model.error import A2AError, ConfigError, InvalidParams, Unauthenticated
@@ -263,7 +263,7 @@ async def _perform(
     call = Call(user=user, origin=TOOL_TASKS.origin, asks=TOOL_TASKS.asks)
     try:
         request = TOOL_TASKS.request(operation, _json(params))
-        endpoint = Endpoint(service, (), body_limit=0, blocking=True, tools=True)
+        endpoint = Endpoint(service, (), body_limit=0, blocking=True)
         if answers is None:
             outcome = await endpoint.perform(operation, call, request, None)
         else:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from dragoman.clock import timestamp
+from dragoman.compat.tool_server.dialect import TOOL_TASKS
 from dragoman.compat.tool_server.rows import CANCELED, WORDS, A2ATask
-from dragoman.dialects.tool_tasks import TOOL_TASKS
 from dragoman.engine.accept.locks import KeyedLocks
 from dragoman.model.error import TaskGenerationMismatch, TaskNotCancelable
 from dragoman.model.operation import GetTaskRequest
@@ -33,6 +33,7 @@ class ToolAnswers:
     """Answers those who call in 0.1, or in no version about a task that began in it. See `Answers`."""
 
     dialect = TOOL_TASKS
+    needs_user = True
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self
 
 from msgspec import Struct, structs
 
-from dragoman.dialects.tool_tasks import TOOL_TASKS
+from dragoman.compat.tool_server.dialect import TOOL_TASKS
 from dragoman.engine.task_rows import Column, ExtraRow, TaskTable
 from dragoman.model.state import State
 
