@@ -10,7 +10,7 @@ import pytest
 from msgspec import structs
 
 from dragoman.engine.ports import Sweep, Write
-from dragoman.engine.projection import Projection
+from dragoman.engine.task_rows import Column, ExtraRow, TaskTable
 from dragoman.model.record import Record
 from dragoman.model.state import State
 from dragoman.stores.memory import MemoryStore
@@ -28,10 +28,27 @@ if TYPE_CHECKING:
 CHECKS = [check for check in store_contract if check is not many_writers_and_readers_at_once_lose_nothing]
 
 
+NOTES = TaskTable(
+    "notes_of_tasks",
+    (
+        Column("id", "INTEGER"),
+        Column("changed", "INTEGER"),
+        Column("user", "INTEGER", required=True),
+        Column("state", "TEXT"),
+        Column("text", "TEXT"),
+    ),
+    version="changed",
+    owner="user",
+    key_of=lambda task_id: int(task_id) if task_id.isdigit() else None,
+    indexes=(("notes_of_user", "user"),),
+)
+
+
 def opener(make: Callable[[], Store]) -> OpenStore:
     @asynccontextmanager
     async def open_store() -> AsyncIterator[Store]:
         store = make()
+        store.add_table(NOTES)
         await store.open()
         try:
             yield store
@@ -86,69 +103,69 @@ async def test_a_caller_that_fails_to_take_its_report_keeps_no_other_waiting() -
     assert await store.task("a") is not None
 
 
-# -- the table other programs read -------------------------------------------------------------------------------------
+# -- the tables of plug-ins -------------------------------------------------------------------------------------------
 
 
-def projection_of(number: int, state: str = "working", updated_at: int = NOW) -> Projection:
-    return Projection(number, updated_at, 7, state, '[{"role":"user","parts":["é 🐪"]}]'.encode(), b"[]")
+def extra_row(number: int, state: str = "working", changed: int = NOW, text: str = "é 🐪") -> ExtraRow:
+    return ExtraRow(NOTES, (number, changed, 7, state, text))
 
 
-async def test_a_projection_is_kept_with_the_record_it_came_with(open_store: OpenStore) -> None:
+async def test_an_extra_row_is_kept_with_the_record_it_came_with(open_store: OpenStore) -> None:
     async with open_store() as store:
         row = await create(store, row_of(store, "12"))
-        assert (await store.projection(12), await store.last_projection()) == (None, 0)
-        row = await append(store, row, projection=projection_of(12))
-        assert await store.projection(12) == projection_of(12)
-        ended = structs.replace(projection_of(12, "completed", NOW + 5), artifacts=b"[1]")
-        await append(store, row, projection=ended)
-        assert await store.projection(12) == ended
-        await create(store, row_of(store, "9"), projection=projection_of(9))
-        assert (await store.projection(9), await store.last_projection()) == (projection_of(9), 12)
+        assert (await store.read_row(NOTES, 12), await store.last_key(NOTES)) == (None, 0)
+        row = await append(store, row, rows=(extra_row(12),))
+        assert await store.read_row(NOTES, 12) == extra_row(12)
+        ended = extra_row(12, "completed", NOW + 5, "more")
+        await append(store, row, rows=(ended,))
+        assert await store.read_row(NOTES, 12) == ended
+        await create(store, row_of(store, "9"), rows=(extra_row(9),))
+        assert (await store.read_row(NOTES, 9), await store.last_key(NOTES)) == (extra_row(9), 12)
 
 
-async def test_a_write_that_is_refused_leaves_the_projection_alone(open_store: OpenStore) -> None:
+async def test_a_write_that_is_refused_leaves_the_extra_row_alone(open_store: OpenStore) -> None:
     async with open_store() as store:
-        row = await append(store, await create(store, row_of(store, "12")), projection=projection_of(12))
-        late = {"record": Record(2, b"{}"), "projection": projection_of(12, "completed", NOW + 1)}
+        row = await append(store, await create(store, row_of(store, "12")), rows=(extra_row(12),))
+        late = {"record": Record(2, b"{}"), "rows": (extra_row(12, "completed", NOW + 1),)}
         assert await outcome(store, row, **late) is not None
-        assert await store.projection(12) == projection_of(12)
+        assert await store.read_row(NOTES, 12) == extra_row(12)
 
 
 @pytest.mark.requirement("S0-45")
-async def test_a_projection_changes_for_those_who_have_seen_its_last_change(open_store: OpenStore) -> None:
+async def test_an_extra_row_changes_for_those_who_have_seen_its_last_change(open_store: OpenStore) -> None:
     async with open_store() as store:
-        await create(store, row_of(store, "12"), projection=projection_of(12, "completed"))
-        canceled = projection_of(12, "canceled", NOW + 3)
-        assert await store.project(canceled, NOW - 1) is False
-        assert await store.projection(12) == projection_of(12, "completed")
-        assert await store.project(canceled, NOW) is True
-        assert await store.project(canceled, NOW) is False
-        assert await store.projection(12) == canceled
-        assert await store.project(projection_of(13), NOW) is False
-        assert await store.projection(13) is None
+        await create(store, row_of(store, "12"), rows=(extra_row(12, "completed"),))
+        canceled = extra_row(12, "canceled", NOW + 3)
+        assert await store.replace_row(canceled, NOW - 1) is False
+        assert await store.read_row(NOTES, 12) == extra_row(12, "completed")
+        assert await store.replace_row(canceled, NOW) is True
+        assert await store.replace_row(canceled, NOW) is False
+        assert await store.read_row(NOTES, 12) == canceled
+        assert await store.replace_row(extra_row(13), NOW) is False
+        assert await store.read_row(NOTES, 13) is None
 
 
-async def test_of_many_who_change_a_projection_at_once_one_succeeds(open_store: OpenStore) -> None:
+async def test_of_many_who_change_an_extra_row_at_once_one_succeeds(open_store: OpenStore) -> None:
     async with open_store() as store:
-        await create(store, row_of(store, "12"), projection=projection_of(12, "completed"))
-        tries = [store.project(projection_of(12, "canceled", NOW + number), NOW) for number in range(1, 21)]
+        await create(store, row_of(store, "12"), rows=(extra_row(12, "completed"),))
+        tries = [store.replace_row(extra_row(12, "canceled", NOW + number), NOW) for number in range(1, 21)]
         assert sum(await asyncio.gather(*tries)) == 1
 
 
-async def test_a_projection_goes_with_its_task(open_store: OpenStore) -> None:
+async def test_an_extra_row_goes_with_its_task(open_store: OpenStore) -> None:
     async with open_store() as store:
         for number in (1, 2, 3):
-            row = await create(store, row_of(store, str(number)), projection=projection_of(number))
+            row = await create(store, row_of(store, str(number)), rows=(extra_row(number),))
         assert await outcome(store, row, delete=True) is None
         ended = structs.replace(row_of(store, "4"), state=State.COMPLETED, status_ms=NOW - 10)
-        await create(store, ended, projection=projection_of(4, "completed"))
+        await create(store, ended, rows=(extra_row(4, "completed"),))
         assert await store.sweep(Sweep(ended_before_ms=NOW)) == 1
-        assert [await store.projection(number) is None for number in (1, 2, 3, 4)] == [False, False, True, True]
+        assert [await store.read_row(NOTES, number) is None for number in (1, 2, 3, 4)] == [False, False, True, True]
 
 
-async def test_a_projection_is_there_after_a_restart(tmp_path: Path) -> None:
+async def test_an_extra_row_is_there_after_a_restart(tmp_path: Path) -> None:
     open_store = opener(lambda: sqlite(tmp_path))
     async with open_store() as store:
-        await create(store, row_of(store, "12"), projection=projection_of(12))
+        await create(store, row_of(store, "12"), rows=(extra_row(12),))
     async with open_store() as store:
-        assert (await store.projection(12), await store.last_projection()) == (projection_of(12), 12)
+        assert (await store.read_row(NOTES, 12), await store.last_key(NOTES)) == (extra_row(12), 12)

@@ -47,11 +47,6 @@ class Dialect(EventWriter, Protocol):
         ...
 
     @property
-    def projects(self) -> bool:
-        """True when it shows tasks as they stand in the table other programs read."""
-        ...
-
-    @property
     def asks(self) -> bool:
         """False when callers of this version expect an answer or a failure, never a question about arguments."""
         ...

@@ -7,7 +7,6 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from dragoman.dialects.reading.invalid import quoted
-from dragoman.dialects.tool_tasks import TOOL_TASKS
 from dragoman.dialects.v01.dialect import LEGACY
 from dragoman.dialects.v03.dialect import V03
 from dragoman.dialects.v03_proto.dialect import V03Proto
@@ -120,11 +119,11 @@ def asked_version(header: str | None, query: str | None) -> str | None:
 class Dialects:
     """The dialects of one server. `blocking_by_default` is what a 0.3 request without `blocking` means.
 
-    With `tools`, what is behind it are the tools of other servers: their callers of 0.1 see tasks in a form of its own.
+    `legacy` is the 0.1 that is spoken here, where that is not the plain one.
     """
 
-    def __init__(self, *, blocking_by_default: bool = True, tools: bool = False) -> None:
-        self.legacy = TOOL_TASKS if tools else LEGACY
+    def __init__(self, *, blocking_by_default: bool = True, legacy: CallingDialect = LEGACY) -> None:
+        self.legacy = legacy
         self.v03 = V03(blocking_by_default=blocking_by_default)
         self.v03_proto = V03Proto(blocking_by_default=blocking_by_default)
 
@@ -152,7 +151,7 @@ class Dialects:
 
     def answering(self, choice: Choice, origin: str) -> CallingDialect:
         """Who answers, once the tag of the task is known."""
-        if not choice.by_origin or origin not in (LEGACY.origin, TOOL_TASKS.origin):
+        if not choice.by_origin or origin.partition("/")[0] != LEGACY.version:
             return choice.dialect
         return self.legacy if origin == self.legacy.origin else LEGACY
 

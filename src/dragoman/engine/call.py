@@ -11,8 +11,8 @@ class Call(Struct, frozen=True):
     """The circumstances of a request, as far as the engine cares.
 
     `origin` is an opaque tag kept with a task that this call creates; it lets the edge answer later requests in the
-    words in which the task began: `own_words` is True when it will. `asks` is False when the caller cannot be asked
-    for missing arguments, `lists` when it may not list tasks.
+    words in which the task began. `asks` is False when the caller cannot be asked for missing arguments, `lists` when
+    it may not list tasks.
     """
 
     user: User | None = None
@@ -21,7 +21,6 @@ class Call(Struct, frozen=True):
     origin: str = "1.0"
     asks: bool = True
     lists: bool = True
-    own_words: bool = False
 
     @property
     def owner(self) -> str:

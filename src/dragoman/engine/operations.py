@@ -22,7 +22,6 @@ from dragoman.engine.journal.live import STOPPING
 from dragoman.engine.journal.replay import Tasks
 from dragoman.engine.paging import shorten_first, shortened
 from dragoman.engine.ports import Cursor, Scope, TaskQuery
-from dragoman.engine.projection import as_projected
 from dragoman.engine.settings import EngineSettings
 from dragoman.engine.webhooks import Pushes
 from dragoman.model.error import (
@@ -87,7 +86,7 @@ class Service:
         self._bus = bus
         self._settings = settings
         marks = None if agent.marks is None else agent.marks.task
-        self._tasks = tasks = Tasks(store, bus, clock, settings.projectors, marks)
+        self._tasks = tasks = Tasks(store, bus, clock, settings.task_rows, marks)
         self._quota = Quota(settings)
         self._runner = runner = Runner(agent, tasks, self._quota, settings)
         self._locks = locks = KeyedLocks()
@@ -108,8 +107,8 @@ class Service:
     async def start(self) -> None:
         """Decide what becomes of the tasks a crash interrupted."""
         contain_exits(asyncio.get_running_loop())
-        if self._settings.projectors is not None:
-            await self._settings.projectors.load(self._store, self._tasks.clock.now())
+        if self._settings.task_rows is not None:
+            await self._settings.task_rows.load()
         await self._inbox.repeats.load()
         await self._recovery.recover()
         self._quota.recover(self._tasks.live.values())
@@ -272,10 +271,9 @@ class Service:
 
         Raises:
             TaskNotFound: there is none, or it is not the caller's.
-            TaskNotCancelable: it has ended, and is no task that is canceled even so where it is also a row.
-            TaskGenerationMismatch: that row is being changed by others.
+            TaskNotCancelable: it has ended.
         """
-        task, origin = await self._endings.cancel(self._admit(call, request.tenant), call, request.id)
+        task, origin = await self._endings.cancel(self._admit(call, request.tenant), request.id)
         return Answer(task, origin)
 
     async def fail(self, task_id: str, text: str) -> bool:
@@ -286,10 +284,6 @@ class Service:
         """True while a run works on a task, or is about to."""
         live = self._tasks.live.get(task_id)
         return live is not None and not live.over
-
-    async def projected(self, task: Task) -> Task:
-        """A task as its row has it, which may be canceled after its end. Raises ServerError."""
-        return await as_projected(self._store, task)
 
     async def subscribe(
         self, call: Call, request: SubscribeToTaskRequest, after: int | None = None, caller: str = ""

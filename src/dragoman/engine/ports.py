@@ -17,7 +17,7 @@ from dragoman.model.state import State
 if TYPE_CHECKING:
     from dragoman.engine.execute.context import Context
     from dragoman.engine.execute.outputs import Marks
-    from dragoman.engine.projection import Projection
+    from dragoman.engine.task_rows import ExtraRow, TaskTable, Value
 
 
 class Scope(NamedTuple):
@@ -112,7 +112,7 @@ class Write(Struct):
     either begins a conversation or `joins` one that may have tasks already. With `delete`, the task and all that
     belongs to it are gone. `pushes` are webhooks that are new or replaced, `unpushed` the ids of those that go;
     `progress` are webhooks that have come further: it changes nothing for those that are gone or have been replaced.
-    A write of webhooks alone may carry an older row. `projection` is the task's row in the table other programs read.
+    A write of webhooks alone may carry an older row. `rows` are written into the tables of plug-ins.
 
     A `draft` is a task that nobody is shown before it is created, because it may yet be answered with a bare message.
     Its `snapshot` is the task as it would be created. With `opens`, the created task was a draft. A draft that is
@@ -134,7 +134,7 @@ class Write(Struct):
     pushes: tuple[Push, ...] = ()
     unpushed: tuple[str, ...] = ()
     progress: tuple[Push, ...] = ()
-    projection: Projection | None = None
+    rows: tuple[ExtraRow, ...] = ()
     delete: bool = False
     draft: bool = False
     opens: bool = False
@@ -207,6 +207,11 @@ class Store(Protocol):
         """True when what was written outlives the process: then there is a restart to be prepared for."""
         ...
 
+    def add_table(self, table: TaskTable) -> None:
+        """Keep the table of a plug-in too, from the next `open` on. Its rows are written with their tasks, and go
+        with them."""
+        ...
+
     async def open(self) -> None:
         """Make ready. Raises ConfigError when it cannot be used."""
         ...
@@ -271,20 +276,20 @@ class Store(Protocol):
         """The webhooks that are not done, dead ones too, with their tasks, oldest first; or only those `WOKEN`."""
         ...
 
-    async def projection(self, number: int) -> Projection | None:
-        """The row of a task in the table other programs read. It goes with its task."""
+    async def read_row(self, table: TaskTable, key: int) -> ExtraRow | None:
+        """A row of a plug-in's table."""
         ...
 
-    async def project(self, changed: Projection, expected: int) -> bool:
-        """Change state and time of such a row, if its time is still the one expected. False when it is not.
+    async def replace_row(self, row: ExtraRow, version: Value) -> bool:
+        """Change a row of a plug-in's table, if it still has that version. False when it has not, or is not there.
 
         Raises:
             ServerError: it cannot be written now.
         """
         ...
 
-    async def last_projection(self) -> int:
-        """The largest number such a row has; 0 when there is none."""
+    async def last_key(self, table: TaskTable) -> int:
+        """The largest key in a plug-in's table; 0 when it is empty."""
         ...
 
     async def sweep(self, rules: Sweep) -> int:

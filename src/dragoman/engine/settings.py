@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from dragoman.engine.projection import Projectors
+from dragoman.engine.task_rows import TaskRows
 
 
 class EngineSettings(Struct, frozen=True):
     """The engine's own settings; times are in seconds.
 
-    `projectors` say which tasks are also rows that other programs read.
+    `task_rows` says which tasks have rows in the tables of plug-ins.
 
     A run that may be answered with a bare message becomes a task after `reply_within`. `attempts` is how often a run
     that may run again begins, when each time the process ends under it.
@@ -29,4 +29,4 @@ class EngineSettings(Struct, frozen=True):
     caller_tasks: int = 2000
     caller_streams: int = 2000
     page_bytes: int = 4_000_000
-    projectors: Projectors | None = None
+    task_rows: TaskRows | None = None

@@ -7,10 +7,7 @@ import heapq
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from msgspec import structs
-
 from dragoman.engine.ports import WOKEN, Page, PushState, StoredTask
-from dragoman.engine.projection import number_of
 from dragoman.model.error import TaskGenerationMismatch
 from dragoman.model.record import Record
 from dragoman.model.state import State
@@ -19,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dragoman.engine.ports import Note, Push, Repeat, Scope, Sweep, TaskQuery, TaskRow, Write
-    from dragoman.engine.projection import Projection
+    from dragoman.engine.task_rows import ExtraRow, TaskTable, Value
 
 _UNFINISHED = frozenset({State.SUBMITTED, State.WORKING})
 
@@ -61,8 +58,12 @@ class MemoryStore:
         self._pushed: dict[int, _Kept] = {}
         self._repeats: dict[bytes, tuple[int, str, bytes | None]] = {}
         self._drafts: dict[int, _Kept] = {}
-        self._projections: dict[int, Projection] = {}
+        self._tables: dict[TaskTable, dict[int, ExtraRow]] = {}
         self._unreported: list[tuple[Callable[[BaseException | None], None], BaseException | None]] = []
+
+    def add_table(self, table: TaskTable) -> None:
+        """Keep the table of a plug-in too."""
+        self._tables.setdefault(table, {})
 
     async def open(self) -> None:
         """Do nothing: it is ready."""
@@ -163,8 +164,8 @@ class MemoryStore:
             self._mark(kept, write.repeat)
         if write.pushes or write.unpushed or write.progress:
             self._push(kept, write)
-        if write.projection is not None:
-            self._projections[write.projection.id] = write.projection
+        for extra in write.rows:
+            self._tables[extra.table][extra.key] = extra
 
     def _conflict(self, write: Write, kept: _Kept, generation: int) -> BaseException | None:
         row, records = write.row, write.records
@@ -230,9 +231,10 @@ class MemoryStore:
         self._compactable.pop(kept.row.number, None)
         self._pushed.pop(kept.row.number, None)
         del self._by_scope[kept.row.scope][kept.row.number]
-        projected = number_of(row.id)
-        if projected is not None:
-            self._projections.pop(projected, None)
+        for table, rows in self._tables.items():
+            key = table.key_of(row.id)
+            if key is not None:
+                rows.pop(key, None)
         conversation = (kept.row.scope, kept.row.context_id)
         self._conversations[conversation] -= 1
         if not self._conversations[conversation]:  # it is over: nobody can go on with it
@@ -242,12 +244,13 @@ class MemoryStore:
             if self._repeats.get(key, (0, "", None))[1] == row.id:
                 del self._repeats[key]
 
-    async def project(self, changed: Projection, expected: int) -> bool:
-        """Change state and time of a projection, if its time is still the one expected."""
-        kept = self._projections.get(changed.id)
-        if kept is None or kept.updated_at != expected:
+    async def replace_row(self, row: ExtraRow, version: Value) -> bool:
+        """Change a row of a plug-in's table, if it still has that version."""
+        rows = self._tables[row.table]
+        kept = rows.get(row.key)
+        if kept is None or kept.values[row.table.position(row.table.version)] != version:
             return False
-        self._projections[kept.id] = structs.replace(kept, state=changed.state, updated_at=changed.updated_at)
+        rows[row.key] = row
         return True
 
     def _mark(self, kept: _Kept, repeat: Repeat, reply: bytes | None = None) -> None:
@@ -295,13 +298,13 @@ class MemoryStore:
             if push.state is not PushState.DONE and (not woken or push.due_ms == WOKEN)
         ]
 
-    async def projection(self, number: int) -> Projection | None:
-        """A task's row in the table other programs read, if they could."""
-        return self._projections.get(number)
+    async def read_row(self, table: TaskTable, key: int) -> ExtraRow | None:
+        """A row of a plug-in's table."""
+        return self._tables[table].get(key)
 
-    async def last_projection(self) -> int:
-        """The largest number such a row has; 0 when there is none."""
-        return max(self._projections, default=0)
+    async def last_key(self, table: TaskTable) -> int:
+        """The largest key in a plug-in's table; 0 when it is empty."""
+        return max(self._tables[table], default=0)
 
     async def page(self, query: TaskQuery) -> Page:
         """One page of tasks, newest status first."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from dragoman.dialects.negotiate import Dialects
 from dragoman.dialects.reading.limits import JsonLimits
+from dragoman.dialects.v01.dialect import LEGACY
 from dragoman.engine.call import Call
 from dragoman.engine.journal.follow import Stream
 from dragoman.model.error import MethodNotFound
@@ -14,7 +15,8 @@ from dragoman.model.operation import Operation
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from dragoman.dialects.dialect import Dialect, Result
+    from dragoman.dialects.dialect import CallingDialect, Dialect, Result
+    from dragoman.dialects.negotiate import Choice
     from dragoman.engine.operations import Service
     from dragoman.model.card import AgentCard, AgentExtension
     from dragoman.model.error import A2AError
@@ -27,6 +29,26 @@ if TYPE_CHECKING:
 
 # What the JSON of a request may be made of, unless settings say otherwise.
 JSON_LIMITS = JsonLimits()
+
+
+class Answers(Protocol):
+    """A plug-in's answers to those who call in its dialect, or about a task that may have begun in it."""
+
+    @property
+    def dialect(self) -> CallingDialect:
+        """What such callers speak."""
+        ...
+
+    @property
+    def needs_user(self) -> bool:
+        """True when the oldest methods are refused to callers without a name, where others are known."""
+        ...
+
+    async def perform(
+        self, endpoint: Endpoint, choice: Choice, call: Call, params: Any, after: int | None, request: Request | None
+    ) -> Outcome:
+        """Carry out an operation in place of `Endpoint.perform`. Raises A2AError."""
+        ...
 
 
 class Outcome(NamedTuple):
@@ -49,21 +71,20 @@ class Endpoint:
         blocking: bool,
         limits: JsonLimits = JSON_LIMITS,
         denials: Denials | None = None,
-        tools: bool = False,
+        answers: Answers | None = None,
     ) -> None:
         self.service = service
         self.body_limit = body_limit
         self.limits = limits
         self._denials = denials
-        self.dialects = Dialects(blocking_by_default=blocking, tools=tools)
+        self.dialects = Dialects(blocking_by_default=blocking, legacy=LEGACY if answers is None else answers.dialect)
+        self.answers = answers
         self._extensions = {extension.uri for extension in extensions}
         # Makes the card a known caller may see; None where nobody is known.
         self.extended: ExtendedCard | None = None
 
-    def call(
-        self, request: Request, dialect: Dialect, user: User | None, tenant: str = "", *, by_origin: bool = False
-    ) -> Call:
-        """The circumstances of a request. With `by_origin`, its answer is in the words in which the task began."""
+    def call(self, request: Request, dialect: Dialect, user: User | None, tenant: str = "") -> Call:
+        """The circumstances of a request."""
         return Call(
             user=user,
             tenant=tenant,
@@ -71,7 +92,6 @@ class Endpoint:
             origin=dialect.origin,
             asks=dialect.asks,
             lists=request.may_list,
-            own_words=by_origin or dialect.projects,
         )
 
     def _activated(self, request: Request) -> frozenset[str]:

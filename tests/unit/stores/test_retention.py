@@ -79,7 +79,7 @@ async def steps(store: SqliteStore, rules: Sweep, sweeper: Sweeper, is_awaited: 
 def ticking(seconds: float) -> Sweeper:
     """A sweeper for which every slice takes that long."""
     ticks = itertools.count()
-    return Sweeper(lambda: next(ticks) * seconds)
+    return Sweeper(clock=lambda: next(ticks) * seconds)
 
 
 async def work(store: SqliteStore, rules: Sweep) -> int:

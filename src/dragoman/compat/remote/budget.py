@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from dragoman.clock import SystemClock
-from dragoman.compat.remote.errors import BudgetExceededError
+from dragoman.compat.errors import BudgetExceededError
+from dragoman.compat.invocation_guard import limit_of
 from dragoman.compat.remote.exchange import under
 from dragoman.net.addresses import read_host
-from dragoman.server.invocation_guard import limit_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
 
 from dragoman.clock import SystemClock, wait
-from dragoman.compat.remote.errors import BudgetExceededError
+from dragoman.compat.errors import BudgetExceededError
+from dragoman.compat.invocation_guard import max_depth_of
 from dragoman.compat.remote.exchange import exchange, good, guard_of, json_object, refusal, under
 from dragoman.compat.remote.result import RemoteInvocationResult
 from dragoman.model.error import DragomanError
@@ -16,7 +17,6 @@ from dragoman.model.json import encode
 from dragoman.model.message import told_depth
 from dragoman.net.exchange import HttpRequest
 from dragoman.net.guard import Forbidden, Guard
-from dragoman.server.invocation_guard import max_depth_of
 
 if TYPE_CHECKING:
     from dragoman.clock import Clock

@@ -12,9 +12,10 @@ of them end with the event loop they were sent in. To serve them over HTTP, serv
 
 from __future__ import annotations
 
-from dragoman.compat.sessions.cards import build_agent_card, build_agent_card_for_agent
-from dragoman.compat.sessions.deps import TaskDeps
-from dragoman.compat.sessions.errors import (
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from dragoman.compat.errors import (
     AuthenticationError,
     AuthorizationError,
     ConflictError,
@@ -24,7 +25,11 @@ from dragoman.compat.sessions.errors import (
     ValidationError,
     error_response,
 )
-from dragoman.compat.sessions.tasks import clear_task_store, handle_task_get, handle_task_send
+from dragoman.compat.sessions.cards import build_agent_card, build_agent_card_for_agent
+from dragoman.compat.sessions.deps import TaskDeps
+
+if TYPE_CHECKING:
+    from dragoman.compat.sessions.tasks import clear_task_store, handle_task_get, handle_task_send
 
 __all__ = [
     "AuthenticationError",
@@ -42,3 +47,11 @@ __all__ = [
     "handle_task_get",
     "handle_task_send",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # Imported when first used: every server loads this package, and few run programs.
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module("dragoman.compat.sessions.tasks"), name)
+    return value

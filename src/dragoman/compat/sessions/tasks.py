@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from dragoman.bus.local import LocalBus
-from dragoman.compat.sessions.errors import RateLimitError, ValidationError
+from dragoman.compat.errors import RateLimitError, ValidationError
+from dragoman.compat.sessions.dialect import read_task
+from dragoman.compat.sessions.registry import MOST, PRUNED, AgentEngine, TaskRegistry
 from dragoman.compat.sessions.worker import Worker
-from dragoman.dialects.session_tasks import read_task
 from dragoman.engine.call import Call
 from dragoman.engine.operations import Service
 from dragoman.engine.ports import Sweep
 from dragoman.engine.settings import EngineSettings
 from dragoman.model.error import A2AError, InvalidParams, Overloaded, TaskNotFound
-from dragoman.server.task_desk import MOST, PRUNED, TaskDesk, Workshop
 from dragoman.stores.memory import MemoryStore
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class _Engine(NamedTuple):
     deps: TaskDeps
     agent: Chosen
     store: MemoryStore
-    shop: Workshop
+    parts: AgentEngine
 
     def is_for(self, deps: TaskDeps, agent: Chosen) -> bool:
         mine = self.deps
@@ -51,7 +51,7 @@ class _Tasks:
     """All tasks of one event loop: what works on them ends with it."""
 
     def __init__(self) -> None:
-        self.desk = TaskDesk()
+        self.registry = TaskRegistry()
         self._engines: list[_Engine] = []
         self._opening = asyncio.Lock()
         self._ending: set[asyncio.Task[None]] = set()
@@ -63,9 +63,9 @@ class _Tasks:
         engine = await self._engine(deps, await deps.agent_with_project())
         self._sent += 1
         if self._sent % PRUNED == 0:
-            # What the desk has forgotten, nobody can ask for.
+            # What the registry has forgotten, nobody can ask for.
             await engine.store.sweep(Sweep(keep_tasks=MOST))
-        return await self.desk.send(engine.shop, Call(), asked)
+        return await self.registry.send(engine.parts, Call(), asked)
 
     async def _engine(self, deps: TaskDeps, agent: Chosen) -> _Engine:
         async with self._opening:
@@ -76,19 +76,19 @@ class _Tasks:
             service = Service(Worker(deps, agent), store, bus, deps.clock, EngineSettings(drain=0))
             await store.open()
             await service.start()
-            made = _Engine(deps, agent, store, Workshop(agent.id, service, bus, deps.clock))
-            idle = [each for each in self._engines if not each.shop.service.running]
-            for each in idle[:-_IDLE]:  # the desk keeps those that it still needs
+            made = _Engine(deps, agent, store, AgentEngine(agent.id, service, bus, deps.clock))
+            idle = [each for each in self._engines if not each.parts.service.running]
+            for each in idle[:-_IDLE]:  # the registry keeps those that it still needs
                 self._engines.remove(each)
             self._engines.append(made)
             return made
 
     def clear(self) -> None:
         """Forget all tasks and end what works on them. This is for their event loop only."""
-        self.desk.clear()
+        self.registry.clear()
         engines, self._engines = self._engines, []
         for engine in engines:
-            ending = asyncio.get_running_loop().create_task(engine.shop.service.close())
+            ending = asyncio.get_running_loop().create_task(engine.parts.service.close())
             self._ending.add(ending)
             ending.add_done_callback(self._ending.discard)
 
@@ -112,7 +112,7 @@ class _Process:
         loop = asyncio.get_running_loop()
         with self._lock:
             for closed in [each for each in self._tasks if each.is_closed()]:
-                self._tasks.pop(closed).desk.clear()
+                self._tasks.pop(closed).registry.clear()
             if loop not in self._tasks:
                 self._tasks[loop] = _Tasks()
             return self._tasks[loop]
@@ -128,7 +128,7 @@ class _Process:
                 with suppress(RuntimeError):  # it may be closed by now
                     loop.call_soon_threadsafe(tasks.clear)
             else:
-                tasks.desk.clear()
+                tasks.registry.clear()
 
 
 def _running() -> asyncio.AbstractEventLoop | None:
@@ -163,7 +163,7 @@ async def handle_task_send(deps: TaskDeps, body: object) -> dict[str, Any]:
 async def handle_task_get(task_id: str) -> dict[str, Any] | None:
     """A task as it is now, or None when there is none: each time a new map."""
     try:
-        return await _PROCESS.tasks().desk.get(Call(), task_id)
+        return await _PROCESS.tasks().registry.get(Call(), task_id)
     except TaskNotFound:
         return None
 

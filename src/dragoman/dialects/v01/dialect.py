@@ -75,7 +75,6 @@ class Legacy:
 
     version = "0.1"
     origin = "0.1"
-    projects = False
     asks = False
     extensions_header = ""
     version_header = ""

@@ -82,7 +82,6 @@ class V03:
 
     version = "0.3"
     origin = "0.3"
-    projects = False
     asks = True
     extensions_header = "x-a2a-extensions"
     version_header = ""

@@ -89,7 +89,6 @@ class V03Proto:
 
     version = "0.3"
     origin = "0.3"
-    projects = False
     asks = True
     extensions_header = "x-a2a-extensions"
     version_header = ""

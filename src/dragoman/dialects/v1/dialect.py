@@ -73,7 +73,6 @@ class PushConfigs(Struct, frozen=True, rename="camel"):
 class V1:
     """A2A 1.0, or 1.1, which is 1.0 with generations."""
 
-    projects = False
     asks = True
     extensions_header = "a2a-extensions"
     returns_at_once = True

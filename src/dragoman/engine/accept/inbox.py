@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from dragoman.engine.journal.replay import Tasks
     from dragoman.engine.ports import Push, Runnable
     from dragoman.engine.settings import EngineSettings
+    from dragoman.engine.task_rows import RowMaker
     from dragoman.engine.webhooks import Pushes
     from dragoman.model.operation import SendMessageRequest
 
@@ -134,7 +135,7 @@ class Inbox:
         check_id(message.message_id, "message.messageId")
         repeat = self.repeats.key_of(scope, message)
         begins = message.task_id is None and request.new_task_id is None
-        if begins and self._is_numbered(call):
+        if begins and self._settings.task_rows is not None and self._namer(call) is not None:
             begins = False
         if repeat is None:
             if begins:
@@ -169,17 +170,20 @@ class Inbox:
             return Accepted(row, None, repeat=True, reply=decode_message(reply))
         return Accepted(row, live, repeat=True)
 
-    def _is_numbered(self, call: Call) -> bool:
-        """True when a task gets a time as its id. All strangers are one owner: theirs must not be guessed."""
-        return call.user is not None and self._tasks.is_projected(call.origin)
+    def _namer(self, call: Call) -> RowMaker | None:
+        """What gives a new task its id, if that is not a random one."""
+        row_maker = self._tasks.row_maker(call.origin)
+        return row_maker if row_maker is not None and row_maker.names(call) else None
 
     async def _go_on(
         self, scope: Scope, call: Call, request: SendMessageRequest, repeat: Repeat | None, caller: str
     ) -> Accepted:
-        """Take a message that names a task, or that gets a number for one."""
+        """Take a message that names a task, or whose task gets an id that is not a random one."""
         task_id = request.message.task_id or request.new_task_id
+        namer = self._namer(call) if task_id is None else None
         if task_id is None:
-            request = structs.replace(request, new_task_id=await self._tasks.fresh_number())
+            if namer is not None:
+                request = structs.replace(request, new_task_id=await self._tasks.unused_id(namer))
             return self._create(scope, call, request, repeat, caller)
         async with self._locks.hold(task_id):
             draft = self._tasks.live.get(task_id)
@@ -244,7 +248,9 @@ class Inbox:
         now = tasks.clock.now()
         task_id = request.new_task_id or new_id()
         joins = message.context_id is not None
-        context_id = message.context_id or (task_id if tasks.is_projected(call.origin) else new_id())
+        context_id = message.context_id or (
+            new_id() if self._settings.task_rows is None or tasks.row_maker(call.origin) is None else task_id
+        )
         message = structs.replace(message, task_id=task_id, context_id=context_id)
         status = TaskStatus(State.SUBMITTED, None, timestamp(now))
         row = TaskRow(tasks.store.next_number(), task_id, scope, context_id, call.origin, State.SUBMITTED, now, 1, now)

@@ -6,14 +6,12 @@ import logging
 from typing import TYPE_CHECKING
 
 from dragoman.engine.execute.context import agent_message
-from dragoman.engine.projection import as_projected, cancel_projection
 from dragoman.model.error import TaskNotCancelable
 from dragoman.model.part import Part
 from dragoman.model.state import State
 
 if TYPE_CHECKING:
     from dragoman.engine.accept.locks import KeyedLocks
-    from dragoman.engine.call import Call
     from dragoman.engine.journal.live import LiveTask
     from dragoman.engine.journal.replay import Tasks
     from dragoman.engine.ports import Runnable, Scope, StoredTask, TaskRow
@@ -30,22 +28,17 @@ class Endings:
         self._tasks = tasks
         self._locks = locks
 
-    async def cancel(self, scope: Scope, call: Call, task_id: str) -> tuple[Task, str]:
+    async def cancel(self, scope: Scope, task_id: str) -> tuple[Task, str]:
         """Cancel a task. Gives it, and the tag of its origin.
 
         Raises:
             TaskNotFound: there is none, or it is not the caller's.
-            TaskNotCancelable: it has ended, and is no task that is canceled even so where it is also a row.
-            TaskGenerationMismatch: that row is being changed by others.
+            TaskNotCancelable: it has ended.
         """
         async with self._locks.hold(task_id):
             row, live, stored = await self._tasks.find(scope, task_id)
             if (live.state if live else row.state).final:
-                if not call.own_words or self._tasks.projector(row.origin) is None:
-                    raise TaskNotCancelable(taskId=task_id)
-                task = await self._tasks.durable_task(live, stored)
-                await cancel_projection(self._tasks.store, self._tasks.clock, row.id)
-                return await as_projected(self._tasks.store, task), row.origin
+                raise TaskNotCancelable(taskId=task_id)
             live, parked = await self._end(row, live, stored, State.CANCELED, None)
         if parked:
             await self._tell(row)

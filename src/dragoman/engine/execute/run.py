@@ -120,7 +120,7 @@ class Run:
             # Whoever finds this task after a crash knows that its code may have begun. Work that may simply run again
             # does not wait for that, nor does anything in a store that is gone with the process; but whoever reads the
             # rows of a task sees that it has begun before anything is done.
-            if (store.durable and not plan.restarts) or self._attempt is not None or live.is_projected:
+            if (store.durable and not plan.restarts) or self._attempt is not None or live.has_rows:
                 await live.durable()
                 if live.ended:
                     return

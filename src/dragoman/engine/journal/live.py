@@ -12,7 +12,6 @@ from msgspec import Struct, structs
 
 from dragoman.clock import timestamp
 from dragoman.engine.ports import Note, NoteKind, Push, Repeat, TaskRow, Write
-from dragoman.engine.projection import Projection, Projector, projected
 from dragoman.model.error import ServerError
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
 from dragoman.model.json import encode
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
 
     from dragoman.clock import Clock
     from dragoman.engine.ports import Bus, Store
+    from dragoman.engine.task_rows import ExtraRow, RowMaker
     from dragoman.model.message import Message
     from dragoman.model.task import Artifact
 
@@ -85,7 +85,7 @@ class LiveTask:
         in_store: bool = False,
         standing: tuple[Artifact, ...] = (),
         marks: dict[str, Any] | None = None,
-        projector: Projector | None = None,
+        row_maker: RowMaker | None = None,
         on_durable: Callable[[], None] | None = None,
     ) -> None:
         self._store = store
@@ -94,7 +94,7 @@ class LiveTask:
         self._new = new
         self._in_store = in_store  # as a draft
         self._marks = marks
-        self._projector = projector
+        self._row_maker = row_maker
         self._on_durable = on_durable
         self.id = row.id
         self.context_id = row.context_id
@@ -140,9 +140,9 @@ class LiveTask:
         return unavailable(self._broken)
 
     @property
-    def is_projected(self) -> bool:
-        """True when the task is also a row that other programs read."""
-        return self._projector is not None
+    def has_rows(self) -> bool:
+        """True when the task has rows in the tables of plug-ins."""
+        return self._row_maker is not None
 
     # -- the run -----------------------------------------------------------------------------------------------------
 
@@ -200,7 +200,7 @@ class LiveTask:
         if self._in_store:
             notes = ()
         records, size = (first,), len(first.body)
-        if begins and self._projector is None:
+        if begins and self._row_maker is None:
             self._begun = True
             now = self._clock.now()
             event = StatusUpdate(self.id, self.context_id, TaskStatus(State.WORKING, None, timestamp(now)), self._marks)
@@ -226,7 +226,7 @@ class LiveTask:
                 size=size + sum([len(note.body) for note in notes]),
             )
         )
-        if begins and self._projector is not None:
+        if begins and self._row_maker is not None:
             self.begin()
 
     def begin(self) -> None:
@@ -271,7 +271,7 @@ class LiveTask:
         size = len(record.body)
         snapshot = None
         before: State | None = None
-        projection: Projection | None = None
+        rows: tuple[ExtraRow, ...] = ()
         if isinstance(event, StatusUpdate):
             before, state = self.row.state, event.status.state
             self.row = structs.replace(
@@ -287,8 +287,8 @@ class LiveTask:
                 self.arrived.set()
             else:
                 self._settle_at = None
-            if self._projector is not None and state is not before:
-                projection = projected(self._projector, self.row, self.task())
+            if self._row_maker is not None and state is not before:
+                rows = self._row_maker.rows(self.row, self.task())
         else:
             self.row = structs.replace(self.row, generation=generation)
             self._artifact_ids.add(event.artifact.artifact_id)
@@ -314,7 +314,7 @@ class LiveTask:
                 snapshot=snapshot,
                 context_state=context_state,
                 repeat=repeat,
-                projection=projection,
+                rows=rows,
                 size=size + (0 if snapshot is None else len(snapshot)) + sum([len(body) for _, body in notes]),
             )
         )
@@ -334,7 +334,7 @@ class LiveTask:
         now = self._clock.now()
         if self._marks:
             metadata = {**self._marks, **(metadata or {})}
-        if self._projector is not None:  # the time tells the changes of a row apart
+        if self._row_maker is not None:  # the time tells the changes of a row apart
             now = max(now, self.row.status_ms + 1)
         self.emit(
             StatusUpdate(self.id, self.context_id, TaskStatus(state, message, timestamp(now)), metadata),

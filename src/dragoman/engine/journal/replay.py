@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from dragoman.clock import Clock
     from dragoman.engine.ports import Bus, Note, Scope, Store, StoredTask, TaskRow
-    from dragoman.engine.projection import Projector, Projectors
+    from dragoman.engine.task_rows import RowMaker, TaskRows
     from dragoman.model.message import Message
 
 
@@ -77,30 +77,25 @@ class Tasks:
         store: Store,
         bus: Bus,
         clock: Clock,
-        projectors: Projectors | None = None,
+        task_rows: TaskRows | None = None,
         marks: dict[str, Any] | None = None,
     ) -> None:
         self.store = store
         self.bus = bus
         self.clock = clock
         self.live: dict[str, LiveTask] = {}
-        self._projectors = projectors
+        self._task_rows = task_rows
         self._marks = marks or None
         self._mending = Mending(self)
 
-    def projector(self, origin: str) -> Projector | None:
-        """Who projects tasks of that origin, if anybody does: these tasks have numbers as ids."""
-        return None if self._projectors is None else self._projectors.of(origin)
+    def row_maker(self, origin: str) -> RowMaker | None:
+        """What makes the extra rows of tasks with that origin, if they have any."""
+        return None if self._task_rows is None else self._task_rows.of(origin)
 
-    def is_projected(self, origin: str) -> bool:
-        """True when tasks of that origin are also rows that other programs read."""
-        return self._projectors is not None and self._projectors.of(origin) is not None
-
-    async def fresh_number(self) -> str:
-        """An id that is a number and no other task's. Use it before anything is awaited."""
-        assert self._projectors is not None
+    async def unused_id(self, row_maker: RowMaker) -> str:
+        """An id of a plug-in's that is no other task's. Use it before anything is awaited."""
         while True:
-            task_id = self._projectors.next_id(self.clock.now())
+            task_id = row_maker.next_id(self.clock.now())
             # A caller may have chosen it for a task of its own.
             if await self.store.task(task_id) is None and task_id not in self.live:
                 return task_id
@@ -209,7 +204,7 @@ class Tasks:
             in_store=draft,
             standing=standing,
             marks=self._marks,
-            projector=self.projector(row.origin),
+            row_maker=self.row_maker(row.origin),
         )
         if draft:
             live.create()
@@ -217,7 +212,6 @@ class Tasks:
 
     def new(self, new: NewTask, on_durable: Callable[[], None] | None = None) -> LiveTask:
         """A task that begins here: nothing of it is in the store yet."""
-        projector = None if self._projectors is None else self._projectors.of(new.row.origin)
         return LiveTask(
             self.store,
             self.bus,
@@ -227,7 +221,7 @@ class Tasks:
             committed=0,
             new=new,
             marks=self._marks,
-            projector=projector,
+            row_maker=None if self._task_rows is None else self._task_rows.of(new.row.origin),
             on_durable=on_durable,
         )
 

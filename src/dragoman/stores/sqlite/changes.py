@@ -6,14 +6,16 @@ import sqlite3
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from dragoman.stores.sqlite.projecting import write_projections
 from dragoman.stores.sqlite.retention import Sweeper, Victim, keep_numbers
 from dragoman.stores.sqlite.schema import ALL_SCOPES, NUMBERS
+from dragoman.stores.sqlite.tables import write_rows
 from dragoman.stores.sqlite.webhooks import write_pushes
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dragoman.engine.ports import TaskRow, Write
-    from dragoman.engine.projection import Projection
+    from dragoman.engine.task_rows import ExtraRow, TaskTable
     from dragoman.model.state import State
 
 
@@ -24,8 +26,9 @@ class Conflict(Exception):
 class Changes:
     """The changes of one transaction. A task's row is written once, however many of its events are in the batch."""
 
-    def __init__(self) -> None:
+    def __init__(self, tables: Sequence[TaskTable] = ()) -> None:
         self.size = 0
+        self._tables = tables
         self._created: dict[int, tuple[TaskRow, int]] = {}
         self._changed: dict[int, tuple[TaskRow, int]] = {}
         self._events: list[tuple[int, int, bytes]] = []
@@ -40,7 +43,7 @@ class Changes:
         self._counts: dict[tuple[int, int], int] = {}
         self._joined: Counter[tuple[int, str]] = Counter()
         self._pushes: list[Write] = []
-        self._projections: dict[int, tuple[Projection, str]] = {}
+        self._extra_rows: dict[tuple[str, int], tuple[ExtraRow, str]] = {}
 
     def add(self, write: Write, scope: int) -> None:
         """Take the next change; `scope` is the number of its row's scope."""
@@ -63,9 +66,9 @@ class Changes:
             self._repeats.append((write.repeat.key, row.id, write.repeat.until_ms, write.reply))
         if write.pushes or write.unpushed or write.progress:
             self._pushes.append(write)
-        if write.projection is not None:
-            self.size += len(write.projection.history) + len(write.projection.artifacts)
-            self._projections[write.projection.id] = (write.projection, row.scope.owner)
+        for extra in write.rows:
+            self.size += sum(len(value) for value in extra.values if isinstance(value, str))
+            self._extra_rows[extra.table.name, extra.key] = (extra, row.scope.owner)
 
     def _add_draft(self, write: Write, scope: int) -> None:
         row = write.row
@@ -128,8 +131,7 @@ class Changes:
         for write in self._pushes:
             write_pushes(connection, write)
         self._write_drafts(connection)
-        if self._projections:
-            write_projections(connection, self._projections.values())
+        write_rows(connection, self._extra_rows.values())
         for row, scope in self._deleted:
             self._delete(connection, row, scope)
 
@@ -192,4 +194,4 @@ class Changes:
         found = connection.execute("SELECT state FROM tasks WHERE number = ?", (row.number,)).fetchone()
         if found is None:
             return
-        Sweeper().delete(connection, Victim(row.number, row.id, scope, row.context_id, int(found[0])))
+        Sweeper(self._tables).delete(connection, Victim(row.number, row.id, scope, row.context_id, int(found[0])))

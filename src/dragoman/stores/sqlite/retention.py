@@ -9,14 +9,15 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from dragoman.engine.projection import number_of
 from dragoman.stores.sqlite.schema import ALL_SCOPES, ENDED
+from dragoman.stores.sqlite.tables import delete_rows
 
 if TYPE_CHECKING:
     from dragoman.engine.ports import Sweep
+    from dragoman.engine.task_rows import TaskTable
 
 # How long a step goes on beginning slices. With the last slice and the commit it stays under 10 ms.
 STEP_SECONDS = 0.004
@@ -76,7 +77,8 @@ class Sweeper:
     A slice has at least one row, and a row cannot be divided: an event of 9 MB takes about 15 ms.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, tables: Sequence[TaskTable] = (), clock: Callable[[], float] = time.monotonic) -> None:
+        self._plugin_tables = tables
         self._clock = clock
         self._rows = _FIRST_ROWS
 
@@ -110,7 +112,7 @@ class Sweeper:
 
     def delete(self, connection: sqlite3.Connection, victim: Victim) -> None:
         """Delete a task and, unless that is a lot, all that belongs to it: the rest is left to the next sweep."""
-        _delete_rows(connection, [victim])
+        _delete_tasks(connection, [victim], self._plugin_tables)
         self._clear(connection, [victim.number])
 
     # Each part does one slice. It gives how many tasks it has finished with, or None when it has nothing to do.
@@ -151,7 +153,7 @@ class Sweeper:
         keys = connection.execute(_REPEATS, (*_filled([victim.id for victim in victims]), self._rows)).rowcount
         if keys == self._rows:
             return 0
-        _delete_rows(connection, victims)
+        _delete_tasks(connection, victims, self._plugin_tables)
         self._clear(connection, [victim.number for victim in victims])
         return len(victims)
 
@@ -196,13 +198,12 @@ def keep_numbers(connection: sqlite3.Connection, number: int) -> None:
     )
 
 
-def _delete_rows(connection: sqlite3.Connection, victims: list[Victim]) -> None:
+def _delete_tasks(connection: sqlite3.Connection, victims: list[Victim], tables: Sequence[TaskTable]) -> None:
     """Delete at most SLICE_TASKS tasks. Their journals and snapshots are left over, where nobody finds them."""
     numbers = [victim.number for victim in victims]
     connection.execute(f"DELETE FROM repeats WHERE task_id IN ({_MANY})", _filled([victim.id for victim in victims]))  # noqa: S608
     connection.execute(f"DELETE FROM pushes WHERE task IN ({_MANY})", _filled(numbers))  # noqa: S608
-    projected = [(number,) for victim in victims if (number := number_of(victim.id)) is not None]
-    connection.executemany("DELETE FROM a2a_tasks WHERE id = ?", projected)
+    delete_rows(connection, tables, [victim.id for victim in victims])
     keep_numbers(connection, max(numbers))
     connection.execute(f"DELETE FROM tasks WHERE number IN ({_MANY})", _filled(numbers))  # noqa: S608
     connection.executemany("INSERT INTO leftovers VALUES (?)", [(number,) for number in numbers])

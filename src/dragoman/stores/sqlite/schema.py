@@ -94,13 +94,7 @@ CREATE TABLE api_keys (
 ) WITHOUT ROWID;
 CREATE INDEX api_keys_of ON api_keys (user);
 """,
-    """
--- Some tasks as other programs read them: a row is written in the commit that changes its task's state.
-CREATE TABLE a2a_tasks (
-    id INTEGER PRIMARY KEY, updated_at INTEGER, user_id INTEGER NOT NULL, state TEXT, history TEXT, artifacts TEXT
-);
-CREATE INDEX a2a_tasks_of_user ON a2a_tasks (user_id);
-""",
+    "",  # it made the table of a plug-in, which is now created with the others of its kind
     """
 -- The dedupe keys of a task are deleted with it.
 CREATE INDEX repeats_of_task ON repeats (task_id);

@@ -13,7 +13,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from dragoman.model.error import ConfigError, ServerError
-from dragoman.stores.sqlite import projecting, reader
+from dragoman.stores.sqlite import reader, tables
 from dragoman.stores.sqlite import webhooks as pushing
 from dragoman.stores.sqlite.file import StoreFile
 from dragoman.stores.sqlite.retention import Sweeper, probe
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dragoman.engine.ports import Note, Page, Push, Scope, StoredTask, Sweep, TaskQuery, TaskRow, Write
-    from dragoman.engine.projection import Projection
+    from dragoman.engine.task_rows import ExtraRow, TaskTable, Value
     from dragoman.model.record import Record
 
 logger = logging.getLogger("dragoman.store")
@@ -41,12 +41,18 @@ class SqliteStore:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._file = StoreFile(path)
-        self._writer = Writer(self._file)
-        self._sweeper = Sweeper()
+        self._tables: list[TaskTable] = []
+        self._sweeper = Sweeper(self._tables)
+        self._writer = Writer(self._file, self._tables)
         self._numbers = itertools.count(1)
         self._pool: ThreadPoolExecutor | None = None
         # One for each reading thread, all opened at the start: later there may be no room for another open file.
         self._idle: SimpleQueue[sqlite3.Connection] = SimpleQueue()
+
+    def add_table(self, table: TaskTable) -> None:
+        """Keep the table of a plug-in too, from the next `open` on."""
+        if table not in self._tables:
+            self._tables.append(table)
 
     async def open(self) -> None:
         """Lock and open the file, creating it when it is not there.
@@ -144,18 +150,18 @@ class SqliteStore:
         """The drafts of an agent, oldest first."""
         return await self._read(reader.drafts, agent)
 
-    async def projection(self, number: int) -> Projection | None:
-        """A task's row in the table other programs read."""
-        return await self._read(projecting.projection, number)
+    async def read_row(self, table: TaskTable, key: int) -> ExtraRow | None:
+        """A row of a plug-in's table."""
+        return await self._read(tables.read_row, table, key)
 
-    async def last_projection(self) -> int:
-        """The largest number such a row has; 0 when there is none."""
-        return await self._read(projecting.last)
+    async def last_key(self, table: TaskTable) -> int:
+        """The largest key in a plug-in's table; 0 when it is empty."""
+        return await self._read(tables.last_key, table)
 
-    async def project(self, changed: Projection, expected: int) -> bool:
-        """Change state and time of such a row, if its time is still the one expected. Raises ServerError."""
+    async def replace_row(self, row: ExtraRow, version: Value) -> bool:
+        """Change a row of a plug-in's table, if it still has that version. Raises ServerError."""
         try:
-            return await self._writer.run(lambda connection: projecting.change(connection, changed, expected))
+            return await self._writer.run(lambda connection: tables.replace_row(connection, row, version))
         except sqlite3.Error as error:
             raise ServerError(f"the store does not work now: {error}") from None
 

@@ -16,11 +16,13 @@ from dragoman.model.error import ServerError
 from dragoman.stores.sqlite.changes import Changes, Conflict
 from dragoman.stores.sqlite.file import FileLock
 from dragoman.stores.sqlite.schema import prepare
+from dragoman.stores.sqlite.tables import create_tables
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from dragoman.engine.ports import Scope, Write
+    from dragoman.engine.task_rows import TaskTable
     from dragoman.stores.sqlite.file import StoreFile
 
 logger = logging.getLogger("dragoman.store")
@@ -46,8 +48,9 @@ class Writer:
     loss; the batch makes that cheap.
     """
 
-    def __init__(self, file: StoreFile) -> None:
+    def __init__(self, file: StoreFile, tables: Sequence[TaskTable] = ()) -> None:
         self._file = file
+        self._tables = tables
         self._lost: ServerError | None = None
         self._queue: SimpleQueue[Write | Callable[[sqlite3.Connection], None] | None] = SimpleQueue()
         self._postponed: Callable[[sqlite3.Connection], None] | None = None
@@ -70,6 +73,7 @@ class Writer:
         connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=64)
         try:
             prepare(connection, path)
+            create_tables(connection, self._tables)
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
             # Some builds of SQLite write zeros over every page that is deleted, which doubles what retention writes.
@@ -269,7 +273,7 @@ class Writer:
         return None
 
     def _apply(self, connection: sqlite3.Connection, batch: list[Write]) -> int:
-        changes = Changes()
+        changes = Changes(self._tables)
         for write in batch:
             changes.add(write, self._scope(connection, write.row.scope))
         changes.apply(connection)

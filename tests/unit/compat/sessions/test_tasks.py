@@ -17,8 +17,8 @@ from dragoman.compat.sessions import (
     handle_task_get,
     handle_task_send,
 )
+from dragoman.compat.sessions.registry import MOST, PRUNED
 from dragoman.compat.sessions.tasks import _PROCESS
-from dragoman.server.task_desk import MOST, PRUNED
 
 ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 
@@ -184,7 +184,7 @@ async def test_a_task_is_submitted_while_its_session_is_made_and_working_afterwa
     bench.deps.create_session = create
     sending = asyncio.create_task(bench.send())
     await asked.wait()
-    [task_id] = _PROCESS.tasks().desk._slips
+    [task_id] = _PROCESS.tasks().registry._entries
     task = await handle_task_get(task_id)
     assert task is not None
     assert task["state"] == "submitted"
@@ -354,7 +354,7 @@ async def finished(bench: Any, number: int) -> list[dict[str, Any]]:
         task = await bench.send()
         bench.emit(task, "session_exited")
         async with asyncio.timeout(10):
-            while not _PROCESS.tasks().desk._slips[task["id"]].ended:  # noqa: ASYNC110
+            while not _PROCESS.tasks().registry._entries[task["id"]].ended:  # noqa: ASYNC110
                 await asyncio.sleep(0)
         tasks.append(task)
     return tasks
@@ -367,7 +367,7 @@ async def test_the_hundred_oldest_that_have_ended_go_when_there_are_more_than_a_
     tasks += await finished(bench, 1)
     known = [await handle_task_get(task["id"]) is not None for task in tasks]
     assert known == [False] * PRUNED + [True] * (MOST + 1 - PRUNED)
-    assert len(_PROCESS.tasks().desk) <= MOST
+    assert len(_PROCESS.tasks().registry) <= MOST
 
 
 @pytest.mark.requirement("S3-27")
@@ -380,7 +380,7 @@ async def test_a_task_that_goes_on_is_never_forgotten(bench: Any) -> None:
     assert await handle_task_get(late["id"]) is None
 
 
-async def test_what_the_desk_has_forgotten_is_not_kept_anywhere(bench: Any) -> None:
+async def test_what_the_registry_has_forgotten_is_not_kept_anywhere(bench: Any) -> None:
     await finished(bench, 2 * MOST + PRUNED)
     [engine] = _PROCESS.tasks()._engines
     assert len(engine.store._by_id) <= MOST + PRUNED

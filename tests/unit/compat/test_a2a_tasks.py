@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from dragoman.compat.tool_server.rows import A2A_TASKS, A2ATask
 from dragoman.engine.ports import Scope
-from dragoman.engine.projection import Projection
 from dragoman.model.error import ServerError
 from dragoman.stores.sqlite.store import SqliteStore
 from dragoman.stores.sqlite.users import SqliteUsers
@@ -28,6 +28,12 @@ COLUMNS = [
 ]
 
 
+def store_at(path: Path) -> SqliteStore:
+    store = SqliteStore(path)
+    store.add_table(A2A_TASKS)
+    return store
+
+
 def read(path: Path, query: str) -> list[Any]:
     with closing(sqlite3.connect(path)) as connection:
         return connection.execute(query).fetchall()
@@ -39,7 +45,7 @@ async def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     path = tmp_path / "t.db"
     if request.param != "new":
         shutil.copy(GOLDEN, path)
-    store = SqliteStore(path)
+    store = store_at(path)
     await store.open()
     await store.close()
     return path
@@ -67,14 +73,14 @@ def test_a_row_without_a_user_is_refused(path: Path) -> None:
 
 async def test_what_is_written_is_text_and_the_users_of_the_file_have_their_own_key(tmp_path: Path) -> None:
     path = tmp_path / "t.db"
-    store = SqliteStore(path)
+    store = store_at(path)
     await store.open()
     users = SqliteUsers(path)
     for name in ("ada", "bob", "42"):
         users.add(name)
     for number, owner in enumerate(("bob", "eve", "42", ""), 1):
         row = row_of(store, str(number), scope=Scope("agent", "", owner))
-        await create(store, row, projection=Projection(number, 5, 99, "working", b"[1]", b"[]"))
+        await create(store, row, rows=(A2ATask(number, 5, 99, "working", "[1]", "[]").row,))
     await store.close()
     found = read(path, "SELECT id, user_id, typeof(state), typeof(history), typeof(artifacts) FROM a2a_tasks")
     texts = ("text", "text", "text")
@@ -82,11 +88,11 @@ async def test_what_is_written_is_text_and_the_users_of_the_file_have_their_own_
 
 
 async def test_a_store_that_is_closed_says_so(tmp_path: Path) -> None:
-    store = SqliteStore(tmp_path / "t.db")
+    store = store_at(tmp_path / "t.db")
     await store.open()
     await store.close()
-    row = Projection(1, 5, 0, "canceled", b"[]", b"[]")
+    row = A2ATask(1, 5, 0, "canceled", "[]", "[]").row
     with pytest.raises(ServerError, match="the store"):
-        await store.project(row, 4)
+        await store.replace_row(row, 4)
     with pytest.raises(ServerError, match="the store is closed"):
-        await store.projection(1)
+        await store.read_row(A2A_TASKS, 1)

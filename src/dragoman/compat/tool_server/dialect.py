@@ -24,7 +24,6 @@ class ToolTasks(Legacy):
     """
 
     origin = f"{Legacy.version}/tools"
-    projects = True
 
     def result(self, operation: Operation, result: Result) -> bytes:
         """See `Dialect.result`."""

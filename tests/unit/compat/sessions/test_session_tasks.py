@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.dialects.session_tasks import InvalidBody, read_body, read_task, task_json
+from dragoman.compat.sessions.dialect import InvalidBody, read_body, read_task, task_json
 from dragoman.model.error import ParseError
 from dragoman.model.message import Message
 from dragoman.model.part import Part

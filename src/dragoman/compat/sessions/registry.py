@@ -1,4 +1,4 @@
-"""The desk of session tasks: it takes a text, answers soon, is asked again, and watches the time."""
+"""The registry of session tasks: sends a text as a task, answers polls for it, and fails it when its time is up."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from msgspec import structs
 
 from dragoman.clock import timestamp, wait
-from dragoman.dialects.session_tasks import task_json
+from dragoman.compat.sessions.dialect import task_json
 from dragoman.engine.ports import Scope
 from dragoman.engine.session_id import session_id
 from dragoman.model.error import A2AError, TaskNotFound
@@ -26,26 +26,26 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from dragoman.clock import Clock, Timer
-    from dragoman.dialects.session_tasks import AskedTask, Json
+    from dragoman.compat.invocation_guard import InvocationGuard
+    from dragoman.compat.sessions.dialect import AskedTask, Json
     from dragoman.engine.accept.quota import Lease
     from dragoman.engine.call import Call
     from dragoman.engine.operations import Service
     from dragoman.engine.ports import Bus
-    from dragoman.server.invocation_guard import InvocationGuard
 
 logger = logging.getLogger("dragoman.server")
 T = TypeVar("T")
 # How many tasks are known here, and how many go when there are more.
 MOST, PRUNED = 1000, 100
 # How long a caller waits to hear that the work has begun.
-PATIENCE = 1.0
+BEGIN_SECONDS = 1.0
 TIMED_OUT = "Task timed out"
 # The first record of a task is the task itself; whatever comes after it is work, or the end.
 _CREATED = 1
 
 
-class Workshop(NamedTuple):
-    """Where the tasks of one agent are done."""
+class AgentEngine(NamedTuple):
+    """An agent with the engine that runs its tasks."""
 
     agent: str
     service: Service
@@ -53,13 +53,13 @@ class Workshop(NamedTuple):
     clock: Clock
 
 
-class _Slip:
-    """What the desk knows of one task."""
+class _Entry:
+    """What the registry knows of one task."""
 
-    def __init__(self, shop: Workshop, call: Call, task_id: str, created_ms: int, timeout_ms: int) -> None:
-        self.shop = shop
+    def __init__(self, engine: AgentEngine, call: Call, task_id: str, created_ms: int, timeout_ms: int) -> None:
+        self.engine = engine
         self.call = call
-        self.scope = Scope(shop.agent, call.tenant, call.owner)
+        self.scope = Scope(engine.agent, call.tenant, call.owner)
         self.task_id = task_id
         self.created_ms = self.changed_ms = created_ms
         self.timeout_ms = timeout_ms
@@ -84,8 +84,8 @@ class _Slip:
         self.timer = self.unfollow = None
 
 
-class TaskDesk:
-    """Hands out tasks of any agent, and answers for those it has handed out, to who has sent them.
+class TaskRegistry:
+    """Sends tasks to any agent, and answers polls for those it has sent, to the caller who sent them.
 
     The tasks are the engine's, like all others; only which of them are known here is kept here, in memory. When there
     are more than `most`, the `pruned` oldest that have ended are forgotten, and none that goes on ever is.
@@ -96,15 +96,15 @@ class TaskDesk:
         self._most = most
         self._pruned = pruned
         # In the order in which they came.
-        self._slips: dict[str, _Slip] = {}
-        self._errands: set[asyncio.Task[Any]] = set()
+        self._entries: dict[str, _Entry] = {}
+        self._background: set[asyncio.Task[Any]] = set()
 
     def __len__(self) -> int:
         """How many tasks are known here."""
-        return len(self._slips)
+        return len(self._entries)
 
     async def send(
-        self, shop: Workshop, call: Call, asked: AskedTask, caller: str = "", lease: Lease | None = None
+        self, engine: AgentEngine, call: Call, asked: AskedTask, caller: str = "", lease: Lease | None = None
     ) -> Json:
         """Begin a task, and give it once the work has begun, has ended, or a second has passed.
 
@@ -118,132 +118,134 @@ class TaskDesk:
             who = f"user {call.user.id}" if call.user else caller
             self._guard.admit(asked.source, asked.depth or 0, who)
         # A caller who leaves now must not leave a task behind whose time nobody watches.
-        slip = await asyncio.shield(self._spawn(self._take(shop, call, asked, caller, lease)))
-        await wait(shop.clock, slip.begun, PATIENCE)
-        return await self._shown(slip)
+        entry = await asyncio.shield(self._spawn(self._take(engine, call, asked, caller, lease)))
+        await wait(engine.clock, entry.begun, BEGIN_SECONDS)
+        return await self._json(entry)
 
     async def get(self, call: Call, task_id: str, agent: str | None = None) -> Json:
-        """A task that was handed out here, to the same caller; with `agent`, only one of that agent.
+        """A task that the same caller has sent through this; with `agent`, only one of that agent.
 
         Raises:
             TaskNotFound: there is none.
         """
-        slip = self._slips.get(task_id)
-        if slip is None or slip.scope != Scope(agent or slip.shop.agent, call.tenant, call.owner):
+        entry = self._entries.get(task_id)
+        if entry is None or entry.scope != Scope(agent or entry.engine.agent, call.tenant, call.owner):
             raise TaskNotFound
         try:
-            return await self._shown(slip)
+            return await self._json(entry)
         except TaskNotFound:  # it has been swept away
-            slip.leave()
-            self._slips.pop(task_id, None)
+            entry.leave()
+            self._entries.pop(task_id, None)
             raise
 
     def clear(self) -> None:
         """Forget every task. What is at work goes on, and its time is not watched any more."""
-        for slip in self._slips.values():
-            slip.leave()
-        self._slips.clear()
+        for entry in self._entries.values():
+            entry.leave()
+        self._entries.clear()
 
     async def close(self) -> None:
         """Forget everything, once what is being done is done. The engines have been closed."""
         self.clear()
-        await asyncio.gather(*self._errands, return_exceptions=True)
+        await asyncio.gather(*self._background, return_exceptions=True)
 
-    # -- taking ----------------------------------------------------------------------------------------------------
+    # -- sending ---------------------------------------------------------------------------------------------------
 
-    async def _take(self, shop: Workshop, call: Call, asked: AskedTask, caller: str, lease: Lease | None) -> _Slip:
+    async def _take(
+        self, engine: AgentEngine, call: Call, asked: AskedTask, caller: str, lease: Lease | None
+    ) -> _Entry:
         call = structs.replace(call, asks=False)
-        now = shop.clock.now()
+        now = engine.clock.now()
         request = _request(asked)
-        result = (await shop.service.send(call, request, caller, lease)).result
+        result = (await engine.service.send(call, request, caller, lease)).result
         if isinstance(result, Message):
-            slip = _Slip(shop, call, new_id(), now, asked.timeout_ms)
-            slip.answered = _answered(slip.task_id, request.message, result, shop.clock.now())
-            slip.ended = True
-            slip.begin()
-            self._keep(slip)
-            return slip
-        slip = _Slip(shop, call, result.id, now, asked.timeout_ms)
-        slip.unfollow = shop.bus.call(slip.task_id, partial(self._heard, slip))
-        self._keep(slip)
+            entry = _Entry(engine, call, new_id(), now, asked.timeout_ms)
+            entry.answered = _answered(entry.task_id, request.message, result, engine.clock.now())
+            entry.ended = True
+            entry.begin()
+            self._keep(entry)
+            return entry
+        entry = _Entry(engine, call, result.id, now, asked.timeout_ms)
+        entry.unfollow = engine.bus.call(entry.task_id, partial(self._advanced, entry))
+        self._keep(entry)
         # Something may have happened before anybody listened.
-        self._heard(slip, (await self._task(slip)).generation or _CREATED)
-        return slip
+        self._advanced(entry, (await self._task(entry)).generation or _CREATED)
+        return entry
 
-    def _keep(self, slip: _Slip) -> None:
-        self._slips[slip.task_id] = slip
-        self._prune(slip)
+    def _keep(self, entry: _Entry) -> None:
+        self._entries[entry.task_id] = entry
+        self._prune(entry)
 
-    def _prune(self, newest: _Slip, least: int = 1) -> None:
+    def _prune(self, newest: _Entry, least: int = 1) -> None:
         """Forget the oldest that have ended, where there are too many and at least so many of these."""
-        if len(self._slips) > self._most:
-            ended = (each.task_id for each in self._slips.values() if each.ended and each is not newest)
+        if len(self._entries) > self._most:
+            ended = (each.task_id for each in self._entries.values() if each.ended and each is not newest)
             old = tuple(islice(ended, self._pruned))
             for task_id in old if len(old) >= least else ():
-                del self._slips[task_id]
+                del self._entries[task_id]
 
     # -- watching --------------------------------------------------------------------------------------------------
 
-    def _heard(self, slip: _Slip, generation: int) -> None:
+    def _advanced(self, entry: _Entry, generation: int) -> None:
         """A task has come further."""
-        if slip.unfollow is None or generation <= _CREATED:
+        if entry.unfollow is None or generation <= _CREATED:
             return
-        shop = slip.shop
-        slip.changed_ms = shop.clock.now()
-        if not shop.service.is_running(slip.task_id):
-            slip.leave()
-            self._spawn(self._settle(slip))
-        elif slip.timer is None:
-            slip.timer = shop.clock.call_later(slip.timeout_ms / 1000, partial(self._ring, slip))
-        slip.begin()
+        engine = entry.engine
+        entry.changed_ms = engine.clock.now()
+        if not engine.service.is_running(entry.task_id):
+            entry.leave()
+            self._spawn(self._settle(entry))
+        elif entry.timer is None:
+            entry.timer = engine.clock.call_later(entry.timeout_ms / 1000, partial(self._time_out, entry))
+        entry.begin()
 
-    def _ring(self, slip: _Slip) -> None:
-        """The time is up."""
-        self._spawn(self._fail(slip, TIMED_OUT))
+    def _time_out(self, entry: _Entry) -> None:
+        """Fail a task whose time is up."""
+        self._spawn(self._fail(entry, TIMED_OUT))
 
-    async def _settle(self, slip: _Slip) -> None:
+    async def _settle(self, entry: _Entry) -> None:
         """Look how a run has ended: one that asks is told that nobody answers."""
         try:
-            task = await self._task(slip)
+            task = await self._task(entry)
             if task.state.waiting:
-                await self._fail(slip, f"the agent asks, and cannot be answered here: {task.question}")
+                await self._fail(entry, f"the agent asks, and cannot be answered here: {task.question}")
         except A2AError as error:
-            logger.warning("task %s cannot be read at its end: %s", slip.task_id, error)
+            logger.warning("task %s cannot be read at its end: %s", entry.task_id, error)
         finally:
-            slip.ended = True
+            entry.ended = True
             # Not one by one: who has just ended is to be asked for its result.
-            self._prune(slip, self._pruned)
+            self._prune(entry, self._pruned)
 
-    async def _fail(self, slip: _Slip, text: str) -> None:
+    async def _fail(self, entry: _Entry, text: str) -> None:
         try:
-            await slip.shop.service.fail(slip.task_id, text)
+            await entry.engine.service.fail(entry.task_id, text)
         except A2AError as error:
-            logger.warning("task %s cannot be failed (%s): %s", slip.task_id, text, error)
+            logger.warning("task %s cannot be failed (%s): %s", entry.task_id, text, error)
 
-    def _spawn(self, errand: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        task = asyncio.get_running_loop().create_task(errand)
-        self._errands.add(task)
+    def _spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._background.add(task)
         task.add_done_callback(self._done)
         return task
 
     def _done(self, task: asyncio.Task[Any]) -> None:
-        self._errands.discard(task)
+        self._background.discard(task)
         if not task.cancelled():
             task.exception()  # who waits for it hears of it; when nobody does any more, nobody is to be told
 
-    # -- showing ---------------------------------------------------------------------------------------------------
+    # -- reading ---------------------------------------------------------------------------------------------------
 
-    async def _task(self, slip: _Slip) -> Task:
-        if slip.answered is not None:
-            return slip.answered
-        result = (await slip.shop.service.get(slip.call, GetTaskRequest(slip.task_id))).result
+    async def _task(self, entry: _Entry) -> Task:
+        if entry.answered is not None:
+            return entry.answered
+        result = (await entry.engine.service.get(entry.call, GetTaskRequest(entry.task_id))).result
         assert isinstance(result, Task)
         return result
 
-    async def _shown(self, slip: _Slip) -> Json:
-        task = await self._task(slip)
-        session = session_id(slip.scope, task.context_id)
-        return task_json(task, session_id=session, created_ms=slip.created_ms, changed_ms=slip.changed_ms)
+    async def _json(self, entry: _Entry) -> Json:
+        task = await self._task(entry)
+        session = session_id(entry.scope, task.context_id)
+        return task_json(task, session_id=session, created_ms=entry.created_ms, changed_ms=entry.changed_ms)
 
 
 def _request(asked: AskedTask) -> SendMessageRequest:

@@ -1,4 +1,4 @@
-"""Tasks that are also rows of a table."""
+"""Tasks that are also rows of a plug-in's table: `a2a_tasks`."""
 
 from __future__ import annotations
 
@@ -15,23 +15,51 @@ from msgspec import structs
 
 from dragoman import Agent, Context, User
 from dragoman.clock import milliseconds, timestamp
-from dragoman.dialects.tool_tasks import TOOL_TASKS
+from dragoman.compat.tool_server.answers import ToolAnswers
+from dragoman.compat.tool_server.dialect import TOOL_TASKS
+from dragoman.compat.tool_server.rows import A2A_TASKS, A2ATask, NumberedTasks, number_of, user_number
+from dragoman.dialects.negotiate import Choice
 from dragoman.engine.call import Call
-from dragoman.engine.projection import Projection, Projectors, number_of, user_number
 from dragoman.engine.settings import EngineSettings
 from dragoman.errors import Failed, Rejected
 from dragoman.model.error import TaskGenerationMismatch, TaskNotCancelable
+from dragoman.model.operation import CancelTaskRequest, Operation
 from dragoman.model.state import State
 from dragoman.stores.memory import MemoryStore
 from dragoman.stores.sqlite.store import SqliteStore
+from dragoman.transports.endpoint import Endpoint
 
 NOW = 1_800_000_000_000
 OWNER = Call(User("7"))
-OLD = Call(User("7"), origin=TOOL_TASKS.origin, asks=False, own_words=True)
+OLD = Call(User("7"), origin=TOOL_TASKS.origin, asks=False)
 
 
-def projecting() -> EngineSettings:
-    return EngineSettings(drain=0, projectors=Projectors({TOOL_TASKS.origin: TOOL_TASKS}))
+@pytest.fixture
+def begin(start: Any, clock: Any) -> Any:
+    """Start an engine whose tasks of 0.1 have rows. Agents that share a store share the `task_rows`."""
+
+    async def begin(agent: Any, *, store: Any = None, task_rows: NumberedTasks | None = None) -> Any:
+        store = MemoryStore() if store is None else store
+        rows = task_rows or NumberedTasks(store, clock)
+        return await start(agent, store=store, settings=EngineSettings(drain=0, task_rows=rows))
+
+    return begin
+
+
+async def row_of(store: Any, number: int = NOW) -> Any:
+    return await A2ATask.read(store, str(number))
+
+
+async def cancel(engine: Any, task: Any, *, dialect: Any = TOOL_TASKS) -> Any:
+    """Cancel as a caller of 0.1 does."""
+    answers = ToolAnswers(engine.store, engine.clock)
+    endpoint = Endpoint(engine.service, (), body_limit=0, blocking=True)
+    request = CancelTaskRequest(getattr(task, "id", task))
+    return (await answers.perform(endpoint, Choice(Operation.CANCEL, dialect), OLD, request)).result
+
+
+async def as_in_row(engine: Any, task: Any) -> Any:
+    return await ToolAnswers(engine.store, engine.clock).as_in_row(task)
 
 
 async def echo(ctx: Context) -> AsyncIterator[Any]:
@@ -51,8 +79,8 @@ async def echo(ctx: Context) -> AsyncIterator[Any]:
 
 
 @pytest.mark.requirement("S0-49", "S0-57")
-async def test_ids_are_times_and_distinct_within_one_millisecond(start: Any) -> None:
-    engine = await start(echo, settings=projecting())
+async def test_ids_are_times_and_distinct_within_one_millisecond(begin: Any) -> None:
+    engine = await begin(echo)
     tasks = await asyncio.gather(*(engine.send("hi", call=OLD) for _ in range(5)))
     assert [task.id for task in tasks] == [str(NOW + number) for number in range(5)]
     assert [task.context_id for task in tasks] == [task.id for task in tasks]
@@ -60,20 +88,20 @@ async def test_ids_are_times_and_distinct_within_one_millisecond(start: Any) -> 
 
 @pytest.mark.requirement("S0-49")
 @pytest.mark.parametrize("days", [0, 2])
-async def test_ids_are_distinct_after_a_restart_with_an_earlier_clock(start: Any, clock: Any, days: int) -> None:
+async def test_ids_are_distinct_after_a_restart_with_an_earlier_clock(begin: Any, clock: Any, days: int) -> None:
     store = MemoryStore()
     clock.move(days * 86_400)
-    before = await start(echo, store=store, settings=projecting())
+    before = await begin(echo, store=store)
     first = [await before.send("hi", call=OLD) for _ in range(3)]
     clock._now -= days * 86_400_000_000 + 1_000_000 * (days == 0)
-    after = await start(echo, store=store, settings=projecting())
+    after = await begin(echo, store=store)
     again = [await after.send("hi", call=OLD) for _ in range(3)]
     assert len({task.id for task in (*first, *again)}) == 6
     assert all(len(task.id) == 13 for task in again)
 
 
-async def test_an_id_that_is_taken_is_passed_over(start: Any) -> None:
-    engine = await start(echo, settings=projecting())
+async def test_an_id_that_is_taken_is_passed_over(begin: Any) -> None:
+    engine = await begin(echo)
     for taken in (NOW, NOW + 2):
         await engine.send("hi", call=OLD, new_task_id=str(taken))
     hanging = await engine.send("hang", call=OLD, new_task_id=str(NOW + 3), wait=False)
@@ -81,35 +109,36 @@ async def test_an_id_that_is_taken_is_passed_over(start: Any) -> None:
     await engine.cancel(hanging, call=OWNER)
 
 
-async def test_an_id_of_the_far_future_is_no_reason_to_go_on_from_there(start: Any) -> None:
+async def test_an_id_of_the_far_future_is_no_reason_to_go_on_from_there(begin: Any) -> None:
     store = MemoryStore()
-    before = await start(echo, store=store, settings=projecting())
+    before = await begin(echo, store=store)
     await before.send("hi", call=OLD, new_task_id="9999999999999")
-    after = await start(echo, store=store, settings=projecting())
+    after = await begin(echo, store=store)
     assert (await after.send("hi", call=OLD)).id == str(NOW)
 
 
-async def test_agents_that_share_a_store_share_the_ids(start: Any) -> None:
-    store, settings = MemoryStore(), projecting()
-    engines = [await start(Agent(name, run=echo), store=store, settings=settings) for name in ("a", "b")]
+async def test_agents_that_share_a_store_share_the_ids(begin: Any, clock: Any) -> None:
+    store = MemoryStore()
+    rows = NumberedTasks(store, clock)
+    engines = [await begin(Agent(name, run=echo), store=store, task_rows=rows) for name in ("a", "b")]
     tasks = await asyncio.gather(*(engine.send("hi", call=OLD) for engine in engines * 5))
     assert len({task.id for task in tasks}) == 10
     assert {task.state for task in tasks} == {State.COMPLETED}
 
 
-async def test_a_repeated_message_makes_no_second_task(start: Any) -> None:
-    engine = await start(echo, settings=projecting())
+async def test_a_repeated_message_makes_no_second_task(begin: Any) -> None:
+    engine = await begin(echo)
     answers = [await engine.answer("hi", call=OLD, message_id="8b5e2c0e-1111-4222-8333-944445555666") for _ in range(2)]
     assert [answer.result.id for answer in answers] == [str(NOW)] * 2
     assert [answer.repeat for answer in answers] == [False, True]
 
 
-async def test_tasks_of_another_origin_are_as_ever(start: Any) -> None:
-    engine = await start(echo, settings=projecting())
+async def test_tasks_of_another_origin_are_as_ever(begin: Any) -> None:
+    engine = await begin(echo)
     task = await engine.send("hi")
     assert number_of(task.id) is None
     assert task.context_id != task.id
-    assert await engine.store.last_projection() == 0
+    assert await engine.store.last_key(A2A_TASKS) == 0
 
 
 @given(st.text())
@@ -153,107 +182,107 @@ def test_an_owner_who_is_no_number_has_one_of_52_bits() -> None:
         ("refuse", State.REJECTED, "failed"),
     ],
 )
-async def test_a_row_follows_its_task(start: Any, text: str, state: State, word: str) -> None:
-    seen: list[Projection] = []
+async def test_a_row_follows_its_task(begin: Any, text: str, state: State, word: str) -> None:
+    seen: list[A2ATask] = []
 
     class Watching(MemoryStore):
         def write(self, write: Any) -> None:
-            seen.extend([write.projection] if write.projection is not None else [])
+            seen.extend(A2ATask(*row.values) for row in write.rows)
             super().write(write)
 
-    engine = await start(echo, store=Watching(), settings=projecting())
+    engine = await begin(echo, store=Watching())
     task = await engine.send(text, call=structs.replace(OLD, user=User("7")))
     assert [row.state for row in seen] == ["working", word]
     assert [(row.id, row.user_id) for row in seen] == [(int(task.id), 7)] * 2
-    assert [row.history for row in seen] == [TOOL_TASKS.history(task)] * 2
-    assert [row.artifacts for row in seen] == [b"[]", TOOL_TASKS.artifacts(task)]
+    assert [row.history for row in seen] == [TOOL_TASKS.history(task).decode()] * 2
+    assert [row.artifacts for row in seen] == ["[]", TOOL_TASKS.artifacts(task).decode()]
     # All of this was one millisecond, and yet each change has a time of its own.
     assert [row.updated_at for row in seen] == [NOW + 1, NOW + 2]
     assert (task.state, task.status.timestamp) == (state, timestamp(NOW + 2))
 
 
-async def test_no_tool_runs_before_the_row_is_durable(start: Any, held_store: Any, turns: Any) -> None:
+async def test_no_tool_runs_before_the_row_is_durable(begin: Any, held_store: Any, turns: Any) -> None:
     ran: list[str] = []
 
     async def run(ctx: Context) -> AsyncIterator[str]:
         ran.append(ctx.task_id)
         yield "done"
 
-    engine = await start(run, store=held_store, settings=projecting())
+    engine = await begin(run, store=held_store)
     held_store.holding = True
     sending = engine.sending("hi", call=OLD)
     await turns()
     assert ran == []
-    assert [write.projection is not None for write in held_store.held] == [False, True]
+    assert [bool(write.rows) for write in held_store.held] == [False, True]
     held_store.release()
     assert (await sending).state is State.COMPLETED
     assert ran == [str(NOW)]
 
 
 async def test_a_task_that_is_canceled_while_its_row_is_written_never_runs(
-    start: Any, held_store: Any, turns: Any
+    begin: Any, held_store: Any, turns: Any
 ) -> None:
     async def run(ctx: Context) -> AsyncIterator[str]:
         raise AssertionError("it ran")
         yield ""
 
-    engine = await start(run, store=held_store, settings=projecting())
+    engine = await begin(run, store=held_store)
     held_store.holding = True
     sending = engine.sending("hi", call=OLD)
     await turns()
-    canceling = asyncio.create_task(engine.cancel(str(NOW), call=OLD))
+    canceling = asyncio.create_task(cancel(engine, str(NOW)))
     await turns()
     held_store.release()
     assert (await sending).state is (await canceling).state is State.CANCELED
-    assert (await engine.store.projection(NOW)).state == "canceled"
+    assert (await row_of(engine.store)).state == "canceled"
 
 
-async def test_a_store_that_refuses_the_row_ends_the_task_later(start: Any, failing_store: Any, clock: Any) -> None:
-    failing_store.refuses = lambda write: write.projection is not None and write.projection.state == "working"
-    engine = await start(echo, store=failing_store, settings=projecting())
+async def test_a_store_that_refuses_the_row_ends_the_task_later(begin: Any, failing_store: Any, clock: Any) -> None:
+    failing_store.refuses = lambda write: any("working" in row.values for row in write.rows)
+    engine = await begin(echo, store=failing_store)
     with pytest.raises(Exception, match="the store cannot take writes now"):
         await engine.send("hi", call=OLD)
     await clock.advance(2)
     task = await engine.until_state(str(NOW), State.FAILED, call=OWNER)
-    row = await engine.store.projection(NOW)
+    row = await row_of(engine.store)
     assert (row.state, row.updated_at) == ("failed", milliseconds(task.status.timestamp))
 
 
-async def test_progress_changes_no_row(start: Any, turns: Any) -> None:
-    engine = await start(echo, settings=projecting())
+async def test_progress_changes_no_row(begin: Any, turns: Any) -> None:
+    engine = await begin(echo)
     task = await engine.send("hang", call=OLD, wait=False)
     await turns()
     task = await engine.get(task, call=OWNER)
     assert task.status.message.text == "half of it"
-    row = await engine.store.projection(NOW)
+    row = await row_of(engine.store)
     assert (row.state, row.updated_at) == ("working", NOW + 1)
     assert milliseconds(task.status.timestamp) > row.updated_at
     # What is shown with the row is the row's.
-    shown = await engine.service.projected(task)
+    shown = await as_in_row(engine, task)
     assert (shown.state, shown.status.timestamp) == (State.WORKING, timestamp(row.updated_at))
     await engine.cancel(task, call=OWNER)
     # It has come further meanwhile: what was read then is not called canceled now.
-    assert await engine.service.projected(task) == task
+    assert await as_in_row(engine, task) == task
 
 
 @pytest.mark.requirement("S0-3")
-async def test_a_task_that_a_crash_interrupted_has_failed_in_its_row_too(start: Any, turns: Any) -> None:
-    before = await start(echo, settings=projecting())
+async def test_a_task_that_a_crash_interrupted_has_failed_in_its_row_too(begin: Any, turns: Any) -> None:
+    before = await begin(echo)
     task = await before.send("hang", call=OLD, wait=False)
     await turns()
-    assert (await before.store.projection(NOW)).state == "working"
+    assert (await row_of(before.store)).state == "working"
     await before.connection.close()
-    after = await start(echo, store=before.store, settings=projecting())
+    after = await begin(echo, store=before.store)
     found = await after.get(task, call=OWNER)
-    row = await after.store.projection(NOW)
+    row = await row_of(after.store)
     assert (found.state, row.state) == (State.FAILED, "failed")
     assert row.updated_at == milliseconds(found.status.timestamp)
 
 
 async def test_a_task_that_had_not_begun_before_a_crash_gets_its_row_when_it_begins(
-    start: Any, held_store: Any, turns: Any
+    begin: Any, held_store: Any, turns: Any
 ) -> None:
-    before = await start(echo, store=held_store, settings=projecting())
+    before = await begin(echo, store=held_store)
     held_store.holding = True
     sending = before.sending("hi", call=OLD)
     await turns()
@@ -262,26 +291,26 @@ async def test_a_task_that_had_not_begun_before_a_crash_gets_its_row_when_it_beg
     await before.connection.close()
     with pytest.raises(Exception, match=r"stopping|cannot take writes"):
         await sending
-    assert await held_store.projection(NOW) is None
-    after = await start(echo, store=held_store, settings=projecting())
+    assert await row_of(held_store) is None
+    after = await begin(echo, store=held_store)
     await after.until_state(str(NOW), State.COMPLETED, call=OWNER)
-    assert (await held_store.projection(NOW)).state == "completed"
+    assert (await row_of(held_store)).state == "completed"
 
 
 # -- canceling what has ended ------------------------------------------------------------------------------------------
 
 
-async def test_only_callers_who_are_answered_in_the_task_s_own_words_cancel_it_after_its_end(start: Any) -> None:
-    engine = await start(echo, settings=projecting())
+async def test_only_callers_who_are_answered_in_the_task_s_own_words_cancel_it_after_its_end(begin: Any) -> None:
+    engine = await begin(echo)
     task = await engine.send("hi", call=OLD)
     with pytest.raises(TaskNotCancelable):
         await engine.cancel(task, call=OWNER)
-    canceled = await engine.cancel(task, call=OLD)
+    canceled = await cancel(engine, task)
     assert (canceled.state, canceled.artifacts) == (State.CANCELED, task.artifacts)
     assert (await engine.get(task, call=OWNER)).state is State.COMPLETED
-    assert await engine.service.projected(task) == canceled
+    assert await as_in_row(engine, task) == canceled
     with pytest.raises(TaskNotCancelable):
-        await engine.cancel(await engine.send("hi", call=OWNER), call=OLD)
+        await cancel(engine, await engine.send("hi", call=OWNER))
 
 
 class Contested(SqliteStore):
@@ -291,41 +320,42 @@ class Contested(SqliteStore):
         super().__init__(path)
         self.times = times
 
-    async def projection(self, number: int) -> Projection | None:
-        found = await super().projection(number)
+    async def read_row(self, table: Any, key: int) -> Any:
+        found = await super().read_row(table, key)
         if found is not None and self.times:
             self.times -= 1
-            await super().project(structs.replace(found, updated_at=found.updated_at + 100), found.updated_at)
+            row = A2ATask(*found.values)
+            await super().replace_row(structs.replace(row, updated_at=row.updated_at + 100).row, row.updated_at)
         return found
 
 
 @pytest.mark.requirement("S0-45")
-async def test_a_lost_race_is_run_again_and_no_change_is_lost(start: Any, tmp_path: Path) -> None:
-    engine = await start(echo, store=Contested(tmp_path / "t.db", 0), settings=projecting())
+async def test_a_lost_race_is_run_again_and_no_change_is_lost(begin: Any, tmp_path: Path) -> None:
+    engine = await begin(echo, store=Contested(tmp_path / "t.db", 0))
     task = await engine.send("hi", call=OLD)
-    before = await engine.store.projection(NOW)
+    before = await row_of(engine.store)
     engine.store.times = 2
-    await engine.cancel(task, call=OLD)
-    row = await engine.store.projection(NOW)
+    await cancel(engine, task)
+    row = await row_of(engine.store)
     # Both changes of the others came first, and this one follows them.
     assert row == structs.replace(before, state="canceled", updated_at=before.updated_at + 201)
 
 
 @pytest.mark.requirement("S0-45")
-async def test_a_race_that_is_always_lost_is_told_as_a_conflict(start: Any, tmp_path: Path) -> None:
-    engine = await start(echo, store=Contested(tmp_path / "t.db", 0), settings=projecting())
+async def test_a_race_that_is_always_lost_is_told_as_a_conflict(begin: Any, tmp_path: Path) -> None:
+    engine = await begin(echo, store=Contested(tmp_path / "t.db", 0))
     task = await engine.send("hi", call=OLD)
     engine.store.times = 1000
     with pytest.raises(TaskGenerationMismatch, match="changed by somebody else: try again"):
-        await engine.cancel(task, call=OLD)
+        await cancel(engine, task)
     engine.store.times = 0
-    assert (await engine.store.projection(NOW)).state == "completed"
+    assert (await row_of(engine.store)).state == "completed"
 
 
-async def test_of_many_cancels_at_once_all_are_answered_and_times_grow(start: Any) -> None:
-    engine = await start(echo, settings=projecting())
+async def test_of_many_cancels_at_once_all_are_answered_and_times_grow(begin: Any) -> None:
+    engine = await begin(echo)
     task = await engine.send("hi", call=OLD)
-    answers = await asyncio.gather(*(engine.cancel(task, call=OLD) for _ in range(10)))
+    answers = await asyncio.gather(*(cancel(engine, task) for _ in range(10)))
     assert {answer.state for answer in answers} == {State.CANCELED}
     times = [milliseconds(answer.status.timestamp) for answer in answers]
     assert times == sorted(set(times))

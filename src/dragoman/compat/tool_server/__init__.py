@@ -19,11 +19,14 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
+from dragoman.clock import SystemClock
+from dragoman.compat.tool_server.answers import ToolAnswers
+from dragoman.compat.tool_server.dialect import TOOL_TASKS
+from dragoman.compat.tool_server.rows import NumberedTasks
 from dragoman.dialects.cards.v01 import plain_card
 from dragoman.dialects.errors import rpc_error
-from dragoman.dialects.tool_tasks import TOOL_TASKS
+from dragoman.dialects.negotiate import Choice
 from dragoman.engine.call import Call
-from dragoman.engine.projection import Projectors
 from dragoman.engine.settings import EngineSettings
 from dragoman.model.error import A2AError, ConfigError, InvalidParams, Unauthenticated
 from dragoman.model.json import decode_any, encode
@@ -78,6 +81,7 @@ class ToolServer:
         self.database = _store_url(store)
         self.url = url.rstrip("/")
         self._connection: ServiceConnection | None = None
+        self._answers: ToolAnswers | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def open(self) -> None:
@@ -90,14 +94,16 @@ class ToolServer:
         if self._connection is not None and self._loop is asyncio.get_running_loop():
             return
         await self.close()
-        settings = EngineSettings(drain=0, projectors=Projectors({TOOL_TASKS.origin: TOOL_TASKS}))
-        connection = connect(self.agent, store=open_store(self.database), settings=settings)
+        store, clock = open_store(self.database), SystemClock()
+        settings = EngineSettings(drain=0, task_rows=NumberedTasks(store, clock))
+        connection = connect(self.agent, store=store, clock=clock, settings=settings)
         try:
             await connection.open()
         except BaseException:
             await connection.close()
             raise
         self._connection, self._loop = connection, asyncio.get_running_loop()
+        self._answers = ToolAnswers(store, clock)
 
     async def close(self) -> None:
         """Stop the tools and close the database. What is at work then is interrupted."""
@@ -153,7 +159,9 @@ class ToolServer:
 
     async def _handle(self, operation: Operation, params: Any, user: Who) -> Outcome:
         service, caller = self._service(), _user(user)
-        return _refused(Unauthenticated()) if caller is None else await _perform(service, operation, params, caller)
+        if caller is None:
+            return _refused(Unauthenticated())
+        return await _perform(service, operation, params, caller, self._answers)
 
     async def call_tool_as(self, tool: str, arguments: Mapping[str, Any] | None, user: Who) -> Outcome:
         """Run a tool as a user, or as nobody, without leaving a task.
@@ -249,15 +257,19 @@ def _opened() -> ToolServer:
     return _default
 
 
-async def _perform(service: Service, operation: Operation, params: Any, user: User | None) -> Outcome:
-    call = Call(user=user, origin=TOOL_TASKS.origin, asks=TOOL_TASKS.asks, own_words=True)
+async def _perform(
+    service: Service, operation: Operation, params: Any, user: User | None, answers: ToolAnswers | None = None
+) -> Outcome:
+    call = Call(user=user, origin=TOOL_TASKS.origin, asks=TOOL_TASKS.asks)
     try:
         request = TOOL_TASKS.request(operation, _json(params))
-        endpoint = Endpoint(service, (), body_limit=0, blocking=True, tools=True)
-        result = (await endpoint.perform(operation, call, request, None)).result
-        assert isinstance(result, Task)
-        shown = await service.projected(result)
-        return ("ok", decode_any(TOOL_TASKS.result(operation, shown)))
+        endpoint = Endpoint(service, (), body_limit=0, blocking=True)
+        if answers is None:
+            outcome = await endpoint.perform(operation, call, request, None)
+        else:
+            outcome = await answers.perform(endpoint, Choice(operation, TOOL_TASKS), call, request)
+        assert isinstance(outcome.result, Task)
+        return ("ok", decode_any(TOOL_TASKS.result(operation, outcome.result)))
     except A2AError as error:
         return _refused(error)
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from dragoman.compat.tool_server.dialect import TOOL_TASKS
 from dragoman.dialects.negotiate import Dialects
-from dragoman.dialects.tool_tasks import TOOL_TASKS
 from dragoman.dialects.v01.dialect import LEGACY
 from dragoman.dialects.v1.dialect import V1_0
 from dragoman.model.message import Message
@@ -82,11 +82,11 @@ def test_everything_else_is_plain_0_1() -> None:
         )
         assert mine == plain
     assert (TOOL_TASKS.version, TOOL_TASKS.origin, TOOL_TASKS.asks) == ("0.1", "0.1/tools", False)
-    assert (LEGACY.origin, V1_0.origin, LEGACY.projects, V1_0.projects) == ("0.1", "1.0", False, False)
+    assert (LEGACY.origin, V1_0.origin) == ("0.1", "1.0")
 
 
 def test_tools_are_answered_for_in_their_own_form() -> None:
-    tools, plain = Dialects(tools=True), Dialects()
+    tools, plain = Dialects(legacy=TOOL_TASKS), Dialects()
     assert tools.for_method("tasks/send", None).dialect is TOOL_TASKS
     assert tools.for_method("tasks/get", "0.1").dialect is TOOL_TASKS
     assert tools.for_method("message/send", None).dialect is tools.v03
@@ -120,4 +120,4 @@ def test_tools_are_answered_for_in_their_own_form() -> None:
 def test_a_method_of_0_1_is_known_unless_another_version_is_asked_for(
     method: str, asked: str | None, oldest: bool
 ) -> None:
-    assert Dialects(tools=True).is_oldest(method, asked) is oldest
+    assert Dialects(legacy=TOOL_TASKS).is_oldest(method, asked) is oldest

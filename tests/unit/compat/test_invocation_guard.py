@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
+from dragoman.compat.invocation_guard import LONGEST_NAME, SOURCES, InvocationGuard, limit_of
 from dragoman.errors import InvalidParams, Overloaded
-from dragoman.server.invocation_guard import LONGEST_NAME, SOURCES, InvocationGuard, limit_of
 from dragoman.testing import Clock
 
 

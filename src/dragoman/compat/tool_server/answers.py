@@ -1,0 +1,98 @@
+"""Answers to callers of A2A 0.1: tasks as their rows have them, canceled also after their end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec import structs
+
+from dragoman.clock import timestamp
+from dragoman.compat.tool_server.dialect import TOOL_TASKS
+from dragoman.compat.tool_server.rows import CANCELED, WORDS, A2ATask
+from dragoman.engine.accept.locks import KeyedLocks
+from dragoman.model.error import TaskGenerationMismatch, TaskNotCancelable
+from dragoman.model.operation import GetTaskRequest
+from dragoman.model.state import State
+from dragoman.model.task import Task, TaskStatus
+from dragoman.transports.endpoint import Outcome
+
+if TYPE_CHECKING:
+    from dragoman.clock import Clock
+    from dragoman.dialects.negotiate import Choice
+    from dragoman.engine.call import Call
+    from dragoman.engine.ports import Store
+    from dragoman.model.operation import CancelTaskRequest
+    from dragoman.transports.endpoint import Endpoint
+    from dragoman.transports.http import Request
+
+# So often a cancel is tried while others change the row.
+_TRIES = 5
+
+
+class ToolAnswers:
+    """Answers those who call in 0.1, or in no version about a task that began in it. See `Answers`."""
+
+    dialect = TOOL_TASKS
+    needs_user = True
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._locks = KeyedLocks()
+
+    async def perform(
+        self,
+        endpoint: Endpoint,
+        choice: Choice,
+        call: Call,
+        params: Any,
+        after: int | None = None,
+        request: Request | None = None,
+    ) -> Outcome:
+        """Carry out an operation. Raises A2AError."""
+        try:
+            outcome = await endpoint.perform(choice.operation, call, params, after, request)
+        except TaskNotCancelable as refused:
+            return await self._cancel_ended(endpoint, call, params, refused)
+        if isinstance(outcome.result, Task) and self.dialect.origin in (outcome.origin, choice.dialect.origin):
+            return outcome._replace(result=await self.as_in_row(outcome.result))
+        return outcome
+
+    async def _cancel_ended(
+        self, endpoint: Endpoint, call: Call, request: CancelTaskRequest, refused: TaskNotCancelable
+    ) -> Outcome:
+        """Cancel a task that has ended in its row alone.
+
+        Raises:
+            TaskNotCancelable: it is a task of another origin, or has no row.
+            TaskGenerationMismatch: others change its row each time.
+            ServerError: the store does not take it.
+        """
+        task, origin, _ = await endpoint.service.get(call, GetTaskRequest(request.id, tenant=request.tenant))
+        if origin != self.dialect.origin or not isinstance(task, Task) or not task.state.final:
+            raise refused
+        async with self._locks.hold(task.id):
+            await self._cancel_row(task.id)
+            return Outcome(await self.as_in_row(task), origin)
+
+    async def as_in_row(self, task: Task) -> Task:
+        """The task with the state and the time of its row, where it has one. Raises ServerError."""
+        found = await A2ATask.read(self._store, task.id)
+        if found is None:
+            return task
+        status = task.status
+        if found.state == CANCELED and status.state.final:
+            status = TaskStatus(State.CANCELED)
+        elif found.state != WORDS.get(status.state):
+            return task  # it has come further since it was read: what it holds belongs to the earlier state
+        return structs.replace(task, status=structs.replace(status, timestamp=timestamp(found.updated_at)))
+
+    async def _cancel_row(self, task_id: str) -> None:
+        for _ in range(_TRIES):
+            found = await A2ATask.read(self._store, task_id)
+            if found is None:
+                raise TaskNotCancelable(taskId=task_id)
+            changed = structs.replace(found, state=CANCELED, updated_at=max(self._clock.now(), found.updated_at + 1))
+            if await self._store.replace_row(changed.row, found.updated_at):
+                return
+        raise TaskGenerationMismatch("the task is being changed by somebody else: try again", taskId=task_id)

@@ -1,0 +1,37 @@
+"""What servers of tools add to a server: rows, ids and answers for callers of A2A 0.1."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from dragoman.compat.tool_server.answers import ToolAnswers
+from dragoman.compat.tool_server.rows import NumberedTasks
+from dragoman.server.plugins import Plugin
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dragoman.clock import Clock
+    from dragoman.engine.operations import EngineSettings
+    from dragoman.engine.ports import Store
+    from dragoman.server.agent.agent import Agent
+    from dragoman.transports.endpoint import Answers
+
+
+class ToolServerPlugin(Plugin):
+    """Agents that are tools of other servers: their tasks of the oldest version stand in a table of their own."""
+
+    def engine(self, store: Store, clock: Clock) -> Callable[[Agent, EngineSettings], EngineSettings]:
+        """See `Plugin.engine`."""
+        # One for all agents: the ids it gives are distinct among all tasks of the store.
+        tasks = NumberedTasks(store, clock)
+        return lambda agent, settings: settings if agent.tools is None else replace(settings, task_rows=tasks)
+
+    def answers(self, agent: Agent, store: Store, clock: Clock) -> Answers | None:
+        """See `Plugin.answers`."""
+        return None if agent.tools is None else ToolAnswers(store, clock)
+
+
+TOOL_SERVER = ToolServerPlugin()

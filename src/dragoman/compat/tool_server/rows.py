@@ -1,0 +1,132 @@
+"""The table `a2a_tasks`: tasks of A2A 0.1 as other programs read them.
+
+The journal stays the truth: a row is written in the commit that changes its task's state. Only an ended task may be
+marked as canceled in its row alone, for those who expect that; everybody else goes on seeing how it ended.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import TYPE_CHECKING, Self
+
+from msgspec import Struct, structs
+
+from dragoman.compat.tool_server.dialect import TOOL_TASKS
+from dragoman.engine.task_rows import Column, ExtraRow, TaskTable
+from dragoman.model.state import State
+
+if TYPE_CHECKING:
+    from dragoman.clock import Clock
+    from dragoman.engine.call import Call
+    from dragoman.engine.ports import Store, TaskRow
+    from dragoman.model.task import Task
+
+CANCELED = "canceled"
+# A task that was refused has failed, and one that is submitted has no row yet.
+WORDS = {
+    State.WORKING: "working",
+    State.COMPLETED: "completed",
+    State.FAILED: "failed",
+    State.REJECTED: "failed",
+    State.CANCELED: CANCELED,
+}
+# What fits into SQLite's integers in any case.
+_LONGEST = 18
+# Numbers further ahead of the clock are their callers' choice, and no reason to go on from there.
+_DAY_MS = 86_400_000
+
+
+def number_of(task_id: str) -> int | None:
+    """The id as a number, if it is the plain spelling of one."""
+    is_number = task_id.isascii() and task_id.isdigit() and len(task_id) <= _LONGEST
+    return int(task_id) if is_number and (task_id == "0" or not task_id.startswith("0")) else None
+
+
+def user_number(owner: str) -> int:
+    """An owner as a number: one that is a number is itself, a stranger is 0, all others have one of 52 bits."""
+    if not owner:
+        return 0
+    if owner.isascii() and owner.isdigit() and len(owner) <= _LONGEST:
+        return int(owner)
+    digest = sha256(owner.encode(errors="replace")).digest()
+    return int.from_bytes(digest[:8], "big") >> 12 or 1
+
+
+A2A_TASKS = TaskTable(
+    "a2a_tasks",
+    (
+        Column("id", "INTEGER"),
+        Column("updated_at", "INTEGER"),
+        Column("user_id", "INTEGER", required=True),
+        Column("state", "TEXT"),
+        Column("history", "TEXT"),
+        Column("artifacts", "TEXT"),
+    ),
+    version="updated_at",
+    owner="user_id",
+    key_of=number_of,
+    indexes=(("a2a_tasks_of_user", "user_id"),),
+)
+
+
+class A2ATask(Struct, frozen=True):
+    """A row of the table. `updated_at` grows with every change; `history` and `artifacts` are JSON arrays."""
+
+    id: int
+    updated_at: int
+    user_id: int
+    state: str
+    history: str
+    artifacts: str
+
+    @property
+    def row(self) -> ExtraRow:
+        """It as a store takes it."""
+        return ExtraRow(A2A_TASKS, structs.astuple(self))
+
+    @classmethod
+    async def read(cls, store: Store, task_id: str) -> Self | None:
+        """The row of a task, if it has one. Raises ServerError when the store cannot be read."""
+        number = number_of(task_id)
+        found = None if number is None else await store.read_row(A2A_TASKS, number)
+        return None if found is None else cls(*found.values)  # pyright: ignore[reportArgumentType] - as it was written
+
+
+class NumberedTasks:
+    """Which tasks have a row, and the ids they get: times in milliseconds, no two alike.
+
+    Agents that share a store share this, or they would give one id twice.
+    """
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._last = 0
+        store.add_table(A2A_TASKS)
+
+    def of(self, origin: str) -> Self | None:
+        """This, for tasks that began in 0.1 as servers of tools speak it."""
+        return self if origin == TOOL_TASKS.origin else None
+
+    async def load(self) -> None:
+        """Go on after the ids that were given before, also when the clock has been put back since."""
+        last = await self._store.last_key(A2A_TASKS)
+        if last <= self._clock.now() + _DAY_MS:
+            self._last = max(self._last, last)
+
+    def names(self, call: Call) -> bool:
+        """True for known callers. All strangers are one owner: the ids of their tasks must not be guessed."""
+        return call.user is not None
+
+    def next_id(self, now_ms: int) -> str:
+        """An id this has not given before."""
+        self._last = max(now_ms, self._last + 1)
+        return str(self._last)
+
+    def rows(self, row: TaskRow, task: Task) -> tuple[ExtraRow, ...]:
+        """The row of a task as it is now; none when its id is no number, or its state has no word."""
+        number, word = number_of(row.id), WORDS.get(row.state)
+        if number is None or word is None:
+            return ()
+        history, artifacts = TOOL_TASKS.history(task).decode(), TOOL_TASKS.artifacts(task).decode()
+        return (A2ATask(number, row.status_ms, user_number(row.scope.owner), word, history, artifacts).row,)

@@ -1,0 +1,83 @@
+"""The tables of plug-ins, with a row for some tasks."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import NamedTuple
+
+from dragoman.engine.task_rows import ExtraRow, TaskTable, Value
+
+
+class _Statements(NamedTuple):
+    create: tuple[str, ...]
+    put: str
+    read: str
+    replace: str
+    last: str
+    delete: str
+
+
+@cache
+def _statements(table: TaskTable) -> _Statements:
+    # Names of tables and columns come from the source of a plug-in, never from a caller.
+    name, key = table.name, table.columns[0].name
+    columns = [column.name for column in table.columns]
+    declared = [f"{key} INTEGER PRIMARY KEY"]
+    declared += [f"{one.name} {one.type}{' NOT NULL' * one.required}" for one in table.columns[1:]]
+    # Users of this file are known by the key of their own table.
+    user = "coalesce((SELECT user FROM users WHERE name = ?), ?)"
+    values = ", ".join(user if column == table.owner else "?" for column in columns)
+    changes = ", ".join(f"{column} = excluded.{column}" for column in columns[1:] if column != table.owner)
+    listed = ", ".join(columns)
+    return _Statements(
+        create=(
+            f"CREATE TABLE IF NOT EXISTS {name} ({', '.join(declared)})",
+            *(f"CREATE INDEX IF NOT EXISTS {index} ON {name} ({column})" for index, column in table.indexes),
+        ),
+        put=f"INSERT INTO {name} ({listed}) VALUES ({values}) ON CONFLICT ({key}) DO UPDATE SET {changes}",  # noqa: S608
+        read=f"SELECT {listed} FROM {name} WHERE {key} = ?",  # noqa: S608
+        replace=f"UPDATE {name} SET {', '.join(f'{column} = ?' for column in columns[1:])} "  # noqa: S608
+        f"WHERE {key} = ? AND {table.version} = ?",
+        last=f"SELECT max({key}) FROM {name}",  # noqa: S608
+        delete=f"DELETE FROM {name} WHERE {key} = ?",  # noqa: S608
+    )
+
+
+def create_tables(connection: sqlite3.Connection, tables: Iterable[TaskTable]) -> None:
+    """Create the tables and indexes that are not there yet."""
+    for table in tables:
+        for statement in _statements(table).create:
+            connection.execute(statement)
+
+
+def write_rows(connection: sqlite3.Connection, rows: Iterable[tuple[ExtraRow, str]]) -> None:
+    """Insert or change rows, each with the owner of its task."""
+    for (table, values), owner in rows:
+        at = table.position(table.owner)
+        connection.execute(_statements(table).put, (*values[:at], owner, *values[at:]))
+
+
+def delete_rows(connection: sqlite3.Connection, tables: Sequence[TaskTable], task_ids: Sequence[str]) -> None:
+    """Delete the rows of tasks."""
+    for table in tables:
+        keys = [(key,) for task_id in task_ids if (key := table.key_of(task_id)) is not None]
+        connection.executemany(_statements(table).delete, keys)
+
+
+def replace_row(connection: sqlite3.Connection, row: ExtraRow, version: Value) -> bool:
+    """Change a row, if it still has that version."""
+    key, *values = row.values
+    return connection.execute(_statements(row.table).replace, (*values, key, version)).rowcount == 1
+
+
+def read_row(connection: sqlite3.Connection, table: TaskTable, key: int) -> ExtraRow | None:
+    """The row with this key."""
+    found = connection.execute(_statements(table).read, (key,)).fetchone()
+    return None if found is None else ExtraRow(table, tuple(found))
+
+
+def last_key(connection: sqlite3.Connection, table: TaskTable) -> int:
+    """The largest key; 0 when there is none."""
+    return int(connection.execute(_statements(table).last).fetchone()[0] or 0)
