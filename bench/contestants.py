@@ -33,6 +33,8 @@ class Contestant(Struct, frozen=True):
     # Events carry their number.
     numbered: bool = False
     command: tuple[str, ...] = ()
+    # Seconds of warm-up that it needs at least: compilers at run time take a while.
+    warmup: float = 0.0
     # Of the SDK, where pip does not know it.
     version: str = ""
 
@@ -120,7 +122,7 @@ def _js() -> Contestant | None:
         return _left_out("@a2a-js/sdk", "npm")
     command = (node, str(environments.PINS / "js" / "server.mjs"))
     version = json.loads(package.read_text())["version"]
-    return Contestant("@a2a-js/sdk", "", environments.own_python(), command=command, version=version)
+    return Contestant("@a2a-js/sdk", "", environments.own_python(), command=command, warmup=4.0, version=version)
 
 
 def _left_out(name: str, tool: str) -> None:

@@ -118,7 +118,8 @@ def _method(results: Results) -> str:
         "are kept for GetTask and ListTasks, on files that do not change, and for two bursts with authentication.",
         "- Load: one process on the last core, HTTP/1.1 with kept connections, 32 callers (streams: 4 readers). It "
         "checks every answer: status, state, the echoed text; for streams each chunk, its order, numbers without a "
-        "gap, the last event. Message ids are all different. Every burst begins with a warm-up that does not count.",
+        "gap, the last event. Message ids are all different. Every burst begins with a warm-up that does not count; "
+        "that of @a2a-js/sdk takes 4 s, until Node has compiled what it runs.",
         "- The agent: an echo with four events (task, working, artifact, completed), and a counter that yields between "
         "its chunks. Dragoman repeats a streamed text whole at its end; that event takes its time and is not counted.",
         "- The floor decodes and checks the request with msgspec and writes the same bytes: no tasks, no store.",
