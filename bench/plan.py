@@ -30,7 +30,7 @@ class Settings(Struct, frozen=True):
     rounds: int = 3
     seconds: float = 4.0
     warmup: float = 0.5
-    budget: float = 940.0
+    budget: float = 1320.0
     quick: bool = False
 
 
