@@ -46,7 +46,7 @@ interop: $(VENV)/dev.ready $(PEERS)  ## Foreign SDKs and MCP servers, under .pee
 soak: $(VENV)/dev.ready  ## Long faults, large stores, load.
 	$(PYTEST) -m soak --timeout 1200
 
-bench: $(VENV)/dev.ready  ## Dragoman and its peers side by side; writes docs/benchmarks.md.
+bench: $(VENV)/dev.ready .peers/go-bench/ready .peers/js/ready  ## Dragoman and its peers side by side; writes docs/benchmarks.md.
 	$(BIN)/python -m bench.compare --write
 
 verify: check test interop soak bench  ## All of it.
@@ -84,6 +84,11 @@ $(VENV)/dev.ready: $(VENV)/bin/python pyproject.toml requirements/dev.lock
 .peers/js/ready .peers/mcp-js/ready .peers/mcp-tools/ready: .peers/%/ready: tests/interop/peers/%/package.json tests/interop/peers/%/package-lock.json
 	@if ! command -v npm >/dev/null; then echo "no npm: the packages of $< are left out"; else \
 	    mkdir -p .peers/$* && cp $^ .peers/$* && cd .peers/$* && npm ci --silent --no-audit --no-fund && touch ready; fi
+
+.peers/go-bench/ready: $(wildcard bench/peers/go/*)
+	@if ! command -v go >/dev/null; then echo "no go: a2a-go is left out"; else \
+	    mkdir -p .peers/go-bench && cd bench/peers/go && \
+	    go build -buildvcs=false -trimpath -o $(CURDIR)/.peers/go-bench/server . && touch $(CURDIR)/$@; fi
 
 .peers/go/ready: $(wildcard tests/interop/peers/go/go.* tests/interop/peers/go/*/*.go)
 	@if ! command -v go >/dev/null; then echo "no go: a2a-go is left out"; else \

@@ -23,7 +23,20 @@ from bench import contestants, machine, report, results
 from bench.environments import ROOT
 from bench.plan import QUICK, OutOfTime, Plan, Settings
 from bench.results import Results, Scenario
-from bench.scenarios import adk, auth, blocking, client, fanout, growth, mcp, parked, reading, startup, streaming
+from bench.scenarios import (
+    adk,
+    auth,
+    blocking,
+    client,
+    fanout,
+    growth,
+    http_client,
+    mcp,
+    parked,
+    reading,
+    startup,
+    streaming,
+)
 from bench.server import CannotStart
 
 # In this order: the last one takes what time is left, and says what it left out.
@@ -36,11 +49,12 @@ SCENARIOS: dict[str, Callable[[Plan, Scenario], None]] = {
     "fanout": fanout.run,
     "parked": parked.run,
     "client": client.run,
+    "http": http_client.run,
     "mcp": mcp.run,
     "adk": adk.run,
     "reading": reading.run,
 }
-PEERS = ("a2a-sdk", "fasta2a", adk.THEIRS)
+PEERS = ("a2a-sdk", "fasta2a", "a2a-go", "@a2a-js/sdk", adk.THEIRS)
 RESULTS = ROOT / "bench" / "results.json"
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +18,11 @@ Store = Literal["memory", "sqlite"]
 
 
 class Contestant(Struct, frozen=True):
-    """A server: an agent's module, the interpreter it runs in, and where it keeps its tasks."""
+    """A server: an agent's module, the interpreter it runs in, and where it keeps its tasks.
+
+    One that is not written in Python has a `command` instead. It listens on a free port of 127.0.0.1, prints
+    `{"port": PORT}`, and ends when its standard input does.
+    """
 
     name: str
     module: str
@@ -25,6 +32,11 @@ class Contestant(Struct, frozen=True):
     blocks: bool = True
     # Events carry their number.
     numbered: bool = False
+    command: tuple[str, ...] = ()
+    # Seconds of warm-up that it needs at least: compilers at run time take a while.
+    warmup: float = 0.0
+    # Of the SDK, where pip does not know it.
+    version: str = ""
 
     @property
     def label(self) -> str:
@@ -42,6 +54,13 @@ class Field(Struct, frozen=True):
     sdk_sqlite: Contestant | None
     fasta2a: Contestant | None
     adk: Contestant | None
+    go: Contestant | None = None
+    js: Contestant | None = None
+
+    def absent(self) -> list[str]:
+        """Peers that could not be installed, as notes."""
+        peers = {"a2a-sdk": self.sdk_memory, "fasta2a": self.fasta2a, "a2a-go": self.go, "@a2a-js/sdk": self.js}
+        return [f"{name} could not be installed and is left out" for name, one in peers.items() if one is None]
 
     def versions(self) -> dict[str, str]:
         """What was compared, by package."""
@@ -51,9 +70,10 @@ class Field(Struct, frozen=True):
             (self.fasta2a, ("fasta2a",)),
             (self.adk, ("google-adk",)),
         ]
-        return {
+        found = {
             name: environments.version_of(one.python, name) for one, names in asked if one is not None for name in names
         }
+        return {**found, **{one.name: one.version for one in (self.go, self.js) if one is not None}}
 
 
 def gather() -> Field:
@@ -72,6 +92,8 @@ def gather() -> Field:
         sdk_sqlite=Contestant("a2a-sdk", theirs, sdk, "sqlite") if sdk else None,
         fasta2a=Contestant("fasta2a", "bench.agents.fasta2a_echo", fasta2a, blocks=False) if fasta2a else None,
         adk=Contestant("to_a2a", "bench.agents.adk_to_a2a", adk) if adk else None,
+        go=_go(),
+        js=_js(),
     )
 
 
@@ -81,3 +103,27 @@ def _peer(environment: str, pins: str) -> Path | None:
     except (OSError, subprocess.SubprocessError) as error:
         print(f"{pins} cannot be installed and is left out: {error}", file=sys.stderr)
         return None
+
+
+def _go() -> Contestant | None:
+    server = environments.PEERS / "go-bench" / "server"
+    if not server.exists():
+        return _left_out("a2a-go", "go")
+    pinned = (environments.PINS / "go" / "go.mod").read_text()
+    found = re.search(r"a2a-go/v2 v(\S+)", pinned)
+    version = found.group(1) if found else "?"
+    return Contestant("a2a-go", "", environments.own_python(), command=(str(server),), version=version)
+
+
+def _js() -> Contestant | None:
+    package = environments.PEERS / "js" / "node_modules" / "@a2a-js" / "sdk" / "package.json"
+    node = shutil.which("node")
+    if node is None or not package.exists():
+        return _left_out("@a2a-js/sdk", "npm")
+    command = (node, str(environments.PINS / "js" / "server.mjs"))
+    version = json.loads(package.read_text())["version"]
+    return Contestant("@a2a-js/sdk", "", environments.own_python(), command=command, warmup=4.0, version=version)
+
+
+def _left_out(name: str, tool: str) -> None:
+    print(f"{name} is left out: it is not in .peers, where `make bench` puts it if {tool} is there", file=sys.stderr)

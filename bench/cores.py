@@ -1,8 +1,12 @@
-"""Which core does what: servers on the first, the load generator on the last."""
+"""Which core does what: servers on the first, the load generator on the last.
+
+python -m bench.cores CORE COMMAND...   becomes the command, kept on that core
+"""
 
 from __future__ import annotations
 
 import os
+import sys
 
 
 def server_core() -> int | None:
@@ -23,3 +27,8 @@ def pin(core: int | None) -> None:
 
 def _allowed() -> list[int]:
     return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+
+
+if __name__ == "__main__":
+    pin(int(sys.argv[1]) if sys.argv[1] else None)
+    os.execv(sys.argv[2], sys.argv[2:])

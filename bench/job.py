@@ -34,6 +34,8 @@ class Job(Struct, frozen=True, forbid_unknown_fields=True):
     filter: Filter = "none"
     # Seconds between two chunks of the stream that many readers follow.
     pace: float = 0.05
+    # CPU time to the nanosecond, for short bursts; the server must not end threads meanwhile.
+    exact: bool = False
 
 
 class Outcome(Struct, frozen=True):

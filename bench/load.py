@@ -19,7 +19,7 @@ from bench.tally import Tally
 
 async def run(job: Job) -> Outcome:
     """Do the job."""
-    tally = Tally(job.pid)
+    tally = Tally(job.pid, exact=job.exact)
     if job.kind == "stream":
         await load_streams(job, tally)
     elif job.kind == "fanout":

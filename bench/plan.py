@@ -30,7 +30,7 @@ class Settings(Struct, frozen=True):
     rounds: int = 3
     seconds: float = 4.0
     warmup: float = 0.5
-    budget: float = 940.0
+    budget: float = 1320.0
     quick: bool = False
 
 
@@ -75,7 +75,7 @@ class Plan:
     def job(self, contestant: Contestant, /, **options: object) -> Job:
         """A job with this run's times and this contestant's ways; the port comes with the burst."""
         common = {"port": 0, "pid": 0, "blocks": contestant.blocks, "numbered": contestant.numbered}
-        times = {"seconds": self.settings.seconds, "warmup": self.settings.warmup}
+        times = {"seconds": self.settings.seconds, "warmup": max(self.settings.warmup, contestant.warmup)}
         return msgspec.convert({**common, **times, **options}, Job)
 
 

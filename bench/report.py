@@ -19,10 +19,12 @@ SECTIONS: dict[str, tuple[str, Callable[[Scenario], list[str]]]] = {
     "fanout": ("Many readers of one task", sections.fanout),
     "parked": ("Tasks that wait", sections.parked),
     "client": ("The client", sections.client),
+    "http": ("The HTTP client", sections.http_client),
     "mcp": ("MCP tools behind A2A", sections.mcp),
     "adk": ("ADK agents behind A2A", adk_section.adk),
     "startup": ("Starting", sections.startup),
 }
+_PEERS = ("a2a-sdk", "fasta2a", "a2a-go", "@a2a-js/sdk", "google-adk")
 _IMAGES = {"blocking": "bench-requests", "growth": "bench-events", "reading": "bench-reading"}
 
 
@@ -88,7 +90,7 @@ def _honest(server: str) -> str:
 
 def _introduction(results: Results) -> str:
     machine, versions = results.machine, results.versions
-    peers = ", ".join(f"{name} {versions[name]}" for name in ("a2a-sdk", "fasta2a", "google-adk") if name in versions)
+    peers = ", ".join(f"{name} {versions[name]}" for name in _PEERS if name in versions)
     taken = max((scenario.taken for scenario in results.scenarios), default="")
     rounds = max((scenario.rounds for scenario in results.scenarios), default=0)
     seconds = max((scenario.seconds for scenario in results.scenarios), default=0.0)
@@ -106,7 +108,8 @@ def _method(results: Results) -> str:
     lines = [
         "## How it was measured",
         f"    {results.command}",
-        "- Servers: uvicorn with httptools and uvloop, one worker, pinned to the first core; default settings of each "
+        "- Servers: uvicorn with httptools and uvloop, one worker (a2a-go: net/http, @a2a-js/sdk: Express), pinned to "
+        "the first core; default settings of each "
         "library, with one difference: Dragoman's garbage collector is set as `dragoman serve` sets it (frozen at "
         "the start, higher thresholds), the peers' is Python's default. Dragoman's SQLite store commits with "
         "`synchronous=FULL`; a2a-sdk uses `DatabaseTaskStore` on `sqlite+aiosqlite` (its table is made before the "
@@ -115,7 +118,8 @@ def _method(results: Results) -> str:
         "are kept for GetTask and ListTasks, on files that do not change, and for two bursts with authentication.",
         "- Load: one process on the last core, HTTP/1.1 with kept connections, 32 callers (streams: 4 readers). It "
         "checks every answer: status, state, the echoed text; for streams each chunk, its order, numbers without a "
-        "gap, the last event. Message ids are all different. Every burst begins with a warm-up that does not count.",
+        "gap, the last event. Message ids are all different. Every burst begins with a warm-up that does not count; "
+        "that of @a2a-js/sdk takes 4 s, until Node has compiled what it runs.",
         "- The agent: an echo with four events (task, working, artifact, completed), and a counter that yields between "
         "its chunks. Dragoman repeats a streamed text whole at its end; that event takes its time and is not counted.",
         "- The floor decodes and checks the request with msgspec and writes the same bytes: no tasks, no store.",

@@ -8,6 +8,7 @@ from bench.job import Outcome
 from bench.results import Row, Scenario
 from bench.scenarios import auth as auth_scenario
 from bench.scenarios import client as client_scenario
+from bench.scenarios import http_client as http_scenario
 from bench.scenarios import mcp as mcp_scenario
 from bench.scenarios import startup as startup_scenario
 from bench.scenarios.blocking import UUID_IDS
@@ -19,6 +20,8 @@ PAIRS = (
     ("dragoman, memory", "a2a-sdk, memory"),
     ("dragoman, sqlite", "a2a-sdk, sqlite"),
     ("dragoman, memory", "fasta2a, memory"),
+    ("dragoman, memory", "a2a-go, memory"),
+    ("dragoman, memory", "@a2a-js/sdk, memory"),
     ("dragoman, memory", "floor"),
     ("dragoman, sqlite", "floor"),
 )
@@ -43,7 +46,8 @@ def blocking(scenario: Scenario) -> list[str]:
     text = "SendMessage that waits for a task with four events, 32 callers at once."
     caveat = (
         "fasta2a does not wait: it answers before the work is done, and does one task at a time. Dragoman looks for "
-        "repeats only among messages whose ids are UUIDs, hence two rows."
+        "repeats only among messages whose ids are UUIDs, hence two rows. a2a-go and @a2a-js/sdk run on Go and on Node "
+        "with one core, like everybody."
     )
     return [text, table(head, rows), caveat, *_compare(scenario, UUID_IDS, lambda outcome: outcome.rate, _cpu_us)]
 
@@ -236,6 +240,32 @@ def client(scenario: Scenario) -> list[str]:
         starts = [[start.name, ranged(spread(start.milliseconds))] for start in scenario.starts if start.milliseconds]
         parts.append(table(["client", "ms"], starts))
     return parts
+
+
+def http_client(scenario: Scenario) -> list[str]:
+    """The hand-written HTTP client beside aiohttp."""
+    ours, theirs = http_scenario.OURS, http_scenario.THEIRS
+    parts = [
+        "Dragoman's own HTTP/1.1 and aiohttp behind the same port, CPU time of the calling process. `Client` is "
+        "Dragoman's client against its server, memory; an `exchange` is the port alone, a request as bytes and an "
+        f"answer as bytes, against the floor. A stream has {http_scenario.CHUNKS} chunks and counts as one request. "
+        f"The hand-written one is kept as long as aiohttp costs at least {http_scenario.BAR:g} times as much.",
+    ]
+    rows: list[list[str]] = []
+    for loop in client_scenario.LOOPS:
+        kinds = (http_scenario.CLIENT, http_scenario.EXCHANGE)
+        for case in (f"{what}, {case}" for what in kinds for case in http_scenario.CASES):
+            mine, other = scenario.find(f"{ours}, {loop}", case), scenario.find(f"{theirs}, {loop}", case)
+            if mine is not None and other is not None:
+                costs = [[_cpu_us(one) for one in row.outcomes] for row in (other, mine)]
+                ratio = ratios(*costs)
+                cells = [ranged(spread(each)) for each in costs]
+                kept = "yes" if ratio.median >= http_scenario.BAR else "**no**"
+                errors = str(mine.errors + other.errors)
+                rows.append([f"{case}, {loop}", *cells, ranged(ratio, "×"), kept, errors])  # noqa: RUF001
+    bar = f"≥ {http_scenario.BAR:g}×"  # noqa: RUF001
+    head = ["", f"{theirs}, CPU µs", f"{ours}, CPU µs", f"{theirs} / {ours}", bar, "errors"]
+    return [*parts, table(head, rows)]
 
 
 def mcp(scenario: Scenario) -> list[str]:

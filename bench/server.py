@@ -6,6 +6,7 @@ import json
 import os
 import select
 import subprocess
+import sys
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -50,16 +51,9 @@ def running(
     Raises:
         CannotStart: it does not listen in time.
     """
-    name = f"{contestant.name}-{contestant.store}-{next(_numbers)}"
+    name = f"{contestant.name}-{contestant.store}-{next(_numbers)}".replace("/", "-")
     store = "memory" if contestant.store == "memory" else str(file or folder / f"{name}.db")
-    command = [str(contestant.python), "-m", "bench.launch", contestant.module, "--store", store]
-    core = cores.server_core()
-    if core is not None:
-        command += ["--core", str(core)]
-    if config is not None:
-        command += ["--config", str(config)]
-    if probe:
-        command.append("--probe")
+    command = _command(contestant, store, config, probe=probe)
     log = folder / f"{name}.log"
     with log.open("wb") as errors:
         process = subprocess.Popen(
@@ -71,13 +65,32 @@ def running(
         _stop(process)
 
 
+def _command(contestant: Contestant, store: str, config: Path | None, *, probe: bool) -> list[str]:
+    core = cores.server_core()
+    if contestant.command:
+        # Pinned before it starts: some runtimes look once how many cores they have.
+        return [sys.executable, "-m", "bench.cores", "" if core is None else str(core), *contestant.command]
+    command = [str(contestant.python), "-m", "bench.launch", contestant.module, "--store", store]
+    if core is not None:
+        command += ["--core", str(core)]
+    if config is not None:
+        command += ["--config", str(config)]
+    if probe:
+        command.append("--probe")
+    return command
+
+
 def variables() -> dict[str, str]:
-    """The environment of what is measured: the settings of whoever runs this must not change it."""
-    return {
+    """The environment of what is measured: the settings of whoever runs this must not change it.
+
+    Python takes Dragoman from this tree, wherever it is installed from.
+    """
+    kept = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith(("DRAGOMAN_", "PYTHON", "OTEL_")) and not name.upper().endswith("_PROXY")
     }
+    return {**kept, "PYTHONPATH": str(ROOT / "src")}
 
 
 def _port(contestant: Contestant, process: subprocess.Popen[bytes], log: Path) -> int:

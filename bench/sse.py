@@ -30,5 +30,6 @@ def _read(event: bytes) -> tuple[int | None, bytes] | None:
         if line.startswith(b"data: "):
             data = line[6:].rstrip(b"\r")
         elif line.startswith(b"id: "):
-            number = int(line[4:])
+            # Some servers have ids that are no numbers.
+            number = int(line[4:]) if line[4:].strip().isdigit() else None
     return None if data is None else (number, data)

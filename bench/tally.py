@@ -5,15 +5,16 @@ from __future__ import annotations
 import time
 
 from bench.job import Outcome
-from bench.proc import cpu_seconds, peak_mb
+from bench.proc import cpu_exactly, cpu_seconds, peak_mb
 from bench.stats import percentile
 
 
 class Tally:
     """What happened between `begin` and `end`. Errors count at any time."""
 
-    def __init__(self, pid: int) -> None:
+    def __init__(self, pid: int, *, exact: bool = False) -> None:
         self._pid = pid
+        self._cpu_seconds = cpu_exactly if exact else cpu_seconds
         self.open = False
         self.stopped = False
         self.latencies: list[float] = []
@@ -28,7 +29,7 @@ class Tally:
     def begin(self) -> None:
         """Open the window."""
         self.open = True
-        self._cpu, self._own, self._began = cpu_seconds(self._pid), time.process_time(), time.perf_counter()
+        self._cpu, self._own, self._began = self._cpu_seconds(self._pid), time.process_time(), time.perf_counter()
 
     def end(self) -> None:
         """Close the window, once."""
@@ -36,7 +37,7 @@ class Tally:
             return
         self.open, self.stopped = False, True
         self._seconds = time.perf_counter() - self._began
-        self._cpu, self._own = cpu_seconds(self._pid) - self._cpu, time.process_time() - self._own
+        self._cpu, self._own = self._cpu_seconds(self._pid) - self._cpu, time.process_time() - self._own
 
     def answered(self, latency: float) -> None:
         """Count an answer."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from bench.agents.dragoman_echo import agent
+from bench.agents.dragoman_agent import agent
 from dragoman.server.build import build
 from dragoman.server.config.settings import load_settings
 from dragoman.server.listen.serve import calm_collector

@@ -12,6 +12,7 @@ TYPED_IDS = "typed ids"
 
 def run(plan: Plan, scenario: Scenario) -> None:
     """Measure requests per second."""
+    scenario.notes.extend(plan.field.absent())
     for _ in range(plan.settings.rounds):
         for contestant, case in _series(plan):
             ids = "uuid" if case == UUID_IDS else "typed"
@@ -24,5 +25,5 @@ def _series(plan: Plan) -> list[tuple[Contestant, str]]:
     field = plan.field
     # Only Dragoman knows repeats, by UUIDs: for the others the id makes no difference.
     ours = [(one, case) for one in (field.dragoman_memory, field.dragoman_sqlite) for case in (UUID_IDS, TYPED_IDS)]
-    others = (field.sdk_memory, field.sdk_sqlite, field.fasta2a, field.floor)
+    others = (field.sdk_memory, field.sdk_sqlite, field.fasta2a, field.go, field.js, field.floor)
     return [*ours, *((one, UUID_IDS) for one in others if one is not None)]

@@ -11,6 +11,7 @@ READERS = 4
 
 def run(plan: Plan, scenario: Scenario) -> None:
     """Measure chunks per second."""
+    scenario.notes.extend(plan.field.absent())
     field = plan.field
     everybody = (
         field.dragoman_memory,
@@ -18,6 +19,8 @@ def run(plan: Plan, scenario: Scenario) -> None:
         field.sdk_memory,
         field.sdk_sqlite,
         field.fasta2a,
+        field.go,
+        field.js,
         field.floor,
     )
     for _ in range(plan.settings.rounds):

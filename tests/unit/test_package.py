@@ -68,12 +68,3 @@ def test_the_checkers_find_nothing(tool: list[str]) -> None:
     name, *words = tool
     done = subprocess.run([sys.executable, "-m", name, *words], cwd=ROOT, capture_output=True, text=True, timeout=55)
     assert done.returncode == 0, done.stdout + done.stderr
-
-
-def test_no_file_of_the_package_is_too_long_to_be_about_one_thing() -> None:
-    long = {
-        str(path.relative_to(ROOT)): length
-        for path in (ROOT / "src").rglob("*.py")
-        if (length := len(path.read_text().splitlines())) > 500
-    }
-    assert not long

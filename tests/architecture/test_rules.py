@@ -1,0 +1,263 @@
+"""The rules of the source, checked on its syntax trees and texts.
+
+What still breaks a rule is listed in offenders.toml. The list only gets shorter: a test fails when something new
+breaks its rule, and also when something listed no longer does. `python tests/architecture/test_rules.py` prints the
+list as it should be.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import tomllib
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SRC = ROOT / "src" / "dragoman"
+OFFENDERS = Path(__file__).with_name("offenders.toml")
+
+MOST_MODULES = 12
+MOST_LINES = 500
+# One file for each command.
+LARGE_FOLDERS = {"cli"}
+# The one file that may name what stands above it: it registers the plug-ins.
+PLUGINS = "server/plugins.py"
+
+LATE_IMPORT = re.compile(r"dragoman(\.\w+)+(:\w+)?")
+
+VERSIONS = {"0.1", "0.2", "0.2.x", "0.3", "0.3.0", "1.0", "1.1"}
+# Versions of something else than A2A: the version of HTTP in an ASGI scope.
+OTHER_VERSIONS = {("net/asgi.py", "1.1"), ("transports/http.py", "1.1")}
+
+DIALECT = re.compile(r"LEGACY|V\d")
+
+# Whoever writes attributes in another way than by an assignment.
+SETTERS = {"setattr", "delattr", "__setattr__", "__delattr__", "force_setattr"}
+
+# What only the old documents speak of: tables, routes, forms of ids, settings, variables.
+OLD_WORDS = re.compile(
+    r"(?<![A-Za-z])(?:"
+    r"a2a_tasks|projections?|[Pp]rojecting|[Pp]rojectors?|[Pp]rojected|Projections?|user_number"
+    r"|session_tasks|session_routes|SessionRoutes|is_session_path|session servers?|AskedTask"
+    r"|task_desk|TaskDesk|agent_cards|AgentCards"
+    r"|invocation_guard|InvocationGuard|A2A_MAX_DEPTH|A2A_RATE_PER_MINUTE"
+    r"|tool_tasks|ToolTasks|TOOL_TASKS"
+    r"|[Pp]ersona|[Aa]rchetype|default_project_id|skill_bundles"
+    r")(?![A-Za-z])"
+    # Whether a dialect has its tasks in a table. Programs have projects too.
+    r"|dialect\.projects\b|\bprojects = (?:True|False)|def projects\b"
+)
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+@cache
+def files() -> dict[str, str]:
+    """The text of every module, by its path within the package."""
+    return {path.relative_to(SRC).as_posix(): path.read_text() for path in sorted(SRC.rglob("*.py"))}
+
+
+@cache
+def tree(file: str) -> ast.Module:
+    """The syntax tree of a module."""
+    return ast.parse(files()[file])
+
+
+@cache
+def layers() -> dict[str, int]:
+    """The layer of each part of the package as pyproject.toml has it; the top one is 0."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    rows: list[str] = next(contract["layers"] for contract in contracts if contract["type"] == "layers")
+    return {part.strip(): number for number, row in enumerate(rows) for part in row.split("|")}
+
+
+def part_of(file: str) -> str:
+    """The part of the package a module belongs to: its first folder, or itself."""
+    return file.partition("/")[0].removesuffix(".py")
+
+
+def is_face(file: str) -> bool:
+    """True for modules beside the parts, whose public names come from anywhere."""
+    return "/" not in file and part_of(file) not in layers()
+
+
+@cache
+def module_file(name: str) -> str | None:
+    """The file of the module that a dotted name stands for, or that holds it; None when there is none."""
+    words = name.partition(":")[0].split(".")[1:]
+    while words:
+        place = "/".join(words)
+        for file in (f"{place}.py", f"{place}/__init__.py"):
+            if file in files():
+                return file
+        words.pop()
+    return None
+
+
+def imports(file: str) -> Iterator[str]:
+    """The modules of the package that a module imports, at the top or within a function."""
+    for node in ast.walk(tree(file)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name.startswith("dragoman."))
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            if node.module == "dragoman":
+                yield from (f"dragoman.{alias.name}" for alias in node.names)
+            elif node.module.startswith("dragoman."):
+                yield node.module
+
+
+def late_imports(file: str) -> Iterator[str]:
+    """Texts that name a module of the package, as those do that are imported later.
+
+    The names of loggers, and of modules that are run in a process of their own (`-m`), are none.
+    """
+    skipped: set[ast.AST] = set()
+    for node in ast.walk(tree(file)):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("getLogger"):
+            skipped.update(node.args)
+        elif isinstance(node, ast.List | ast.Tuple):
+            pairs = zip(node.elts, node.elts[1:], strict=False)
+            skipped.update(name for flag, name in pairs if isinstance(flag, ast.Constant) and flag.value == "-m")
+        elif node not in skipped and isinstance(node, ast.Constant) and LATE_IMPORT.fullmatch(str(node.value)):
+            yield str(node.value)
+
+
+# -- the rules: each gives what breaks it ------------------------------------------------------------------------------
+
+
+def folders_are_small() -> Iterator[str]:
+    """A folder has at most a dozen modules."""
+    modules = [Path(file) for file in files() if not file.endswith("__init__.py")]
+    for folder in {module.parent for module in modules}:
+        count = sum(module.parent == folder for module in modules)
+        if count > MOST_MODULES and folder.as_posix() not in LARGE_FOLDERS:
+            yield folder.as_posix()
+
+
+def files_are_short() -> Iterator[str]:
+    """A file has at most five hundred lines."""
+    return (file for file, text in files().items() if len(text.splitlines()) > MOST_LINES)
+
+
+def imports_go_down() -> Iterator[str]:
+    """A module imports from its own part and from layers below, in whatever way."""
+    for file in files():
+        if is_face(file) or file == PLUGINS:
+            continue
+        part = part_of(file)
+        if part not in layers():
+            yield f"{file}: {part} is in no layer of pyproject.toml"
+            continue
+        for names, own_layer_is_allowed in ((imports(file), False), (late_imports(file), True)):
+            for name in names:
+                target = module_file(name)
+                other = part_of(target) if target is not None else None
+                if other is None or other == part or other not in layers():
+                    continue
+                if layers()[other] < layers()[part] + (not own_layer_is_allowed):
+                    yield f"{file}: {name}"
+
+
+def versions_are_in_dialects() -> Iterator[str]:
+    """No version of A2A is named, and none compared with, outside of dialects/."""
+    for file in files():
+        if part_of(file) == "dialects":
+            continue
+        if any(_is_version(file, node) for node in ast.walk(tree(file))):
+            yield file
+
+
+def _is_version(file: str, node: ast.AST) -> bool:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value in VERSIONS and (file, node.value) not in OTHER_VERSIONS
+    if isinstance(node, ast.Compare):
+        return any(_is_version_of_dialect(file, side) for side in (node.left, *node.comparators))
+    return False
+
+
+def _is_version_of_dialect(file: str, side: ast.expr) -> bool:
+    """True for a dialect that is called after its version, as in `V1_0`, and for `NAME.version` of any of them."""
+    if isinstance(side, ast.Attribute) and side.attr == "version":
+        return isinstance(side.value, ast.Name) and side.value.id in _names_of_dialects(file)
+    return isinstance(side, ast.Name) and DIALECT.match(side.id) is not None and side.id in _names_of_dialects(file)
+
+
+@cache
+def _names_of_dialects(file: str) -> set[str]:
+    return {
+        alias.asname or alias.name
+        for node in ast.walk(tree(file))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("dragoman.dialects")
+        for alias in node.names
+    }
+
+
+def engine_writes_own_attributes() -> Iterator[str]:
+    """In engine/, a method writes attributes of its own object and of no other."""
+    for file in files():
+        if part_of(file) != "engine":
+            continue
+        for node in ast.walk(tree(file)):
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store | ast.Del):
+                if not (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")):
+                    yield f"{file}: {ast.unparse(node)}"
+            elif isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in SETTERS:
+                yield f"{file}: {ast.unparse(node.func)}"
+
+
+def old_words_are_in_compat() -> Iterator[str]:
+    """What only the old documents speak of stands in compat/ and where plug-ins are registered."""
+    for file, text in files().items():
+        if part_of(file) != "compat" and file != PLUGINS and (OLD_WORDS.search(text) or OLD_WORDS.search(file)):
+            yield file
+
+
+RULES: dict[str, Callable[[], Iterator[str]]] = {
+    rule.__name__: rule
+    for rule in (
+        folders_are_small,
+        files_are_short,
+        imports_go_down,
+        versions_are_in_dialects,
+        engine_writes_own_attributes,
+        old_words_are_in_compat,
+    )
+}
+
+
+# -- the tests ---------------------------------------------------------------------------------------------------------
+
+
+def listed() -> dict[str, list[str]]:
+    """What is known to break each rule."""
+    return tomllib.loads(OFFENDERS.read_text()) if OFFENDERS.exists() else {}
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_the_source_keeps_the_rule(name: str) -> None:
+    found, known = set(RULES[name]()), set(listed().get(name, ()))
+    assert not found - known, f"{RULES[name].__doc__} New: {sorted(found - known)}"
+    assert not known - found, f"take these out of {OFFENDERS.name}: {sorted(known - found)}"
+
+
+def test_every_list_of_offenders_belongs_to_a_rule() -> None:
+    assert set(listed()) <= set(RULES)
+
+
+def main() -> None:
+    """Print the offenders as offenders.toml has them."""
+    for name, rule in RULES.items():
+        found = sorted(set(rule()))
+        if found:
+            rows = "".join(f'    "{each}",\n' for each in found)
+            sys.stdout.write(f"{name} = [\n{rows}]\n")
+
+
+if __name__ == "__main__":
+    main()
