@@ -15,7 +15,7 @@ from msgspec import structs
 
 from bench import cores, stored
 from dragoman.clock import timestamp
-from dragoman.engine.ports import Scope, TaskRow, Write
+from dragoman.engine.ports.store import Scope, TaskRow, Write
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
 from dragoman.model.json import encode
 from dragoman.model.message import Message

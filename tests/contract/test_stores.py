@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec import structs
 
-from dragoman.engine.ports import Sweep, Write
-from dragoman.engine.task_rows import Column, ExtraRow, TaskTable
+from dragoman.engine.ports.rows import Column, ExtraRow, TaskTable
+from dragoman.engine.ports.store import Sweep, Write
 from dragoman.model.record import Record
 from dragoman.model.state import State
 from dragoman.stores.memory import MemoryStore
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
-    from dragoman.engine.ports import Store
+    from dragoman.engine.ports.store import Store
     from dragoman.testing.store_writes import Check, OpenStore
 
 CHECKS = [check for check in store_contract if check is not many_writers_and_readers_at_once_lose_nothing]

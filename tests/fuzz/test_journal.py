@@ -17,7 +17,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from dragoman.engine.call import Call
 from dragoman.engine.operations import EngineSettings
-from dragoman.engine.ports import Plan, Scope, Write
+from dragoman.engine.ports.agent import Plan
+from dragoman.engine.ports.store import Scope, Write
 from dragoman.model.card import AgentExtension
 from dragoman.model.error import A2AError
 from dragoman.model.event import ArtifactUpdate, StatusUpdate

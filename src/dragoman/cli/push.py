@@ -18,7 +18,7 @@ from dragoman.model.error import ConfigError
 from dragoman.server.config.settings import Settings
 
 if TYPE_CHECKING:
-    from dragoman.engine.ports import Push, TaskRow
+    from dragoman.engine.ports.store import Push, TaskRow
 
 
 def _on_store(function: Callable[..., None]) -> Callable[..., None]:
@@ -93,7 +93,7 @@ _COLOURS = {"waiting": None, "failing": "yellow", "dead": "red", "woken": "cyan"
 
 
 def _state(push: Push) -> str:
-    from dragoman.engine.ports import WOKEN, PushState
+    from dragoman.engine.ports.store import WOKEN, PushState
 
     if push.state is PushState.DEAD:
         return "dead"

@@ -21,7 +21,7 @@ from dragoman.engine.journal.follow import Batch, Follower, Stream, single
 from dragoman.engine.journal.live import STOPPING
 from dragoman.engine.journal.replay import Tasks
 from dragoman.engine.paging import shorten_first, shortened
-from dragoman.engine.ports import Cursor, Scope, TaskQuery
+from dragoman.engine.ports.store import Cursor, Scope, TaskQuery
 from dragoman.engine.settings import EngineSettings
 from dragoman.engine.webhooks import Pushes
 from dragoman.model.error import (
@@ -45,7 +45,10 @@ if TYPE_CHECKING:
     from dragoman.clock import Clock
     from dragoman.engine.accept.quota import Lease
     from dragoman.engine.journal.live import LiveTask
-    from dragoman.engine.ports import Bus, Outbox, Runnable, Store, TaskRow
+    from dragoman.engine.ports.agent import Runnable
+    from dragoman.engine.ports.bus import Bus
+    from dragoman.engine.ports.store import Store, TaskRow
+    from dragoman.engine.ports.webhooks import Outbox
     from dragoman.model.operation import (
         CancelTaskRequest,
         GetPushConfigRequest,

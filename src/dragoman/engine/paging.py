@@ -13,7 +13,7 @@ from msgspec import structs
 
 from dragoman.clock import milliseconds
 from dragoman.engine.journal.follow import Batch
-from dragoman.engine.ports import Cursor
+from dragoman.engine.ports.store import Cursor
 from dragoman.model.error import InvalidParams
 from dragoman.model.record import Record
 from dragoman.model.task import Task
@@ -21,7 +21,7 @@ from dragoman.model.task import Task
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from dragoman.engine.ports import TaskQuery
+    from dragoman.engine.ports.store import TaskQuery
 
 _Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 if TYPE_CHECKING:
-    from dragoman.engine.ports import Scope
+    from dragoman.engine.ports.store import Scope
 
 
 def session_id(scope: Scope, context_id: str) -> str:

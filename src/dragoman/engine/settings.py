@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from dragoman.engine.task_rows import TaskRows
+from dragoman.engine.ports.rows import TaskRows
 
 
 class EngineSettings(Struct, frozen=True):

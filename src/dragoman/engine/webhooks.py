@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from dragoman.engine.journal.live import unavailable
-from dragoman.engine.ports import Push, PushState, Write
+from dragoman.engine.ports.store import Push, PushState, Write
 from dragoman.model.error import InvalidParams, Overloaded, ServerError, TaskGenerationMismatch, TaskNotFound
 from dragoman.model.ids import new_id
 
 if TYPE_CHECKING:
     from dragoman.engine.accept.inbox import Accepted
     from dragoman.engine.journal.replay import Tasks
-    from dragoman.engine.ports import Outbox, Scope, Store, TaskRow
+    from dragoman.engine.ports.store import Scope, Store, TaskRow
+    from dragoman.engine.ports.webhooks import Outbox
     from dragoman.model.operation import (
         GetPushConfigRequest,
         ListPushConfigsRequest,

@@ -33,7 +33,7 @@ from dragoman.webhooks.delivery import Courier
 
 if TYPE_CHECKING:
     from dragoman.clock import Clock
-    from dragoman.engine.ports import Store
+    from dragoman.engine.ports.store import Store
     from dragoman.net.exchange import HttpClient
     from dragoman.server.agent.agent import Agent
     from dragoman.server.config.settings import Settings

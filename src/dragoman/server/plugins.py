@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from dragoman.clock import Clock
     from dragoman.dialects.reading.limits import JsonLimits
     from dragoman.engine.operations import EngineSettings
-    from dragoman.engine.ports import Bus, Store
+    from dragoman.engine.ports.bus import Bus
+    from dragoman.engine.ports.store import Store
     from dragoman.model.error import A2AError
     from dragoman.model.user import User
     from dragoman.server.agent.agent import Agent

@@ -7,7 +7,7 @@ import heapq
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from dragoman.engine.ports import WOKEN, Page, PushState, StoredTask
+from dragoman.engine.ports.store import WOKEN, Page, PushState, StoredTask
 from dragoman.model.error import TaskGenerationMismatch
 from dragoman.model.record import Record
 from dragoman.model.state import State
@@ -15,8 +15,8 @@ from dragoman.model.state import State
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dragoman.engine.ports import Note, Push, Repeat, Scope, Sweep, TaskQuery, TaskRow, Write
-    from dragoman.engine.task_rows import ExtraRow, TaskTable, Value
+    from dragoman.engine.ports.rows import ExtraRow, TaskTable, Value
+    from dragoman.engine.ports.store import Note, Push, Repeat, Scope, Sweep, TaskQuery, TaskRow, Write
 
 _UNFINISHED = frozenset({State.SUBMITTED, State.WORKING})
 

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from dragoman.engine.ports import Cursor, Note, Repeat, Scope, TaskQuery
+from dragoman.engine.ports.store import Cursor, Note, Repeat, Scope, TaskQuery
 from dragoman.model.record import Record
 from dragoman.model.state import State
 from dragoman.testing import store_durability as durability
@@ -34,7 +34,7 @@ from dragoman.testing.store_pushes import PUSHES
 from dragoman.testing.store_writes import ALL, NOW, SCOPE, append, body, create, found, outcome, row_of, write
 
 if TYPE_CHECKING:
-    from dragoman.engine.ports import TaskRow
+    from dragoman.engine.ports.store import TaskRow
     from dragoman.testing.store_writes import Check, OpenStore
 
 

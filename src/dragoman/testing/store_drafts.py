@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dragoman.engine.ports import Note, Push, Repeat, StoredTask, TaskQuery
+from dragoman.engine.ports.store import Note, Push, Repeat, StoredTask, TaskQuery
 from dragoman.testing.store_writes import ALL, NOW, SCOPE, append, create, found, row_of, write
 
 if TYPE_CHECKING:
-    from dragoman.engine.ports import Store, TaskRow
+    from dragoman.engine.ports.store import Store, TaskRow
     from dragoman.testing.store_writes import Check, OpenStore
 
 KEY = Repeat(b"key", NOW + 1000)

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from dragoman.engine.ports import Cursor, Note, Repeat, StoredTask, TaskQuery, Write
+from dragoman.engine.ports.store import Cursor, Note, Repeat, StoredTask, TaskQuery, Write
 from dragoman.model.record import Record
 from dragoman.model.state import State
 from dragoman.testing.store_writes import ALL, NOW, SCOPE, append, body, create, found, outcome, row_of, write
 
 if TYPE_CHECKING:
-    from dragoman.engine.ports import Store, TaskRow
+    from dragoman.engine.ports.store import Store, TaskRow
     from dragoman.testing.store_writes import OpenStore
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from dragoman.engine.ports import WOKEN, Push, PushState, TaskRow
+from dragoman.engine.ports.store import WOKEN, Push, PushState, TaskRow
 from dragoman.model.record import Record
 from dragoman.model.state import State
 from dragoman.testing.store_writes import NOW, Check, OpenStore, create, row_of, write

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from dragoman.engine.ports import Note, Repeat, Store, Sweep, TaskQuery, TaskRow
+from dragoman.engine.ports.store import Note, Repeat, Store, Sweep, TaskQuery, TaskRow
 from dragoman.model.record import Record
 from dragoman.model.state import State
 from dragoman.testing.store_writes import ALL, NOW, SCOPE, create, found, row_of, write

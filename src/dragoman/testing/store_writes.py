@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from msgspec import structs
 
-from dragoman.engine.ports import Scope, Store, StoredTask, TaskRow, Write
+from dragoman.engine.ports.store import Scope, Store, StoredTask, TaskRow, Write
 from dragoman.model.record import Record
 from dragoman.model.state import State
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from dragoman.engine.ports import PushState
+from dragoman.engine.ports.store import PushState
 
 if TYPE_CHECKING:
-    from dragoman.engine.ports import Push
+    from dragoman.engine.ports.store import Push
 
 # Seconds. The first pause, and the longest of our own choice.
 FIRST = 1.0

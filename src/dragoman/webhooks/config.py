@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from dragoman.engine.ports import Push, PushState
+from dragoman.engine.ports.store import Push, PushState
 from dragoman.model.error import DragomanError, InvalidParams, ServerError
 from dragoman.model.operation import AuthenticationInfo, TaskPushNotificationConfig
 from dragoman.webhooks.request import Secrets, secrets_of

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from dragoman.engine.ports import PushState, Write
+from dragoman.engine.ports.store import PushState, Write
 from dragoman.keys.errors import BadSeal
 from dragoman.model.error import CannotConnect, DragomanError
 from dragoman.net.guard import Forbidden
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dragoman.clock import Clock, Timer
-    from dragoman.engine.ports import Bus, Push, Store, StoredTask, TaskRow
+    from dragoman.engine.ports.bus import Bus
+    from dragoman.engine.ports.store import Push, Store, StoredTask, TaskRow
     from dragoman.model.record import Record
     from dragoman.net.exchange import HttpClient, HttpResponse
     from dragoman.webhooks.hook import AddressGuard, Sealer, Signer

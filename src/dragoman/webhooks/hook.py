@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dragoman.clock import Timer
-    from dragoman.engine.ports import Push, TaskRow
+    from dragoman.engine.ports.store import Push, TaskRow
     from dragoman.webhooks.payload import Payloads
 
 

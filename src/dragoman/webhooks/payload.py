@@ -17,7 +17,7 @@ from dragoman.model.record import Folding, Record
 from dragoman.model.task import Task
 
 if TYPE_CHECKING:
-    from dragoman.engine.ports import Store, StoredTask
+    from dragoman.engine.ports.store import Store, StoredTask
     from dragoman.model.message import Message
 
 _PAGE = 256

@@ -13,7 +13,7 @@ from dragoman.model.error import InvalidParams
 from dragoman.net.exchange import HttpRequest, origin_of
 
 if TYPE_CHECKING:
-    from dragoman.engine.ports import Push
+    from dragoman.engine.ports.store import Push
     from dragoman.model.operation import TaskPushNotificationConfig
     from dragoman.webhooks.hook import Signer
 

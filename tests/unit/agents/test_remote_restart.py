@@ -21,7 +21,7 @@ from dragoman.stores.sqlite.store import SqliteStore
 from dragoman.testing import faults, served
 
 if TYPE_CHECKING:
-    from dragoman.engine.ports import Write
+    from dragoman.engine.ports.store import Write
 
 VERSIONS = ["0.1", "0.3", "1.0", "1.1"]
 ANSWERS = {"How many days?": "3", "Sure?": "yes"}

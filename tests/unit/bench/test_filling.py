@@ -7,7 +7,7 @@ from pathlib import Path
 from bench import stored
 from bench.fill import SCOPE, fill
 
-from dragoman.engine.ports import TaskQuery
+from dragoman.engine.ports.store import TaskQuery
 from dragoman.model.json import decode_task
 from dragoman.model.state import State
 from dragoman.stores.sqlite.store import SqliteStore

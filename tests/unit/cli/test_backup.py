@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.engine.ports import Note, TaskQuery
+from dragoman.engine.ports.store import Note, TaskQuery
 from dragoman.model.error import DragomanError
 from dragoman.model.state import State
 from dragoman.stores.sqlite.backup import STEP_PAGES, back_up, refuse_full

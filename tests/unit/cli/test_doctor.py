@@ -20,7 +20,7 @@ import pytest
 
 from dragoman import __version__
 from dragoman.cli.doctor import open_files, sqlite_library
-from dragoman.engine.ports import TaskQuery
+from dragoman.engine.ports.store import TaskQuery
 from dragoman.model.state import State
 from dragoman.stores.sqlite.backup import back_up
 from dragoman.stores.sqlite.health import LARGE_WAL, Finding, examine, space

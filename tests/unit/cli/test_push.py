@@ -19,7 +19,7 @@ from click.testing import CliRunner, Result
 
 from dragoman import Agent
 from dragoman.cli.push import command
-from dragoman.engine.ports import WOKEN, Push, PushState
+from dragoman.engine.ports.store import WOKEN, Push, PushState
 from dragoman.keys.ring import KeyRing
 from dragoman.model.error import ConfigError
 from dragoman.stores.sqlite.store import SqliteStore

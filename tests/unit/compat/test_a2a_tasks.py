@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dragoman.compat.tool_server.rows import A2A_TASKS, A2ATask
-from dragoman.engine.ports import Scope
+from dragoman.engine.ports.store import Scope
 from dragoman.model.error import ServerError
 from dragoman.stores.sqlite.store import SqliteStore
 from dragoman.stores.sqlite.users import SqliteUsers

@@ -32,7 +32,7 @@ from dragoman.testing import Clock
 if TYPE_CHECKING:
     from dragoman.engine.journal.follow import Stream
     from dragoman.engine.operations import Answer
-    from dragoman.engine.ports import Write
+    from dragoman.engine.ports.store import Write
     from dragoman.model.record import Record
 
 SECONDS = 10  # what hangs fails, long before the suite's own limit

@@ -9,7 +9,7 @@ from msgspec import structs
 
 from dragoman.engine.accept import repeats as module
 from dragoman.engine.accept.repeats import Repeats
-from dragoman.engine.ports import Repeat, Scope, TaskRow, Write
+from dragoman.engine.ports.store import Repeat, Scope, TaskRow, Write
 from dragoman.model.message import Message
 from dragoman.model.part import Part
 from dragoman.model.record import Record

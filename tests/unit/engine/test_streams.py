@@ -13,7 +13,7 @@ from dragoman import Agent
 from dragoman.engine.call import Call
 from dragoman.engine.journal.live import WINDOW_EVENTS
 from dragoman.engine.operations import EngineSettings
-from dragoman.engine.ports import Sweep
+from dragoman.engine.ports.store import Sweep
 from dragoman.model.error import ServerError, UnsupportedOperation
 from dragoman.model.record import Folding
 from dragoman.model.state import State

@@ -16,7 +16,7 @@ import pytest
 
 from dragoman.engine.execute.containment import context_for
 from dragoman.engine.execute.threads import WARN_SECONDS, LoopThreads, Threads, in_thread
-from dragoman.engine.ports import Scope
+from dragoman.engine.ports.store import Scope
 
 SECONDS = 10
 

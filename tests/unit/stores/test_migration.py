@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dragoman import Agent, Context
 from dragoman.engine.call import Call
-from dragoman.engine.ports import Sweep
+from dragoman.engine.ports.store import Sweep
 from dragoman.model.message import Message
 from dragoman.model.operation import GetTaskRequest, ListTasksRequest, Operation, SendMessageRequest
 from dragoman.model.part import Part

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from dragoman.engine.ports import Note, Repeat, Sweep, TaskQuery
+from dragoman.engine.ports.store import Note, Repeat, Sweep, TaskQuery
 from dragoman.model.record import Record
 from dragoman.model.state import State
 from dragoman.stores.sqlite import retention as sweeping

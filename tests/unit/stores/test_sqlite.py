@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from dragoman.engine.ports import Note, Scope, TaskQuery, TaskRow, Write
+from dragoman.engine.ports.store import Note, Scope, TaskQuery, TaskRow, Write
 from dragoman.model.error import ConfigError, ServerError
 from dragoman.model.record import Record
 from dragoman.model.state import State

@@ -15,7 +15,7 @@ from dragoman import Agent, Context
 from dragoman.bus.local import LocalBus
 from dragoman.engine.call import Call
 from dragoman.engine.operations import EngineSettings, Service
-from dragoman.engine.ports import Push, Store
+from dragoman.engine.ports.store import Push, Store
 from dragoman.keys.ring import KeyRing
 from dragoman.model.error import CannotConnect
 from dragoman.model.message import Message

@@ -12,7 +12,7 @@ import pytest
 from msgspec import structs
 
 from dragoman.engine.call import Call
-from dragoman.engine.ports import WOKEN, PushState, Write
+from dragoman.engine.ports.store import WOKEN, PushState, Write
 from dragoman.keys.ring import KeyRing
 from dragoman.model.error import CannotConnect, ServerError
 from dragoman.model.operation import AuthenticationInfo, CancelTaskRequest, TaskPushNotificationConfig
@@ -553,7 +553,7 @@ async def test_a_webhook_that_cannot_be_stored_is_refused_and_not_followed(make:
 
 
 async def test_what_was_compacted_is_told_by_how_it_ended(make: Any) -> None:
-    from dragoman.engine.ports import Sweep
+    from dragoman.engine.ports.store import Sweep
 
     for origin, state in (("1.0", "TASK_STATE_COMPLETED"), ("0.3", "completed"), ("0.1", "completed")):
         world = await make()

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from dragoman.client import webhook
-from dragoman.engine.ports import Push
+from dragoman.engine.ports.store import Push
 from dragoman.errors import BadResponse, CannotConnect, ConfigError, InvalidParams
 from dragoman.keys.ring import KeyRing
 from dragoman.keys.signer import Signer

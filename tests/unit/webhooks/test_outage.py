@@ -10,7 +10,7 @@ import pytest
 
 from dragoman import Agent
 from dragoman.engine.call import Call
-from dragoman.engine.ports import PushState
+from dragoman.engine.ports.store import PushState
 from dragoman.model.message import Message
 from dragoman.model.operation import SendMessageConfiguration, SendMessageRequest, TaskPushNotificationConfig
 from dragoman.model.part import Part

@@ -7,7 +7,7 @@ from email.utils import formatdate
 import pytest
 from msgspec import structs
 
-from dragoman.engine.ports import Push, PushState
+from dragoman.engine.ports.store import Push, PushState
 from dragoman.webhooks import backoff as patience
 
 NOW = 1_800_000_000_000

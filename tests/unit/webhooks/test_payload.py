@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dragoman import Agent, Context
-from dragoman.engine.ports import Sweep
+from dragoman.engine.ports.store import Sweep
 from dragoman.webhooks.payload import Compacted, Payloads
 
 VERSIONS = ("1.1", "1.0", "0.3", "0.1")

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from dragoman.compat.executor.card import AgentCard
     from dragoman.compat.executor.jsonrpc import Request
     from dragoman.compat.executor.push_sender import PushSender
-    from dragoman.engine.ports import Outbox
+    from dragoman.engine.ports.webhooks import Outbox
     from dragoman.webhooks.delivery import Courier
 
 logger = logging.getLogger("dragoman.compat")

@@ -10,7 +10,7 @@ from dragoman.compat.executor.push_sender import PushSender
 from dragoman.compat.executor.result import NOT_FOUND
 from dragoman.compat.executor.task_store import ORIGIN, TaskStore
 from dragoman.engine.journal.replay import Tasks
-from dragoman.engine.ports import Scope
+from dragoman.engine.ports.store import Scope
 from dragoman.engine.webhooks import Pushes
 from dragoman.model.error import A2AError, TaskNotFound
 from dragoman.model.operation import AuthenticationInfo, GetPushConfigRequest, TaskPushNotificationConfig
@@ -18,7 +18,7 @@ from dragoman.webhooks.config import Registry
 
 if TYPE_CHECKING:
     from dragoman.compat.executor.result import Failure, Ok
-    from dragoman.engine.ports import Push, TaskRow
+    from dragoman.engine.ports.store import Push, TaskRow
     from dragoman.webhooks.delivery import Courier
 
 

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
-    from dragoman.engine.ports import Store
+    from dragoman.engine.ports.store import Store
 
 
 class _Shared:

@@ -15,7 +15,7 @@ from dragoman.compat.executor.task import Task
 from dragoman.engine.accept.locks import KeyedLocks
 from dragoman.engine.journal.live import UNAVAILABLE
 from dragoman.engine.journal.replay import Tasks
-from dragoman.engine.ports import Scope, TaskRow, Write
+from dragoman.engine.ports.store import Scope, TaskRow, Write
 from dragoman.model.error import ServerError
 from dragoman.model.json import encode
 from dragoman.model.record import Record
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dragoman.clock import Clock
     from dragoman.compat.executor.event_queue import EventQueues
     from dragoman.compat.executor.result import Failure, Ok
-    from dragoman.engine.ports import Store, StoredTask
+    from dragoman.engine.ports.store import Store, StoredTask
     from dragoman.model.task import Task as ModelTask
 
 ORIGIN = "0.3"

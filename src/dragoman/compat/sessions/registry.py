@@ -12,7 +12,7 @@ from msgspec import structs
 
 from dragoman.clock import timestamp, wait
 from dragoman.compat.sessions.dialect import task_json
-from dragoman.engine.ports import Scope
+from dragoman.engine.ports.store import Scope
 from dragoman.engine.session_id import session_id
 from dragoman.model.error import A2AError, TaskNotFound
 from dragoman.model.ids import new_id
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from dragoman.engine.accept.quota import Lease
     from dragoman.engine.call import Call
     from dragoman.engine.operations import Service
-    from dragoman.engine.ports import Bus
+    from dragoman.engine.ports.bus import Bus
 
 logger = logging.getLogger("dragoman.server")
 T = TypeVar("T")

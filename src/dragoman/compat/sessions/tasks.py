@@ -15,7 +15,7 @@ from dragoman.compat.sessions.registry import MOST, PRUNED, AgentEngine, TaskReg
 from dragoman.compat.sessions.worker import Worker
 from dragoman.engine.call import Call
 from dragoman.engine.operations import Service
-from dragoman.engine.ports import Sweep
+from dragoman.engine.ports.store import Sweep
 from dragoman.engine.settings import EngineSettings
 from dragoman.model.error import A2AError, InvalidParams, Overloaded, TaskNotFound
 from dragoman.stores.memory import MemoryStore

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 from dragoman.agents.process.run import SessionRuns
-from dragoman.engine.ports import Plan
+from dragoman.engine.ports.agent import Plan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

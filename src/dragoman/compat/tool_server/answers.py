@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dragoman.clock import Clock
     from dragoman.dialects.negotiate import Choice
     from dragoman.engine.call import Call
-    from dragoman.engine.ports import Store
+    from dragoman.engine.ports.store import Store
     from dragoman.model.operation import CancelTaskRequest
     from dragoman.transports.endpoint import Endpoint
     from dragoman.transports.http import Request

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from dragoman.clock import Clock
     from dragoman.engine.operations import EngineSettings
-    from dragoman.engine.ports import Store
+    from dragoman.engine.ports.store import Store
     from dragoman.server.agent.agent import Agent
     from dragoman.transports.endpoint import Answers
 

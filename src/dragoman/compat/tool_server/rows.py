@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Self
 from msgspec import Struct, structs
 
 from dragoman.compat.tool_server.dialect import TOOL_TASKS
-from dragoman.engine.task_rows import Column, ExtraRow, TaskTable
+from dragoman.engine.ports.rows import Column, ExtraRow, TaskTable
 from dragoman.model.state import State
 
 if TYPE_CHECKING:
     from dragoman.clock import Clock
     from dragoman.engine.call import Call
-    from dragoman.engine.ports import Store, TaskRow
+    from dragoman.engine.ports.store import Store, TaskRow
     from dragoman.model.task import Task
 
 CANCELED = "canceled"

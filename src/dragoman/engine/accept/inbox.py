@@ -14,7 +14,7 @@ from dragoman.engine.accept.repeats import Repeats
 from dragoman.engine.call import Call
 from dragoman.engine.journal.live import NewTask
 from dragoman.engine.journal.replay import Origin
-from dragoman.engine.ports import Repeat, Scope, StoredTask, TaskRow
+from dragoman.engine.ports.store import Repeat, Scope, StoredTask, TaskRow
 from dragoman.model.error import (
     InvalidParams,
     PushNotificationNotSupported,
@@ -35,9 +35,10 @@ if TYPE_CHECKING:
     from dragoman.engine.execute.runner import Runner
     from dragoman.engine.journal.live import LiveTask
     from dragoman.engine.journal.replay import Tasks
-    from dragoman.engine.ports import Push, Runnable
+    from dragoman.engine.ports.agent import Runnable
+    from dragoman.engine.ports.rows import RowMaker
+    from dragoman.engine.ports.store import Push
     from dragoman.engine.settings import EngineSettings
-    from dragoman.engine.task_rows import RowMaker
     from dragoman.engine.webhooks import Pushes
     from dragoman.model.operation import SendMessageRequest
 

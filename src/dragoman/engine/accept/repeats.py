@@ -7,13 +7,13 @@ import struct
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
-from dragoman.engine.ports import Repeat, Scope
+from dragoman.engine.ports.store import Repeat, Scope
 from dragoman.model.ids import is_uuid
 from dragoman.model.json import encode
 
 if TYPE_CHECKING:
     from dragoman.clock import Clock
-    from dragoman.engine.ports import Store
+    from dragoman.engine.ports.store import Store
     from dragoman.model.message import Message
 
 _BITS = 1 << 24

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from dragoman.engine.accept.locks import KeyedLocks
     from dragoman.engine.journal.live import LiveTask
     from dragoman.engine.journal.replay import Tasks
-    from dragoman.engine.ports import Runnable, Scope, StoredTask, TaskRow
+    from dragoman.engine.ports.agent import Runnable
+    from dragoman.engine.ports.store import Scope, StoredTask, TaskRow
     from dragoman.model.task import Task
 
 logger = logging.getLogger("dragoman.engine")

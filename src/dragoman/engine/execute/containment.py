@@ -18,7 +18,7 @@ from dragoman.model.user import User
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from dragoman.engine.ports import Scope
+    from dragoman.engine.ports.store import Scope
 
     TaskFactory = Callable[..., asyncio.Future[Any]]
 

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from dragoman.engine.execute.runner import Runner
     from dragoman.engine.journal.live import LiveTask
     from dragoman.engine.journal.replay import Tasks
-    from dragoman.engine.ports import Runnable, StoredTask
+    from dragoman.engine.ports.agent import Runnable
+    from dragoman.engine.ports.store import StoredTask
     from dragoman.engine.settings import EngineSettings
 
 logger = logging.getLogger("dragoman.engine")

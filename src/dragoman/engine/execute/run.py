@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dragoman.engine.execute.context import Context
     from dragoman.engine.execute.runner import Runner
     from dragoman.engine.journal.live import LiveTask
-    from dragoman.engine.ports import Plan
+    from dragoman.engine.ports.agent import Plan
 
 logger = logging.getLogger("dragoman.engine")
 # The skills that have been named in a warning: once each is enough.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dragoman.engine.call import Call
     from dragoman.engine.journal.live import LiveTask
     from dragoman.engine.journal.replay import Memory, Tasks
-    from dragoman.engine.ports import Plan, Runnable
+    from dragoman.engine.ports.agent import Plan, Runnable
     from dragoman.engine.settings import EngineSettings
     from dragoman.model.message import Message
 

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 
     from dragoman.engine.journal.live import LiveTask
-    from dragoman.engine.ports import Bus, Store, TaskRow
+    from dragoman.engine.ports.bus import Bus
+    from dragoman.engine.ports.store import Store, TaskRow
     from dragoman.model.record import Record
 
 PAGE = 256

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, structs
 
 from dragoman.clock import timestamp
-from dragoman.engine.ports import Note, NoteKind, Push, Repeat, TaskRow, Write
+from dragoman.engine.ports.store import Note, NoteKind, Push, Repeat, TaskRow, Write
 from dragoman.model.error import ServerError
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
 from dragoman.model.json import encode
@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dragoman.clock import Clock
-    from dragoman.engine.ports import Bus, Store
-    from dragoman.engine.task_rows import ExtraRow, RowMaker
+    from dragoman.engine.ports.bus import Bus
+    from dragoman.engine.ports.rows import ExtraRow, RowMaker
+    from dragoman.engine.ports.store import Store
     from dragoman.model.message import Message
     from dragoman.model.task import Artifact
 

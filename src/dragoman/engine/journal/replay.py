@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dragoman.clock import Clock
-    from dragoman.engine.ports import Bus, Note, Scope, Store, StoredTask, TaskRow
-    from dragoman.engine.task_rows import RowMaker, TaskRows
+    from dragoman.engine.ports.bus import Bus
+    from dragoman.engine.ports.rows import RowMaker, TaskRows
+    from dragoman.engine.ports.store import Note, Scope, Store, StoredTask, TaskRow
     from dragoman.model.message import Message
 
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from dragoman.engine.ports import Sweep
+from dragoman.engine.ports.store import Sweep
 
 if TYPE_CHECKING:
     from dragoman.clock import Clock, Timer
-    from dragoman.engine.ports import Store
+    from dragoman.engine.ports.store import Store
 
 logger = logging.getLogger("dragoman.engine")
 EVERY_SECONDS = 60

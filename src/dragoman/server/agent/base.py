@@ -10,7 +10,7 @@ import msgspec
 
 from dragoman.agents.functions.run import Functions
 from dragoman.agents.functions.skill import Offer, returns_reply, skill_of
-from dragoman.engine.ports import Plan
+from dragoman.engine.ports.agent import Plan
 from dragoman.model.card import AgentExtension
 from dragoman.model.error import ConfigError, Failed
 from dragoman.server.plugins import PluginAttributes

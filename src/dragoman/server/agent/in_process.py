@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from dragoman.client.follow import Received
     from dragoman.clock import Clock
     from dragoman.dialects.dialect import Result
-    from dragoman.engine.ports import Runnable, Store
+    from dragoman.engine.ports.agent import Runnable
+    from dragoman.engine.ports.store import Store
     from dragoman.model.card import AgentCard
     from dragoman.model.operation import Request, SendMessageRequest, SubscribeToTaskRequest
 

@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from dragoman.dialects.reading.limits import JsonLimits
     from dragoman.engine.journal.retention import Janitor
     from dragoman.engine.operations import Service
-    from dragoman.engine.ports import Outbox, Store
+    from dragoman.engine.ports.store import Store
+    from dragoman.engine.ports.webhooks import Outbox
     from dragoman.model.card import AgentCard
     from dragoman.model.task import Task
     from dragoman.model.user import User

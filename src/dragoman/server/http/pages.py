@@ -13,7 +13,7 @@ from dragoman.transports.http import Disconnected, limit_status, refusal_headers
 
 if TYPE_CHECKING:
     from dragoman.auth.inbound.login import Login, Reply
-    from dragoman.engine.ports import Store
+    from dragoman.engine.ports.store import Store
     from dragoman.server.http.lazy import LazyKeys
     from dragoman.transports.http import Request, Send
 

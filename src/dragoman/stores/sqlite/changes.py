@@ -14,8 +14,8 @@ from dragoman.stores.sqlite.webhooks import write_pushes
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dragoman.engine.ports import TaskRow, Write
-    from dragoman.engine.task_rows import ExtraRow, TaskTable
+    from dragoman.engine.ports.rows import ExtraRow, TaskTable
+    from dragoman.engine.ports.store import TaskRow, Write
     from dragoman.model.state import State
 
 

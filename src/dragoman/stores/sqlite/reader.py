@@ -6,7 +6,7 @@ import sqlite3
 from contextlib import closing
 from typing import Any
 
-from dragoman.engine.ports import Note, Page, Push, Scope, StoredTask, TaskQuery, TaskRow
+from dragoman.engine.ports.store import Note, Page, Push, Scope, StoredTask, TaskQuery, TaskRow
 from dragoman.model.record import Record
 from dragoman.stores.sqlite.schema import NUMBERS, STATES
 from dragoman.stores.sqlite.webhooks import COLUMNS, push_of

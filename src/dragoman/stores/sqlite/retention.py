@@ -16,8 +16,8 @@ from dragoman.stores.sqlite.schema import ALL_SCOPES, ENDED
 from dragoman.stores.sqlite.tables import delete_rows
 
 if TYPE_CHECKING:
-    from dragoman.engine.ports import Sweep
-    from dragoman.engine.task_rows import TaskTable
+    from dragoman.engine.ports.rows import TaskTable
+    from dragoman.engine.ports.store import Sweep
 
 # How long a step goes on beginning slices. With the last slice and the commit it stays under 10 ms.
 STEP_SECONDS = 0.004

@@ -23,8 +23,8 @@ from dragoman.stores.sqlite.writer import Writer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dragoman.engine.ports import Note, Page, Push, Scope, StoredTask, Sweep, TaskQuery, TaskRow, Write
-    from dragoman.engine.task_rows import ExtraRow, TaskTable, Value
+    from dragoman.engine.ports.rows import ExtraRow, TaskTable, Value
+    from dragoman.engine.ports.store import Note, Page, Push, Scope, StoredTask, Sweep, TaskQuery, TaskRow, Write
     from dragoman.model.record import Record
 
 logger = logging.getLogger("dragoman.store")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import NamedTuple
 
-from dragoman.engine.task_rows import ExtraRow, TaskTable, Value
+from dragoman.engine.ports.rows import ExtraRow, TaskTable, Value
 
 
 class _Statements(NamedTuple):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sqlite3
 from typing import TYPE_CHECKING, Any
 
-from dragoman.engine.ports import WOKEN, Push, PushState
+from dragoman.engine.ports.store import WOKEN, Push, PushState
 
 if TYPE_CHECKING:
-    from dragoman.engine.ports import Write
+    from dragoman.engine.ports.store import Write
 
 COLUMNS = """
 w.task, w.id, w.dialect, w.url, w.secrets, w.cursor, w.created_ms, w.tries, w.failing_ms, w.due_ms, w.state, w.error

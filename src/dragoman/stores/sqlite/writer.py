@@ -21,8 +21,8 @@ from dragoman.stores.sqlite.tables import create_tables
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from dragoman.engine.ports import Scope, Write
-    from dragoman.engine.task_rows import TaskTable
+    from dragoman.engine.ports.rows import TaskTable
+    from dragoman.engine.ports.store import Scope, Write
     from dragoman.stores.sqlite.file import StoreFile
 
 logger = logging.getLogger("dragoman.store")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
-    from dragoman.engine.ports import Write
+    from dragoman.engine.ports.store import Write
 
 SUBMITTED = Task("t", "c", TaskStatus(TaskState.SUBMITTED), history=(Message(Role.USER, (TextPart("hi"),), "m"),))
 

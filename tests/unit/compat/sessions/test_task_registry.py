@@ -15,7 +15,7 @@ from dragoman.compat.sessions.dialect import AskedTask
 from dragoman.compat.sessions.registry import AgentEngine, TaskRegistry
 from dragoman.engine.call import Call
 from dragoman.engine.operations import EngineSettings, Service
-from dragoman.engine.ports import Sweep
+from dragoman.engine.ports.store import Sweep
 from dragoman.model.error import InvalidParams, Overloaded, TaskNotFound
 from dragoman.model.operation import CancelTaskRequest, GetTaskRequest, ListTasksRequest
 from dragoman.model.state import State

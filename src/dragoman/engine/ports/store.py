@@ -1,23 +1,18 @@
-"""What the engine needs from the outside: a store, a bus, an agent."""
+"""The port to a store, and what is written into one and read from it."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from msgspec import Struct
 
-from dragoman.model.card import AgentExtension
-from dragoman.model.operation import TaskPushNotificationConfig
 from dragoman.model.record import Record
 from dragoman.model.state import State
 
 if TYPE_CHECKING:
-    from dragoman.engine.execute.context import Context
-    from dragoman.engine.execute.outputs import Marks
-    from dragoman.engine.task_rows import ExtraRow, TaskTable, Value
+    from dragoman.engine.ports.rows import ExtraRow, TaskTable, Value
 
 
 class Scope(NamedTuple):
@@ -301,125 +296,4 @@ class Store(Protocol):
 
     async def check(self) -> None:
         """Raise when the store cannot take a write now."""
-        ...
-
-
-class Watch(Protocol):
-    """One listener's view of how far a task has come."""
-
-    async def past(self, generation: int, seconds: float) -> bool:
-        """Wait for news; True when the task is known to be past that generation, False when time is up or it is not."""
-        ...
-
-
-class Bus(Protocol):
-    """Wakes listeners up. It never carries the only copy of anything."""
-
-    def watch(self, task_id: str) -> AbstractContextManager[Watch]:
-        """Listen to a task for as long as the context is open."""
-        ...
-
-    def call(self, task_id: str, callback: Callable[[int], None]) -> Callable[[], None]:
-        """Call back with the generation whenever a task has come further. Gives the way to stop that."""
-        ...
-
-    def notify(self, task_id: str, generation: int) -> None:
-        """Tell all listeners that the task has come this far."""
-        ...
-
-    def wake_all(self) -> None:
-        """Let every listener look up, for instance because the server stops."""
-        ...
-
-
-class Outbox(Protocol):
-    """Brings events to webhooks. What it owes is in the store; it is only told where to look."""
-
-    async def ready(self) -> None:
-        """Get ready for webhooks, before the first one. Raises ServerError when there can be none now."""
-        ...
-
-    def check(self, config: TaskPushNotificationConfig) -> None:
-        """Raise InvalidParams when a webhook is not one, or its address may not be called."""
-        ...
-
-    def prepare(self, config: TaskPushNotificationConfig, *, task: int, dialect: str, cursor: int) -> Push:
-        """A webhook as it is stored, its secrets sealed. Where it takes the place of one that is followed, it begins
-        where that one is.
-
-        Raises:
-            InvalidParams: it is not one, or its address may not be called.
-        """
-        ...
-
-    def same(self, push: Push, config: TaskPushNotificationConfig, dialect: str) -> bool:
-        """True when a stored webhook is what its owner asks for anyway."""
-        ...
-
-    def shown(self, push: Push, task_id: str) -> TaskPushNotificationConfig:
-        """A webhook as its owner sees it again: without its secrets."""
-        ...
-
-    def follow(self, row: TaskRow, push: Push) -> None:
-        """Bring the task's events to this webhook from now on, in place of one with the same id."""
-        ...
-
-    def leave(self, task: int, push_id: str) -> None:
-        """Bring nothing more to a webhook."""
-        ...
-
-
-class Plan(NamedTuple):
-    """How an agent does what one message asks, decided before anything is written.
-
-    `run` is an async generator of outputs. `replies` is True when it may answer with a bare Message, so that no task is
-    made before its first output; `restarts` when this work may simply run again after a crash. `prepare` is called
-    before the work begins: the task is submitted until then.
-    """
-
-    run: Callable[[Context], AsyncIterator[Any]]
-    replies: bool = False
-    restarts: bool = False
-    prepare: Callable[[Context], Awaitable[None]] | None = None
-
-
-class Runnable(Protocol):
-    """An agent as the engine sees it: one async generator and a few facts."""
-
-    @property
-    def name(self) -> str:
-        """The agent's name, which scopes its tasks."""
-        ...
-
-    @property
-    def extensions(self) -> Sequence[AgentExtension]:
-        """The protocol extensions it knows, or demands."""
-        ...
-
-    @property
-    def closing(self) -> Literal["whole", "last"]:
-        """How a streamed text is closed."""
-        ...
-
-    @property
-    def parallel(self) -> bool:
-        """True when several runs of one context may go on at once."""
-        ...
-
-    @property
-    def streams(self) -> bool:
-        """False when the agent's card says that it does not stream."""
-        ...
-
-    @property
-    def marks(self) -> Marks | None:
-        """What it writes on everything it says, if anything."""
-        ...
-
-    def plan(self, ctx: Context) -> Plan:
-        """How to do what a message asks. Never raises: what is wrong with it is for the run to say."""
-        ...
-
-    async def canceled(self, ref: Any) -> None:
-        """Hear that a task was canceled while it waited for an answer; `ref` is what came with its question."""
         ...

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 if TYPE_CHECKING:
     from dragoman.engine.call import Call
-    from dragoman.engine.ports import TaskRow
+    from dragoman.engine.ports.store import TaskRow
     from dragoman.model.task import Task
 
 Value: TypeAlias = int | str | None
