@@ -19,7 +19,8 @@ from dragoman.engine.execute.recovery import Recovery
 from dragoman.engine.execute.runner import Runner
 from dragoman.engine.journal.follow import Batch, Follower, Stream, single
 from dragoman.engine.journal.live import STOPPING
-from dragoman.engine.journal.replay import Tasks
+from dragoman.engine.journal.tasks import Tasks
+from dragoman.engine.ownership.sole import SoleOwner
 from dragoman.engine.paging import shorten_first, shortened
 from dragoman.engine.ports.store import Cursor, Scope, TaskQuery
 from dragoman.engine.settings import EngineSettings
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from dragoman.clock import Clock
     from dragoman.engine.accept.quota import Lease
     from dragoman.engine.journal.live import LiveTask
+    from dragoman.engine.ownership.port import Ownership
     from dragoman.engine.ports.agent import Runnable
     from dragoman.engine.ports.bus import Bus
     from dragoman.engine.ports.store import Store, TaskRow
@@ -83,19 +85,21 @@ class Service:
         clock: Clock,
         settings: EngineSettings | None = None,
         outbox: Outbox | None = None,
+        ownership: Ownership | None = None,
     ) -> None:
         settings = settings or EngineSettings()
         self._agent = agent
         self._bus = bus
         self._settings = settings
         marks = None if agent.marks is None else agent.marks.task
-        self._tasks = tasks = Tasks(store, bus, clock, settings.task_rows, marks)
+        ownership = ownership or SoleOwner(store)
+        self._tasks = tasks = Tasks(store, bus, clock, settings.task_rows, marks, ownership)
         self._quota = Quota(settings)
         self._runner = runner = Runner(agent, tasks, self._quota, settings)
         self._locks = locks = KeyedLocks()
         self._pushes = None if outbox is None else Pushes(tasks, outbox)
         self._inbox = Inbox(agent, tasks, runner, self._quota, locks, settings, self._pushes)
-        self._recovery = Recovery(agent, tasks, runner, settings)
+        self._recovery = Recovery(agent, tasks, runner, settings, ownership)
         self._endings = Endings(agent, tasks, locks)
         self._follower = Follower(store, bus, self._tasks.live.get, settings.heartbeat)
         self._store = store

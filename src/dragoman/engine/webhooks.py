@@ -14,7 +14,7 @@ from dragoman.model.ids import new_id
 
 if TYPE_CHECKING:
     from dragoman.engine.accept.inbox import Accepted
-    from dragoman.engine.journal.replay import Tasks
+    from dragoman.engine.journal.tasks import Tasks
     from dragoman.engine.ports.store import Scope, Store, TaskRow
     from dragoman.engine.ports.webhooks import Outbox
     from dragoman.model.operation import (

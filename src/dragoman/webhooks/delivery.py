@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
+from dragoman.engine.journal.replay import Compacted
 from dragoman.engine.ports.store import PushState, Write
 from dragoman.keys.errors import BadSeal
 from dragoman.model.error import CannotConnect, DragomanError
@@ -17,7 +18,7 @@ from dragoman.net.guard import Forbidden
 from dragoman.webhooks import backoff as patience
 from dragoman.webhooks.config import Registry
 from dragoman.webhooks.hook import Hook
-from dragoman.webhooks.payload import Compacted, Payloads
+from dragoman.webhooks.payload import Payloads
 from dragoman.webhooks.request import letter
 from dragoman.webhooks.scheduler import Lanes
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -10,41 +9,38 @@ from msgspec.structs import replace
 from dragoman.dialects.v01.dialect import LEGACY
 from dragoman.dialects.v03.dialect import V03_RPC
 from dragoman.dialects.v1.dialect import V1_0, V1_1
+from dragoman.engine.journal.replay import Replay
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
-from dragoman.model.json import decode_message, decode_task
+from dragoman.model.json import decode_task
 from dragoman.model.operation import Operation
-from dragoman.model.record import Folding, Record
+from dragoman.model.record import Record
 from dragoman.model.task import Task
 
 if TYPE_CHECKING:
     from dragoman.engine.ports.store import Store, StoredTask
-    from dragoman.model.message import Message
 
 _PAGE = 256
 _JSON = "application/json"
 _A2A_JSON = "application/a2a+json"
 
 
-class Compacted(Exception):
-    """The events that are needed are gone: only how the task ended is left."""
-
-
 class Payloads:
     """Makes the payloads of one webhook, one record after the other."""
 
     def __init__(self, store: Store, stored: StoredTask, dialect: str, *, chunks: bool) -> None:
-        self.stored = stored
-        self._store = store
+        self._replay = Replay(store, stored)
         self._dialect = dialect
         self._modern = dialect.startswith("1.")
         self._chunks = chunks
-        self._folding: Folding | None = None
-        self._said: dict[int, list[Message]] | None = None
 
     def renew(self, stored: StoredTask) -> None:
         """Go on with the task as it is now."""
-        self.stored = stored
-        self._said = None
+        self._replay.renew(stored)
+
+    @property
+    def stored(self) -> StoredTask:
+        """The task as it was read last."""
+        return self._replay.stored
 
     @property
     def media_type(self) -> str:
@@ -62,7 +58,7 @@ class Payloads:
             return await self._artifact(record, event) if self._modern else None
         if self._modern:
             return self._event(record)
-        return self._task(await self._at(record.generation))
+        return self._task(await self._replay.task(record.generation))
 
     async def _artifact(self, record: Record, event: ArtifactUpdate) -> bytes | None:
         if self._chunks or (event.last_chunk and not event.append):
@@ -70,7 +66,7 @@ class Payloads:
         if not event.last_chunk:
             return None
         # The last of several chunks: whoever has not seen the others is told the whole.
-        folded = await self._at(record.generation)
+        folded = await self._replay.task(record.generation)
         wanted = event.artifact.artifact_id
         whole = next((each for each in folded.artifacts if each.artifact_id == wanted), event.artifact)
         return self._event(Record.of(record.generation, replace(event, artifact=whole, append=False)))
@@ -90,47 +86,3 @@ class Payloads:
     def _task(self, task: Task) -> bytes:
         dialect = LEGACY if self._dialect == LEGACY.version else V03_RPC
         return dialect.result(Operation.GET, task)
-
-    async def _at(self, generation: int) -> Task:
-        """The task as it was after that record."""
-        stored = self.stored
-        if stored.snapshot is not None and stored.snapshot_generation == generation:
-            return decode_task(stored.snapshot)
-        if self._said is None:
-            self._said = await self._messages()
-        folding = self._folding
-        if folding is None and stored.snapshot is not None and stored.snapshot_generation < generation:
-            folding = Folding(decode_task(stored.snapshot), stored.snapshot_generation)
-        while folding is None or folding.generation < generation:
-            after = 0 if folding is None else folding.generation
-            page = await self._store.records(stored.row.number, after, min(_PAGE, generation - after))
-            if not page:
-                raise Compacted
-            for record in page:
-                folding = _folded(folding, record)
-                for message in self._said.get(record.generation, ()):
-                    folding.say(message)
-            # A long journal is not everybody's business: others have their turn between its pages.
-            await asyncio.sleep(0)
-        self._folding = folding
-        return folding.task()
-
-    async def _messages(self) -> dict[int, list[Message]]:
-        """What was said to the task, by the record it belongs to."""
-        said: dict[int, list[Message]] = {}
-        for note in await self._store.notes(self.stored.row.number):
-            if note.kind in ("message", "answer"):
-                said.setdefault(note.generation, []).append(decode_message(note.body))
-        return said
-
-
-def _folded(folding: Folding | None, record: Record) -> Folding:
-    event = record.event
-    if isinstance(event, Task):
-        return Folding(event, record.generation)
-    if folding is None:
-        raise Compacted
-    if isinstance(event, (StatusUpdate, ArtifactUpdate)):
-        folding.apply(event)
-    folding.generation = record.generation
-    return folding

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from dragoman import Agent, Context
+from dragoman.engine.journal.replay import Compacted
 from dragoman.engine.ports.store import Sweep
-from dragoman.webhooks.payload import Compacted, Payloads
+from dragoman.webhooks.payload import Payloads
 
 VERSIONS = ("1.1", "1.0", "0.3", "0.1")
 

@@ -9,7 +9,7 @@ from dragoman.compat.executor.push import PushConfig, TaskPushConfig
 from dragoman.compat.executor.push_sender import PushSender
 from dragoman.compat.executor.result import NOT_FOUND
 from dragoman.compat.executor.task_store import ORIGIN, TaskStore
-from dragoman.engine.journal.replay import Tasks
+from dragoman.engine.journal.tasks import Tasks
 from dragoman.engine.ports.store import Scope
 from dragoman.engine.webhooks import Pushes
 from dragoman.model.error import A2AError, TaskNotFound

@@ -14,7 +14,7 @@ from dragoman.compat.executor.shared_store import shared
 from dragoman.compat.executor.task import Task
 from dragoman.engine.accept.locks import KeyedLocks
 from dragoman.engine.journal.live import UNAVAILABLE
-from dragoman.engine.journal.replay import Tasks
+from dragoman.engine.journal.tasks import Tasks
 from dragoman.engine.ports.store import Scope, TaskRow, Write
 from dragoman.model.error import ServerError
 from dragoman.model.json import encode

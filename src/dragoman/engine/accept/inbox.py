@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from dragoman.engine.accept.quota import Lease, Quota
     from dragoman.engine.execute.runner import Runner
     from dragoman.engine.journal.live import LiveTask
-    from dragoman.engine.journal.replay import Tasks
+    from dragoman.engine.journal.tasks import Tasks
     from dragoman.engine.ports.agent import Runnable
     from dragoman.engine.ports.rows import RowMaker
     from dragoman.engine.ports.store import Push

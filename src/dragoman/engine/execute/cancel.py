@@ -13,7 +13,7 @@ from dragoman.model.state import State
 if TYPE_CHECKING:
     from dragoman.engine.accept.locks import KeyedLocks
     from dragoman.engine.journal.live import LiveTask
-    from dragoman.engine.journal.replay import Tasks
+    from dragoman.engine.journal.tasks import Tasks
     from dragoman.engine.ports.agent import Runnable
     from dragoman.engine.ports.store import Scope, StoredTask, TaskRow
     from dragoman.model.task import Task

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from dragoman.clock import Timer
     from dragoman.engine.execute.runner import Runner
     from dragoman.engine.journal.live import LiveTask
-    from dragoman.engine.journal.replay import Tasks
+    from dragoman.engine.journal.tasks import Tasks
+    from dragoman.engine.ownership.port import Ownership
     from dragoman.engine.ports.agent import Runnable
     from dragoman.engine.ports.store import StoredTask
     from dragoman.engine.settings import EngineSettings
@@ -29,18 +30,20 @@ AGAIN_SECONDS = 1
 class Recovery:
     """Decides, when the server starts, what becomes of the tasks that were not finished."""
 
-    def __init__(self, agent: Runnable, tasks: Tasks, runner: Runner, settings: EngineSettings) -> None:
+    def __init__(
+        self, agent: Runnable, tasks: Tasks, runner: Runner, settings: EngineSettings, ownership: Ownership
+    ) -> None:
         self._agent = agent
         self._tasks = tasks
         self._runner = runner
         self._settings = settings
+        self._ownership = ownership
 
     async def recover(self) -> None:
         """Run again what may run again or never began; fail the rest with a plain reason."""
-        store = self._tasks.store
         ended: list[LiveTask] = []
-        drafts = [(stored, True) for stored in await store.drafts(self._agent.name)]
-        for stored, draft in (*drafts, *((one, False) for one in await store.unfinished(self._agent.name))):
+        drafts = [(stored, True) for stored in await self._ownership.unowned_drafts(self._agent.name)]
+        for stored, draft in (*drafts, *((one, False) for one in await self._ownership.unowned(self._agent.name))):
             try:
                 live = await self._recover(stored, draft=draft)
             except Exception:  # one task that cannot be read must not keep all others from being served

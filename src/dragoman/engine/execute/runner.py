@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from dragoman.engine.accept.quota import Quota
     from dragoman.engine.call import Call
     from dragoman.engine.journal.live import LiveTask
-    from dragoman.engine.journal.replay import Memory, Tasks
+    from dragoman.engine.journal.replay import Memory
+    from dragoman.engine.journal.tasks import Tasks
     from dragoman.engine.ports.agent import Plan, Runnable
     from dragoman.engine.settings import EngineSettings
     from dragoman.model.message import Message
@@ -111,7 +112,7 @@ class Runner:
     def _enter(self, run: Run, begins: bool) -> None:
         live = run.live
         key = (live.row.scope, live.context_id)
-        self.tasks.live[live.id] = live
+        self.tasks.add(live)
         if begins:
             self._queues.setdefault(key, deque())
             self._spawn(key, run)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, NamedTuple
 
+from dragoman.engine.journal.replay import PAGE
 from dragoman.model.state import State
 
 if TYPE_CHECKING:
@@ -14,8 +15,6 @@ if TYPE_CHECKING:
     from dragoman.engine.ports.bus import Bus
     from dragoman.engine.ports.store import Store, TaskRow
     from dragoman.model.record import Record
-
-PAGE = 256
 
 
 class Batch(NamedTuple):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, structs
 
 from dragoman.clock import timestamp
+from dragoman.engine.ownership.port import OwnershipLost
 from dragoman.engine.ports.store import Note, NoteKind, Push, Repeat, TaskRow, Write
 from dragoman.model.error import ServerError
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dragoman.clock import Clock
+    from dragoman.engine.ownership.port import Claim
     from dragoman.engine.ports.bus import Bus
     from dragoman.engine.ports.rows import ExtraRow, RowMaker
     from dragoman.engine.ports.store import Store
@@ -67,7 +69,7 @@ class LiveTask:
     A draft is in the store, but nobody is shown it: its first event creates the task, unless the run turns out to be a
     bare reply. `standing` are the artifacts a run builds on: those it found, or, when it runs again after a crash,
     those of the last pause. `marks` is metadata that the agent writes on every status. `on_durable` is called once,
-    when the first write of a new task is.
+    when the first write of a new task is. `claim` is the right to write a task that was not created here.
 
     `ended` is True when nothing may be added any more, `over` when what the run says does not count any more: the task
     has ended or paused, or was given up.
@@ -87,6 +89,7 @@ class LiveTask:
         standing: tuple[Artifact, ...] = (),
         marks: dict[str, Any] | None = None,
         row_maker: RowMaker | None = None,
+        claim: Claim | None = None,
         on_durable: Callable[[], None] | None = None,
     ) -> None:
         self._store = store
@@ -97,6 +100,7 @@ class LiveTask:
         self._marks = marks
         self._row_maker = row_maker
         self._on_durable = on_durable
+        self.claim = claim
         self.id = row.id
         self.context_id = row.context_id
         self.row = row
@@ -134,6 +138,11 @@ class LiveTask:
     def broken(self) -> bool:
         """True when the store refused a write of this task."""
         return self._broken is not None
+
+    @property
+    def lost(self) -> bool:
+        """True when somebody else may write this task now."""
+        return isinstance(self._broken, OwnershipLost)
 
     @property
     def refusal(self) -> ServerError:

@@ -1,0 +1,176 @@
+"""The tasks of one agent: at work in this process, or at rest in the store."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dragoman.engine.execute.recovery import Mending
+from dragoman.engine.journal.live import LiveTask, NewTask
+from dragoman.engine.journal.replay import Compacted, Memory, Replay, memory_of
+from dragoman.engine.ownership.sole import SoleOwner
+from dragoman.model.error import InternalError, ServerError, TaskNotFound
+from dragoman.model.json import decode_task
+from dragoman.model.record import Folding
+from dragoman.model.task import Task
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dragoman.clock import Clock
+    from dragoman.engine.ownership.port import Ownership
+    from dragoman.engine.ports.bus import Bus
+    from dragoman.engine.ports.rows import RowMaker, TaskRows
+    from dragoman.engine.ports.store import Scope, Store, StoredTask, TaskRow
+
+ELSEWHERE = "the task is being worked on elsewhere: try again"
+
+
+class Tasks:
+    """The tasks of one agent."""
+
+    def __init__(
+        self,
+        store: Store,
+        bus: Bus,
+        clock: Clock,
+        task_rows: TaskRows | None = None,
+        marks: dict[str, Any] | None = None,
+        ownership: Ownership | None = None,
+    ) -> None:
+        self.store = store
+        self.bus = bus
+        self.clock = clock
+        self.live: dict[str, LiveTask] = {}
+        self._task_rows = task_rows
+        self._marks = marks or None
+        self._ownership = ownership or SoleOwner(store)
+        self._mending = Mending(self)
+
+    def row_maker(self, origin: str) -> RowMaker | None:
+        """What makes the extra rows of tasks with that origin, if they have any."""
+        return None if self._task_rows is None else self._task_rows.of(origin)
+
+    async def unused_id(self, row_maker: RowMaker) -> str:
+        """An id of a plug-in's that is no other task's. Use it before anything is awaited."""
+        while True:
+            task_id = row_maker.next_id(self.clock.now())
+            # A caller may have chosen it for a task of its own.
+            if await self.store.task(task_id) is None and task_id not in self.live:
+                return task_id
+
+    def add(self, live: LiveTask) -> None:
+        """Have a task at hand while somebody works on it."""
+        self.live[live.id] = live
+
+    def put_away(self, live: LiveTask) -> None:
+        """Forget a task that nobody works on any more; it is at rest in the store."""
+        if self.live.get(live.id) is live:
+            del self.live[live.id]
+        if not live.over:
+            live.abandon()
+        if live.broken and not live.lost:
+            self._mending.add(live.id, live.row.number)
+        if live.claim is not None:
+            self._ownership.release(live.claim)
+
+    def close(self) -> None:
+        """Do nothing more in the background."""
+        self._mending.close()
+
+    async def find(self, scope: Scope, task_id: str) -> tuple[TaskRow, LiveTask | None, StoredTask | None]:
+        """Find a task in its scope.
+
+        Raises:
+            TaskNotFound: there is none, or it is somebody else's: the answer is the same.
+        """
+        live = self.live.get(task_id)
+        if live is not None and not live.draft:
+            if live.row.scope != scope:
+                raise TaskNotFound(taskId=task_id)
+            return live.row, live, None
+        stored = await self.store.task(task_id)
+        live = self.live.get(task_id)
+        if stored is None or stored.row.scope != scope:
+            raise TaskNotFound(taskId=task_id)
+        return (live.row, live, None) if live is not None else (stored.row, None, stored)
+
+    async def durable_task(self, live: LiveTask | None, stored: StoredTask | None) -> Task:
+        """The task with all its events so far, once they are durable."""
+        if live is not None and not live.dormant:
+            task = live.task()
+            await live.durable()
+            return task
+        if live is not None:
+            stored = await self.store.task(live.id)
+        if stored is None:
+            raise InternalError("a task is alive or stored")
+        return await self.folded(stored)
+
+    async def folded(self, stored: StoredTask) -> Task:
+        """Read a task at rest: its snapshot, and what the journal has after it."""
+        try:
+            return await Replay(self.store, stored).task()
+        except Compacted as error:
+            raise InternalError(str(error)) from None
+
+    async def wake(self, live: LiveTask) -> None:
+        """Read a task that waits for its turn again, before something is added to it. Raises TaskNotFound."""
+        if live.dormant:
+            stored = await self.store.task(live.id)
+            if stored is None:
+                raise TaskNotFound(taskId=live.id)
+            live.wake(Folding(await self.folded(stored), stored.row.generation))
+
+    async def revive(self, stored: StoredTask, *, again: bool = False, draft: bool = False) -> LiveTask:
+        """Bring a task at rest back to life, to add to its journal, or to do `again` all since its last pause.
+
+        A `draft` is created by that.
+
+        Raises:
+            ServerError: somebody else works on it.
+        """
+        row = stored.row
+        claim = await self._ownership.claim(row)
+        if claim is None:
+            raise ServerError(ELSEWHERE)
+        task = await self.folded(stored)
+        standing = task.artifacts
+        if again:  # a snapshot is made when a task pauses or ends, and this one has not ended
+            standing = decode_task(stored.snapshot).artifacts if stored.snapshot is not None else ()
+        folding = Folding(task, row.generation)
+        live = LiveTask(
+            self.store,
+            self.bus,
+            self.clock,
+            row,
+            folding,
+            committed=0 if draft else row.generation,
+            new=NewTask(row, task) if draft else None,
+            in_store=draft,
+            standing=standing,
+            marks=self._marks,
+            row_maker=self.row_maker(row.origin),
+            claim=claim,
+        )
+        if draft:
+            live.create()
+        return live
+
+    def new(self, new: NewTask, on_durable: Callable[[], None] | None = None) -> LiveTask:
+        """A task that begins here: nothing of it is in the store yet."""
+        return LiveTask(
+            self.store,
+            self.bus,
+            self.clock,
+            new.row,
+            Folding(new.task),
+            committed=0,
+            new=new,
+            marks=self._marks,
+            row_maker=None if self._task_rows is None else self._task_rows.of(new.row.origin),
+            on_durable=on_durable,
+        )
+
+    async def memory(self, row: TaskRow) -> Memory:
+        """What earlier runs of a task left behind: its circumstances, answered questions, results kept by `once`."""
+        return memory_of(await self.store.notes(row.number))

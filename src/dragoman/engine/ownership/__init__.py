@@ -1,0 +1,1 @@
+"""Who may write a task."""
