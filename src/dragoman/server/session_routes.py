@@ -10,6 +10,7 @@ from msgspec import structs
 from dragoman.clock import timestamp
 from dragoman.dialects.errors import status_of
 from dragoman.dialects.session_tasks import InvalidBody, read_body, read_task
+from dragoman.dialects.table import V1_0
 from dragoman.engine.call import Call
 from dragoman.model.error import (
     A2AError,
@@ -144,7 +145,7 @@ class SessionRoutes:
         source = (asked.source or "").strip() or request.headers.get("x-source-agent")
         asked = structs.replace(asked, source=source, skill=_skill(hosted, asked))
         shop = Workshop(hosted.agent.name, hosted.service, self._bus, self._clock)
-        return await self.desk.send(shop, Call(user=user), asked, request.caller, request.lease)
+        return await self.desk.send(shop, Call(user=user, origin=V1_0), asked, request.caller, request.lease)
 
     async def _get(self, hosted: Hosted | None, request: Request, user: User | None) -> dict[str, Any]:
         # At the root are all tasks, whoever works on them.

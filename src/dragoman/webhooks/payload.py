@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from dragoman.dialects.v01.dialect import LEGACY
-from dragoman.dialects.v03.dialect import V03_RPC
-from dragoman.dialects.v1.dialect import V1_0, V1_1
+from dragoman.dialects.negotiate import webhook_dialect
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
 from dragoman.model.json import decode_message, decode_task
 from dragoman.model.operation import Operation
@@ -21,8 +19,6 @@ if TYPE_CHECKING:
     from dragoman.model.message import Message
 
 _PAGE = 256
-_JSON = "application/json"
-_A2A_JSON = "application/a2a+json"
 
 
 class Compacted(Exception):
@@ -35,8 +31,8 @@ class Payloads:
     def __init__(self, store: Store, stored: StoredTask, dialect: str, *, chunks: bool) -> None:
         self.stored = stored
         self._store = store
-        self._dialect = dialect
-        self._modern = dialect.startswith("1.")
+        self._dialect = webhook_dialect(dialect)
+        self._form = self._dialect.row.webhook
         self._chunks = chunks
         self._folding: Folding | None = None
         self._said: dict[int, list[Message]] | None = None
@@ -49,7 +45,7 @@ class Payloads:
     @property
     def media_type(self) -> str:
         """What the payload is."""
-        return _A2A_JSON if self._modern else _JSON
+        return self._form.media_type
 
     async def of(self, record: Record) -> bytes | None:
         """What this record is to the webhook; None when it is nothing.
@@ -59,8 +55,8 @@ class Payloads:
         """
         event = record.event
         if isinstance(event, ArtifactUpdate):
-            return await self._artifact(record, event) if self._modern else None
-        if self._modern:
+            return await self._artifact(record, event) if self._form.events else None
+        if self._form.events:
             return self._event(record)
         return self._task(await self._at(record.generation))
 
@@ -80,16 +76,15 @@ class Payloads:
         if stored.snapshot is None:
             return None
         task = decode_task(stored.snapshot)
-        if not self._modern:
+        if not self._form.events:
             return self._task(task)
         return self._event(Record.of(stored.row.generation, StatusUpdate(task.id, task.context_id, task.status)))
 
     def _event(self, record: Record) -> bytes:
-        return (V1_1 if self._dialect == V1_1.version else V1_0).event(record, last=False)
+        return self._dialect.event(record, last=False)
 
     def _task(self, task: Task) -> bytes:
-        dialect = LEGACY if self._dialect == LEGACY.version else V03_RPC
-        return dialect.result(Operation.GET, task)
+        return self._dialect.result(Operation.GET, task)
 
     async def _at(self, generation: int) -> Task:
         """The task as it was after that record."""

@@ -12,6 +12,7 @@ from dragoman.bus.local import LocalBus
 from dragoman.compat.sessions.errors import RateLimitError, ValidationError
 from dragoman.compat.sessions.worker import Worker
 from dragoman.dialects.session_tasks import read_task
+from dragoman.dialects.table import V1_0
 from dragoman.engine.call import Call
 from dragoman.engine.operations import Service
 from dragoman.engine.ports import Sweep
@@ -65,7 +66,7 @@ class _Tasks:
         if self._sent % PRUNED == 0:
             # What the desk has forgotten, nobody can ask for.
             await engine.store.sweep(Sweep(keep_tasks=MOST))
-        return await self.desk.send(engine.shop, Call(), asked)
+        return await self.desk.send(engine.shop, Call(origin=V1_0), asked)
 
     async def _engine(self, deps: TaskDeps, agent: Chosen) -> _Engine:
         async with self._opening:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from dragoman.dialects import table
 from dragoman.dialects.reading.checks import sound_message
 from dragoman.dialects.reading.invalid import Answers, missing_field
 from dragoman.dialects.reading.lenient import Reader
@@ -73,14 +74,10 @@ _PUSH = Reader(TaskPush01, fill=True)
 class Legacy:
     """A2A 0.1. It answers every request with a task."""
 
-    version = "0.1"
-    origin = "0.1"
+    row = table.row_of(table.V0_1, table.JSONRPC)
+    version = origin = row.version
     projects = False
-    asks = False
-    extensions_header = ""
-    version_header = ""
-    returns_at_once = False
-    subscribes_again = True
+    asks = row.asks
 
     def __init__(self) -> None:
         self._answers = Answers(self.version)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
+from dragoman.dialects import table
 from dragoman.dialects.cards.card import card_json, read_card
 from dragoman.dialects.reading.checks import sound_message
 from dragoman.dialects.reading.invalid import Answers, missing_field
@@ -80,14 +81,10 @@ class V03:
     `blocking_by_default` says what a request without `blocking` means: 0.3 leaves it to the server.
     """
 
-    version = "0.3"
-    origin = "0.3"
+    row = table.row_of(table.V0_3, table.JSONRPC)
+    version = origin = row.version
     projects = False
-    asks = True
-    extensions_header = "x-a2a-extensions"
-    version_header = ""
-    returns_at_once = True
-    subscribes_again = False
+    asks = row.asks
 
     def __init__(self, *, blocking_by_default: bool = True) -> None:
         self._blocking = blocking_by_default
@@ -112,7 +109,7 @@ class V03:
         if isinstance(result, tuple):
             return encode([_push_result(config) for config in result])
         if isinstance(result, AgentCard):
-            return encode(card_json(result, {}, "0.3"))
+            return encode(card_json(result, {}, table.V0_3))
         if result is None:
             return b"null"
         raise _no_operation(operation)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from dragoman.dialects import table
 from dragoman.dialects.cards.card import card_json, read_card
 from dragoman.dialects.reading.checks import sound_message
 from dragoman.dialects.reading.invalid import Answers, missing_field
@@ -87,14 +88,10 @@ class V03Proto:
     `blocking_by_default` says what a request without a `configuration` means.
     """
 
-    version = "0.3"
-    origin = "0.3"
+    row = table.row_of(table.V0_3, table.REST)
+    version = origin = row.version
     projects = False
-    asks = True
-    extensions_header = "x-a2a-extensions"
-    version_header = ""
-    returns_at_once = True
-    subscribes_again = False
+    asks = row.asks
 
     def __init__(self, *, blocking_by_default: bool = True) -> None:
         self._blocking = blocking_by_default
@@ -120,7 +117,7 @@ class V03Proto:
         if isinstance(result, tuple):
             return encode({"configs": [_push_to(config) for config in result]})
         if isinstance(result, AgentCard):
-            return encode(card_json(result, {}, "0.3"))
+            return encode(card_json(result, {}, table.V0_3))
         if result is None:
             return b"{}"
         raise _no_operation(operation)
