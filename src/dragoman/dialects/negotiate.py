@@ -65,18 +65,6 @@ def webhook_dialect(version: str) -> CallingDialect:
     return _DIALECTS[table.row_of(version).version, JSONRPC]
 
 
-def method_of(operation: Operation, version: str) -> str:
-    """What a version calls an operation.
-
-    Raises:
-        MethodNotFound: it has no such operation.
-    """
-    name = table.row_of(version).methods.get(operation)
-    if name is None:
-        raise MethodNotFound(f"A2A {version} has no {operation}: ask for it in A2A 1.0")
-    return name
-
-
 def asked_version(header: str | None, query: str | None) -> str | None:
     """The `Major.Minor` a caller asks for; the header goes before the query parameter, empty is none.
 

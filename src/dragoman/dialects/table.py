@@ -11,6 +11,7 @@ from typing import Final, Literal, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
+from dragoman.model.error import MethodNotFound
 from dragoman.model.operation import Operation
 
 V0_1: Final = "0.1"
@@ -206,6 +207,18 @@ _REST_PREFIXES = {row.prefix: row for row in (ROWS[V0_3, REST], ROWS[V1_0, REST]
 def row_of(version: str, binding: str = JSONRPC) -> Row:
     """The row of a version that is kept with a task or a webhook; none at all is that of 1.0."""
     return ROWS[version or V1_0, binding]
+
+
+def method_of(operation: Operation, version: str) -> str:
+    """What a version calls an operation.
+
+    Raises:
+        MethodNotFound: it has no such operation.
+    """
+    name = ROWS[version, JSONRPC].methods.get(operation)
+    if name is None:
+        raise MethodNotFound(f"A2A {version} has no {operation}: ask for it in A2A {V1_0}")
+    return name
 
 
 def rest_row(segments: list[str]) -> Row:

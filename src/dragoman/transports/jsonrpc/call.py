@@ -9,8 +9,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from dragoman.dialects.errors import error_from_rpc
-from dragoman.dialects.negotiate import method_of
-from dragoman.dialects.table import JSONRPC
+from dragoman.dialects.table import JSONRPC, method_of
 from dragoman.model.error import BadResponse, DragomanError
 from dragoman.model.operation import Operation
 from dragoman.net.exchange import HttpRequest, shown
