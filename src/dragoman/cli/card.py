@@ -45,8 +45,9 @@ def command(ctx: click.Context, url: str, validate: bool, jwks: str | None, **sh
         card = session.run(session.client.card())
     if options.as_json:
         from dragoman.dialects.cards.card import card_json
+        from dragoman.dialects.table import V1_0
 
-        print_json(card_json(card, {}, "1.0"))
+        print_json(card_json(card, {}, V1_0))
         return
     for pieces in _summary(card, options):
         out(*pieces)

@@ -94,7 +94,7 @@ def _of_rpc_error(binding: Binding, question: Question, error: object) -> list[F
     if code not in [each.code for each in question.right]:
         said = f"{code} ({members['message']!r})"
         found.append(Fault(question.wrong, f"{what}: {said} instead of {_codes(question)}", question.rule))
-    if binding.dialect.version.startswith("1.") and members.get("data") is not None and not _typed(members["data"]):
+    if binding.dialect.row.errors.typed and members.get("data") is not None and not _typed(members["data"]):
         found.append(Fault("warn", f"{what}: the `data` of the error is {str(members['data'])[:80]}", RPC_DETAILS))
     return found
 
@@ -108,7 +108,7 @@ def _codes(question: Question) -> str:
 
 
 def _of_rest(binding: Binding, question: Question, reply: Reply, body: Any) -> list[Fault]:
-    what, modern = question.what, binding.dialect.version.startswith("1.")
+    what, modern = question.what, binding.dialect.row.errors.typed
     found: list[Fault] = []
     if reply.kind not in ("application/a2a+json", "application/json", "text/event-stream"):
         found.append(Fault("warn", f"{what}: the answer is {reply.kind or 'without a content type'}", REST_MEDIA))

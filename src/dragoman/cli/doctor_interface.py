@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from dragoman.auth.outbound.requirement import declared
 from dragoman.cli.doctor_answers import Question, answered, faults_of
+from dragoman.dialects.table import VERSION_HEADER
 from dragoman.model import error as e
 from dragoman.model.ids import new_id
 from dragoman.model.operation import (
@@ -58,7 +59,7 @@ class Checkup:
         self._rpc = self._binding.name == "JSONRPC"
         self.version = self._binding.dialect.version
         self.check = f"{'jsonrpc' if self._rpc else 'rest'} {self.version}"
-        self._modern = self.version.startswith("1.")
+        self._modern = self._binding.dialect.row.errors.typed
 
     async def findings(self) -> AsyncIterator[Finding]:
         """What is found, in the order it is looked at. An interface that answers nothing is left after one question."""
@@ -205,9 +206,9 @@ class Checkup:
         known = self._spelled(Operation.GET, GetTaskRequest(f"dragoman-doctor-{new_id()}"))
         made = self._of_rpc(known) if self._rpc else self._of_rest(known)
         if self._modern:
-            headers = {**known.headers, "A2A-Version": _NOT_SPOKEN}
+            headers = {**known.headers, VERSION_HEADER: _NOT_SPOKEN}
             request = HttpRequest(known.method, known.url, headers, known.body)
-            question = Question(f"A2A-Version {_NOT_SPOKEN}", _NO_VERSION, (e.VersionNotSupported,))
+            question = Question(f"{VERSION_HEADER} {_NOT_SPOKEN}", _NO_VERSION, (e.VersionNotSupported,))
             made.append((question, request, _id_of(known) if self._rpc else None))
         return made
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import click
 
 from dragoman.cli.printing import out, say
+from dragoman.dialects.table import VERSION_HEADER_RECEIVED
 from dragoman.model.error import ConfigError, DragomanError
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 _MOST = 64 * 1024 * 1024
 _LOCAL_KEYS = "http://127.0.0.1:8080/.well-known/jwks.json"
-_SHOWN = ("idempotency-key", "content-type", "a2a-version", "user-agent")
+_SHOWN = ("idempotency-key", "content-type", VERSION_HEADER_RECEIVED, "user-agent")
 _WIDTH = 60
 
 

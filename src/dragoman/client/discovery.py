@@ -9,10 +9,8 @@ from urllib.parse import urlsplit
 
 from dragoman.client.connection import asked_to_wait
 from dragoman.dialects.cards.card import parse_card
-from dragoman.dialects.v01.dialect import LEGACY
-from dragoman.dialects.v03.dialect import V03_RPC
-from dragoman.dialects.v03_proto.dialect import V03_PROTO
-from dragoman.dialects.v1.dialect import V1_0, V1_1
+from dragoman.dialects.negotiate import dialect_of
+from dragoman.dialects.table import GRPC, JSONRPC, REST, ROWS, VERSIONS, nearest
 from dragoman.model.error import BadCard, BadResponse, CannotConnect, ConfigError, DragomanError, Overloaded
 from dragoman.model.json import decode_any
 from dragoman.net.exchange import HttpRequest, shown
@@ -27,7 +25,6 @@ if TYPE_CHECKING:
     from dragoman.client.connection import Sender
     from dragoman.client.trust import Trust
     from dragoman.clock import Clock
-    from dragoman.dialects.dialect import CallingDialect
     from dragoman.model.card import AgentCard, AgentInterface
     from dragoman.net.exchange import CallNext, HttpResponse
     from dragoman.transports.binding import Binding
@@ -295,11 +292,8 @@ class _Kept:
         return body
 
 
-PROTOCOLS = ("0.1", "0.2", "0.3", "1.0", "1.1")
-TRANSPORTS = {"jsonrpc": "JSONRPC", "rest": "HTTP+JSON", "grpc": "GRPC"}
-_SPOKEN = {"JSONRPC", "HTTP+JSON"}
-_RPC: dict[str, CallingDialect] = {"0.1": LEGACY, "0.2": V03_RPC, "0.3": V03_RPC, "1.0": V1_0, "1.1": V1_1}
-_REST: dict[str, CallingDialect] = {"0.2": V03_PROTO, "0.3": V03_PROTO, "1.0": V1_0, "1.1": V1_1}
+TRANSPORTS = {"jsonrpc": JSONRPC, "rest": REST, "grpc": GRPC}
+_BINDINGS: dict[str, type[JsonRpcBinding | RestBinding]] = {JSONRPC: JsonRpcBinding, REST: RestBinding}
 
 
 class Interface:
@@ -319,8 +313,8 @@ class Interface:
 
 def check(protocol: str | None, transport: str | None) -> None:
     """Look whether these can be asked for at all. Raises ConfigError."""
-    if protocol is not None and protocol not in PROTOCOLS:
-        raise ConfigError(f"protocol {protocol!r} is not spoken here; these are: {', '.join(PROTOCOLS)}")
+    if protocol is not None and protocol not in VERSIONS:
+        raise ConfigError(f"protocol {protocol!r} is not spoken here; these are: {', '.join(VERSIONS)}")
     if transport is not None and transport not in TRANSPORTS:
         raise ConfigError(f"there is no transport {transport!r}; there are: {', '.join(TRANSPORTS)}")
     if transport == "grpc":
@@ -346,10 +340,10 @@ def interfaces_of(card: AgentCard, protocol: str | None = None, transport: str |
         if not spoken:
             raise ConfigError(f"the agent {card.name!r} offers no {wanted}: leave transport out")
     if protocol is not None:
-        fitting = [each for each in spoken if _version(each.protocol_version) == protocol]
+        fitting = [each for each in spoken if nearest(each.protocol_version) == protocol]
         found = [_interface(each, protocol) for each in fitting or spoken]
     else:
-        found = [_interface(each, _version(each.protocol_version)) for each in spoken]
+        found = [_interface(each, nearest(each.protocol_version)) for each in spoken]
         # A card of 0.1 or 0.2 does not say which: the other is worth a try when the first is not understood.
         found += [_interface(each, other) for each in spoken if (other := _other(each)) is not None]
     usable = [each for each in found if each is not None]
@@ -364,26 +358,15 @@ def main_url(card: AgentCard) -> str | None:
 
 
 def _spoken(card: AgentCard) -> list[AgentInterface]:
-    return [each for each in card.supported_interfaces if each.url and each.protocol_binding.upper() in _SPOKEN]
+    return [each for each in card.supported_interfaces if each.url and each.protocol_binding.upper() in _BINDINGS]
 
 
 def _interface(offered: AgentInterface, version: str) -> Interface | None:
-    if offered.protocol_binding.upper() == "JSONRPC":
-        return Interface(JsonRpcBinding(offered.url, _RPC[version]), offered.tenant)
-    dialect = _REST.get(version)
-    return None if dialect is None else Interface(RestBinding(offered.url, dialect), offered.tenant)
-
-
-def _version(said: str) -> str:
-    """The version to speak: the nearest that is spoken here."""
-    version = ".".join([*said.lstrip("v").split("."), "0"][:2])
-    if version in PROTOCOLS:
-        return version
-    major = version.partition(".")[0]
-    return {"0": "0.3", "1": "1.1"}.get(major, "1.0")
+    name = offered.protocol_binding.upper()
+    dialect = dialect_of(version, name)
+    return None if dialect is None else Interface(_BINDINGS[name](offered.url, dialect), offered.tenant)
 
 
 def _other(offered: AgentInterface) -> str | None:
-    if offered.protocol_binding.upper() != "JSONRPC":
-        return None
-    return {"0.1": "0.3", "0.2": "0.1", "0.3": "0.1"}.get(_version(offered.protocol_version))
+    row = ROWS.get((nearest(offered.protocol_version), offered.protocol_binding.upper()))
+    return None if row is None else row.alternative

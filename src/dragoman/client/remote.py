@@ -138,7 +138,7 @@ class RemoteConnection:
     @property
     def subscribes_again(self) -> bool:
         """See `Connection.subscribes_again`."""
-        return not self._interfaces or self._interfaces[0].binding.dialect.subscribes_again
+        return not self._interfaces or self._interfaces[0].binding.dialect.row.subscribes_again
 
     @property
     def interface(self) -> str:
@@ -180,7 +180,7 @@ class RemoteConnection:
         """Begin a task without waiting for its end where the version has no word for that: by leaving its stream."""
         first = (self._interfaces or await self._choose())[0]
         streams = self._card is None or self._card.capabilities.streaming is not False
-        if first.binding.dialect.returns_at_once or not streams:
+        if first.binding.dialect.row.returns_at_once or not streams:
             return None
         async with contextlib.aclosing(self.open_stream(Operation.STREAM, request, None)) as batches:
             await anext(batches, None)

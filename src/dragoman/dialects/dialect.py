@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from dragoman.dialects.table import Row
     from dragoman.model.card import AgentCard
     from dragoman.model.event import StreamResponse
     from dragoman.model.message import Message
@@ -37,8 +38,13 @@ class Dialect(EventWriter, Protocol):
     """One wire format. Pure: no I/O, no state."""
 
     @property
+    def row(self) -> Row:
+        """What the table says of its version."""
+        ...
+
+    @property
     def version(self) -> str:
-        """The protocol version spoken: `0.1`, `0.3`, `1.0` or `1.1`."""
+        """The protocol version spoken: that of its row."""
         ...
 
     @property
@@ -49,11 +55,6 @@ class Dialect(EventWriter, Protocol):
     @property
     def asks(self) -> bool:
         """False when callers of this version expect an answer or a failure, never a question about arguments."""
-        ...
-
-    @property
-    def extensions_header(self) -> str:
-        """The header that names activated extensions, in lower case; empty when the version has none."""
         ...
 
     def request(self, operation: Operation, params: bytes) -> Request:
@@ -89,25 +90,6 @@ class Dialect(EventWriter, Protocol):
 
 class CallingDialect(Dialect, Protocol):
     """A dialect from the caller's side too: requests are spelled, answers are read."""
-
-    @property
-    def version_header(self) -> str:
-        """What a caller says in `A2A-Version`; empty when the version has no such header."""
-        ...
-
-    @property
-    def returns_at_once(self) -> bool:
-        """False when a caller cannot ask for an answer before the task has ended."""
-        ...
-
-    @property
-    def subscribes_again(self) -> bool:
-        """False when a further subscription may do harm.
-
-        Servers on a2a-sdk 0.3 write down every event once for each of their streams: the answer they keep has words
-        twice from then on.
-        """
-        ...
 
     def params(self, operation: Operation, request: Request) -> bytes:
         """Spell the parameters of an operation as JSON; what this version cannot say is left out.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, cast
 
+from dragoman.dialects.table import ErrorForm, row_of
 from dragoman.model import error as e
 from dragoman.model.error import A2AError, InvalidParams
 
@@ -56,8 +57,6 @@ _BY_HTTP: dict[int, type[A2AError]] = {
     429: e.Overloaded,
     503: e.ServerError,
 }
-# The last code of A2A's own that callers of a version know.
-_LAST_KNOWN = {"0.1": -32004, "0.2": -32006, "0.3": -32007}
 _INTERNAL = -32603
 
 
@@ -67,10 +66,11 @@ def rpc_error(error: A2AError, version: str) -> dict[str, Any]:
     From 1.0 on `data` is a list of typed details; before, it is the details as given, else an object that
     says the reason. A code the version does not know becomes an internal error with the message kept.
     """
-    if version.startswith("0."):
-        data: Any = _plain_data(error) if error.details is None else error.details
-        return {"code": _code(error, version), "message": error.message, "data": data}
-    return {"code": error.code, "message": error.message, "data": error_details(error)}
+    form = row_of(version).errors
+    if form.typed:
+        return {"code": error.code, "message": error.message, "data": error_details(error)}
+    data: Any = _plain_data(error) if error.details is None else error.details
+    return {"code": _code(error, form), "message": error.message, "data": data}
 
 
 def http_error(error: A2AError, version: str) -> tuple[int, dict[str, Any]]:
@@ -88,8 +88,9 @@ def http_error(error: A2AError, version: str) -> tuple[int, dict[str, Any]]:
             "details": error_details(error),
         }
     }
-    if version.startswith("0."):
-        body |= {"code": _code(error, version), "type": _sdk_name(error), "message": error.message}
+    form = row_of(version).errors
+    if not form.typed:
+        body |= {"code": _code(error, form), "type": _sdk_name(error), "message": error.message}
     return status.http, body
 
 
@@ -155,13 +156,13 @@ def error_from_http(status: int, body: object) -> A2AError:
     return rebuilt
 
 
-def _code(error: A2AError, version: str) -> int:
+def _code(error: A2AError, form: ErrorForm) -> int:
     if error.metadata.get("capability") == "extendedAgentCard":
         # 1.0 tells an agent without the capability from one without the card; before, there was one error for both.
-        return e.ExtendedAgentCardNotConfigured.code if version == "0.3" else error.code
+        return e.ExtendedAgentCardNotConfigured.code if form.one_card_error else error.code
     code = error.code
     # An unknown version is told as such in every version: its caller asked in a newer one.
-    newer = -32099 <= code < _LAST_KNOWN.get(version, -32007) and not isinstance(error, e.VersionNotSupported)
+    newer = -32099 <= code < form.last_code and not isinstance(error, e.VersionNotSupported)
     return _INTERNAL if newer else code
 
 

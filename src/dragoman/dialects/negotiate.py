@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from difflib import get_close_matches
-from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
+from dragoman.dialects import table
 from dragoman.dialects.reading.invalid import quoted
+from dragoman.dialects.table import JSONRPC, REST, V0_1, V0_2, V0_3, VERSIONS
 from dragoman.dialects.v01.dialect import LEGACY
-from dragoman.dialects.v03.dialect import V03
-from dragoman.dialects.v03_proto.dialect import V03Proto
+from dragoman.dialects.v03.dialect import V03, V03_RPC
+from dragoman.dialects.v03_proto.dialect import V03_PROTO, V03Proto
 from dragoman.dialects.v1.dialect import V1_0, V1_1
 from dragoman.model.error import MethodNotFound, VersionNotSupported
 from dragoman.model.operation import Operation
@@ -17,23 +18,17 @@ from dragoman.model.operation import Operation
 if TYPE_CHECKING:
     from dragoman.dialects.dialect import CallingDialect
 
-KNOWN_VERSIONS = ("0.1", "0.2", "0.3", "1.0", "1.1")
-
-
-class Family(Enum):
-    """How a method's dialect is chosen."""
-
-    V1 = "1.1 if asked for, else 1.0"
-    V03 = "0.3"
-    V01 = "0.1"
-    ORIGIN = "that of the task's creation, unless a version is asked for"
-
-
-class Method(NamedTuple):
-    """What a method name means."""
-
-    operation: Operation
-    family: Family
+_DIALECTS: dict[tuple[str, str], CallingDialect] = {
+    (V0_1, JSONRPC): LEGACY,
+    (V0_2, JSONRPC): V03_RPC,
+    (V0_3, JSONRPC): V03_RPC,
+    (V0_2, REST): V03_PROTO,
+    (V0_3, REST): V03_PROTO,
+    (V1_0.version, JSONRPC): V1_0,
+    (V1_0.version, REST): V1_0,
+    (V1_1.version, JSONRPC): V1_1,
+    (V1_1.version, REST): V1_1,
+}
 
 
 class Choice(NamedTuple):
@@ -47,55 +42,26 @@ class Choice(NamedTuple):
     by_origin: bool = False
 
 
-METHODS: dict[str, Method] = {operation.value: Method(operation, Family.V1) for operation in Operation} | {
-    "message/send": Method(Operation.SEND, Family.V03),
-    "message/stream": Method(Operation.STREAM, Family.V03),
-    "tasks/get": Method(Operation.GET, Family.ORIGIN),
-    "tasks/cancel": Method(Operation.CANCEL, Family.ORIGIN),
-    "tasks/resubscribe": Method(Operation.SUBSCRIBE, Family.ORIGIN),
-    "tasks/pushNotificationConfig/set": Method(Operation.CREATE_PUSH, Family.V03),
-    "tasks/pushNotificationConfig/get": Method(Operation.GET_PUSH, Family.V03),
-    "tasks/pushNotificationConfig/list": Method(Operation.LIST_PUSH, Family.V03),
-    "tasks/pushNotificationConfig/delete": Method(Operation.DELETE_PUSH, Family.V03),
-    "agent/getAuthenticatedExtendedCard": Method(Operation.EXTENDED_CARD, Family.V03),
-    "agent/authenticatedExtendedCard": Method(Operation.EXTENDED_CARD, Family.V03),
-    "tasks/send": Method(Operation.SEND, Family.V01),
-    "tasks/sendSubscribe": Method(Operation.STREAM, Family.V01),
-    "tasks/pushNotification/set": Method(Operation.CREATE_PUSH, Family.V01),
-    "tasks/pushNotification/get": Method(Operation.GET_PUSH, Family.V01),
-}
+def _methods(version: str) -> dict[str, Operation]:
+    row = table.row_of(version)
+    return {name: operation for operation, name in row.methods.items()} | row.other_methods
+
+
+_METHODS_1, _METHODS_03, _METHODS_01 = map(_methods, (table.V1_0, V0_3, V0_1))
+METHODS: dict[str, Operation] = _METHODS_1 | _METHODS_03 | _METHODS_01
 _LONGEST = 2 * max(map(len, METHODS))
 # Names the likeness of letters would not lead to.
 _MEANT = {"tasks/list": "ListTasks", "tasks/subscribe": "tasks/resubscribe"}
 
 
-def _names(*families: Family) -> dict[Operation, str]:
-    # Where a version has two names for an operation, the first is the official one.
-    found: dict[Operation, str] = {}
-    for name, (operation, family) in METHODS.items():
-        if family in families:
-            found.setdefault(operation, name)
-    return found
+def dialect_of(version: str, binding: str) -> CallingDialect | None:
+    """The dialect of a row of the table, as a caller uses it; None when there is no such row."""
+    return _DIALECTS.get((version, binding))
 
 
-_NAMES = {
-    "0.1": _names(Family.V01, Family.ORIGIN),
-    "0.3": _names(Family.V03, Family.ORIGIN),
-    "1.0": _names(Family.V1),
-    "1.1": _names(Family.V1),
-}
-
-
-def method_of(operation: Operation, version: str) -> str:
-    """What a version calls an operation.
-
-    Raises:
-        MethodNotFound: it has no such operation.
-    """
-    name = _NAMES[version].get(operation)
-    if name is None:
-        raise MethodNotFound(f"A2A {version} has no {operation}: ask for it in A2A 1.0")
-    return name
+def webhook_dialect(version: str) -> CallingDialect:
+    """The dialect of a webhook, by the version in which it was registered."""
+    return _DIALECTS[table.row_of(version).version, JSONRPC]
 
 
 def asked_version(header: str | None, query: str | None) -> str | None:
@@ -107,9 +73,9 @@ def asked_version(header: str | None, query: str | None) -> str | None:
     asked = (header or "").strip() or (query or "").strip()
     if not asked:
         return None
-    version = ".".join([*asked.split("."), "0"][:2])
-    if version not in KNOWN_VERSIONS:
-        supported = ", ".join(KNOWN_VERSIONS)
+    version = table.major_minor(asked)
+    if version not in VERSIONS:
+        supported = ", ".join(VERSIONS)
         raise VersionNotSupported(
             f"A2A version {quoted(asked)} is not spoken here; these are: {supported}", asked=asked, supported=supported
         )
@@ -126,28 +92,42 @@ class Dialects:
         self.legacy = legacy
         self.v03 = V03(blocking_by_default=blocking_by_default)
         self.v03_proto = V03Proto(blocking_by_default=blocking_by_default)
+        asked_for = (None, *VERSIONS)
+        self._choices = {(name, asked): self._choice(name, asked) for name in METHODS for asked in asked_for}
+
+    def _choice(self, method: str, asked: str | None) -> Choice:
+        operation = METHODS[method]
+        if method in _METHODS_1:
+            return Choice(operation, _modern(asked))
+        is_shared = method in _METHODS_03 and method in _METHODS_01
+        if method not in _METHODS_03 or (is_shared and asked == V0_1):
+            return Choice(operation, self.legacy)
+        return Choice(operation, self.v03, is_shared and asked is None)
+
+    def choose(self, method: str, header: str | None, query: str | None) -> Choice:
+        """Who reads a JSON-RPC method, by the version its request asks for.
+
+        Raises:
+            VersionNotSupported: nobody here speaks that version.
+            MethodNotFound: there is no such method; the text names the nearest one.
+        """
+        choice = self._choices.get((method, header or query or None))
+        return self.for_method(method, asked_version(header, query)) if choice is None else choice
 
     def for_method(self, method: str, asked: str | None) -> Choice:
-        """Who reads a JSON-RPC method.
+        """Who reads a JSON-RPC method in a version that is spoken here.
 
         Raises:
             MethodNotFound: there is no such method; the text names the nearest one.
         """
-        found = METHODS.get(method)
-        if found is None:
+        choice = self._choices.get((method, asked))
+        if choice is None:
             raise MethodNotFound(f"Method not found: {quoted(method)}{_hint(method)}")
-        operation, family = found
-        if family is Family.V1:
-            return Choice(operation, V1_1 if asked == "1.1" else V1_0)
-        if family is Family.V01 or (family is Family.ORIGIN and asked == "0.1"):
-            return Choice(operation, self.legacy)
-        return Choice(operation, self.v03, family is Family.ORIGIN and asked is None)
+        return choice
 
-    def for_rest(self, path_is_v1: bool, asked: str | None) -> CallingDialect:
-        """Who reads and answers a REST request: a path under `/v1/` is 0.3's."""
-        if path_is_v1:
-            return self.v03_proto
-        return V1_1 if asked == "1.1" else V1_0
+    def for_rest(self, row: table.Row, asked: str | None) -> CallingDialect:
+        """Who reads and answers a REST request whose path belongs to that row."""
+        return _modern(asked) if row.version == table.V1_0 else self.v03_proto
 
     def answering(self, choice: Choice, origin: str) -> CallingDialect:
         """Who answers, once the tag of the task is known."""
@@ -157,8 +137,11 @@ class Dialects:
 
     def is_oldest(self, method: str, asked: str | None) -> bool:
         """True for a method of 0.1 that is called in no other version."""
-        found = METHODS.get(method)
-        return found is not None and found.family in (Family.V01, Family.ORIGIN) and asked in (None, LEGACY.version)
+        return method in _METHODS_01 and asked in (None, V0_1)
+
+
+def _modern(asked: str | None) -> CallingDialect:
+    return V1_1 if asked == V1_1.version else V1_0
 
 
 def _hint(method: str) -> str:

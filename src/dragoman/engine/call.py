@@ -18,7 +18,7 @@ class Call(Struct, frozen=True):
     user: User | None = None
     tenant: str = ""
     extensions: frozenset[str] = frozenset()
-    origin: str = "1.0"
+    origin: str = ""
     asks: bool = True
     lists: bool = True
 

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 # Nobody needs more, and each is a request for every event.
 MOST = 10
-# A2A 0.1 knows one webhook of a task, which has no id.
-_ONE = "0.1"
 
 
 class Pushes:
@@ -62,7 +60,7 @@ class Pushes:
             else:
                 known = await self._store.pushes(row.number)
         # Many callers send their webhook with every message: the same address is the same webhook.
-        named = _named(config, known, dialect, same_url=True)
+        named = self._named(config, known, dialect, same_url=True)
         configuration = structs.replace(request.configuration, task_push_notification_config=named)
         return structs.replace(request, configuration=configuration)
 
@@ -105,7 +103,7 @@ class Pushes:
         row, live, _ = await self._tasks.find(scope, config.task_id)
         self._outbox.check(config)
         known = await self._store.pushes(row.number)
-        named = _named(config, known, dialect, same_url=False)
+        named = self._named(config, known, dialect, same_url=False)
         cursor = live.folding.generation if live is not None else row.generation
         await self._keep(
             scope, row, named, dialect, cursor, next((each for each in known if each.id == named.id), None)
@@ -179,19 +177,16 @@ class Pushes:
         if error is not None:
             raise unavailable(error) from error
 
-
-def _named(
-    config: TaskPushNotificationConfig, known: list[Push], dialect: str, *, same_url: bool
-) -> TaskPushNotificationConfig:
-    """The webhook with an id. Raises Overloaded when the task has enough of others."""
-    if not config.id:
-        same = (
-            push
-            for push in known
-            if (same_url and push.url == config.url) or (dialect == _ONE and push.dialect == dialect)
-        )
-        taken = next(same, None)
-        config = structs.replace(config, id=new_id() if taken is None else taken.id)
-    if len(known) >= MOST and all(push.id != config.id for push in known):
-        raise Overloaded(f"a task has {MOST} webhooks at most: delete one, or replace it by its id")
-    return config
+    def _named(
+        self, config: TaskPushNotificationConfig, known: list[Push], dialect: str, *, same_url: bool
+    ) -> TaskPushNotificationConfig:
+        """The webhook with an id. Raises Overloaded when the task has enough of others."""
+        if not config.id:
+            same = (
+                push for push in known if (same_url and push.url == config.url) or self._outbox.replaces(push, dialect)
+            )
+            taken = next(same, None)
+            config = structs.replace(config, id=new_id() if taken is None else taken.id)
+        if len(known) >= MOST and all(push.id != config.id for push in known):
+            raise Overloaded(f"a task has {MOST} webhooks at most: delete one, or replace it by its id")
+        return config

@@ -15,6 +15,8 @@ import tempfile
 from collections.abc import Iterator
 from typing import Any
 
+from dragoman.dialects.table import V1_0, VERSION_HEADER
+
 BOLD, DIM, RED, GREEN, PLAIN = (f"\033[{code}m" for code in (1, 2, 31, 32, 0)) if sys.stdout.isatty() else [""] * 5
 KILL_AFTER = 9
 MESSAGE = {"messageId": "demo", "role": "ROLE_USER", "parts": [{"text": "crashes"}]}
@@ -33,7 +35,7 @@ def start(store: str) -> tuple[subprocess.Popen[str], str]:
 
 def events(address: str, path: str, body: object, after: int | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
     """Read a stream: the number and the content of each event, until it ends or breaks."""
-    headers = {"Content-Type": "application/json", "A2A-Version": "1.0"}
+    headers = {"Content-Type": "application/json", VERSION_HEADER: V1_0}
     if after is not None:
         headers["Last-Event-ID"] = str(after)
     connection = http.client.HTTPConnection(address, timeout=30)

@@ -36,11 +36,10 @@ class Record(Struct, weakref=False):
     @classmethod
     def of(cls, generation: int, event: Task | Message | StatusUpdate | ArtifactUpdate) -> Record:
         """Encode an event once, for the store and for every subscriber; canonical bytes carry no generation."""
-        kind = type(event)
-        if kind is StatusUpdate:
-            response = StreamResponse(None, None, event)
-        elif kind is ArtifactUpdate:
-            response = StreamResponse(None, None, None, event)
+        if isinstance(event, StatusUpdate):
+            response = StreamResponse(status_update=event)
+        elif isinstance(event, ArtifactUpdate):
+            response = StreamResponse(artifact_update=event)
         else:
             if isinstance(event, Task) and event.generation is not None:
                 event = structs.replace(event, generation=None)

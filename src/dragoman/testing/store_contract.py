@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
+from dragoman.dialects.table import V0_1
 from dragoman.engine.ports.store import Cursor, Note, Repeat, Scope, TaskQuery
 from dragoman.model.record import Record
 from dragoman.model.state import State
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 async def a_created_task_is_found_with_its_row_and_origin(open_store: OpenStore) -> None:
     """The row comes back as it was given, the origin with it."""
     async with open_store() as store:
-        row = row_of(store, "a", origin="0.1", status_ms=NOW + 5)
+        row = row_of(store, "a", origin=V0_1, status_ms=NOW + 5)
         await create(store, row)
         stored = await found(store, "a")
         assert stored.row == row, f"the row has changed: {stored.row}"

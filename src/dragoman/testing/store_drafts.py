@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dragoman.dialects.table import V1_0
 from dragoman.engine.ports.store import Note, Push, Repeat, StoredTask, TaskQuery
 from dragoman.testing.store_writes import ALL, NOW, SCOPE, append, create, found, row_of, write
 
@@ -79,7 +80,7 @@ async def a_webhook_waits_with_its_draft(open_store: OpenStore) -> None:
     async with open_store() as store:
         opened, answered = row_of(store, "a"), row_of(store, "b")
         for row in (opened, answered):
-            hook = Push(row.number, "hook", "1.0", "https://example.com/", b"sealed", 1, NOW)
+            hook = Push(row.number, "hook", V1_0, "https://example.com/", b"sealed", 1, NOW)
             await write(store, row, draft=True, snapshot=b"task", pushes=(hook,))
         assert await store.owed() == [], "a draft owes something"
         await write(store, answered, draft=True, delete=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
+from dragoman.dialects.table import V0_3
 from dragoman.engine.ports.store import Cursor, Note, Repeat, StoredTask, TaskQuery, Write
 from dragoman.model.record import Record
 from dragoman.model.state import State
@@ -202,7 +203,7 @@ async def everything_is_there_after_reopening(open_store: OpenStore) -> None:
     """Tasks, journals, notes, snapshots, states, marks and lists."""
     async with open_store() as store:
         parts = {"notes": (Note(1, "request", b"r"),), "context_state": b"s", "repeat": Repeat(b"k", NOW + 1000)}
-        row = await create(store, row_of(store, "a", origin="0.3"), **parts)
+        row = await create(store, row_of(store, "a", origin=V0_3), **parts)
         row = await append(store, row, body("two"), snapshot=body("snapshot"), notes=(Note(2, "ask", b"q"),))
         other = await create(store, row_of(store, "b", state=State.COMPLETED, status_ms=NOW + 1))
     async with open_store() as store:

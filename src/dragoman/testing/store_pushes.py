@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import structs
 
+from dragoman.dialects.table import V0_3
 from dragoman.engine.ports.store import WOKEN, Push, PushState, TaskRow
 from dragoman.model.record import Record
 from dragoman.model.state import State
@@ -12,7 +13,7 @@ from dragoman.testing.store_writes import NOW, Check, OpenStore, create, row_of,
 
 def push_of(row: TaskRow, push_id: str, *, created_ms: int = NOW, cursor: int = 1) -> Push:
     """A webhook of a task."""
-    return Push(row.number, push_id, "0.3", f"https://hooks/{push_id}", b"\x00sealed\xff", cursor, created_ms)
+    return Push(row.number, push_id, V0_3, f"https://hooks/{push_id}", b"\x00sealed\xff", cursor, created_ms)
 
 
 async def a_webhook_is_kept_with_its_task_in_one_write(open_store: OpenStore) -> None:

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 from msgspec import structs
 
+from dragoman.dialects.table import V1_0
 from dragoman.engine.ports.store import Scope, Store, StoredTask, TaskRow, Write
 from dragoman.model.record import Record
 from dragoman.model.state import State
@@ -27,7 +28,7 @@ def row_of(
     *,
     scope: Scope = SCOPE,
     context_id: str = "context",
-    origin: str = "1.0",
+    origin: str = V1_0,
     state: State = State.SUBMITTED,
     status_ms: int = NOW,
 ) -> TaskRow:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from dragoman.dialects.negotiate import Dialects
 from dragoman.dialects.reading.limits import JsonLimits
+from dragoman.dialects.table import EXTENSIONS_HEADERS
 from dragoman.dialects.v01.dialect import LEGACY
 from dragoman.engine.call import Call
 from dragoman.engine.journal.follow import Stream
@@ -97,7 +98,7 @@ class Endpoint:
     def _activated(self, request: Request) -> frozenset[str]:
         if not self._extensions:
             return frozenset()
-        asked = ",".join(request.headers.get(name, "") for name in ("a2a-extensions", "x-a2a-extensions"))
+        asked = ",".join(request.headers.get(name, "") for name in EXTENSIONS_HEADERS)
         return frozenset(uri.strip() for uri in asked.split(",")) & self._extensions
 
     def denied(self, request: Request, error: A2AError) -> None:
@@ -145,8 +146,9 @@ class Endpoint:
     def headers(self, call: Call, dialect: Dialect, outcome: Outcome) -> list[Header]:
         """What a response says beside its body: activated extensions, and that it is a repeat."""
         found: list[Header] = []
-        if call.extensions and dialect.extensions_header:
-            found.append((dialect.extensions_header.encode(), ", ".join(sorted(call.extensions)).encode()))
+        name = dialect.row.extensions_header
+        if call.extensions and name:
+            found.append((name.encode(), ", ".join(sorted(call.extensions)).encode()))
         if outcome.repeat:
             found.append((b"idempotent-replayed", b"true"))
         return found

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from dragoman.dialects.table import row_of
 from dragoman.engine.ports.store import Push, PushState
 from dragoman.model.error import DragomanError, InvalidParams, ServerError
 from dragoman.model.operation import AuthenticationInfo, TaskPushNotificationConfig
@@ -79,6 +80,10 @@ class Registry:
             return self.secrets(push) == secrets_of(config)
         except DragomanError:
             return False
+
+    def replaces(self, push: Push, dialect: str) -> bool:
+        """See `Outbox.replaces`."""
+        return push.dialect == dialect and row_of(dialect).webhook.single
 
     def shown(self, push: Push, task_id: str) -> TaskPushNotificationConfig:
         """See `Outbox.shown`."""

@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from dragoman.dialects.v01.dialect import LEGACY
-from dragoman.dialects.v03.dialect import V03_RPC
-from dragoman.dialects.v1.dialect import V1_0, V1_1
+from dragoman.dialects.negotiate import webhook_dialect
 from dragoman.engine.journal.replay import Replay
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
 from dragoman.model.json import decode_task
@@ -20,8 +18,6 @@ if TYPE_CHECKING:
     from dragoman.engine.ports.store import Store, StoredTask
 
 _PAGE = 256
-_JSON = "application/json"
-_A2A_JSON = "application/a2a+json"
 
 
 class Payloads:
@@ -29,8 +25,8 @@ class Payloads:
 
     def __init__(self, store: Store, stored: StoredTask, dialect: str, *, chunks: bool) -> None:
         self._replay = Replay(store, stored)
-        self._dialect = dialect
-        self._modern = dialect.startswith("1.")
+        self._dialect = webhook_dialect(dialect)
+        self._form = self._dialect.row.webhook
         self._chunks = chunks
 
     def renew(self, stored: StoredTask) -> None:
@@ -45,7 +41,7 @@ class Payloads:
     @property
     def media_type(self) -> str:
         """What the payload is."""
-        return _A2A_JSON if self._modern else _JSON
+        return self._form.media_type
 
     async def of(self, record: Record) -> bytes | None:
         """What this record is to the webhook; None when it is nothing.
@@ -55,8 +51,8 @@ class Payloads:
         """
         event = record.event
         if isinstance(event, ArtifactUpdate):
-            return await self._artifact(record, event) if self._modern else None
-        if self._modern:
+            return await self._artifact(record, event) if self._form.events else None
+        if self._form.events:
             return self._event(record)
         return self._task(await self._replay.task(record.generation))
 
@@ -76,13 +72,12 @@ class Payloads:
         if stored.snapshot is None:
             return None
         task = decode_task(stored.snapshot)
-        if not self._modern:
+        if not self._form.events:
             return self._task(task)
         return self._event(Record.of(stored.row.generation, StatusUpdate(task.id, task.context_id, task.status)))
 
     def _event(self, record: Record) -> bytes:
-        return (V1_1 if self._dialect == V1_1.version else V1_0).event(record, last=False)
+        return self._dialect.event(record, last=False)
 
     def _task(self, task: Task) -> bytes:
-        dialect = LEGACY if self._dialect == LEGACY.version else V03_RPC
-        return dialect.result(Operation.GET, task)
+        return self._dialect.result(Operation.GET, task)

@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from dragoman.dialects.table import row_of
 from dragoman.model.error import InvalidParams
 from dragoman.net.exchange import HttpRequest, origin_of
 
@@ -80,8 +81,7 @@ def letter(
     # Ids are their callers' choice: in a header they stand escaped.
     key = f"{quote(task_id, safe='')}/{quote(push.id, safe='')}/{generation}"
     headers = {"Content-Type": media_type, IDEMPOTENCY: key, "User-Agent": "dragoman"}
-    if push.dialect.startswith("1."):
-        headers["A2A-Version"] = push.dialect
+    headers |= row_of(push.dialect).headers
     if secrets.token:
         headers[TOKEN] = secrets.token
     if secrets.scheme and secrets.credentials:

@@ -239,14 +239,14 @@ async def test_without_numbers_the_task_is_read_and_its_events_only_wake() -> No
 
 async def test_a_server_whose_streams_do_harm_is_looked_at_instead() -> None:
     wire = Scripted([bare(task()), bare(chunk("a ")), CUT], gets=[task("a b "), task("a b c", State.COMPLETED)])
-    wire.subscribes_again = V03_RPC.subscribes_again
+    wire.subscribes_again = V03_RPC.row.subscribes_again
     assert [event.text for event in await said(wire.following())] == ["", "a ", "b ", "c", ""]
     assert wire.names == ["STREAM", "GET", "GET"]
 
 
 async def test_an_old_server_that_numbers_its_events_is_subscribed_to() -> None:
     wire = Scripted([numbered(1, status(State.WORKING), chunk("a ")), CUT], [numbered(3, chunk("b"), DONE)])
-    wire.subscribes_again = V03_RPC.subscribes_again
+    wire.subscribes_again = V03_RPC.row.subscribes_again
     assert joined(await said(wire.following())) == "a b"
     assert wire.calls[1] == ("SUBSCRIBE", 2)
 

@@ -326,4 +326,4 @@ def test_what_0_1_does_not_have_is_not_found() -> None:
 
 def test_0_1_callers_are_never_asked() -> None:
     assert LEGACY.asks is False
-    assert LEGACY.extensions_header == ""
+    assert LEGACY.row.extensions_header == ""

@@ -9,7 +9,6 @@ import pytest
 from dragoman.dialects.dialect import CallingDialect, Dialect, EventWriter
 from dragoman.dialects.negotiate import (
     DEFAULT,
-    KNOWN_VERSIONS,
     METHODS,
     Dialects,
     answering,
@@ -17,12 +16,13 @@ from dragoman.dialects.negotiate import (
     for_method,
     for_rest,
 )
+from dragoman.dialects.table import VERSIONS, rest_row
 from dragoman.dialects.v01.dialect import LEGACY
 from dragoman.dialects.v1.dialect import V1_0, V1_1
 from dragoman.model.error import MethodNotFound, VersionNotSupported
 from dragoman.model.operation import Operation, SendMessageRequest
 
-ASKED = (None, *KNOWN_VERSIONS)
+ASKED = (None, *VERSIONS)
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_every_method_of_the_table_reads_its_parameters() -> None:
     ],
 )
 def test_the_path_decides_for_rest(path_is_v1: bool, asked: str | None, dialect: Any) -> None:
-    assert for_rest(path_is_v1, asked) is dialect
+    assert for_rest(rest_row(["v1"] if path_is_v1 else []), asked) is dialect
 
 
 def test_a_server_may_flip_what_0_3_does_without_blocking() -> None:
@@ -187,7 +187,7 @@ def test_a_server_may_flip_what_0_3_does_without_blocking() -> None:
     rpc = dialects.for_method("message/send", None).dialect.request_from(
         Operation.SEND, {"message": {"messageId": "m", "role": "user", "parts": [{"kind": "text", "text": "a"}]}}
     )
-    rest = dialects.for_rest(True, None).request_from(
+    rest = dialects.for_rest(rest_row(["v1"]), None).request_from(
         Operation.SEND, {"message": {"messageId": "m", "content": [{"text": "a"}]}}
     )
 
@@ -221,4 +221,4 @@ def test_every_dialect_has_all_a_transport_and_a_client_need(
 
 @FACES
 def test_every_dialect_says_what_it_is(dialect: Any, version: str, asks: bool, header: str) -> None:
-    assert (dialect.version, dialect.asks, dialect.extensions_header) == (version, asks, header)
+    assert (dialect.version, dialect.asks, dialect.row.extensions_header) == (version, asks, header)

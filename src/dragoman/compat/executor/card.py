@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.compat.executor.wire import Wire, read
 from dragoman.dialects.cards.card import card_json, read_card
+from dragoman.dialects.table import CARD_PROTOCOL_VERSION, V0_3
 from dragoman.model.card import AgentExtension, AgentProvider
 
 if TYPE_CHECKING:
     from dragoman.model.card import AgentCard as ModelCard
 
-PROTOCOL_VERSION = "0.3.0"
+PROTOCOL_VERSION = CARD_PROTOCOL_VERSION
 _TEXT = ("text/plain",)
 
 
@@ -63,4 +64,4 @@ class AgentCard(Wire, frozen=True, omit_defaults=False):
     @classmethod
     def from_model(cls, card: ModelCard) -> AgentCard:
         """Spell a card of A2A 1.0."""
-        return read(cls, card_json(card, {}, "0.3"))
+        return read(cls, card_json(card, {}, V0_3))

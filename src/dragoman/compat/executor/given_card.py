@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from dragoman.dialects.table import V0_3
 from dragoman.server.cards.cache import MAX_AGE, Cards
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ class GivenCard(Cards):
     """Serves one card at every address, or says that there is none."""
 
     def __init__(self, agent: Agent, card: AgentCard | None, started_ms: int) -> None:
-        super().__init__(agent, "0.3", started_ms)
+        super().__init__(agent, V0_3, started_ms)
         self._body = None if card is None else msgspec.json.encode(card.to_map())
 
     def serve(self, request: Request, base: str, user: User | None = None) -> tuple[int, bytes, list[Header]]:

@@ -9,7 +9,8 @@ import msgspec
 
 from dragoman.compat.executor.wire import Wire, plain, read
 from dragoman.dialects.reading.lenient import from_base64
-from dragoman.dialects.v03.parts import Part03, part_from_03, part_to_03
+from dragoman.dialects.v03.codec import part_from_03, part_to_03
+from dragoman.dialects.v03.types import Part03
 from dragoman.model.error import InvalidParams
 from dragoman.model.part import Part as ModelPart
 

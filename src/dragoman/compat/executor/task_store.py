@@ -12,6 +12,7 @@ from dragoman.clock import SystemClock, milliseconds
 from dragoman.compat.executor.result import NOT_FOUND
 from dragoman.compat.executor.shared_store import shared
 from dragoman.compat.executor.task import Task
+from dragoman.dialects.table import V0_3
 from dragoman.engine.accept.locks import KeyedLocks
 from dragoman.engine.journal.live import UNAVAILABLE
 from dragoman.engine.journal.tasks import Tasks
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from dragoman.engine.ports.store import Store, StoredTask
     from dragoman.model.task import Task as ModelTask
 
-ORIGIN = "0.3"
+ORIGIN = V0_3
 
 
 class TaskStore:

@@ -13,6 +13,7 @@ from dragoman.compat.errors import RateLimitError, ValidationError
 from dragoman.compat.sessions.dialect import read_task
 from dragoman.compat.sessions.registry import MOST, PRUNED, AgentEngine, TaskRegistry
 from dragoman.compat.sessions.worker import Worker
+from dragoman.dialects.table import V1_0
 from dragoman.engine.call import Call
 from dragoman.engine.operations import Service
 from dragoman.engine.ports.store import Sweep
@@ -65,7 +66,7 @@ class _Tasks:
         if self._sent % PRUNED == 0:
             # What the registry has forgotten, nobody can ask for.
             await engine.store.sweep(Sweep(keep_tasks=MOST))
-        return await self.registry.send(engine.parts, Call(), asked)
+        return await self.registry.send(engine.parts, Call(origin=V1_0), asked)
 
     async def _engine(self, deps: TaskDeps, agent: Chosen) -> _Engine:
         async with self._opening:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, cast
-
-import msgspec
+from typing import Any, cast
 
 from dragoman.dialects.cards.security import (
     requirement_from,
@@ -15,16 +13,14 @@ from dragoman.dialects.cards.security import (
     schemes_from_01,
     schemes_to_01,
 )
-from dragoman.dialects.reading.lenient import Reader
+from dragoman.dialects.reading.lenient import UNREADABLE, Reader
+from dragoman.dialects.table import CARD_FORMATS, CARD_PROTOCOL_VERSION, JSONRPC, V0_1, V0_3, CardVersion
 from dragoman.model.card import AgentCard, AgentInterface
 from dragoman.model.error import BadCard, InvalidParams
 from dragoman.model.json import decode_any, encode
 
-CardVersion = Literal["both", "1.0", "0.3"]
 Json = dict[str, Any]
 
-_PROTOCOL_03 = "0.3.0"
-_JSONRPC = "JSONRPC"
 _MODES = ("text/plain",)
 _MODES_01 = ("text",)
 # What a 0.3 card shares with 1.0, key by key.
@@ -41,13 +37,10 @@ def card_json(card: AgentCard, extra: Json, version: CardVersion) -> Json:
     """
     # Through JSON, so that it holds lists and nothing of the card itself.
     modern: Json = decode_any(encode(card))
-    if version == "1.0":
-        shown = modern
-    elif version == "0.3":
-        shown = _as_03(modern, card)
-    else:
-        shown = _as_both(modern, card)
-    return _merged(shown, extra)
+    form = CARD_FORMATS[version]
+    if form.older:
+        modern = _as_both(modern, card) if form.modern else _as_03(modern, card)
+    return _merged(modern, extra)
 
 
 def parse_card(data: bytes) -> AgentCard:
@@ -58,7 +51,7 @@ def parse_card(data: bytes) -> AgentCard:
     """
     try:
         decoded = decode_any(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise BadCard(f"the agent card is not JSON: {error}") from None
     return read_card(decoded)
 
@@ -88,7 +81,7 @@ def read_card(data: Any) -> AgentCard:
 
 def _as_03(modern: Json, card: AgentCard) -> Json:
     main, others = _interfaces_03(card)
-    shown: Json = {"protocolVersion": _PROTOCOL_03} | {key: modern[key] for key in _SAME}
+    shown: Json = {"protocolVersion": CARD_PROTOCOL_VERSION} | {key: modern[key] for key in _SAME}
     if main is not None:
         shown["url"] = main.url
         shown["preferredTransport"] = main.protocol_binding
@@ -131,9 +124,9 @@ def _skill_03(skill: Json) -> Json:
 
 def _interfaces_03(card: AgentCard) -> tuple[AgentInterface | None, list[AgentInterface]]:
     """The address a 0.3 reader starts from, and the others it can use."""
-    usable = [each for each in card.supported_interfaces if each.protocol_version.startswith("0.3")]
+    usable = [each for each in card.supported_interfaces if each.protocol_version.startswith(V0_3)]
     candidates = (*usable, *card.supported_interfaces)
-    main = next((each for each in candidates if each.protocol_binding == _JSONRPC), next(iter(candidates), None))
+    main = next((each for each in candidates if each.protocol_binding == JSONRPC), next(iter(candidates), None))
     # The main address is among the others once more, as 0.3 wants it.
     return main, usable if len(usable) > 1 else []
 
@@ -171,13 +164,13 @@ def _modernised(card: Json) -> Json:
 
 def _interfaces_from(card: Json) -> list[Json]:
     said = card.get("protocolVersion")
-    version = ".".join(said.split(".")[:2]) if isinstance(said, str) else "0.1" if _speaks_01(card) else "0.3"
-    main = {"url": card.get("url"), "transport": card.get("preferredTransport") or _JSONRPC}
+    version = ".".join(said.split(".")[:2]) if isinstance(said, str) else V0_1 if _speaks_01(card) else V0_3
+    main = {"url": card.get("url"), "transport": card.get("preferredTransport") or JSONRPC}
     found: list[Json] = []
     for each in (main, *_objects(card.get("additionalInterfaces"))):
         interface = {
             "url": each.get("url"),
-            "protocolBinding": each.get("transport") or _JSONRPC,
+            "protocolBinding": each.get("transport") or JSONRPC,
             "protocolVersion": version,
         }
         # 0.3 wants the main address among the additional ones once more.

@@ -49,13 +49,20 @@ def sound_send(request: SendMessageRequest) -> SendMessageRequest:
     Raises:
         InvalidParams: as `sound_message`, or a webhook without an address.
     """
-    message = sound_message(request.message)
+    message = request.message
     push = request.configuration.task_push_notification_config
+    if (
+        message.role is Role.USER
+        and message.message_id
+        and message.parts
+        and push is None
+        and "" not in (message.task_id, message.context_id, request.tenant)
+    ):
+        return request
+    message = sound_message(message)
     if push is not None and not push.url:
         raise missing_field("configuration.taskPushNotificationConfig.url")
-    if message is not request.message or request.tenant == "":
-        request = replace(request, message=message, tenant=request.tenant or None)
-    return request
+    return replace(request, message=message, tenant=request.tenant or None)
 
 
 def sound_list(request: ListTasksRequest) -> ListTasksRequest:

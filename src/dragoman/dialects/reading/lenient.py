@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+# What decoding JSON raises for bad input.
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
 _INTEGER = re.compile(r"[+-]?\d{1,19}", re.ASCII)
 _BOOLEANS = {"true": True, "false": False}
 _ENUMS: dict[type, Callable[[object], object]] = {State: state_of, Role: role_of}
@@ -54,7 +57,8 @@ class Reader(Generic[T]):
         self._type = type_
         self._ignoring = ignoring
         self._fill = fill
-        self._strictly: Callable[[bytes], T] = msgspec.json.Decoder(type_, strict=not loose).decode
+        # For those who cannot wait: what it raises goes to `again`. It takes no snake_case where nothing demands camel.
+        self.strictly: Callable[[bytes], T] = msgspec.json.Decoder(type_, strict=not loose).decode
         # A snake_case caller trips over the first required name of two words; where there is none, look.
         self._look = not envelope and not _demands_camel(inspect.type_info(type_))
 
@@ -77,13 +81,17 @@ class Reader(Generic[T]):
         if self._look and b"_" in data:
             return self._leniently(data, None)
         try:
-            return self._strictly(data)
-        except msgspec.ValidationError as error:
+            return self.strictly(data)
+        except UNREADABLE as error:
+            return self.again(data, error)
+
+    def again(self, data: bytes, error: Exception) -> T:
+        """Read JSON text that `strictly` has refused with that error. Raises as `json` does."""
+        if isinstance(error, msgspec.ValidationError):
             return self._leniently(data, error)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            if not data.strip():
-                return self.value({})
-            raise parse_error(error) from None
+        if not data.strip():
+            return self.value({})
+        raise parse_error(error) from None
 
     def value(self, data: Any) -> T:
         """Read decoded JSON, a path or a query string.
@@ -102,7 +110,7 @@ class Reader(Generic[T]):
         except msgspec.ValidationError as error:
             # A number out of range: only the strict way knows in which field.
             raise invalid_params(strict or error) from None
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        except UNREADABLE as error:
             raise parse_error(error) from None
         return self.value(decoded)
 

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from dragoman.dialects.spelling import LEGACY_WORDS, ROLE_WORDS, role_of, state_of
 from dragoman.dialects.v01.types import Artifact01, Event01, Message01, Status01, Task01
-from dragoman.dialects.v03.parts import part_to_03, parts_from_03
+from dragoman.dialects.v03.codec import part_to_03, parts_from_03
 from dragoman.model.error import InvalidParams
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
 from dragoman.model.message import Message

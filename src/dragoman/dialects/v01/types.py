@@ -6,8 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from dragoman.dialects.v03.parts import Part03
-from dragoman.dialects.v03.push import Push03
+from dragoman.dialects.v03.types import Part03, Push03
 from dragoman.model.operation import Count
 
 
@@ -69,14 +68,6 @@ class SendParams01(Struct, frozen=True, omit_defaults=True, rename="camel"):
     session_id: str | int | None = None
     accepted_output_modes: tuple[str, ...] = ()
     push_notification: Push03 | None = None
-    history_length: Count | None = None
-    metadata: dict[str, Any] | None = None
-
-
-class TaskParams01(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """The parameters of `tasks/get`, `tasks/cancel`, `tasks/resubscribe` and `tasks/pushNotification/get`."""
-
-    id: str | int | None = None
     history_length: Count | None = None
     metadata: dict[str, Any] | None = None
 

@@ -1,14 +1,51 @@
-"""The objects of 0.3 JSON-RPC; their `kind` comes first, then the order of the specification's examples."""
+"""The objects of 0.3 JSON-RPC; their `kind` comes first, then the order of the specification's examples.
+
+Parts, webhooks and the parameters that name a task are the same in 0.1.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, field
 
-from dragoman.dialects.v03.parts import Part03
-from dragoman.dialects.v03.push import Push03
 from dragoman.model.operation import Count
+
+
+class File03(Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """A file: its bytes or its address."""
+
+    name: str | None = None
+    mime_type: str | None = None
+    content: bytes | None = field(name="bytes", default=None)
+    uri: str | None = None
+
+
+class Part03(Struct, frozen=True, omit_defaults=True):
+    """A part of any kind; `kind` says which, or in 0.1 `type`."""
+
+    kind: str | None = None
+    type: str | None = None
+    text: str | None = None
+    file: File03 | None = None
+    data: Any = UNSET
+    metadata: dict[str, Any] | None = None
+
+
+class Auth03(Struct, frozen=True, omit_defaults=True):
+    """The schemes a receiver takes, best first, and the credentials."""
+
+    schemes: tuple[str, ...] = ()
+    credentials: str | None = None
+
+
+class Push03(Struct, frozen=True, omit_defaults=True):
+    """A webhook without its task."""
+
+    url: str
+    id: str | None = None
+    token: str | None = None
+    authentication: Auth03 | None = None
 
 
 class Message03(Struct, frozen=True, omit_defaults=True, rename="camel", tag_field="kind", tag="message"):
@@ -98,9 +135,9 @@ class SendParams03(Struct, frozen=True, omit_defaults=True):
 
 
 class TaskParams03(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """The parameters of `tasks/get`, `tasks/cancel` and `tasks/resubscribe`; a number is taken for its digits."""
+    """The parameters of operations on one task; a number is taken for its digits."""
 
-    id: str | int
+    id: str | int | None = None
     history_length: Count | None = None
     metadata: dict[str, Any] | None = None
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from msgspec import UNSET, Struct, field
 
-from dragoman.dialects.v03.push import Push03
+from dragoman.dialects.v03.types import Push03
 from dragoman.model.operation import Count
 
 
@@ -178,7 +178,3 @@ class ProtoPushName(Struct, frozen=True, omit_defaults=True, rename="camel"):
     parent: str | None = None
     page_size: Count | None = None
     page_token: str | None = None
-
-
-class ProtoNothing(Struct, frozen=True):
-    """No parameters."""

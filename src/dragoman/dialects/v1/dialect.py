@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from dragoman.dialects import table
 from dragoman.dialects.cards.card import card_json, read_card
 from dragoman.dialects.reading.checks import (
     sound_list,
@@ -18,7 +19,7 @@ from dragoman.dialects.reading.checks import (
     sound_task_id,
 )
 from dragoman.dialects.reading.invalid import Answers
-from dragoman.dialects.reading.lenient import Reader
+from dragoman.dialects.reading.lenient import UNREADABLE, Reader
 from dragoman.model.card import AgentCard
 from dragoman.model.event import StreamResponse
 from dragoman.model.json import decode_any, encode
@@ -73,17 +74,12 @@ class PushConfigs(Struct, frozen=True, rename="camel"):
 class V1:
     """A2A 1.0, or 1.1, which is 1.0 with generations."""
 
-    asks = True
-    extensions_header = "a2a-extensions"
-    returns_at_once = True
-    subscribes_again = True
-
-    def __init__(self, version: Literal["1.0", "1.1"]) -> None:
-        self.version = version
-        self.origin: str = version
-        self.version_header = version
-        self._answers = Answers(version)
-        self._counts = version != "1.0"
+    def __init__(self, row: table.Row) -> None:
+        self.row = row
+        self.version = self.origin = row.version
+        self.asks = row.asks
+        self._answers = Answers(row.version)
+        self._counts = row.generations
         ignoring = _ONLY_0_1 if self._counts else _ONLY_0_1 | _ONLY_1_1
 
         def reader(type_: type[Any], *, fill: bool = True, envelope: bool = False) -> Reader[Any]:
@@ -101,7 +97,18 @@ class V1:
 
     def request(self, operation: Operation, params: bytes) -> Request:
         """See `Dialect.request`."""
-        return self._known(_SOUND[operation](self._requests[operation].json(params)))
+        reader = self._requests[operation]
+        if operation not in _SENDS:
+            return self._known(_SOUND[operation](reader.json(params)))
+        # Nearly every request is one of these, so this is short.
+        try:
+            request: Any = reader.strictly(params)
+        except UNREADABLE as error:
+            request = reader.again(params, error)
+        request = sound_send(request)
+        if request.new_task_id is None and request.configuration.if_generation_match is None:
+            return request
+        return self._known(request)
 
     def request_from(self, operation: Operation, params: dict[str, Any]) -> Request:
         """See `Dialect.request_from`."""
@@ -119,7 +126,7 @@ class V1:
         if isinstance(result, tuple):
             return encode(PushConfigs(result))
         if isinstance(result, AgentCard):
-            return encode(card_json(result, {}, "1.0"))
+            return encode(card_json(result, {}, table.V1_0))
         return b"{}" if result is None else encode(result)
 
     def event(self, record: Record, *, last: bool) -> bytes:
@@ -230,5 +237,5 @@ def _without_generations(event: StreamResponse) -> StreamResponse:
     return event
 
 
-V1_0 = V1("1.0")
-V1_1 = V1("1.1")
+V1_0 = V1(table.row_of(table.V1_0))
+V1_1 = V1(table.row_of(table.V1_1))

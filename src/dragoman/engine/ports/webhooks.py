@@ -32,6 +32,10 @@ class Outbox(Protocol):
         """True when a stored webhook is what its owner asks for anyway."""
         ...
 
+    def replaces(self, push: Push, dialect: str) -> bool:
+        """True when a webhook without an id, registered in that dialect, takes the place of a stored one."""
+        ...
+
     def shown(self, push: Push, task_id: str) -> TaskPushNotificationConfig:
         """A webhook as its owner sees it again: without its secrets."""
         ...

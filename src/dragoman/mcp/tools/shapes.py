@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from dragoman.dialects.cards.card import card_json
+from dragoman.dialects.table import V0_3
 from dragoman.dialects.v03.codec import task_to_03
 from dragoman.mcp.tools.content import INLINE, SHOWN, room_for, uri_of
 from dragoman.model.json import decode_any, encode
@@ -35,7 +36,7 @@ def state_word(state: State) -> str:
 
 def card_shape(card: AgentCard, raw: Json) -> Json:
     """A card of any version, with the same few keys for all. `raw` is the card as it was sent."""
-    older = card_json(card, {}, "0.3")
+    older = card_json(card, {}, V0_3)
     versions = [each.protocol_version for each in card.supported_interfaces]
     said = raw.get("protocolVersion")
     capabilities: Json = raw["capabilities"] if isinstance(raw.get("capabilities"), dict) else {}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.bus.local import LocalBus
 from dragoman.clock import SystemClock
+from dragoman.dialects.table import V1_0
 from dragoman.engine.call import Call
 from dragoman.engine.journal.follow import Stream
 from dragoman.engine.operations import EngineSettings, Service
@@ -41,7 +42,7 @@ class ServiceConnection:
         self._agent: Any = agent
         self._store = store
         self._endpoint = Endpoint(service, (), body_limit=0, blocking=True)
-        self._call = Call()
+        self._call = Call(origin=V1_0)
 
     async def open(self) -> None:
         """Open the store and recover."""

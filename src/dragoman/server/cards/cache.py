@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from email.utils import formatdate, parsedate_to_datetime
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from dragoman.agents.functions.skill import Skill
 from dragoman.dialects.cards.card import card_json, read_card
 from dragoman.dialects.cards.v01 import plain_card
+from dragoman.dialects.table import ON_CARD, V1_0, CardVersion
 from dragoman.model.card import SKILL_SCHEMAS, AgentCapabilities, AgentCard, AgentExtension, AgentInterface
 from dragoman.model.error import BadCard, ConfigError
 from dragoman.server.http.authentication import OPEN, Security
@@ -30,14 +31,6 @@ CARD, OLD_CARD = "/.well-known/agent-card.json", "/.well-known/agent.json"
 SCHEMAS = "/.well-known/skill-schemas.json"
 MAX_AGE = 300
 REMEMBERED = 64
-_INTERFACES = (
-    ("JSONRPC", "1.0", "/a2a"),
-    ("HTTP+JSON", "1.0", ""),
-    ("JSONRPC", "1.1", "/a2a"),
-    ("HTTP+JSON", "1.1", ""),
-    ("JSONRPC", "0.3", "/a2a"),
-    ("HTTP+JSON", "0.3", ""),
-)
 _MODES = ("text/plain", "application/json")
 _ABOUT_SCHEMAS = "JSON schemas of what the skills take and give, by skill id"
 
@@ -83,9 +76,7 @@ def card_of(
     return AgentCard(
         name=agent.name,
         description=described(agent, agent.description or told or agent.name),
-        supported_interfaces=tuple(
-            AgentInterface(base + path, binding, version) for binding, version, path in _INTERFACES
-        ),
+        supported_interfaces=tuple(AgentInterface(base + row.card_path, row.binding, row.version) for row in ON_CARD),
         version=agent.version or numbered or "0.1.0",
         capabilities=AgentCapabilities(
             streaming=True, push_notifications=push, extensions=extensions, extended_agent_card=extended
@@ -115,14 +106,14 @@ class Cards:
     def __init__(
         self,
         agent: Agent,
-        version: Literal["both", "1.0", "0.3"],
+        version: CardVersion,
         started_ms: int,
         *,
         push: bool = False,
         signing: CardSigning | None = None,
     ) -> None:
         self._agent = agent
-        self._version: Literal["both", "1.0", "0.3"] = version
+        self._version: CardVersion = version
         self._push = push
         self.signing = signing
         self._security: Security = OPEN
@@ -170,7 +161,7 @@ class Cards:
         """The same with what the author says beside it, for who asks for the extended card."""
         card = self.extended(base, user)
         try:
-            return read_card(card_json(card, self._agent.card, "1.0")) if self._agent.card else card
+            return read_card(card_json(card, self._agent.card, V1_0)) if self._agent.card else card
         except BadCard:  # an author may say anything
             return card
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from dragoman.dialects.table import CARD_FORMATS, CardVersion
 from dragoman.model.card import AgentCardSignature
 from dragoman.model.error import ConfigError
 from dragoman.model.json import decode_any, encode
@@ -29,13 +30,13 @@ class CardSigning:
     who come from there.
     """
 
-    def __init__(self, keys: LazyKeys, *, url: str | None, host: str, version: str) -> None:
+    def __init__(self, keys: LazyKeys, *, url: str | None, host: str, version: CardVersion) -> None:
         """Take the server's keys and the settings that matter here.
 
         Raises:
             ConfigError: with these settings cards cannot be signed.
         """
-        if version == "0.3":
+        if not CARD_FORMATS[version].modern:
             raise ConfigError("sign: a card of A2A 0.3 alone cannot be signed: set card_version to both or 1.0")
         if url is None and not _is_loopback(host):
             raise ConfigError(

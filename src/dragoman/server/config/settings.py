@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple, cast
 
 from msgspec import Struct
 
+from dragoman.dialects.table import CardVersion
 from dragoman.model.error import ConfigError
 from dragoman.server.config import values
 from dragoman.server.config.store_url import parse_store
@@ -75,7 +76,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     push: bool = True
     push_allow: tuple[str, ...] = ()
     push_chunks: bool = False
-    card_version: Literal["both", "1.0", "0.3"] = "both"
+    card_version: CardVersion = "both"
     sign: bool = False
     dedupe: float = 600
     reply_within: float = 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, get_args
 
+from dragoman.dialects.table import CARD_FORMATS
 from dragoman.server.config import values
 
 LogLevel = Literal["debug", "info", "warning", "error"]
@@ -83,7 +84,7 @@ SETTINGS: dict[str, SettingInfo] = {
         switch=True,
     ),
     "card_version": SettingInfo(
-        "Card format: both, or exactly 1.0 or 0.3.", "--card-version", "VERSION", values.choice("both", "1.0", "0.3")
+        "Card format: both, or exactly 1.0 or 0.3.", "--card-version", "VERSION", values.choice(*CARD_FORMATS)
     ),
     "sign": SettingInfo("Sign the card with the server's own key.", "--sign/--no-sign", "", values.switch, switch=True),
     "dedupe": SettingInfo(

@@ -12,6 +12,7 @@ import msgspec
 
 from dragoman.clock import SystemClock
 from dragoman.dialects.errors import status_of
+from dragoman.dialects.table import V1_0, rest_row
 from dragoman.model.error import A2AError, DragomanError, ServerError, Unauthenticated
 from dragoman.server.config.settings import Limits
 from dragoman.server.http.cross_site import Guard, Misdirected, Page
@@ -430,9 +431,9 @@ class App:
     @staticmethod
     async def _refuse(transport: JsonRpc | Rest, request: Request, send: Send, error: A2AError) -> None:
         if isinstance(transport, JsonRpc):
-            await transport.refuse(send, error, None, "1.0")
+            await transport.refuse(send, error, None, V1_0)
         else:
-            await transport.refuse(request, send, error, "0.3" if request.segments[:1] == ["v1"] else "1.0")
+            await transport.refuse(request, send, error, rest_row(request.segments).version)
 
 
 def _with_headers(send: Send, more: list[Header], status: int | None = None) -> Send:

@@ -16,6 +16,7 @@ from functools import partial
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from dragoman.dialects.table import V1_0, VERSION_HEADER
 from dragoman.engine.execute.threads import LoopThreads, helper_threads
 from dragoman.model.error import ConfigError, DragomanError
 from dragoman.server.agent.target import is_importing
@@ -283,7 +284,7 @@ def _rate(limits: Limits) -> str:
 
 
 def _curl(url: str, body: dict[str, Any], *options: str) -> str:
-    headers = ["-H", "Content-Type: application/json", "-H", "A2A-Version: 1.0"]
+    headers = ["-H", "Content-Type: application/json", "-H", f"{VERSION_HEADER}: {V1_0}"]
     return shlex.join(["curl", *options, url, *headers, "-d", json.dumps(body, ensure_ascii=False)])
 
 

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from dragoman.dialects.errors import error_from_rpc
-from dragoman.dialects.negotiate import method_of
+from dragoman.dialects.table import JSONRPC, method_of
 from dragoman.model.error import BadResponse, DragomanError
 from dragoman.model.operation import Operation
 from dragoman.net.exchange import HttpRequest, shown
@@ -39,15 +39,13 @@ _NULL = b"null"
 class JsonRpcBinding:
     """One JSON-RPC address in one version."""
 
-    name = "JSONRPC"
+    name = JSONRPC
 
     def __init__(self, url: str, dialect: CallingDialect) -> None:
         self.url = url
         self.dialect = dialect
         self._numbers = count(1)
-        self._headers = {"Content-Type": "application/json"}
-        if dialect.version_header:
-            self._headers["A2A-Version"] = dialect.version_header
+        self._headers = {"Content-Type": "application/json", **dialect.row.headers}
 
     def request(self, operation: Operation, request: Request, after: int | None = None) -> HttpRequest:
         """See `Binding.request`."""

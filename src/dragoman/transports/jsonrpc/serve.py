@@ -8,6 +8,7 @@ import msgspec
 
 from dragoman.dialects.errors import rpc_error
 from dragoman.dialects.negotiate import asked_version
+from dragoman.dialects.table import VERSION_HEADER, VERSION_HEADER_RECEIVED, version_of_method
 from dragoman.engine.journal.follow import Stream
 from dragoman.model.error import A2AError, InvalidParams, InvalidRequest, ParseError
 from dragoman.transports.http import Disconnected, failure_of, refusal_headers, respond, status_of
@@ -56,11 +57,6 @@ def read_envelope(body: bytes) -> Envelope:
     return envelope
 
 
-def _spoken_by(method: Any) -> str:
-    """The version whose errors the caller of a method can read: names with a slash are older than 1.0."""
-    return "0.3" if isinstance(method, str) and "/" in method else "1.0"
-
-
 def _params(envelope: Envelope) -> bytes:
     """The parameters, once the envelope is right; it holds them no more. Raises InvalidRequest or InvalidParams."""
     if envelope.jsonrpc != "2.0":
@@ -86,7 +82,7 @@ class JsonRpc:
         `stranger` is what a caller who did not say a name is told where the oldest methods need one.
         """
         request_id: Any = None
-        version = "1.0"
+        method: Any = None
         try:
             body = await request.json_body(self._endpoint.body_limit)
             if len(body) > LARGE:
@@ -94,15 +90,15 @@ class JsonRpc:
             envelope = read_envelope(body)
             del body
             request_id = envelope.id
-            version = _spoken_by(envelope.method)
+            method = envelope.method
             await self._answer(request, send, user, envelope, stranger)
         except A2AError as error:
             self._endpoint.denied(request, error)
-            await self.refuse(send, error, request_id, version)
+            await self.refuse(send, error, request_id, version_of_method(method))
         except (Disconnected, OSError):
             return
         except Exception as error:  # noqa: BLE001 - it is logged there
-            await self.refuse(send, failure_of(error), request_id, version)
+            await self.refuse(send, failure_of(error), request_id, version_of_method(method))
 
     @staticmethod
     async def refuse(send: Send, error: A2AError, request_id: Any, version: str) -> None:
@@ -120,9 +116,9 @@ class JsonRpc:
         if is_large:
             await request.turn()
         request.charge(raw, endpoint.limits.check(raw, "params"))
-        asked = asked_version(request.headers.get("a2a-version"), request.query.get("A2A-Version"))
-        choice = endpoint.dialects.for_method(envelope.method, asked)
-        if stranger is not None and endpoint.dialects.is_oldest(envelope.method, asked):
+        asked = request.headers.get(VERSION_HEADER_RECEIVED), request.query.get(VERSION_HEADER)
+        choice = endpoint.dialects.choose(envelope.method, *asked)
+        if stranger is not None and endpoint.dialects.is_oldest(envelope.method, asked_version(*asked)):
             raise stranger
         if is_large:
             await request.turn()
@@ -136,7 +132,7 @@ class JsonRpc:
             outcome = await endpoint.perform(choice.operation, call, params, after, request)
         else:
             outcome = await answers.perform(endpoint, choice, call, params, after, request)
-        dialect = endpoint.dialects.answering(choice, outcome.origin)
+        dialect = endpoint.dialects.answering(choice, outcome.origin) if choice.by_origin else choice.dialect
         headers = endpoint.headers(call, dialect, outcome)
         prefix = b'{"jsonrpc":"2.0","id":%b,"result":' % msgspec.json.encode(envelope.id)
         if not isinstance(outcome.result, Stream):

@@ -8,6 +8,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from dragoman.dialects.errors import error_from_http
+from dragoman.dialects.table import REST
 from dragoman.model.error import BadResponse
 from dragoman.model.operation import Operation
 from dragoman.net.exchange import HttpRequest, shown
@@ -22,41 +23,29 @@ if TYPE_CHECKING:
 
 _ANSWERS = "application/a2a+json, application/json"
 _STREAMS = "text/event-stream, application/a2a+json, application/json"
-# What an operation's path is made of; the words in braces are taken out of its parameters.
-_PATHS: dict[Operation, tuple[str, str]] = {
-    Operation.SEND: ("POST", "/message:send"),
-    Operation.STREAM: ("POST", "/message:stream"),
-    Operation.GET: ("GET", "/tasks/{id}"),
-    Operation.LIST: ("GET", "/tasks"),
-    Operation.CANCEL: ("POST", "/tasks/{id}:cancel"),
-    Operation.SUBSCRIBE: ("POST", "/tasks/{id}:subscribe"),
-    Operation.CREATE_PUSH: ("POST", "/tasks/{taskId}/pushNotificationConfigs"),
-    Operation.GET_PUSH: ("GET", "/tasks/{taskId}/pushNotificationConfigs/{id}"),
-    Operation.LIST_PUSH: ("GET", "/tasks/{taskId}/pushNotificationConfigs"),
-    Operation.DELETE_PUSH: ("DELETE", "/tasks/{taskId}/pushNotificationConfigs/{id}"),
-    Operation.EXTENDED_CARD: ("GET", "/extendedAgentCard"),
-}
-_EXTENDED_03 = ("GET", "/v1/card")
 _SENDS = (Operation.SEND, Operation.STREAM)
 
 
 class RestBinding:
     """One HTTP+JSON address in one version."""
 
-    name = "HTTP+JSON"
+    name = REST
 
     def __init__(self, url: str, dialect: CallingDialect) -> None:
         self.url = url.rstrip("/")
         self.dialect = dialect
-        # The specification's tables say POST, its protobuf says GET, and servers do the one or the other.
-        self._subscribe = "GET" if dialect.version.startswith("0.") else "POST"
+        self._row = dialect.row
+        self._prefix = "".join(f"/{word}" for word in self._row.prefix)
+        # True once the other of its two HTTP methods is used.
         self._turned = False
-        self._headers = {"A2A-Version": dialect.version_header} if dialect.version_header else {}
 
     def request(self, operation: Operation, request: Request, after: int | None = None) -> HttpRequest:
         """See `Binding.request`."""
         body: bytes | None = self.dialect.params(operation, request)
-        method, path = self._path(operation)
+        verbs, template, method = self._row.paths[operation]
+        if self._turned and operation is Operation.SUBSCRIBE:
+            method = next(verb for verb in verbs if verb != method)
+        path = self._prefix + template
         tenant = getattr(request, "tenant", None)
         url = f"{self.url}/{quote(tenant, safe='')}" if tenant else self.url
         if operation not in _SENDS:
@@ -70,7 +59,7 @@ class RestBinding:
                 body = None
                 query = {key: _query(value) for key, value in params.items()}
                 path = f"{path}?{urlencode(query)}" if query else path
-        headers = {**self._headers, "Accept": _STREAMS if operation.streams else _ANSWERS}
+        headers = {**self._row.headers, "Accept": _STREAMS if operation.streams else _ANSWERS}
         if body is not None:
             headers["Content-Type"] = "application/json"
         if after is not None:
@@ -102,21 +91,9 @@ class RestBinding:
         """Hear that an operation is not to be had with its method: True when there is another to try."""
         if operation is not Operation.SUBSCRIBE:
             return False
-        if not self._turned:
-            # Once: several that were on their way together would turn it to and fro.
-            self._turned = True
-            self._subscribe = "POST" if self._subscribe == "GET" else "GET"
+        # Once: several that were on their way together would turn it to and fro.
+        self._turned = True
         return True
-
-    def _path(self, operation: Operation) -> tuple[str, str]:
-        method, path = _PATHS[operation]
-        if operation is Operation.SUBSCRIBE:
-            method = self._subscribe
-        if not self.dialect.version.startswith("0."):
-            return method, path
-        if operation is Operation.EXTENDED_CARD:
-            return _EXTENDED_03
-        return method, f"/v1{path}"
 
 
 def _query(value: Any) -> str:

@@ -8,6 +8,7 @@ import msgspec
 
 from dragoman.dialects.errors import http_error
 from dragoman.dialects.negotiate import asked_version
+from dragoman.dialects.table import REST, ROWS, VERSION_HEADER, VERSION_HEADER_RECEIVED, rest_row
 from dragoman.engine.journal.follow import Stream
 from dragoman.model.error import A2AError, InvalidParams, MethodNotFound, ParseError
 from dragoman.model.operation import Operation
@@ -17,6 +18,7 @@ from dragoman.transports.sse import EventWriter, last_event_id
 
 if TYPE_CHECKING:
     from dragoman.dialects.dialect import Dialect
+    from dragoman.dialects.table import Row
     from dragoman.model.user import User
     from dragoman.transports.endpoint import Endpoint
     from dragoman.transports.http import Header, Request, Send
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
 NOT_TENANTS = frozenset(
     {"a2a", "v1", "agents", "api", ".well-known", "tasks", "extendedAgentCard", "healthz", "readyz"}
 )
-_PUSH = "pushNotificationConfigs"
 
 
 class Route(NamedTuple):
@@ -36,6 +37,21 @@ class Route(NamedTuple):
     tenant: str = ""
 
 
+def _routes(row: Row) -> dict[int, list[tuple[list[str], dict[str, Operation]]]]:
+    """The paths of a version as lists of words, by their number, with what each HTTP method means there."""
+    by_template: dict[str, dict[str, Operation]] = {}
+    for operation, path in row.paths.items():
+        by_template.setdefault(path.template, {}).update(dict.fromkeys(path.verbs, operation))
+    found: dict[int, list[tuple[list[str], dict[str, Operation]]]] = {}
+    for template, choices in by_template.items():
+        words = template.split("/")[1:]
+        found.setdefault(len(words), []).append((words, choices))
+    return found
+
+
+_ROUTES = {row.version: _routes(row) for row in ROWS.values() if row.binding == REST}
+
+
 class NotAllowed(MethodNotFound):
     """The path exists, but not with this method; `allow` are those it has."""
 
@@ -44,61 +60,39 @@ class NotAllowed(MethodNotFound):
         self.allow = allow
 
 
-def find(method: str, segments: list[str], *, v03: bool) -> Route:
+def find(method: str, segments: list[str], row: Row) -> Route:
     """Find the operation for the words of a path, relative to its binding's root.
 
     Raises:
         MethodNotFound: there is no such path.
         NotAllowed: there is, with another method.
     """
-    tenant = ""
-    if not v03 and len(segments) > 1 and segments[0] not in NOT_TENANTS:
-        tenant, segments = segments[0], segments[1:]
-    choices = _choices(segments, v03=v03)
-    if not choices:
-        raise MethodNotFound("there is nothing at this path")
-    if method not in choices:
-        raise NotAllowed(", ".join(choices))
-    operation, params = choices[method]
-    return Route(operation, params, tenant)
+    tenant, words = "", segments[len(row.prefix) :]
+    if row.tenants and len(words) > 1 and words[0] not in NOT_TENANTS:
+        tenant, words = words[0], words[1:]
+    for pattern, choices in _ROUTES[row.version].get(len(words), ()):
+        params = _matched(pattern, words)
+        if params is None:
+            continue
+        if method not in choices:
+            raise NotAllowed(", ".join(choices))
+        return Route(choices[method], params, tenant)
+    raise MethodNotFound("there is nothing at this path")
 
 
-def _choices(segments: list[str], *, v03: bool) -> dict[str, tuple[Operation, dict[str, str]]]:
-    match segments:
-        case ["message:send"]:
-            return {"POST": (Operation.SEND, {})}
-        case ["message:stream"]:
-            return {"POST": (Operation.STREAM, {})}
-        case ["card"] if v03:
-            return {"GET": (Operation.EXTENDED_CARD, {})}
-        case ["extendedAgentCard"] if not v03:
-            return {"GET": (Operation.EXTENDED_CARD, {})}
-        case ["tasks"] if not v03:
-            return {"GET": (Operation.LIST, {})}
-        case ["tasks", task]:
-            return _task(task)
-        case ["tasks", task, "pushNotificationConfigs"]:
-            return {
-                "POST": (Operation.CREATE_PUSH, {"taskId": task}),
-                "GET": (Operation.LIST_PUSH, {"taskId": task}),
-            }
-        case ["tasks", task, "pushNotificationConfigs", config]:
-            return {
-                "GET": (Operation.GET_PUSH, {"taskId": task, "id": config}),
-                "DELETE": (Operation.DELETE_PUSH, {"taskId": task, "id": config}),
-            }
-        case _:
-            return {}
-
-
-def _task(text: str) -> dict[str, tuple[Operation, dict[str, str]]]:
-    task, _, verb = text.rpartition(":")
-    if verb == "cancel" and task:
-        return {"POST": (Operation.CANCEL, {"id": task})}
-    if verb == "subscribe" and task:
-        # The specification's table says POST and its protobuf says GET.
-        return {"POST": (Operation.SUBSCRIBE, {"id": task}), "GET": (Operation.SUBSCRIBE, {"id": task})}
-    return {"GET": (Operation.GET, {"id": text})}
+def _matched(pattern: list[str], words: list[str]) -> dict[str, str] | None:
+    """The parameters in the words of a path; None when it is another."""
+    params: dict[str, str] = {}
+    for wanted, word in zip(pattern, words, strict=True):
+        if not wanted.startswith("{"):
+            if wanted != word:
+                return None
+            continue
+        name, _, verb = wanted[1:].partition("}")
+        params[name] = word.removesuffix(verb)
+        if verb and params[name] in ("", word):
+            return None
+    return params
 
 
 class Rest:
@@ -109,17 +103,16 @@ class Rest:
 
     async def serve(self, request: Request, send: Send, user: User | None) -> None:
         """Answer one request; every error becomes a google.rpc.Status."""
-        v03 = request.segments[:1] == ["v1"]
-        version = "0.3" if v03 else "1.0"
+        row = rest_row(request.segments)
         try:
-            await self._answer(request, send, user, v03=v03)
+            await self._answer(request, send, user, row)
         except A2AError as error:
             self._endpoint.denied(request, error)
-            await self.refuse(request, send, error, version)
+            await self.refuse(request, send, error, row.version)
         except (Disconnected, OSError):
             return
         except Exception as error:  # noqa: BLE001 - it is logged there
-            await self.refuse(request, send, failure_of(error), version)
+            await self.refuse(request, send, failure_of(error), row.version)
 
     @staticmethod
     async def refuse(request: Request, send: Send, error: A2AError, version: str) -> None:
@@ -133,11 +126,11 @@ class Rest:
             headers.append((b"allow", error.allow.encode()))
         await respond(send, status, msgspec.json.encode(body), _media_type(request), headers)
 
-    async def _answer(self, request: Request, send: Send, user: User | None, *, v03: bool) -> None:
+    async def _answer(self, request: Request, send: Send, user: User | None, row: Row) -> None:
         endpoint = self._endpoint
-        asked = asked_version(request.headers.get("a2a-version"), request.query.get("A2A-Version"))
-        route = find(request.method, request.segments[1:] if v03 else request.segments, v03=v03)
-        dialect = endpoint.dialects.for_rest(path_is_v1=v03, asked=asked)
+        asked = asked_version(request.headers.get(VERSION_HEADER_RECEIVED), request.query.get(VERSION_HEADER))
+        route = find(request.method, request.segments, row)
+        dialect = endpoint.dialects.for_rest(row, asked)
         params = await self._params(request, dialect, route)
         call = endpoint.call(request, dialect, user, route.tenant or params.tenant or "")
         outcome = await endpoint.perform(route.operation, call, params, last_event_id(request.headers), request)
@@ -159,7 +152,7 @@ class Rest:
 
     async def _params(self, request: Request, dialect: Dialect, route: Route) -> Any:
         if request.method in ("GET", "DELETE"):
-            query = {name: value for name, value in request.query.items() if name != "A2A-Version"}
+            query = {name: value for name, value in request.query.items() if name != VERSION_HEADER}
             return dialect.request_from(route.operation, {**query, **route.params})
         body = await request.json_body(self._endpoint.body_limit)
         is_large = len(body) > LARGE

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, cast
 
 import msgspec
@@ -34,7 +34,7 @@ _V1 = "A2A 1.0, "
 _BASE64URL = re.compile(r"[A-Za-z0-9_-]+")
 _SCOPES = Mapped("an object of scopes, each with its description", STRING)
 _DESCRIPTION = Field("description", STRING)
-_HAS_FLOWS = "an OAuth 2.0 scheme has flows, an object"
+_METADATA = Field("oauth2MetadataUrl", SECURE_ADDRESS)
 _PLACES = one_of("query", "header", "cookie")
 
 # The addresses each flow has to name.
@@ -71,39 +71,35 @@ _FLOWS_1 = Choice(
     },
     deprecated=_OUTDATED_1,
 )
+
+
+def _schemes(wheres: Sequence[str], place: str, flows: Choice, *oauth2: Field) -> list[Shape]:
+    """The kinds of scheme: an API key, one of HTTP, OAuth 2.0, OpenID Connect and mutual TLS."""
+    fields: tuple[tuple[str, tuple[Field, ...]], ...] = (
+        ("an API key", (Field(place, _PLACES, "error"), Field("name", TEXT, "error"))),
+        ("an HTTP", (Field("scheme", TEXT, "error"), Field("bearerFormat", STRING))),
+        ("an OAuth 2.0", (Field("flows", flows, "error", "an OAuth 2.0 scheme has flows, an object"), *oauth2)),
+        ("an OpenID Connect", (Field("openIdConnectUrl", SECURE_ADDRESS, "error"),)),
+        ("a mutual TLS", ()),
+    )
+    return [
+        Shape(f"{noun} scheme", where, (*own, _DESCRIPTION)) for (noun, own), where in zip(fields, wheres, strict=True)
+    ]
+
+
+_MEMBERS_1 = ("apiKeySecurityScheme", "httpAuthSecurityScheme", "oauth2SecurityScheme", "openIdConnectSecurityScheme")
 SCHEMES_1 = Mapped(
     "an object of security schemes by name",
     Choice(
-        "a security scheme is exactly one of apiKeySecurityScheme, httpAuthSecurityScheme, oauth2SecurityScheme, "
-        "openIdConnectSecurityScheme and mtlsSecurityScheme",
+        f"a security scheme is exactly one of {', '.join(_MEMBERS_1)} and mtlsSecurityScheme",
         f"{_V1}4.5.1",
-        {
-            "apiKeySecurityScheme": Shape(
-                "an API key scheme",
-                f"{_V1}4.5.2",
-                (Field("location", _PLACES, "error"), Field("name", TEXT, "error"), _DESCRIPTION),
-            ),
-            "httpAuthSecurityScheme": Shape(
-                "an HTTP scheme",
-                f"{_V1}4.5.3",
-                (Field("scheme", TEXT, "error"), Field("bearerFormat", STRING), _DESCRIPTION),
-            ),
-            "oauth2SecurityScheme": Shape(
-                "an OAuth 2.0 scheme",
-                f"{_V1}4.5.4",
-                (
-                    Field("flows", _FLOWS_1, "error", _HAS_FLOWS),
-                    Field("oauth2MetadataUrl", SECURE_ADDRESS),
-                    _DESCRIPTION,
-                ),
-            ),
-            "openIdConnectSecurityScheme": Shape(
-                "an OpenID Connect scheme",
-                f"{_V1}4.5.5",
-                (Field("openIdConnectUrl", SECURE_ADDRESS, "error"), _DESCRIPTION),
-            ),
-            "mtlsSecurityScheme": Shape("a mutual TLS scheme", f"{_V1}4.5.6", (_DESCRIPTION,)),
-        },
+        dict(
+            zip(
+                (*_MEMBERS_1, "mtlsSecurityScheme"),
+                _schemes([f"{_V1}4.5.{number}" for number in range(2, 7)], "location", _FLOWS_1, _METADATA),
+                strict=True,
+            )
+        ),
     ),
 )
 
@@ -152,8 +148,8 @@ class _Typed(NamedTuple):
         report.error((*path, "type"), told, "missing" if kind is None else f"{described(kind)} is not a known type")
 
 
-def schemes_03(where: str, version: str) -> Mapped:
-    """The security schemes of 0.3 and of 0.2, which lacks some of them."""
+def schemes_03(where: str, *, all_types: bool) -> Mapped:
+    """The security schemes of 0.3, or with fewer of them those of 0.2."""
     flows = Choice(
         "flows names at least one of authorizationCode, clientCredentials, implicit and password",
         where,
@@ -162,22 +158,10 @@ def schemes_03(where: str, version: str) -> Mapped:
         lacking="warning",
         deprecated=_OUTDATED_03,
     )
-    oauth2 = (Field("flows", flows, "error", _HAS_FLOWS), _DESCRIPTION)
-    types = {
-        "apiKey": Shape(
-            "an API key scheme", where, (Field("in", _PLACES, "error"), Field("name", TEXT, "error"), _DESCRIPTION)
-        ),
-        "http": Shape(
-            "an HTTP scheme", where, (Field("scheme", TEXT, "error"), Field("bearerFormat", STRING), _DESCRIPTION)
-        ),
-        "oauth2": Shape("an OAuth 2.0 scheme", where, oauth2),
-        "openIdConnect": Shape(
-            "an OpenID Connect scheme", where, (Field("openIdConnectUrl", SECURE_ADDRESS, "error"), _DESCRIPTION)
-        ),
-    }
-    if version == "0.3":
-        types["oauth2"] = Shape("an OAuth 2.0 scheme", where, (*oauth2, Field("oauth2MetadataUrl", SECURE_ADDRESS)))
-        types["mutualTLS"] = Shape("a mutual TLS scheme", where, (_DESCRIPTION,))
+    shapes = _schemes([where] * 5, "in", flows, *((_METADATA,) if all_types else ()))
+    types = dict(zip(("apiKey", "http", "oauth2", "openIdConnect", "mutualTLS"), shapes, strict=True))
+    if not all_types:
+        del types["mutualTLS"]
     return Mapped("an object of security schemes by name", _Typed("a security scheme", where, types))
 
 

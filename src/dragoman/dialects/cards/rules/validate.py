@@ -8,8 +8,6 @@ from __future__ import annotations
 import re
 from typing import NamedTuple, cast
 
-import msgspec
-
 from dragoman.dialects.cards.rules.shape import (
     Finding,
     Json,
@@ -21,8 +19,9 @@ from dragoman.dialects.cards.rules.shape import (
     described,
     field_of,
 )
-from dragoman.dialects.cards.rules.v03 import Older, check_older
-from dragoman.dialects.cards.rules.v1 import check_v1
+from dragoman.dialects.cards.rules.versions import Version, check_card
+from dragoman.dialects.reading.lenient import UNREADABLE
+from dragoman.dialects.table import V0_1, V0_2, V0_3, V1_0
 from dragoman.model.json import decode_any
 
 __all__ = ["Problem", "card_problems"]
@@ -42,7 +41,7 @@ class _Claims(NamedTuple):
     """The versions a card presents itself in. One card can serve readers of 1.0 and of an older one."""
 
     modern: bool
-    older: Older | None
+    older: Version | None
 
 
 def card_problems(data: bytes | object, *, url: str | None = None) -> list[Problem]:
@@ -57,7 +56,7 @@ def card_problems(data: bytes | object, *, url: str | None = None) -> list[Probl
             report.warning((), _MEGABYTE, f"{len(data) / _LARGE:.1f} MB")
         try:
             data = cast("object", decode_any(data))
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        except UNREADABLE as error:
             report.error((), _IS_JSON, _no_json(data, error))
             return _problems(report.findings, None)
     if not isinstance(data, dict):
@@ -66,9 +65,9 @@ def card_problems(data: bytes | object, *, url: str | None = None) -> list[Probl
     card = cast("Json", data)
     claims = _claims(card)
     if claims.modern:
-        check_v1(report, card, url, alone=claims.older is None)
+        check_card(report, card, url, V1_0, alone=claims.older is None)
     if claims.older is not None:
-        check_older(report, card, url, claims.older)
+        check_card(report, card, url, claims.older)
     # Beside what took its place it is for readers of 0.1, who know nothing else.
     if card.get("authentication") is not None and not card.get("securitySchemes"):
         report.warning(("authentication",), _AUTHENTICATION, "deprecated")
@@ -84,11 +83,11 @@ def _claims(card: Json) -> _Claims:
     if "url" not in card and (new or not any(name in card for name in ("protocolVersion", *_SINCE_03[:2]))):
         return _Claims(modern=True, older=None)
     if found is not None:
-        older: Older = "0.1" if found[2] == "1" else "0.2" if found[2] == "2" else "0.3"
+        older: Version = V0_1 if found[2] == "1" else V0_2 if found[2] == "2" else V0_3
     elif new or said is not None or any(name in card for name in _SINCE_03):
-        older = "0.3"
+        older = V0_3
     else:
-        older = "0.1" if _is_of_01(card) else "0.2"
+        older = V0_1 if _is_of_01(card) else V0_2
     return _Claims(new, older)
 
 

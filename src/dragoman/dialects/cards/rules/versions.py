@@ -1,0 +1,362 @@
+"""What each version of A2A asks of a card: a table of its fields, then what no table can say."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from dragoman.dialects.cards.rules.addresses import address_of, check_site, is_web
+from dragoman.dialects.cards.rules.security import (
+    REQUIREMENTS_03,
+    SCHEMES_1,
+    check_declared,
+    requirements_1,
+    schemes_03,
+    signatures,
+)
+from dragoman.dialects.cards.rules.shape import (
+    Field,
+    Form,
+    Json,
+    Level,
+    Path,
+    Report,
+    Several,
+    Shape,
+    as_list,
+    as_object,
+    check_unique,
+    field_of,
+    quoted,
+)
+from dragoman.dialects.cards.rules.values import (
+    ADDRESS,
+    BINDING,
+    CORE_BINDINGS,
+    FLAG,
+    LINK,
+    MAJOR_MINOR,
+    MEDIA_TYPES,
+    OBJECT,
+    RELEASE,
+    STRING,
+    TEXT,
+    TRANSPORT,
+    URI,
+    WORDS,
+)
+from dragoman.dialects.table import JSONRPC, V0_1, V0_2, V0_3, V1_0
+
+Version = Literal["1.0", "0.3", "0.2", "0.1"]
+
+# 1.0 and 0.3 number their sections; of the versions before, the schema is what there is to name.
+_SECTIONS: dict[str, dict[str, str]] = {
+    V1_0: {
+        "AgentCard": "4.4.1",
+        "AgentProvider": "4.4.2",
+        "AgentCapabilities": "4.4.3",
+        "AgentExtension": "4.4.4",
+        "AgentSkill": "4.4.5",
+        "AgentInterface": "4.4.6",
+        "AgentCardSignature": "8.4.2",
+        "extended card": "13.3",
+    },
+    V0_3: {
+        "AgentCard": "5.5",
+        "AgentProvider": "5.5.1",
+        "AgentCapabilities": "5.5.2",
+        "AgentExtension": "5.5.2.1",
+        "SecurityScheme": "5.5.3",
+        "AgentSkill": "5.5.4",
+        "AgentInterface": "5.5.5",
+        "AgentCardSignature": "5.5.6",
+        "extended card": "7.10",
+    },
+}
+_HTTPS = "agents in production are reached over https"
+_ENCRYPTED = {
+    V1_0: "A2A 1.0, 7.1: agents in production are reached over an encrypted line",
+    V0_3: f"A2A 0.3, 4.1: {_HTTPS}",
+    V0_2: f"Advice: {_HTTPS}",
+    V0_1: f"Advice: {_HTTPS}",
+}
+# What an older card holds and 1.0 does not read, and what 1.0 has instead.
+_MOVED = {
+    "url": "supportedInterfaces",
+    "preferredTransport": "the order of supportedInterfaces",
+    "additionalInterfaces": "supportedInterfaces",
+    "security": "securityRequirements",
+    "supportsAuthenticatedExtendedCard": "capabilities.extendedAgentCard",
+    "supportsExtendedAgentCard": "capabilities.extendedAgentCard",
+}
+
+
+def _where(version: Version, name: str) -> str:
+    sections = _SECTIONS.get(version)
+    return f"A2A {version} schema, {name}" if sections is None else f"A2A {version}, {sections[name]}"
+
+
+# -- the tables --------------------------------------------------------------------------------------------------------
+
+
+def _fields(form: Form, *names: str, need: Level | None = None) -> tuple[Field, ...]:
+    return tuple(Field(name, form, need) for name in names)
+
+
+def _capabilities(version: Version) -> Field:
+    last = "extendedAgentCard" if version == V1_0 else "stateTransitionHistory"
+    fields = _fields(FLAG, "streaming", "pushNotifications", last)
+    if version != V0_1:
+        extension = Shape(
+            "an extension",
+            _where(version, "AgentExtension"),
+            (*_fields(URI, "uri", need="error"), Field("description", STRING), Field("required", FLAG), _PARAMS),
+        )
+        fields += (Field("extensions", Several("a list of extensions", extension)),)
+    shape = Shape("capabilities", _where(version, "AgentCapabilities"), fields)
+    return Field("capabilities", shape, "error", "an agent card has capabilities, an object")
+
+
+def _provider(version: Version) -> Field:
+    url = Field("url", LINK, None if version == V0_1 else "error")
+    shape = Shape("a provider", _where(version, "AgentProvider"), (Field("organization", TEXT, "error"), url))
+    return Field("provider", shape)
+
+
+def _skill(version: Version, *more: Field) -> Shape:
+    described, tags, modes = Field("description", TEXT, "error"), Field("tags", WORDS, "error"), MEDIA_TYPES
+    if version == V1_0:
+        # 5.7 wants something in every required list, while 8.4.1 lets a required field have its default and shows
+        # skills empty. Nothing breaks without skills or tags, so there the contradiction is no more than a warning.
+        says, where = "a skill has at least one tag", "A2A 1.0, 4.4.5 and 5.7"
+        tags = Field("tags", WORDS._replace(empty="warning"), "error", says, where)
+    elif version == V0_1:
+        says = "a skill may do without description, but callers choose a skill by it"
+        described, tags, modes = Field("description", STRING, "warning", says), Field("tags", WORDS), WORDS
+    texts = _fields(TEXT, "id", "name", need="error")
+    lists = (tags, Field("examples", WORDS), *_fields(modes, "inputModes", "outputModes"))
+    return Shape("a skill", _where(version, "AgentSkill"), (*texts, described, *lists, *more))
+
+
+_PARAMS = Field("params", OBJECT)
+_MODES = MEDIA_TYPES._replace(empty="error")
+
+
+def _table_1() -> Shape:
+    card, skill, interface = (_where(V1_0, name) for name in ("AgentCard", "AgentSkill", "AgentInterface"))
+    an_interface = Shape(
+        "an interface",
+        interface,
+        (
+            Field("url", ADDRESS, "error"),
+            Field("protocolBinding", BINDING, "error", where=f"{interface} and 5.8"),
+            Field("protocolVersion", MAJOR_MINOR, "error", where=f"{interface} and 3.6"),
+            Field("tenant", STRING),
+        ),
+    )
+    interfaces = Several("a list of interfaces", an_interface, "error")
+    a_skill = _skill(V1_0, Field("securityRequirements", requirements_1(skill)))
+    skills = Several("a list of skills", a_skill, "warning")
+    return Shape(
+        "an agent card",
+        card,
+        (
+            *_fields(TEXT, "name", "description", need="error"),
+            Field("supportedInterfaces", interfaces, "error", "an agent card names at least one interface"),
+            _provider(V1_0),
+            Field("version", TEXT, "error"),
+            *_fields(LINK, "documentationUrl", "iconUrl"),
+            _capabilities(V1_0),
+            Field("securitySchemes", SCHEMES_1),
+            Field("securityRequirements", requirements_1(card)),
+            *_fields(_MODES, "defaultInputModes", "defaultOutputModes", need="error"),
+            Field("skills", skills, "error", "an agent card lists at least one skill", f"{card} and 5.7"),
+            Field("signatures", signatures(_where(V1_0, "AgentCardSignature"), key=True)),
+        ),
+    )
+
+
+def _table_03(version: Literal["0.3", "0.2"]) -> Shape:
+    new = version == V0_3
+    interface = Shape(
+        "an interface",
+        _where(version, "AgentInterface"),
+        (Field("url", ADDRESS, "error"), Field("transport", TRANSPORT, "error")),
+    )
+    skill = _skill(version, *_fields(REQUIREMENTS_03, "security") if new else ())
+    # The text of 0.3 requires preferredTransport, its schema has JSONRPC for a card without it.
+    says = "an agent card has preferredTransport, JSONRPC, GRPC or HTTP+JSON; readers take JSONRPC without it"
+    transport = Field("preferredTransport", TRANSPORT)
+    if new:
+        transport = Field("preferredTransport", TRANSPORT, "warning", says, "A2A 0.3, 5.6.1")
+    signed = (Field("signatures", signatures(_where(V0_3, "AgentCardSignature"), key=False)),) if new else ()
+    return Shape(
+        "an agent card",
+        _where(version, "AgentCard"),
+        (
+            # 0.2.5 brought protocolVersion.
+            Field("protocolVersion", RELEASE, "error" if new else "warning"),
+            *_fields(TEXT, "name", "description", need="error"),
+            Field("url", ADDRESS, "error"),
+            transport,
+            Field("additionalInterfaces", Several("a list of interfaces", interface)),
+            _provider(version),
+            Field("iconUrl", LINK),
+            Field("version", TEXT, "error"),
+            Field("documentationUrl", LINK),
+            _capabilities(version),
+            Field("securitySchemes", schemes_03(_where(version, "SecurityScheme"), all_types=new)),
+            Field("security", REQUIREMENTS_03),
+            *_fields(MEDIA_TYPES, "defaultInputModes", "defaultOutputModes", need="error"),
+            Field("skills", Several("a list of skills", skill), "error"),
+            Field("supportsAuthenticatedExtendedCard", FLAG),
+            *signed,
+        ),
+    )
+
+
+def _table_01() -> Shape:
+    authentication = Shape(
+        "authentication",
+        _where(V0_1, "AgentAuthentication"),
+        (Field("schemes", WORDS, "error"), Field("credentials", STRING)),
+    )
+    return Shape(
+        "an agent card",
+        _where(V0_1, "AgentCard"),
+        (
+            Field("name", TEXT, "error"),
+            Field("description", STRING),
+            Field("url", ADDRESS, "error"),
+            _provider(V0_1),
+            Field("version", TEXT, "error"),
+            Field("documentationUrl", LINK),
+            _capabilities(V0_1),
+            Field("authentication", authentication),
+            *_fields(WORDS, "defaultInputModes", "defaultOutputModes"),
+            Field("skills", Several("a list of skills", _skill(V0_1)), "error"),
+        ),
+    )
+
+
+_TABLES: dict[Version, Shape] = {
+    V1_0: _table_1(),
+    V0_3: _table_03(V0_3),
+    V0_2: _table_03(V0_2),
+    V0_1: _table_01(),
+}
+
+
+# -- what no table can say ---------------------------------------------------------------------------------------------
+
+
+def check_card(report: Report, card: Json, source: str | None, version: Version, *, alone: bool = True) -> None:
+    """Report what a card of that version has wrong; `alone` when it claims to be nothing else."""
+    _TABLES[version].check(report, (), card, "")
+    skills = as_list(card.get("skills"))
+    rule = f"{_where(version, 'AgentSkill')}: the id of a skill is its own"
+    check_unique(report, ("skills",), skills, "id", rule, "error")
+    if version == V1_0:
+        _check_1(report, card, source, alone=alone)
+        _check_requirements(report, card, skills, version, "securityRequirements", "requirements name")
+        return
+    main = ("url",), card.get("url"), card.get("preferredTransport") or JSONRPC
+    _check_address(report, *main, source, version)
+    if version == V0_1:
+        return
+    others = _check_interfaces(report, card, source, version, "additionalInterfaces", ("url", "transport"))
+    _check_requirements(report, card, skills, version, "security", "security names")
+    if version == V0_3:
+        _check_agreement(report, card, others)
+        name = "supportsAuthenticatedExtendedCard"
+        _check_extended(report, card, (name,), card.get(name), version)
+
+
+def _check_1(report: Report, card: Json, source: str | None, *, alone: bool) -> None:
+    _check_interfaces(report, card, source, V1_0, "supportedInterfaces", ("url",))
+    capabilities = as_object(card.get("capabilities"))
+    path = ("capabilities", "extensions")
+    rule = "Advice: an extension is declared once"
+    check_unique(report, path, as_list(capabilities.get("extensions")), "uri", rule, "warning")
+    if capabilities.get("stateTransitionHistory") is not None:
+        rule = "A2A 1.0, 4.4.3: stateTransitionHistory was dropped"
+        report.warning(("capabilities", "stateTransitionHistory"), rule, "not read")
+    name = "extendedAgentCard"
+    _check_extended(report, card, ("capabilities", name), capabilities.get(name), V1_0)
+    for name in _MOVED if alone else ():
+        if card.get(name) is not None:
+            rule = f"{_where(V1_0, 'AgentCard')}: a card of 1.0 has {_MOVED[name]} instead of {name}"
+            report.warning((name,), rule, "not read")
+
+
+def _check_extended(report: Report, card: Json, path: Path, value: object, version: Version) -> None:
+    if value is True and card.get("securitySchemes") in (None, {}):
+        where = _where(version, "extended card")
+        rule = f"{where}: the extended card is for callers who use one of the card's securitySchemes"
+        report.error(path, rule, "true without securitySchemes")
+
+
+def _check_requirements(
+    report: Report, card: Json, skills: list[object], version: Version, name: str, says: str
+) -> None:
+    rule = f"{_where(version, 'AgentCard')}: {says} schemes the card declares"
+    check_declared(report, card, (name,), card.get(name), rule)
+    rule = f"{_where(version, 'AgentSkill')}: {says} schemes the card declares"
+    for index, skill in enumerate(skills if version in _SECTIONS else ()):
+        check_declared(report, card, ("skills", index, name), as_object(skill).get(name), rule)
+
+
+def _check_address(
+    report: Report, path: Path, url: object, binding: object, source: str | None, version: Version
+) -> None:
+    if isinstance(url, str) and address_of(url) and binding in CORE_BINDINGS and not is_web(url):
+        if version == V1_0:
+            rule = "A2A 1.0, 4.4.6: JSONRPC, GRPC and HTTP+JSON are reached by an http or https URL"
+        else:
+            where = "A2A 0.3, 3.1" if version == V0_3 else _where(version, "AgentCard")
+            rule = f"{where}: an agent is reached by an http or https URL"
+        report.error(path, rule, f"{quoted(url)} is neither")
+    check_site(report, path, url, _ENCRYPTED[version], source)
+
+
+def _check_interfaces(
+    report: Report, card: Json, source: str | None, version: Version, name: str, needed: tuple[str, ...]
+) -> dict[tuple[Any, ...], int]:
+    """Check the addresses of a list. Those that have what is needed are returned, with the place of each."""
+    seen: dict[tuple[Any, ...], int] = {}
+    for index, each in enumerate(as_list(card.get(name))):
+        path, interface = (name, index), as_object(each)
+        binding, tenant = interface.get("protocolBinding" if version == V1_0 else "transport"), None
+        _check_address(report, (*path, "url"), interface.get("url"), binding, source, version)
+        key = tuple(interface.get(each) for each in needed)
+        if version == V1_0:
+            tenant = interface.get("tenant")
+            key += tuple(str(interface.get(each) or "") for each in ("protocolBinding", "protocolVersion", "tenant"))
+        if isinstance(tenant, str) and "/" in tenant:
+            rule = "Advice: a tenant becomes one step of the path over HTTP+JSON, so it holds no slash"
+            report.warning((*path, "tenant"), rule, quoted(tenant))
+        if not all(isinstance(each, str) for each in key):
+            continue
+        if key in seen:
+            rule = "Advice: an interface is listed once"
+            report.warning(path, rule, f"the same as {field_of((name, seen[key]))}")
+        seen.setdefault(key, index)
+    return seen
+
+
+def _check_agreement(report: Report, card: Json, others: dict[tuple[Any, ...], int]) -> None:
+    """The main address appears among the others with the transport the card prefers, unless it is wrong itself."""
+    url, preferred = card.get("url"), card.get("preferredTransport") or JSONRPC
+    usable = others and isinstance(url, str) and is_web(url) and isinstance(preferred, str)
+    if not usable or (url, preferred) in others:
+        return
+    fault = TRANSPORT.fault(preferred)
+    if fault is not None and fault[0] == "error":
+        return
+    other = next(((transport, index) for (at, transport), index in others.items() if at == url), None)
+    if other is None:
+        rule = "A2A 0.3, 5.6.4: additionalInterfaces should have an entry for url with preferredTransport too"
+        report.warning(("additionalInterfaces",), rule, "no such entry")
+    else:
+        rule = "A2A 0.3, 5.6.4: the transport declared for the main url is preferredTransport"
+        found = f"{quoted(other[0])} instead of {quoted(preferred)}"
+        report.error(("additionalInterfaces", other[1], "transport"), rule, found)

@@ -1,0 +1,247 @@
+"""The versions of A2A as data: one row for each version and binding.
+
+Nothing outside `dialects/` spells a version or compares with one: it takes a row and asks what it says, or takes a
+name from here. Which object reads and writes the words of a row: `negotiate.dialect_of`.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from dragoman.model.error import MethodNotFound
+from dragoman.model.operation import Operation
+
+V0_1: Final = "0.1"
+V0_2: Final = "0.2"
+V0_3: Final = "0.3"
+V1_0: Final = "1.0"
+V1_1: Final = "1.1"
+VERSIONS = (V0_1, V0_2, V0_3, V1_0, V1_1)
+JSONRPC: Final = "JSONRPC"
+REST: Final = "HTTP+JSON"
+GRPC: Final = "GRPC"
+
+VERSION_HEADER = "A2A-Version"
+# Headers arrive in lower case.
+VERSION_HEADER_RECEIVED = VERSION_HEADER.lower()
+EXTENSIONS_HEADERS = ("a2a-extensions", "x-a2a-extensions")
+
+
+class ErrorForm(Struct, frozen=True):
+    """How the errors of a version are spelled.
+
+    `typed`: JSON-RPC's `data` is a list of typed details, and which error answers what is prescribed; before, it is a
+    plain object, and REST bodies carry what the SDKs of 0.3 read beside the status. `last_code` is the last of A2A's
+    own codes that callers know. `one_card_error`: an agent without the capability and one without the extended card are
+    the same error.
+    """
+
+    typed: bool = False
+    last_code: int = -32007
+    one_card_error: bool = False
+
+
+class WebhookForm(Struct, frozen=True):
+    """What a webhook is sent: single events, or the whole task at each status.
+
+    `single`: a task has one webhook of this version, which has no id: another takes its place.
+    """
+
+    media_type: str = "application/json"
+    events: bool = False
+    single: bool = False
+
+
+class RestPath(NamedTuple):
+    """Where an operation is over REST: the HTTP methods it is served with, and the one a caller tries first."""
+
+    verbs: tuple[str, ...]
+    template: str
+    called: str
+
+
+class CardFormat(NamedTuple):
+    """Which keys a card has: those of 1.0, those only 0.3 knows, or both."""
+
+    modern: bool
+    older: bool
+
+
+CardVersion = Literal["both", "1.0", "0.3"]
+CARD_FORMATS: dict[CardVersion, CardFormat] = {
+    "both": CardFormat(modern=True, older=True),
+    V1_0: CardFormat(modern=True, older=False),
+    V0_3: CardFormat(modern=False, older=True),
+}
+# What a card of 0.3 says in `protocolVersion`.
+CARD_PROTOCOL_VERSION = "0.3.0"
+
+
+class Row(Struct, frozen=True):
+    """One version over one binding.
+
+    `methods` are the names of operations over JSON-RPC, `other_methods` names that mean the same; `paths` are those
+    over REST, under `prefix`, after a tenant where there are `tenants`. `headers` are sent with every request,
+    `extensions_header` names activated extensions, in lower case. `card_path` is where our cards say it is.
+
+    `asks`: callers can be asked for missing arguments. `returns_at_once`: a caller can have an answer before the task
+    has ended. `subscribes_again`: a further subscription does no harm; servers on a2a-sdk 0.3 write down every event
+    once for each of their streams. `generations`: tasks and events are numbered. `alternative`: the version to try at
+    an address whose card may mean another.
+    """
+
+    version: str
+    binding: str
+    methods: dict[Operation, str]
+    paths: dict[Operation, RestPath]
+    other_methods: dict[str, Operation] = {}
+    prefix: tuple[str, ...] = ()
+    tenants: bool = True
+    headers: dict[str, str] = {}
+    extensions_header: str = ""
+    errors: ErrorForm = ErrorForm()
+    webhook: WebhookForm = WebhookForm()
+    card_path: str = ""
+    asks: bool = True
+    returns_at_once: bool = True
+    subscribes_again: bool = True
+    generations: bool = False
+    alternative: str | None = None
+
+
+def _path(template: str, *verbs: str, called: str = "") -> RestPath:
+    return RestPath(verbs, template, called or verbs[0])
+
+
+_WEBHOOK, _WEBHOOKS = "/tasks/{taskId}/pushNotificationConfigs/{id}", "/tasks/{taskId}/pushNotificationConfigs"
+_PATHS_1 = {
+    Operation.SEND: _path("/message:send", "POST"),
+    Operation.STREAM: _path("/message:stream", "POST"),
+    Operation.CANCEL: _path("/tasks/{id}:cancel", "POST"),
+    # The specification's tables say POST, its protobuf says GET, and servers do the one or the other.
+    Operation.SUBSCRIBE: _path("/tasks/{id}:subscribe", "POST", "GET"),
+    Operation.GET: _path("/tasks/{id}", "GET"),
+    Operation.LIST: _path("/tasks", "GET"),
+    Operation.CREATE_PUSH: _path(_WEBHOOKS, "POST"),
+    Operation.LIST_PUSH: _path(_WEBHOOKS, "GET"),
+    Operation.GET_PUSH: _path(_WEBHOOK, "GET"),
+    Operation.DELETE_PUSH: _path(_WEBHOOK, "DELETE"),
+    Operation.EXTENDED_CARD: _path("/extendedAgentCard", "GET"),
+}
+_PATHS_03 = {operation: path for operation, path in _PATHS_1.items() if operation is not Operation.LIST} | {
+    Operation.SUBSCRIBE: _path("/tasks/{id}:subscribe", "POST", "GET", called="GET"),
+    Operation.EXTENDED_CARD: _path("/card", "GET"),
+}
+_SHARED_METHODS = {
+    Operation.GET: "tasks/get",
+    Operation.CANCEL: "tasks/cancel",
+    Operation.SUBSCRIBE: "tasks/resubscribe",
+}
+
+_RPC_1_0 = Row(
+    V1_0,
+    JSONRPC,
+    methods={operation: operation.value for operation in Operation},
+    paths=_PATHS_1,
+    headers={VERSION_HEADER: V1_0},
+    extensions_header=EXTENSIONS_HEADERS[0],
+    errors=ErrorForm(typed=True),
+    webhook=WebhookForm("application/a2a+json", events=True),
+    card_path="/a2a",
+)
+_RPC_1_1 = replace(_RPC_1_0, version=V1_1, headers={VERSION_HEADER: V1_1}, generations=True)
+_RPC_0_3 = Row(
+    V0_3,
+    JSONRPC,
+    methods={
+        Operation.SEND: "message/send",
+        Operation.STREAM: "message/stream",
+        **_SHARED_METHODS,
+        Operation.CREATE_PUSH: "tasks/pushNotificationConfig/set",
+        Operation.GET_PUSH: "tasks/pushNotificationConfig/get",
+        Operation.LIST_PUSH: "tasks/pushNotificationConfig/list",
+        Operation.DELETE_PUSH: "tasks/pushNotificationConfig/delete",
+        Operation.EXTENDED_CARD: "agent/getAuthenticatedExtendedCard",
+    },
+    paths=_PATHS_03,
+    other_methods={"agent/authenticatedExtendedCard": Operation.EXTENDED_CARD},
+    prefix=("v1",),
+    tenants=False,
+    extensions_header=EXTENSIONS_HEADERS[1],
+    errors=ErrorForm(one_card_error=True),
+    card_path="/a2a",
+    subscribes_again=False,
+    alternative=V0_1,
+)
+_RPC_0_2 = replace(_RPC_0_3, version=V0_2, errors=ErrorForm(last_code=-32006))
+_RPC_0_1 = Row(
+    V0_1,
+    JSONRPC,
+    methods={
+        Operation.SEND: "tasks/send",
+        Operation.STREAM: "tasks/sendSubscribe",
+        **_SHARED_METHODS,
+        Operation.CREATE_PUSH: "tasks/pushNotification/set",
+        Operation.GET_PUSH: "tasks/pushNotification/get",
+    },
+    paths={},
+    errors=ErrorForm(last_code=-32004),
+    webhook=WebhookForm(single=True),
+    asks=False,
+    returns_at_once=False,
+    alternative=V0_3,
+)
+_RPC = (_RPC_0_1, _RPC_0_2, _RPC_0_3, _RPC_1_0, _RPC_1_1)
+ROWS: dict[tuple[str, str], Row] = {(row.version, JSONRPC): row for row in _RPC} | {
+    (row.version, REST): replace(row, binding=REST, card_path="", alternative=None) for row in _RPC if row.paths
+}
+# The interfaces on a card of ours, best first.
+ON_CARD = tuple(ROWS[version, binding] for version in (V1_0, V1_1, V0_3) for binding in (JSONRPC, REST))
+_NEAREST = {"0": V0_3, "1": V1_1}
+_REST_PREFIXES = {row.prefix: row for row in (ROWS[V0_3, REST], ROWS[V1_0, REST])}
+
+
+def row_of(version: str, binding: str = JSONRPC) -> Row:
+    """The row of a version that is kept with a task or a webhook; none at all is that of 1.0."""
+    return ROWS[version or V1_0, binding]
+
+
+def method_of(operation: Operation, version: str) -> str:
+    """What a version calls an operation.
+
+    Raises:
+        MethodNotFound: it has no such operation.
+    """
+    name = ROWS[version, JSONRPC].methods.get(operation)
+    if name is None:
+        raise MethodNotFound(f"A2A {version} has no {operation}: ask for it in A2A {V1_0}")
+    return name
+
+
+def rest_row(segments: list[str]) -> Row:
+    """The row whose errors and paths the words of a REST path belong to: 0.3's under its prefix, else 1.0's."""
+    return _REST_PREFIXES.get(tuple(segments[:1]), ROWS[V1_0, REST])
+
+
+def version_of_method(method: object) -> str:
+    """The version whose errors the caller of a JSON-RPC method can read: names with a slash are older than 1.0."""
+    return V0_3 if isinstance(method, str) and "/" in method else V1_0
+
+
+def major_minor(text: str) -> str:
+    """A version without its patch number."""
+    return ".".join([*text.split("."), "0"][:2])
+
+
+def has_known_major(text: str) -> bool:
+    """True for a version of a major number that is spoken here."""
+    return text.partition(".")[0] in _NEAREST and "." in text
+
+
+def nearest(text: str) -> str:
+    """The version to speak with who says to speak this one: the same, or the nearest of its major number."""
+    version = major_minor(text.lstrip("v"))
+    return version if version in VERSIONS else _NEAREST.get(version.partition(".")[0], V1_0)
