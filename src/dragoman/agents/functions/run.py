@@ -34,6 +34,8 @@ class Functions:
     def __init__(self) -> None:
         self.skills: dict[str, Skill] = {}
         self.may_reply = False
+        # Takes messages that name no skill, where that is the same skill for every caller.
+        self._default: Skill | None = None
 
     def add(self, skill: Skill) -> None:
         """Add a skill. Raises ConfigError when its id is taken."""
@@ -41,6 +43,9 @@ class Functions:
             raise ConfigError(f"there is a skill `{skill.id}` already: give this one another id=")
         self.skills[skill.id] = skill
         self.may_reply = self.may_reply or skill.may_reply
+        skills = list(self.skills.values())
+        first = skills[0] if skills[0].permission is None or len(skills) == 1 else None
+        self._default = next((each for each in skills if each.default), first)
 
     def named(self, ctx: Context) -> Skill | None:
         """The skill the message names, if it names one that exists."""
@@ -55,7 +60,7 @@ class Functions:
         """
         name, arguments = _request(ctx)
         if name is None:
-            return self._default(ctx), arguments
+            return self._default or self._default_for(ctx), arguments
         skill = self.skills.get(name)
         if skill is None:
             # Only what the caller's card lists is told.
@@ -65,31 +70,37 @@ class Functions:
             raise Failed(f"unknown tool `{name}`{hint}")
         return skill, arguments
 
-    def _default(self, ctx: Context) -> Skill:
-        """The skill that is marked, else the first that the caller may use, else the first."""
+    def _default_for(self, ctx: Context) -> Skill:
+        """The first skill that the caller may use, else the first."""
         if not self.skills:
             raise Failed("this agent has no skills")
         skills = self.skills.values()
-        marked = next((skill for skill in skills if skill.default), None)
-        return marked or next((skill for skill in skills if _is_open(skill, ctx)), next(iter(skills)))
+        return next((skill for skill in skills if _is_open(skill, ctx)), next(iter(skills)))
 
     async def run(self, ctx: Context) -> AsyncGenerator[Any, None]:
         """Run the chosen skill; an engine-level agent."""
         ctx.message, ctx.metadata = ctx.history[0], ctx.opening
         ctx.listen_again()
-        loaded = _copied(ctx.state)
+        skill, arguments = self.choose(ctx)
+        ctx.skill = skill.id
+        _permit(skill, ctx)
+        # Most messages are one text for one function that asks nothing: there is nothing to read, to replay or to keep.
+        text = ctx.text if skill.only_text is not None and not arguments else ""
+        values = {skill.only_text: text} if skill.only_text is not None and text else None
+        if values is not None and skill.is_direct and not ctx.answered:
+            yield await skill.fn(**values)
+            return
+        loaded = first = _copied(ctx.state)
         if ctx.answered:
             _become(ctx.state, cast("dict[str, Any]", ctx.answered[0].ref or {}).get("state", {}))
-        first = _copied(ctx.state)
+            first = _copied(ctx.state)
         replay = Replay(ctx.answered, first)
         ctx.questions = replay
         pause: Paused | None = None
         try:
-            skill, arguments = self.choose(ctx)
-            ctx.skill = skill.id
-            _permit(skill, ctx)
-            values = await _bind(skill, arguments, ctx, replay)
-            async with aclosing(_calling(skill, ctx, values)) as outputs:
+            if values is None:
+                values = await _bind(skill, arguments, ctx, replay)
+            async with aclosing(_outputs(skill, ctx, values)) as outputs:
                 async for value in outputs:
                     replay.check()
                     if not replay.replaying:
@@ -127,19 +138,22 @@ def _changed(loaded: dict[str, Any], first: dict[str, Any], last: dict[str, Any]
 
 
 def _request(ctx: Context) -> tuple[str | None, dict[str, Any]]:
-    message = ctx.history[0] if ctx.history else ctx.message
-    objects = [
-        cast("dict[str, Any]", part.data)
-        for part in message.parts
-        if part.kind == "data" and isinstance(part.data, dict)
-    ]
-    for data in objects:
-        tool: Any = data.get("tool")
+    """The skill that the first message names, if it names one, and the arguments in it."""
+    history = ctx.history
+    message = history[0] if history else ctx.message
+    values: dict[str, Any] | None = None
+    for part in message.parts:
+        data: Any = part.data
+        if not isinstance(data, dict):
+            continue
+        found = cast("dict[str, Any]", data)
+        tool: Any = found.get("tool")
         if isinstance(tool, str):
-            arguments: Any = data.get("arguments")
+            arguments: Any = found.get("arguments")
             return tool, dict(cast("dict[str, Any]", arguments)) if isinstance(arguments, dict) else {}
+        values = found if values is None else values
     asked = ctx.opening.get("skillId") or ctx.opening.get("skill_id")
-    return (asked if isinstance(asked, str) else None), dict(objects[0]) if objects else {}
+    return (asked if isinstance(asked, str) else None), dict(values or {})
 
 
 def _is_open(skill: Skill, ctx: Context) -> bool:
@@ -148,7 +162,7 @@ def _is_open(skill: Skill, ctx: Context) -> bool:
 
 
 def _permit(skill: Skill, ctx: Context) -> None:
-    if not _is_open(skill, ctx):
+    if skill.permission is not None and not _is_open(skill, ctx):
         Audit().denied(scheme="permission", reason=skill.id, user=ctx.user.id if ctx.user else "")
         raise Rejected(f"Unauthorized: {skill.name}")
 
@@ -211,7 +225,7 @@ async def _limited(skill: Skill, ctx: Context, values: dict[str, Any]) -> AsyncG
 
     timer = ctx.clock.call_later(skill.timeout, stop)
     try:
-        async with aclosing(_outputs(skill, values)) as outputs:
+        async with aclosing(_values(skill, values)) as outputs:
             async for value in outputs:
                 inside = False
                 if not late:
@@ -232,37 +246,39 @@ async def _limited(skill: Skill, ctx: Context, values: dict[str, Any]) -> AsyncG
         raise timed_out
 
 
-def _calling(skill: Skill, ctx: Context, values: dict[str, Any]) -> AsyncGenerator[Any, None]:
+def _outputs(skill: Skill, ctx: Context, values: dict[str, Any]) -> AsyncGenerator[Any, None]:
     if skill.context is not None:
         context = SyncContext(ctx, asyncio.get_running_loop()) if skill.takes_sync_context else ctx
         values = {**values, skill.context: context}
-    if skill.timeout is not None:
-        return _limited(skill, ctx, values)
-    if skill.kind is Kind.ASYNC_GENERATOR:  # it needs nothing around it
-        return skill.fn(**values)
-    return _outputs(skill, values)
+    return _values(skill, values) if skill.timeout is None else _limited(skill, ctx, values)
 
 
-async def _outputs(skill: Skill, values: dict[str, Any]) -> AsyncGenerator[Any, None]:
-    fn = skill.fn
-    if skill.kind is Kind.ASYNC_GENERATOR:
-        # A generator that is left in the middle is closed here, not whenever it is collected.
-        async with aclosing(fn(**values)) as outputs:
-            async for value in outputs:
-                yield value
-    elif skill.kind is Kind.COROUTINE:
-        yield await fn(**values)
-    elif skill.kind is Kind.GENERATOR:
-        items = _ThreadGenerator(fn(**values))
-        try:
-            while (value := await in_thread(items.next, pool=skill_threads(), name=skill.id)) is not _END:
-                yield value
-        except BaseException:
-            # Not waited for: it may be busy for long, and sees ctx.cancelled.
-            skill_threads().submit(items.close)
-            raise
+def _values(skill: Skill, values: dict[str, Any]) -> AsyncGenerator[Any, None]:
+    match skill.kind:
+        case Kind.ASYNC_GENERATOR:
+            return skill.fn(**values)
+        case Kind.GENERATOR:
+            return _from_thread(skill, values)
+        case _:
+            return _only(skill, values)
+
+
+async def _only(skill: Skill, values: dict[str, Any]) -> AsyncGenerator[Any, None]:
+    if skill.kind is Kind.COROUTINE:
+        yield await skill.fn(**values)
     else:
-        yield await in_thread(functools.partial(fn, **values), pool=skill_threads(), name=skill.id)
+        yield await in_thread(functools.partial(skill.fn, **values), pool=skill_threads(), name=skill.id)
+
+
+async def _from_thread(skill: Skill, values: dict[str, Any]) -> AsyncGenerator[Any, None]:
+    items = _ThreadGenerator(skill.fn(**values))
+    try:
+        while (value := await in_thread(items.next, pool=skill_threads(), name=skill.id)) is not _END:
+            yield value
+    except BaseException:
+        # Not waited for: it may be busy for long, and sees ctx.cancelled.
+        skill_threads().submit(items.close)
+        raise
 
 
 class _ThreadGenerator:
