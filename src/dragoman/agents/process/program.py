@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dragoman.agents.process.events import Event
-    from dragoman.agents.process.guardian import Child
+    from dragoman.agents.process.guard.guardian import Child
     from dragoman.agents.process.recipe import Recipe
     from dragoman.clock import Clock, Timer
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from dragoman.agents.process import events, folders
 from dragoman.agents.process.events import Announcer, Backlog
-from dragoman.agents.process.guardian import Guardian, GuardianGone, NotStarted, guardian, release
+from dragoman.agents.process.guard.guardian import Guardian, GuardianGone, NotStarted, guardian, release
 from dragoman.agents.process.program import Pipes, Program
 from dragoman.model.error import Failed, Rejected
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dragoman.agents.process.events import Callback, Event
-    from dragoman.agents.process.guardian import Child
+    from dragoman.agents.process.guard.guardian import Child
     from dragoman.agents.process.recipe import Recipe
     from dragoman.agents.process.session import Session
     from dragoman.clock import Clock
