@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import signal
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from dragoman.agents.lines import TooLongError
 from dragoman.agents.process import events, folders
-from dragoman.agents.process.outputs import TooLongError
-from dragoman.agents.process.pipe import PipeEnd, is_idle
+from dragoman.agents.process.guard.spawner import PipeEnd
+from dragoman.agents.process.idle import is_idle
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from dragoman.agents.process.events import Event
     from dragoman.agents.process.guard.guardian import Child
+    from dragoman.agents.process.guard.spawner import Pipes
     from dragoman.agents.process.recipe import Recipe
     from dragoman.clock import Clock, Timer
 
@@ -32,32 +33,6 @@ _LAST_SECONDS = 0.5
 _STUCK_SECONDS = 5.0
 # How much of a program's lines is read before others get their turn.
 _SLICE = 8192
-
-
-class Pipes:
-    """The server's ends of a program's standard streams."""
-
-    def __init__(self) -> None:
-        self.ours: list[int] = []
-        self.theirs: list[int] = []
-        for ours_reads in (False, True, True):
-            read, write = os.pipe()
-            self.ours.append(read if ours_reads else write)
-            self.theirs.append(write if ours_reads else read)
-
-    def close_theirs(self) -> None:
-        """Let go of the program's ends: it has its own copies."""
-        self._close(self.theirs)
-
-    def close(self) -> None:
-        """Let go of everything."""
-        self._close(self.theirs)
-        self._close(self.ours)
-
-    @staticmethod
-    def _close(fds: list[int]) -> None:
-        while fds:
-            os.close(fds.pop())
 
 
 class Program:

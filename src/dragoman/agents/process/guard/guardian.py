@@ -121,11 +121,13 @@ class Guardian:
         stdout: int,
         stderr: int,
         limits: Mapping[str, int],
+        marked: bool = True,
     ) -> Child:
         """Start a program, the leader of a session of its own. The descriptors stay the caller's to close.
 
-        `limits` may have `cpu` (seconds), `memory` and `file_size` (bytes) and `files`; 0 is none. Who gives up waiting
-        has it ended.
+        `limits` may have `cpu` (seconds), `memory` and `file_size` (bytes) and `files`; 0 is none. What a program that
+        is `marked` starts is known by a variable in its environment, also where it leaves the session. Who gives up
+        waiting has it ended.
 
         Raises:
             NotStarted: the system does not start it.
@@ -135,11 +137,12 @@ class Guardian:
         if not self.alive:
             raise GuardianGone("the guardian has ended")
         child = Child(self, secrets.token_hex(8))
+        mark = {MARK: child.id} if marked else {}
         frame = {
             "id": child.id,
             "path": _text(path),
             "argv": [_text(one) for one in argv],
-            "env": {_text(name): _text(value) for name, value in {**env, MARK: child.id}.items()},
+            "env": {_text(name): _text(value) for name, value in {**env, **mark}.items()},
             "cwd": _text(cwd),
             "limits": {name: limits.get(name, 0) for name in _LIMITS},
         }
