@@ -1,9 +1,9 @@
 """A program as an MCP server: its standard streams are the session's, its end is noticed, its stderr goes to the log.
 
 The SDK has a transport of this kind. This one parses and writes where the bytes come and go, without tasks and queues
-in between: a small call takes 125 to 175 µs of CPU here and 190 to 230 µs there. It tells how a program ended, fails the
-one call whose answer cannot be read, gives up a program that does not read, and takes lines that are no messages for
-what they are, all of which the SDK's does not. The program itself is started and ended by the process guard.
+in between: a small call takes 125 to 175 µs of CPU here and 190 to 230 µs there. It tells how a program ended, fails
+the one call whose answer cannot be read, gives up a program that does not read, and takes lines that are no messages
+for what they are, all of which the SDK's does not. The program itself is started and ended by the process guard.
 """
 
 from __future__ import annotations
