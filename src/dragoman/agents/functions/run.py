@@ -12,13 +12,13 @@ from collections.abc import AsyncGenerator, Generator
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, cast
 
-from dragoman.agents.functions.answers import Unfit, fit, is_text, type_name
 from dragoman.agents.functions.replay import Paused, Replay, pause_in
 from dragoman.agents.functions.skill import Kind
 from dragoman.agents.functions.sync_context import SyncContext
 from dragoman.auth.inbound.audit import Audit
 from dragoman.engine.execute.threads import in_thread, skill_threads
 from dragoman.model.error import ConfigError, Failed, Rejected
+from dragoman.schema.typed import Unfit, fit, is_text, type_name
 
 if TYPE_CHECKING:
     from dragoman.agents.functions.skill import Parameter, Skill
