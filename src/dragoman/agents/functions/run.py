@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, cast
 from dragoman.agents.functions.replay import Paused, Replay, pause_in
 from dragoman.agents.functions.skill import Kind
 from dragoman.agents.functions.sync_context import SyncContext
-from dragoman.auth.inbound.audit import Audit
+from dragoman.agents.offers import may_use, permit, request_of
 from dragoman.engine.execute.threads import in_thread, skill_threads
-from dragoman.model.error import ConfigError, Failed, Rejected
+from dragoman.model.error import ConfigError, Failed
 from dragoman.schema.typed import Unfit, fit, is_text, type_name
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Functions:
 
     def named(self, ctx: Context) -> Skill | None:
         """The skill the message names, if it names one that exists."""
-        name, _ = _request(ctx)
+        name, _ = request_of(ctx)
         return self.skills.get(name) if name else None
 
     def choose(self, ctx: Context) -> tuple[Skill, dict[str, Any]]:
@@ -58,13 +58,13 @@ class Functions:
         Raises:
             Failed: the named skill does not exist.
         """
-        name, arguments = _request(ctx)
+        name, arguments = request_of(ctx)
         if name is None:
             return self._default or self._default_for(ctx), arguments
         skill = self.skills.get(name)
         if skill is None:
             # Only what the caller's card lists is told.
-            known = [skill.id for skill in self.skills.values() if _is_open(skill, ctx)]
+            known = [skill.id for skill in self.skills.values() if may_use(ctx, skill)]
             near = difflib.get_close_matches(name, known, 1)
             hint = f": did you mean `{near[0]}`?" if near else f": this agent has {', '.join(known)}" if known else ""
             raise Failed(f"unknown tool `{name}`{hint}")
@@ -75,7 +75,7 @@ class Functions:
         if not self.skills:
             raise Failed("this agent has no skills")
         skills = self.skills.values()
-        return next((skill for skill in skills if _is_open(skill, ctx)), next(iter(skills)))
+        return next((skill for skill in skills if may_use(ctx, skill)), next(iter(skills)))
 
     async def run(self, ctx: Context) -> AsyncGenerator[Any, None]:
         """Run the chosen skill; an engine-level agent."""
@@ -83,7 +83,7 @@ class Functions:
         ctx.listen_again()
         skill, arguments = self.choose(ctx)
         ctx.skill = skill.id
-        _permit(skill, ctx)
+        permit(ctx, skill, skill.name)
         # Most messages are one text for one function that asks nothing: there is nothing to read, to replay or to keep.
         text = ctx.text if skill.only_text is not None and not arguments else ""
         values = {skill.only_text: text} if skill.only_text is not None and text else None
@@ -135,36 +135,6 @@ def _changed(loaded: dict[str, Any], first: dict[str, Any], last: dict[str, Any]
     """What other tasks of the conversation made of the state while this one waited, with this one's own changes."""
     kept = {key: value for key, value in loaded.items() if key in last or key not in first}
     return kept | {key: value for key, value in last.items() if key not in first or first[key] != value}
-
-
-def _request(ctx: Context) -> tuple[str | None, dict[str, Any]]:
-    """The skill that the first message names, if it names one, and the arguments in it."""
-    history = ctx.history
-    message = history[0] if history else ctx.message
-    values: dict[str, Any] | None = None
-    for part in message.parts:
-        data: Any = part.data
-        if not isinstance(data, dict):
-            continue
-        found = cast("dict[str, Any]", data)
-        tool: Any = found.get("tool")
-        if isinstance(tool, str):
-            arguments: Any = found.get("arguments")
-            return tool, dict(cast("dict[str, Any]", arguments)) if isinstance(arguments, dict) else {}
-        values = found if values is None else values
-    asked = ctx.opening.get("skillId") or ctx.opening.get("skill_id")
-    return (asked if isinstance(asked, str) else None), dict(values or {})
-
-
-def _is_open(skill: Skill, ctx: Context) -> bool:
-    """True when the caller may use it."""
-    return skill.permission is None or (ctx.user is not None and skill.permission in ctx.user.permissions)
-
-
-def _permit(skill: Skill, ctx: Context) -> None:
-    if skill.permission is not None and not _is_open(skill, ctx):
-        Audit().denied(scheme="permission", reason=skill.id, user=ctx.user.id if ctx.user else "")
-        raise Rejected(f"Unauthorized: {skill.name}")
 
 
 # -- arguments -----------------------------------------------------------------------------------------------------
