@@ -91,7 +91,7 @@ class ProgramServer:
         return found
 
     def _guardians(self) -> list[int]:
-        return [pid for pid in children(self.pid) if b"guardian_main.py" in _read(pid, "cmdline")]
+        return [pid for pid in children(self.pid) if b"guard/main.py" in _read(pid, "cmdline")]
 
     @property
     def programs(self) -> list[int]:

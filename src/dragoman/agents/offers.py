@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from msgspec import Struct
 
+from dragoman.auth.inbound.audit import Audit
 from dragoman.model.card import AgentSkill
+from dragoman.model.error import Rejected
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -123,6 +125,49 @@ def _spelled(word: str) -> str:
         return known
     # Capitals that nobody lists here are still somebody's.
     return word if len(word) > 1 and word.isupper() else word[:1].upper() + word[1:].lower()
+
+
+def request_of(ctx: Context, *, by_skill: bool = False) -> tuple[str | None, dict[str, Any]]:
+    """The skill that the first message of a task names, if it names one, and the arguments in it.
+
+    A data part `{"tool": …, "arguments": {…}}` comes first, then metadata `skillId`; the first data part is the
+    arguments then. With `by_skill` the key may be `skill`, too.
+    """
+    history = ctx.history
+    message = history[0] if history else ctx.message
+    first: dict[str, Any] | None = None
+    for part in message.parts:
+        if isinstance(part.data, dict):
+            data = cast("dict[str, Any]", part.data)
+            named = named_in(data, by_skill=by_skill)
+            if named is not None:
+                return named
+            first = data if first is None else first
+    asked = ctx.opening.get("skillId") or ctx.opening.get("skill_id")
+    return (asked if isinstance(asked, str) else None), dict(first or {})
+
+
+def named_in(data: dict[str, Any], *, by_skill: bool = False) -> tuple[str, dict[str, Any]] | None:
+    """The skill that data names, and its arguments; None when it names none."""
+    name: Any = data.get("tool")
+    if by_skill and not name:
+        name = data.get("skill")
+    if not isinstance(name, str):
+        return None
+    arguments: Any = data.get("arguments")
+    return name, dict(cast("dict[str, Any]", arguments)) if isinstance(arguments, dict) else {}
+
+
+def may_use(ctx: Context, offer: Offer) -> bool:
+    """True when the caller may use it."""
+    return offer.permission is None or (ctx.user is not None and offer.permission in ctx.user.permissions)
+
+
+def permit(ctx: Context, offer: Offer, name: str) -> None:
+    """Raises Rejected when the caller may not use it; that is audited."""
+    if offer.permission is not None and not may_use(ctx, offer):
+        Audit().denied(scheme="permission", reason=offer.id, user=ctx.user.id if ctx.user else "")
+        raise Rejected(f"Unauthorized: {name}")
 
 
 class NamedSkill(Struct, frozen=True):

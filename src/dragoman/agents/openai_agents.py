@@ -7,13 +7,12 @@ import base64
 import dataclasses
 import inspect
 import json
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any, cast
 
-from dragoman.agents.bridge import value_for
-from dragoman.agents.offers import offers_with_tools
-from dragoman.agents.pause import Approval, Pause, Pending, approval_of, call_text, keep, kept, pause_of
+from dragoman.agents.bridge import PausingBridge, value_for
+from dragoman.agents.pause import Approval, Pause, Pending, approval_of, call_text, keep, kept
 from dragoman.agents.text import MOST, Memory, Paragraphs, media_of, text_of
 from dragoman.engine.execute.outputs import Replace
 from dragoman.model.error import ConfigError, Failed, Rejected
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from agents.memory import Session
     from agents.result import RunResultStreaming
 
-    from dragoman.agents.offers import NamedSkill
     from dragoman.engine.execute.context import Context
     from dragoman.model.part import Part
 
@@ -33,7 +31,7 @@ _IN_MEMORY = (
 )
 
 
-class OpenAiRuns:
+class OpenAiRuns(PausingBridge):
     """Runs an agent of the OpenAI Agents SDK: its text is streamed, what has an `output_type` is data.
 
     What output guardrails have to see is not streamed: the answer comes when they have let it pass.
@@ -68,28 +66,19 @@ class OpenAiRuns:
         self._config = run_config
         self._max_turns = max_turns
         self._memory = memory
-        self.name = agent.name.replace("/", "-")
-        self.description = agent.handoff_description or ""
+        super().__init__(agent.name, agent.handoff_description or "")
 
-    def offers(self) -> tuple[NamedSkill, ...]:
-        """The agent, and its tools; those of MCP servers are not known before a run."""
-        tools = [(tool.name, str(getattr(tool, "description", None) or "")) for tool in self._agent.tools]
-        return offers_with_tools(self.name, self.description, tools)
+    def tools(self) -> Iterable[tuple[str, str]]:
+        """Its tools; those of MCP servers are not known before a run."""
+        return [(tool.name, str(getattr(tool, "description", None) or "")) for tool in self._agent.tools]
 
-    async def close(self) -> None:
-        """Nothing is held open between runs."""
-
-    async def run(self, ctx: Context) -> AsyncGenerator[Any, None]:
-        """Give the message, or the answer to a question, to the agent, and pass on what it says.
+    async def turn(self, ctx: Context, pause: Pause | None) -> AsyncGenerator[Any, None]:
+        """See `PausingBridge.turn`.
 
         Raises:
             Failed: the agent took too many turns.
             Rejected: a guardrail or the model refused the message.
         """
-        pause = pause_of(ctx.resume)
-        if pause is not None and pause.open:
-            yield pause.ask()
-            return
         memory = Memory(ctx, KEY, self._memory)
         held = {"known": len(memory.messages)} if pause is None else await kept(ctx, pause.held)
         async with self._open_session(ctx) as session:

@@ -10,33 +10,15 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from dragoman.schema.effort import affords
-from dragoman.schema.outline import Outline, node_of, type_of
-from dragoman.schema.path import Steps, put, steps_to, without
+from dragoman.schema.outline import Outline, Steps, node_of, put, steps_to, type_of, without
 from dragoman.schema.pattern import matches
+from dragoman.schema.typed import NO, YES, Unreadable, json_of
 
 if TYPE_CHECKING:
     from dragoman.schema.problem import Problem
 
-_YES = {"yes", "y", "true", "on", "ok"}
-_NO = {"no", "n", "false", "off"}
 # A longer name is not looked for in a text: nobody types it.
 _LONGEST_NAME = 500
-
-
-class Unreadable(ValueError):
-    """The text is not JSON."""
-
-
-def json_of(text: str) -> Any:
-    """The JSON value a text is.
-
-    Raises:
-        Unreadable: it is none.
-    """
-    try:
-        return msgspec.json.decode(text.encode())
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        raise Unreadable(text) from None
 
 
 def value_of(text: str, outline: Outline, place: Any) -> Any:
@@ -48,8 +30,8 @@ def value_of(text: str, outline: Outline, place: Any) -> Any:
         return text
     types = outline.types(place)
     word = text.strip().casefold()
-    if types is not None and "boolean" in types and word in _YES | _NO:
-        return word in _YES
+    if types is not None and "boolean" in types and word in YES | NO:
+        return word in YES
     try:
         value = json_of(text.strip())
     except Unreadable:
@@ -73,7 +55,7 @@ def _chosen(text: str, choices: tuple[Any, ...]) -> Any:
         if word in (spelling, f'"{spelling}"', f"`{spelling}`"):
             return choice
     for choice, spelling in spelled:
-        if folded == spelling.casefold() or (isinstance(choice, bool) and folded in (_YES if choice else _NO)):
+        if folded == spelling.casefold() or (isinstance(choice, bool) and folded in (YES if choice else NO)):
             return choice
     return text
 

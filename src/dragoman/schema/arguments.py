@@ -10,8 +10,7 @@ from dragoman.schema.answer import Answer
 from dragoman.schema.effort import MOST, Exhausted, limited
 from dragoman.schema.example import Example
 from dragoman.schema.integers import Fitting, holds_float
-from dragoman.schema.outline import Outline
-from dragoman.schema.path import excerpt
+from dragoman.schema.outline import Outline, excerpt
 from dragoman.schema.problem import Problem, problems_in
 from dragoman.schema.validator import Judge
 

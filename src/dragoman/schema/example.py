@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
 from dragoman.schema.effort import affords
-from dragoman.schema.outline import Node, Outline, list_of, node_of
+from dragoman.schema.outline import TYPES, Node, Outline, list_of, node_of
 
 # How deep an example goes: a schema may be recursive.
 _DEEPEST = 5
@@ -15,7 +15,6 @@ _DEEPEST = 5
 _MOST_STEPS = 1000
 _MOST_CHOICES = 50
 _LONGEST = 10_000
-_TYPES = ("object", "array", "string", "integer", "number", "boolean", "null")
 _FORMATS = {
     "date": "2026-01-31",
     "date-time": "2026-01-31T12:00:00Z",
@@ -73,7 +72,7 @@ class Example:
         """The types to try, the most telling first."""
         types = self._outline.types(place)
         if types is not None:
-            return [name for name in _TYPES if name in types]
+            return [name for name in TYPES if name in types]
         if merged.keys() & {"properties", "required", "minProperties"}:
             return ("object",)
         return ("array",) if merged.keys() & {"items", "prefixItems", "minItems"} else ("string", "integer", "object")

@@ -140,20 +140,20 @@ def _is_one_of(_validator: Any, choices: Any, value: Any) -> bool:
     spend(len(choices) // 20)
     if isinstance(value, str):
         return value in choices
-    return any(_is_same(choice, value) for choice in choices)
+    return any(is_same(choice, value) for choice in choices)
 
 
-def _is_same(one: Any, two: Any) -> bool:
+def is_same(one: Any, two: Any) -> bool:
     """Equal as JSON: 1 is 1.0, and true is not 1."""
     spend(1)
     if isinstance(one, bool) or isinstance(two, bool):
         return one is two
     if isinstance(one, list) and isinstance(two, list):
         rows = cast("list[Any]", one), cast("list[Any]", two)
-        return len(rows[0]) == len(rows[1]) and all(map(_is_same, *rows))
+        return len(rows[0]) == len(rows[1]) and all(map(is_same, *rows))
     if isinstance(one, dict) and isinstance(two, dict):
         mine, other = cast("dict[str, Any]", one), cast("dict[str, Any]", two)
-        return mine.keys() == other.keys() and all(_is_same(value, other[name]) for name, value in mine.items())
+        return mine.keys() == other.keys() and all(is_same(value, other[name]) for name, value in mine.items())
     return one == two
 
 
@@ -290,7 +290,7 @@ def _limits(limit: Any, _value: Any) -> int:
 _OWN: dict[str, Keyword] = {
     "type": _testing(_has_type),
     "enum": _testing(_is_one_of),
-    "const": _testing(lambda _, limit, value: _is_same(limit, value)),
+    "const": _testing(lambda _, limit, value: is_same(limit, value)),
     "not": _testing(lambda validator, limit, value: not validator.evolve(schema=limit).is_valid(value)),
     "pattern": _testing(_has_pattern),
     "minLength": _length("string", operator.ge),

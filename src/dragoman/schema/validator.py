@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+import msgspec
 from jsonschema import Draft202012Validator
 from jsonschema.validators import validator_for
 from jsonschema_specifications import REGISTRY as DRAFTS
@@ -17,7 +18,7 @@ from referencing.jsonschema import specification_with
 
 from dragoman.schema.effort import limited
 from dragoman.schema.keywords import counted
-from dragoman.schema.shape import check_shape, names_by_pattern
+from dragoman.schema.outline import TYPES, Node, list_of, node_of, shown
 
 if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
@@ -25,7 +26,142 @@ if TYPE_CHECKING:
 
     from dragoman.schema.outline import Outline
 
-_TYPES: dict[str, tuple[type, ...]] = {
+# How many places a schema may have, and how deep it may be: the validator goes down by recursion.
+_LARGEST, _DEEPEST = 4_000, 50
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _is_count(value: Any) -> bool:
+    return _is_number(value) and value >= 0 and value == value // 1
+
+
+def _is_names(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(name, str) for name in cast("list[Any]", value))
+
+
+def _is_type(value: Any) -> bool:
+    names = [value] if isinstance(value, str) else value
+    return bool(names) and _is_names(names) and set(TYPES).issuperset(names)
+
+
+def _is_limit(value: Any) -> bool:
+    return _is_number(value) or isinstance(value, bool)  # of draft 4: whether `minimum` itself is excluded
+
+
+def _is_lists_of_names(value: Any) -> bool:
+    return isinstance(value, dict) and all(map(_is_names, cast("dict[str, Any]", value).values()))
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+_SHAPES: dict[str, Callable[[Any], bool]] = {
+    "type": _is_type,
+    "enum": lambda value: isinstance(value, list),
+    "required": _is_names,
+    "pattern": _is_text,
+    "dependentRequired": _is_lists_of_names,
+    "uniqueItems": lambda value: isinstance(value, bool),
+    "multipleOf": lambda value: _is_number(value) and value > 0,
+    "exclusiveMinimum": _is_limit,
+    "exclusiveMaximum": _is_limit,
+    **dict.fromkeys(("minimum", "maximum"), _is_number),
+    **dict.fromkeys(("$id", "id", "$schema", "$ref", "$anchor", "$dynamicRef", "$dynamicAnchor"), _is_text),
+    **dict.fromkeys(
+        (
+            *("minLength", "maxLength", "minItems", "maxItems"),
+            *("minProperties", "maxProperties", "minContains", "maxContains"),
+        ),
+        _is_count,
+    ),
+}
+
+
+def check_shape(schema: Any) -> None:
+    """Raises ValueError when it is no JSON schema, too large, or too deep."""
+    level: list[Any] = [schema]
+    count = 0
+    for _ in range(_DEEPEST):
+        count += len(level)
+        if count > _LARGEST:
+            raise ValueError("it is too large to be judged by")
+        level = [inner for place in level for inner in _inside(place)]
+        if not level:
+            return
+    raise ValueError(f"it is nested deeper than {_DEEPEST} levels")
+
+
+def names_by_pattern(schema: Any) -> bool:
+    """True when `unevaluatedProperties` may stand beside patterns that tell names apart.
+
+    Raises:
+        ValueError, TypeError, RecursionError: it is no JSON.
+    """
+    # Anywhere, as a reference may lead to what is nobody's keyword.
+    text = msgspec.json.encode(schema)
+    return b'"unevaluatedProperties"' in text and b'"patternProperties"' in text
+
+
+def _inside(place: Any) -> list[Any]:
+    """The schemas right within a schema."""
+    if isinstance(place, bool):
+        return []
+    if not isinstance(place, dict):
+        raise ValueError(f"{shown(place)} is no schema")
+    node = cast("Node", place)
+    for word in node.keys() & _SHAPES.keys():
+        if not _SHAPES[word](node[word]):
+            raise _wrong(word, node[word])
+    found: list[Any] = []
+    for word in node.keys() & _HOLDING.keys():
+        found += _HOLDING[word](word, node[word])
+    return found
+
+
+def _wrong(word: str, value: Any) -> ValueError:
+    return ValueError(f"{shown(value)} is not what `{word}` can be")
+
+
+def _one(word: str, value: Any) -> Sequence[Any]:
+    # Up to 2019-09 `items` may be a list, for the first ones.
+    return list_of(value) if word == "items" and list_of(value) else (value,)
+
+
+def _many(word: str, value: Any) -> Sequence[Any]:
+    if not list_of(value):
+        raise _wrong(word, value)
+    return list_of(value)
+
+
+def _named(word: str, value: Any) -> Sequence[Any]:
+    if not isinstance(value, dict):
+        raise _wrong(word, value)
+    schemas = list(node_of(cast("Any", value)).values())
+    # Dependencies may be names instead.
+    return schemas if word != "dependencies" else [one for one in schemas if not isinstance(one, (list, str))]
+
+
+# Keywords with schemas in them: one, a list of them, or some under names.
+_HOLDING: dict[str, Callable[[str, Any], Sequence[Any]]] = {
+    **dict.fromkeys(
+        (
+            *("additionalItems", "additionalProperties", "contains", "contentSchema", "else"),
+            *("if", "items", "not", "propertyNames", "then", "unevaluatedItems", "unevaluatedProperties"),
+        ),
+        _one,
+    ),
+    **dict.fromkeys(("allOf", "anyOf", "oneOf", "prefixItems"), _many),
+    **dict.fromkeys(
+        ("$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"), _named
+    ),
+}
+
+
+_PLAIN_TYPES: dict[str, tuple[type, ...]] = {
     "string": (str,),
     "integer": (int,),
     "number": (int, float),
@@ -76,9 +212,9 @@ def flat_of(schema: Mapping[str, Any]) -> Flat | None:
         if not isinstance(place, dict) or set(cast("dict[str, Any]", place)) - {"type"} - _WORDS:
             return None
         kind: Any = cast("dict[str, Any]", place).get("type")
-        if not isinstance(kind, str) or kind not in _TYPES:
+        if not isinstance(kind, str) or kind not in _PLAIN_TYPES:
             return None
-        types[name] = _TYPES[kind]
+        types[name] = _PLAIN_TYPES[kind]
     names = cast("list[Any]", required)
     return Flat(types, frozenset(names), extra) if all(isinstance(name, str) for name in names) else None
 

@@ -10,7 +10,7 @@ import msgspec
 import pydantic
 import pytest
 
-from dragoman.agents.functions.answers import Unfit, fit, is_text, type_name
+from dragoman.schema.typed import Unfit, fit, is_text, type_name
 
 
 class Model(pydantic.BaseModel):

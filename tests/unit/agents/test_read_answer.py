@@ -8,7 +8,7 @@ from typing import Any, Literal
 import msgspec
 import pytest
 
-from dragoman.agents.functions.answers import Unfit, fit, read_answer
+from dragoman.schema.typed import Unfit, fit, read_answer
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,7 +14,7 @@ from google.adk.auth.auth_credential import (
 from google.adk.auth.auth_tool import AuthConfig, AuthToolArguments
 from pydantic import BaseModel, ValidationError
 
-from dragoman.agents.functions.answers import Unfit
+from dragoman.schema.typed import Unfit
 
 # What callers need to know of a client to sign in. Its secret is not among it.
 _PUBLIC = {"client_id", "auth_uri", "state", "redirect_uri", "audience", "prompt", "nonce"}

@@ -10,7 +10,7 @@ import msgspec
 
 from dragoman.agents.adk import credential
 from dragoman.agents.adk.parts import TYPE
-from dragoman.agents.functions.answers import Unfit, read_answer
+from dragoman.schema.typed import Unfit, read_answer
 
 if TYPE_CHECKING:
     from dragoman.agents.adk.calls import Call, Open

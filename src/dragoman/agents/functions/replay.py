@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-from dragoman.agents.functions.answers import Unfit, read_answer
 from dragoman.engine.execute.outputs import Answered, Ask
 from dragoman.model.error import Failed
 from dragoman.model.part import Part
+from dragoman.schema.typed import Unfit, read_answer
 
 
 class Paused(BaseException):

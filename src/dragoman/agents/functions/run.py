@@ -12,13 +12,13 @@ from collections.abc import AsyncGenerator, Generator
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, cast
 
-from dragoman.agents.functions.answers import Unfit, fit, is_text, type_name
 from dragoman.agents.functions.replay import Paused, Replay, pause_in
 from dragoman.agents.functions.skill import Kind
 from dragoman.agents.functions.sync_context import SyncContext
-from dragoman.auth.inbound.audit import Audit
+from dragoman.agents.offers import may_use, permit, request_of
 from dragoman.engine.execute.threads import in_thread, skill_threads
-from dragoman.model.error import ConfigError, Failed, Rejected
+from dragoman.model.error import ConfigError, Failed
+from dragoman.schema.typed import Unfit, fit, is_text, type_name
 
 if TYPE_CHECKING:
     from dragoman.agents.functions.skill import Parameter, Skill
@@ -34,6 +34,8 @@ class Functions:
     def __init__(self) -> None:
         self.skills: dict[str, Skill] = {}
         self.may_reply = False
+        # Takes messages that name no skill, where that is the same skill for every caller.
+        self._default: Skill | None = None
 
     def add(self, skill: Skill) -> None:
         """Add a skill. Raises ConfigError when its id is taken."""
@@ -41,10 +43,13 @@ class Functions:
             raise ConfigError(f"there is a skill `{skill.id}` already: give this one another id=")
         self.skills[skill.id] = skill
         self.may_reply = self.may_reply or skill.may_reply
+        skills = list(self.skills.values())
+        first = skills[0] if skills[0].permission is None or len(skills) == 1 else None
+        self._default = next((each for each in skills if each.default), first)
 
     def named(self, ctx: Context) -> Skill | None:
         """The skill the message names, if it names one that exists."""
-        name, _ = _request(ctx)
+        name, _ = request_of(ctx)
         return self.skills.get(name) if name else None
 
     def choose(self, ctx: Context) -> tuple[Skill, dict[str, Any]]:
@@ -53,43 +58,49 @@ class Functions:
         Raises:
             Failed: the named skill does not exist.
         """
-        name, arguments = _request(ctx)
+        name, arguments = request_of(ctx)
         if name is None:
-            return self._default(ctx), arguments
+            return self._default or self._default_for(ctx), arguments
         skill = self.skills.get(name)
         if skill is None:
             # Only what the caller's card lists is told.
-            known = [skill.id for skill in self.skills.values() if _is_open(skill, ctx)]
+            known = [skill.id for skill in self.skills.values() if may_use(ctx, skill)]
             near = difflib.get_close_matches(name, known, 1)
             hint = f": did you mean `{near[0]}`?" if near else f": this agent has {', '.join(known)}" if known else ""
             raise Failed(f"unknown tool `{name}`{hint}")
         return skill, arguments
 
-    def _default(self, ctx: Context) -> Skill:
-        """The skill that is marked, else the first that the caller may use, else the first."""
+    def _default_for(self, ctx: Context) -> Skill:
+        """The first skill that the caller may use, else the first."""
         if not self.skills:
             raise Failed("this agent has no skills")
         skills = self.skills.values()
-        marked = next((skill for skill in skills if skill.default), None)
-        return marked or next((skill for skill in skills if _is_open(skill, ctx)), next(iter(skills)))
+        return next((skill for skill in skills if may_use(ctx, skill)), next(iter(skills)))
 
     async def run(self, ctx: Context) -> AsyncGenerator[Any, None]:
         """Run the chosen skill; an engine-level agent."""
         ctx.message, ctx.metadata = ctx.history[0], ctx.opening
         ctx.listen_again()
-        loaded = _copied(ctx.state)
+        skill, arguments = self.choose(ctx)
+        ctx.skill = skill.id
+        permit(ctx, skill, skill.name)
+        # Most messages are one text for one function that asks nothing: there is nothing to read, to replay or to keep.
+        text = ctx.text if skill.only_text is not None and not arguments else ""
+        values = {skill.only_text: text} if skill.only_text is not None and text else None
+        if values is not None and skill.is_direct and not ctx.answered:
+            yield await skill.fn(**values)
+            return
+        loaded = first = _copied(ctx.state)
         if ctx.answered:
             _become(ctx.state, cast("dict[str, Any]", ctx.answered[0].ref or {}).get("state", {}))
-        first = _copied(ctx.state)
+            first = _copied(ctx.state)
         replay = Replay(ctx.answered, first)
         ctx.questions = replay
         pause: Paused | None = None
         try:
-            skill, arguments = self.choose(ctx)
-            ctx.skill = skill.id
-            _permit(skill, ctx)
-            values = await _bind(skill, arguments, ctx, replay)
-            async with aclosing(_calling(skill, ctx, values)) as outputs:
+            if values is None:
+                values = await _bind(skill, arguments, ctx, replay)
+            async with aclosing(_outputs(skill, ctx, values)) as outputs:
                 async for value in outputs:
                     replay.check()
                     if not replay.replaying:
@@ -124,33 +135,6 @@ def _changed(loaded: dict[str, Any], first: dict[str, Any], last: dict[str, Any]
     """What other tasks of the conversation made of the state while this one waited, with this one's own changes."""
     kept = {key: value for key, value in loaded.items() if key in last or key not in first}
     return kept | {key: value for key, value in last.items() if key not in first or first[key] != value}
-
-
-def _request(ctx: Context) -> tuple[str | None, dict[str, Any]]:
-    message = ctx.history[0] if ctx.history else ctx.message
-    objects = [
-        cast("dict[str, Any]", part.data)
-        for part in message.parts
-        if part.kind == "data" and isinstance(part.data, dict)
-    ]
-    for data in objects:
-        tool: Any = data.get("tool")
-        if isinstance(tool, str):
-            arguments: Any = data.get("arguments")
-            return tool, dict(cast("dict[str, Any]", arguments)) if isinstance(arguments, dict) else {}
-    asked = ctx.opening.get("skillId") or ctx.opening.get("skill_id")
-    return (asked if isinstance(asked, str) else None), dict(objects[0]) if objects else {}
-
-
-def _is_open(skill: Skill, ctx: Context) -> bool:
-    """True when the caller may use it."""
-    return skill.permission is None or (ctx.user is not None and skill.permission in ctx.user.permissions)
-
-
-def _permit(skill: Skill, ctx: Context) -> None:
-    if not _is_open(skill, ctx):
-        Audit().denied(scheme="permission", reason=skill.id, user=ctx.user.id if ctx.user else "")
-        raise Rejected(f"Unauthorized: {skill.name}")
 
 
 # -- arguments -----------------------------------------------------------------------------------------------------
@@ -211,7 +195,7 @@ async def _limited(skill: Skill, ctx: Context, values: dict[str, Any]) -> AsyncG
 
     timer = ctx.clock.call_later(skill.timeout, stop)
     try:
-        async with aclosing(_outputs(skill, values)) as outputs:
+        async with aclosing(_values(skill, values)) as outputs:
             async for value in outputs:
                 inside = False
                 if not late:
@@ -232,37 +216,39 @@ async def _limited(skill: Skill, ctx: Context, values: dict[str, Any]) -> AsyncG
         raise timed_out
 
 
-def _calling(skill: Skill, ctx: Context, values: dict[str, Any]) -> AsyncGenerator[Any, None]:
+def _outputs(skill: Skill, ctx: Context, values: dict[str, Any]) -> AsyncGenerator[Any, None]:
     if skill.context is not None:
         context = SyncContext(ctx, asyncio.get_running_loop()) if skill.takes_sync_context else ctx
         values = {**values, skill.context: context}
-    if skill.timeout is not None:
-        return _limited(skill, ctx, values)
-    if skill.kind is Kind.ASYNC_GENERATOR:  # it needs nothing around it
-        return skill.fn(**values)
-    return _outputs(skill, values)
+    return _values(skill, values) if skill.timeout is None else _limited(skill, ctx, values)
 
 
-async def _outputs(skill: Skill, values: dict[str, Any]) -> AsyncGenerator[Any, None]:
-    fn = skill.fn
-    if skill.kind is Kind.ASYNC_GENERATOR:
-        # A generator that is left in the middle is closed here, not whenever it is collected.
-        async with aclosing(fn(**values)) as outputs:
-            async for value in outputs:
-                yield value
-    elif skill.kind is Kind.COROUTINE:
-        yield await fn(**values)
-    elif skill.kind is Kind.GENERATOR:
-        items = _ThreadGenerator(fn(**values))
-        try:
-            while (value := await in_thread(items.next, pool=skill_threads(), name=skill.id)) is not _END:
-                yield value
-        except BaseException:
-            # Not waited for: it may be busy for long, and sees ctx.cancelled.
-            skill_threads().submit(items.close)
-            raise
+def _values(skill: Skill, values: dict[str, Any]) -> AsyncGenerator[Any, None]:
+    match skill.kind:
+        case Kind.ASYNC_GENERATOR:
+            return skill.fn(**values)
+        case Kind.GENERATOR:
+            return _from_thread(skill, values)
+        case _:
+            return _only(skill, values)
+
+
+async def _only(skill: Skill, values: dict[str, Any]) -> AsyncGenerator[Any, None]:
+    if skill.kind is Kind.COROUTINE:
+        yield await skill.fn(**values)
     else:
-        yield await in_thread(functools.partial(fn, **values), pool=skill_threads(), name=skill.id)
+        yield await in_thread(functools.partial(skill.fn, **values), pool=skill_threads(), name=skill.id)
+
+
+async def _from_thread(skill: Skill, values: dict[str, Any]) -> AsyncGenerator[Any, None]:
+    items = _ThreadGenerator(skill.fn(**values))
+    try:
+        while (value := await in_thread(items.next, pool=skill_threads(), name=skill.id)) is not _END:
+            yield value
+    except BaseException:
+        # Not waited for: it may be busy for long, and sees ctx.cancelled.
+        skill_threads().submit(items.close)
+        raise
 
 
 class _ThreadGenerator:

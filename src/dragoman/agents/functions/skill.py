@@ -68,7 +68,11 @@ class Offer(Protocol):
 
 
 class Skill(Struct, frozen=True):
-    """One thing an agent can do, made from a function."""
+    """One thing an agent can do, made from a function.
+
+    `only_text` is the name of its one parameter, where that is a text. `is_direct` when its output is what a plain
+    `await` of the function gives, which can neither ask nor time out.
+    """
 
     id: str
     name: str
@@ -79,6 +83,8 @@ class Skill(Struct, frozen=True):
     takes_sync_context: bool
     may_reply: bool
     kind: Kind
+    only_text: str | None
+    is_direct: bool
     tags: tuple[str, ...] = ()
     examples: tuple[str, ...] = ()
     default: bool = False
@@ -148,7 +154,8 @@ def skill_of(
             context, sync = parameter.name, wanted is SyncContext
             continue
         parameters.append(_parameter(fn, parameter, wanted))
-    _check_context(fn, context, sync=sync)
+    kind = _kind(fn)
+    _check_context(fn, kind, context, sync=sync)
     return Skill(
         id=id or fn.__name__,
         name=name or id or fn.__name__,
@@ -158,7 +165,9 @@ def skill_of(
         context=context,
         takes_sync_context=sync,
         may_reply=replies or returns_reply(fn),
-        kind=_kind(fn),
+        kind=kind,
+        only_text=parameters[0].name if len(parameters) == 1 and parameters[0].type is str else None,
+        is_direct=kind is Kind.COROUTINE and context is None and timeout is None,
         tags=tuple(tags),
         examples=tuple(examples),
         default=default,
@@ -201,11 +210,11 @@ def _parameter(fn: Callable[..., Any], parameter: inspect.Parameter, wanted: Any
     return Parameter(name, wanted, parameter.default is parameter.empty, help_text)
 
 
-def _check_context(fn: Callable[..., Any], context: str | None, *, sync: bool) -> None:
-    on_loop = _kind(fn) in (Kind.COROUTINE, Kind.ASYNC_GENERATOR)
+def _check_context(fn: Callable[..., Any], kind: Kind, context: str | None, *, sync: bool) -> None:
+    on_loop = kind in (Kind.COROUTINE, Kind.ASYNC_GENERATOR)
     if context is not None and sync == on_loop:
-        kind, right = ("async", "dragoman.Context") if on_loop else ("def", "dragoman.sync.Context")
-        raise ConfigError(f"skill `{fn.__name__}`: annotate `{context}` as {right}: {kind} skills use that one")
+        word, right = ("async", "dragoman.Context") if on_loop else ("def", "dragoman.sync.Context")
+        raise ConfigError(f"skill `{fn.__name__}`: annotate `{context}` as {right}: {word} skills use that one")
 
 
 def returns_reply(fn: Callable[..., Any]) -> bool:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import base64
 import inspect
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from dragoman.agents.bridge import value_for
+from dragoman.agents.bridge import PausingBridge, value_for
 from dragoman.agents.langgraph.messages import (
     MESSAGES,
     GraphAnswer,
@@ -21,16 +21,13 @@ from dragoman.agents.langgraph.messages import (
     turns_of,
 )
 from dragoman.agents.langgraph.pause import BREAKPOINT, answers_of, pause_for
-from dragoman.agents.langgraph.tools import tool_places, tools_of
-from dragoman.agents.langgraph.turn import GraphTurn
-from dragoman.agents.offers import offers_with_tools
-from dragoman.agents.pause import Pause, pause_of
+from dragoman.agents.langgraph.turn import GraphTurn, tool_places, tools_of
+from dragoman.agents.pause import Pause
 from dragoman.agents.text import MOST, Memory, media_of, text_of
 from dragoman.engine.execute.outputs import Replace
 from dragoman.model.error import Failed, Rejected
 
 if TYPE_CHECKING:
-    from dragoman.agents.offers import NamedSkill
     from dragoman.engine.execute.context import Context
     from dragoman.model.part import Part
 
@@ -44,7 +41,7 @@ class _Held(msgspec.Struct):
     answer: GraphAnswer
 
 
-class LangGraphRuns:
+class LangGraphRuns(PausingBridge):
     """Runs a compiled graph, or an entrypoint: what its models say is streamed, interrupts pause the task.
 
     Memory is the graph's checkpointer; every conversation is a thread. A graph that was compiled without one keeps
@@ -72,21 +69,16 @@ class LangGraphRuns:
         self._to_input = to_input or self._input
         self._context = context
         self._memory = memory
-        self._tools = tool_places(graph)
+        self._places = tool_places(graph)
         builder = getattr(graph, "builder", None)
         # What an entrypoint takes is one value, without names.
         self._fields: list[str] = [] if builder is None else list(builder.schemas[builder.input_schema])
         name: str = graph.name or ""
-        self.name = "graph" if name in ("", "LangGraph") else name.replace("/", "-")
-        self.description = ""
+        super().__init__("graph" if name in ("", "LangGraph") else name)
 
-    def offers(self) -> tuple[NamedSkill, ...]:
-        """The graph, and the tools of its tool nodes."""
-        tools = [(name, str(tool.description or "")) for name, tool in tools_of(self._graph).items()]
-        return offers_with_tools(self.name, self.description, tools)
-
-    async def close(self) -> None:
-        """Nothing is held open; the checkpointer belongs to whoever made it."""
+    def tools(self) -> Iterable[tuple[str, str]]:
+        """The tools of its tool nodes."""
+        return [(name, str(tool.description or "")) for name, tool in tools_of(self._graph).items()]
 
     async def canceled(self, ref: Any) -> None:
         """Nobody will answer: forget what a graph without a checkpointer waited for."""
@@ -94,8 +86,8 @@ class LangGraphRuns:
         if self._remembers and isinstance(held, dict):
             await self._graph.checkpointer.adelete_thread(cast("dict[str, Any]", held)["thread"])
 
-    async def run(self, ctx: Context) -> AsyncGenerator[Any, None]:
-        """Give the message, or the answer to an interrupt, to the graph, and pass on what it says.
+    async def turn(self, ctx: Context, pause: Pause | None) -> AsyncGenerator[Any, None]:
+        """See `PausingBridge.turn`.
 
         Raises:
             Failed: the graph took too many steps, or does not wait for this answer any more.
@@ -103,14 +95,10 @@ class LangGraphRuns:
         """
         from langgraph.errors import GraphRecursionError
 
-        pause = pause_of(ctx.resume)
-        if pause is not None and pause.open:
-            yield pause.ask()
-            return
         thread = ctx.task_id if self._remembers else ctx.session_id
         config = {"configurable": {"thread_id": thread, **({"user_id": ctx.user.id} if ctx.user else {})}}
         held = _Held(thread, GraphAnswer()) if pause is None else msgspec.convert(pause.held, _Held)
-        turn = GraphTurn(ctx, self._graph, config, held.answer, self._tools)
+        turn = GraphTurn(ctx, self._graph, config, held.answer, self._places)
         waiting: Pause | None = None
         try:
             given = await self._given(ctx, config) if pause is None else await self._resumed(pause, config)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 from msgspec import Struct
 
+from dragoman.agents.offers import may_use, named_in, request_of
 from dragoman.engine.execute.outputs import Ask
 from dragoman.model.error import Rejected
 
@@ -42,12 +43,11 @@ def chosen(ctx: Context, tools: Mapping[str, Tool]) -> Chosen | Ask:
     Raises:
         Rejected: there is no such tool, or the caller may not use it.
     """
-    said = _said(ctx)
+    name, given = request_of(ctx, by_skill=True)
+    said = _request(_decoded(ctx.history[0].text if ctx.history else ctx.text)) if name is None else (name, given)
     if said is not None:
-        name, arguments = said
-        return Chosen(_named(ctx, name, tools), arguments)
+        return Chosen(_named(ctx, said[0], tools), said[1])
     usable = _usable(ctx, tools)
-    given = _objects(ctx)
     default = next((tool for tool in usable if tool.default), None)
     if default is None and len(usable) == 1 and ctx.asks:
         default = usable[0]
@@ -97,11 +97,6 @@ def which(usable: Sequence[Tool], unknown: str = "") -> Ask:
     )
 
 
-def may_use(ctx: Context, tool: Tool) -> bool:
-    """True when the caller may use it."""
-    return tool.permission is None or (ctx.user is not None and tool.permission in ctx.user.permissions)
-
-
 def _usable(ctx: Context, tools: Mapping[str, Tool]) -> list[Tool]:
     return [tool for tool in tools.values() if may_use(ctx, tool)]
 
@@ -130,35 +125,8 @@ def _with_text(tool: Tool, arguments: dict[str, Any], text: str) -> dict[str, An
     return arguments if slot is None else {**arguments, slot: text}
 
 
-def _said(ctx: Context) -> tuple[str, dict[str, Any]] | None:
-    message = ctx.history[0] if ctx.history else ctx.message
-    for part in message.parts:
-        said = _request(part.data) if part.kind == "data" else None
-        if said is not None:
-            return said
-    asked = ctx.opening.get("skillId") or ctx.opening.get("skill_id")
-    if isinstance(asked, str):
-        return asked, _objects(ctx)
-    return _request(_decoded(message.text))
-
-
-def _objects(ctx: Context) -> dict[str, Any]:
-    message = ctx.history[0] if ctx.history else ctx.message
-    for part in message.parts:
-        if part.kind == "data" and isinstance(part.data, dict):
-            return dict(cast("dict[str, Any]", part.data))
-    return {}
-
-
 def _request(data: object) -> tuple[str, dict[str, Any]] | None:
-    if not isinstance(data, dict):
-        return None
-    said = cast("dict[str, Any]", data)
-    name: Any = said.get("tool") or said.get("skill")
-    if not isinstance(name, str):
-        return None
-    arguments: Any = said.get("arguments")
-    return name, dict(cast("dict[str, Any]", arguments)) if isinstance(arguments, dict) else {}
+    return named_in(cast("dict[str, Any]", data), by_skill=True) if isinstance(data, dict) else None
 
 
 def _decoded(text: str) -> object:

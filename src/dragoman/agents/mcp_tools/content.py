@@ -26,6 +26,7 @@ from mcp_types import (
 from pydantic import BaseModel
 
 from dragoman.model.part import Part
+from dragoman.schema.keywords import is_same
 
 logger = logging.getLogger("dragoman.mcp")
 
@@ -243,17 +244,6 @@ def _cut(text: str, size: int) -> str:
 
 def _is_json_of(text: str, value: Any) -> bool:
     try:
-        return _is_same(json.loads(text), value)
+        return is_same(json.loads(text), value)
     except (ValueError, RecursionError):
         return False
-
-
-def _is_same(one: Any, other: Any) -> bool:
-    """True for the same JSON value. In Python True is 1 as well, and in JSON 1.0 is 1."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        left, right = cast("dict[str, Any]", one), cast("dict[str, Any]", other)
-        return left.keys() == right.keys() and all(_is_same(each, right[key]) for key, each in left.items())
-    if isinstance(one, list) and isinstance(other, list):
-        first, second = cast("list[Any]", one), cast("list[Any]", other)
-        return len(first) == len(second) and all(map(_is_same, first, second))
-    return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)

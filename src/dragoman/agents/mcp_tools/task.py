@@ -23,11 +23,11 @@ from dragoman.agents.mcp_tools.call import (
     is_outdated,
     is_too_deep,
 )
-from dragoman.agents.mcp_tools.choice import Chosen, chosen, chosen_by_answer, may_use
+from dragoman.agents.mcp_tools.choice import Chosen, chosen, chosen_by_answer
 from dragoman.agents.mcp_tools.content import error_text, metadata_of, parts_of_result
 from dragoman.agents.mcp_tools.elicitation import Held, answered, asking, params_from, wire_of
 from dragoman.agents.mcp_tools.tool import USER
-from dragoman.auth.inbound.audit import Audit
+from dragoman.agents.offers import permit
 from dragoman.engine.execute.outputs import Ask
 from dragoman.model.error import CannotConnect, Failed, Rejected
 from dragoman.model.part import Part
@@ -129,11 +129,8 @@ class TaskRun:
         return self._permitted(tool)
 
     def _permitted(self, tool: Tool) -> Tool:
-        user = self._ctx.user
         self._ctx.skill = tool.id
-        if not may_use(self._ctx, tool):
-            Audit().denied(scheme="permission", reason=tool.id, user=user.id if user else "")
-            raise Rejected(f"Unauthorized: {tool.title}")
+        permit(self._ctx, tool, tool.title)
         return tool
 
     # -- the call ------------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from dragoman.agents.lines import LineBuffer
 from dragoman.agents.process import events
 from dragoman.agents.process.profiles.reading import object_of
 from dragoman.model.json import encode
@@ -65,10 +66,6 @@ def _event(key: str, value: Any) -> Event | None:
 # How long a line of JSON may be. What is longer is no message.
 LONGEST_LINE = 10_000_000
 WAITS = "The program waits for input."
-
-
-class TooLongError(Exception):
-    """A line does not end."""
 
 
 class Output(Protocol):
@@ -142,23 +139,11 @@ class LinesOutput:
 
     def __init__(self, reader: LineReader) -> None:
         self._reader = reader
-        self._rest: list[bytes] = []
-        self._length = 0
+        self._buffer = LineBuffer(LONGEST_LINE)
 
     def feed(self, data: bytes) -> Iterator[Event]:
         """See `Output.feed`."""
-        first, *others = data.split(b"\n")
-        self._rest.append(first)
-        self._length += len(first)
-        if self._length > LONGEST_LINE:
-            self._rest, self._length = [], 0
-            raise TooLongError
-        if not others:
-            return
-        # Put together once, at its end: a long line comes in many pieces.
-        lines = [b"".join(self._rest), *others[:-1]]
-        self._rest, self._length = [others[-1]], len(others[-1])
-        for line in lines:
+        for line in self._buffer.feed(data):
             yield from self._read(line)
 
     def pause(self, murmur: str) -> Iterator[Event]:
@@ -167,8 +152,7 @@ class LinesOutput:
 
     def close(self) -> Iterator[Event]:
         """See `Output.close`."""
-        rest, self._rest = b"".join(self._rest), []
-        yield from self._read(rest)
+        yield from self._read(self._buffer.rest())
         yield from self._reader.close()
 
     def _read(self, line: bytes) -> Iterable[Event]:

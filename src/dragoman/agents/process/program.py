@@ -2,25 +2,77 @@
 
 from __future__ import annotations
 
+import array
 import asyncio
 import logging
-import os
 import signal
+import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dragoman.agents.lines import TooLongError
 from dragoman.agents.process import events, folders
-from dragoman.agents.process.outputs import TooLongError
-from dragoman.agents.process.pipe import PipeEnd, is_idle
+from dragoman.agents.process.guard.spawner import PipeEnd
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from dragoman.agents.process.events import Event
-    from dragoman.agents.process.guardian import Child
+    from dragoman.agents.process.guard.guardian import Child
+    from dragoman.agents.process.guard.spawner import Pipes
     from dragoman.agents.process.recipe import Recipe
     from dragoman.clock import Clock, Timer
+
+# What the kernel calls the place where a process waits for a pipe.
+_READING = ("pipe_read", "anon_pipe_read", "pipe_wait")
+# Where it waits for time to pass, or for another process: it works, and says nothing.
+_BUSY = ("hrtimer_nanosleep", "do_nanosleep", "do_wait", "kernel_wait4", "do_wait4")
+_MOST = 100
+
+
+def is_idle(pid: int, stdin: int, *, sure: bool) -> bool:
+    """True when nothing of the program works, as far as one can tell, and what it was given has been read.
+
+    Where it waits for a pipe that is enough. Where it waits for something else, which may be input too, it is idle
+    once one is `sure`: it has been silent for long.
+    """
+    if _unread(stdin):
+        return False
+    found = _processes(pid)
+    if any(state in "RD" for state, _ in found):
+        return False
+    if any(place in _READING for _, place in found):
+        return True
+    return sure and (not found or any(place not in _BUSY for _, place in found))
+
+
+def _unread(fd: int) -> int:
+    """How many bytes of its input a program has not taken."""
+    try:
+        import fcntl
+        import termios
+
+        count = array.array("i", [0])
+        fcntl.ioctl(fd, termios.FIONREAD, count)
+    except (ImportError, OSError):
+        return 0
+    return count[0]
+
+
+def _processes(pid: int) -> list[tuple[str, str]]:
+    """The state and the place of a process and of what it started; empty where that cannot be known."""
+    if sys.platform != "linux":
+        return []
+    found: list[tuple[str, str]] = []
+    pids = [pid]
+    while pids and len(found) < _MOST:
+        each = Path("/proc", str(pids.pop()))
+        with suppress(OSError, IndexError):
+            for thread in (each / "task").iterdir():
+                found.append(((thread / "stat").read_text().rpartition(") ")[2][0], (thread / "wchan").read_text()))
+                pids += [int(child) for child in (thread / "children").read_text().split()]
+    return found
+
 
 logger = logging.getLogger("dragoman.process")
 _CHUNK = 65_536
@@ -32,32 +84,6 @@ _LAST_SECONDS = 0.5
 _STUCK_SECONDS = 5.0
 # How much of a program's lines is read before others get their turn.
 _SLICE = 8192
-
-
-class Pipes:
-    """The server's ends of a program's standard streams."""
-
-    def __init__(self) -> None:
-        self.ours: list[int] = []
-        self.theirs: list[int] = []
-        for ours_reads in (False, True, True):
-            read, write = os.pipe()
-            self.ours.append(read if ours_reads else write)
-            self.theirs.append(write if ours_reads else read)
-
-    def close_theirs(self) -> None:
-        """Let go of the program's ends: it has its own copies."""
-        self._close(self.theirs)
-
-    def close(self) -> None:
-        """Let go of everything."""
-        self._close(self.theirs)
-        self._close(self.ours)
-
-    @staticmethod
-    def _close(fds: list[int]) -> None:
-        while fds:
-            os.close(fds.pop())
 
 
 class Program:

@@ -14,15 +14,17 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from dragoman.agents.process import events, folders
 from dragoman.agents.process.events import Announcer, Backlog
-from dragoman.agents.process.guardian import Guardian, GuardianGone, NotStarted, guardian, release
-from dragoman.agents.process.program import Pipes, Program
+from dragoman.agents.process.guard.guardian import NotStarted
+from dragoman.agents.process.guard.spawner import Spawner
+from dragoman.agents.process.program import Program
 from dragoman.model.error import Failed, Rejected
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from dragoman.agents.process.events import Callback, Event
-    from dragoman.agents.process.guardian import Child
+    from dragoman.agents.process.guard.guardian import Child
+    from dragoman.agents.process.guard.spawner import Pipes
     from dragoman.agents.process.recipe import Recipe
     from dragoman.agents.process.session import Session
     from dragoman.clock import Clock
@@ -47,8 +49,7 @@ class Programs:
         self._programs: dict[str, Program] = {}
         self._backlogs: dict[str, Backlog] = {}
         self._ends: OrderedDict[str, str] = OrderedDict()
-        self._guardian: Guardian | None = None
-        self._opening = asyncio.Lock()
+        self._spawner = Spawner()
 
     def __len__(self) -> int:
         """How many programs are open."""
@@ -99,49 +100,22 @@ class Programs:
         if folder is not None:
             facts["FOLDER"] = str(folder)
         seen = {} if folder is None else await asyncio.to_thread(folders.look, folder)
-        try:
-            pipes = Pipes()
-        except OSError as error:
-            raise Failed(_plain(error.errno or 0, "exec", argv[0])) from error
-        try:
-            child = await self._spawned(argv, recipe.executable(argv[0], cwd), recipe.environment(facts), cwd, pipes)
-        except BaseException:
-            pipes.close()
-            raise
-        pipes.close_theirs()
+        child, pipes = await self._spawned(argv, recipe.executable(argv[0], cwd), recipe.environment(facts), cwd)
         emit = partial(self._emit, session)
         return Program(recipe, child, folder, self._clock, emit), pipes, seen
 
     async def _spawned(
-        self, argv: tuple[str, ...], path: str, env: Mapping[str, str], cwd: Path, pipes: Pipes
-    ) -> Child:
+        self, argv: tuple[str, ...], path: str, env: Mapping[str, str], cwd: Path
+    ) -> tuple[Child, Pipes]:
         limits = self._recipe.limits
         named = {name: getattr(limits, name) for name in ("cpu", "memory", "files", "file_size")}
-        stdin, stdout, stderr = pipes.theirs
         try:
-            for attempt in (1, 2):
-                keeper = await self._kept()
-                try:
-                    return await keeper.spawn(
-                        path, argv, env=env, cwd=cwd, stdin=stdin, stdout=stdout, stderr=stderr, limits=named
-                    )
-                except GuardianGone:  # a new one is asked, once: what has not begun can begin again
-                    if attempt == 2:
-                        raise
-            raise AssertionError
+            return await self._spawner.spawn(path, argv, env=env, cwd=cwd, limits=named)
         except NotStarted as error:
             raise Failed(_plain(error.errno, error.step, argv[0])) from error
         except OSError as error:
             logger.error("a program cannot be started: %s", error)
             raise Failed("the program cannot be started: the server's log says why") from error
-
-    async def _kept(self) -> Guardian:
-        async with self._opening:
-            if self._guardian is None or not self._guardian.alive:
-                if self._guardian is not None:
-                    await release(self._guardian)
-                self._guardian = await guardian()
-            return self._guardian
 
     # -- conversations -------------------------------------------------------------------------------------------------
 
@@ -181,9 +155,7 @@ class Programs:
         stopping = [asyncio.ensure_future(each.stop("the server stops")) for each in self._programs.values()]
         if stopping:
             await asyncio.wait(stopping)
-        keeper, self._guardian = self._guardian, None
-        if keeper is not None:
-            await release(keeper)
+        await self._spawner.close()
 
     # -- parts ---------------------------------------------------------------------------------------------------------
 

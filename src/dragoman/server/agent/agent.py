@@ -170,8 +170,8 @@ class Agent(BareAgent):
         Raises:
             ConfigError: the command cannot be one, or an option is wrong.
         """
-        from dragoman.agents.process.bridge import CommandSessions
         from dragoman.agents.process.recipe import recipe_of
+        from dragoman.agents.process.run import CommandSessions
 
         recipe = recipe_of(command, input=input, output=output, profile=profile, cwd=cwd, env=env, limits=limits)
         title = name or recipe.name
@@ -266,7 +266,7 @@ class Agent(BareAgent):
             ConfigError: it is none, or dragoman[pydantic-ai] is not installed.
         """
         require("pydantic_ai", "pydantic-ai")
-        from dragoman.agents.pydantic_ai.run import PydanticAiRuns
+        from dragoman.agents.pydantic_ai import PydanticAiRuns
 
         make: partial[Bridge] = partial(PydanticAiRuns, agent, deps=deps, memory=memory)
         return cls._bridged(make, name, description, version, card)

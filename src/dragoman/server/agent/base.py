@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dragoman.agents.offers import Toolset
-    from dragoman.agents.process.bridge import CommandSessions
+    from dragoman.agents.process.run import CommandSessions
     from dragoman.engine.execute.context import Context
     from dragoman.engine.execute.outputs import Marks
 

@@ -18,8 +18,8 @@ from google.adk.tools.tool_context import ToolContext
 from dragoman import Agent, Client, Part
 from dragoman.agents.adk import credential
 from dragoman.agents.adk.run import AdkRuns
-from dragoman.agents.functions.answers import Unfit
 from dragoman.model.state import State
+from dragoman.schema.typed import Unfit
 
 # ADK warns of itself.
 pytestmark = pytest.mark.filterwarnings("ignore:This method is deprecated. Use credential_key:DeprecationWarning")

@@ -36,7 +36,7 @@ def connected(agent: Any) -> Any:
 
 
 def pid_of(agent: Any) -> int:
-    return connected(agent)._program._transport.get_pid()
+    return connected(agent)._program._child.pid
 
 
 def is_alive(pid: int) -> bool:
@@ -101,8 +101,8 @@ async def test_messages_are_put_together_from_the_pieces_they_come_in(size: int)
     program = Program(Source("x", argv=("x",)), lambda: None)
     sent = b"".join(message(n, "ä" * n) for n in range(20)) + b"\n\n" + message(20)
     for place in range(0, len(sent), size):
-        program.pipe_data_received(1, sent[place : place + size])
-    program.pipe_connection_lost(1, None)
+        program.receive_data(sent[place : place + size])
+    program.end("")
     got: list[Any] = []
     with suppress(EndOfStream):
         while True:
@@ -120,7 +120,7 @@ async def test_a_flood_of_messages_leaves_turns_to_others() -> None:
             turns += 1
             await asyncio.sleep(0)
 
-    program.pipe_data_received(1, b"".join(message(n) for n in range(160)))
+    program.receive_data(b"".join(message(n) for n in range(160)))
     waiting = asyncio.create_task(other())
     for _ in range(160):
         await program.receive()
@@ -132,7 +132,7 @@ async def test_a_long_line_costs_no_more_than_its_length() -> None:
     program = Program(Source("x", argv=("x",)), lambda: None)
     piece, begun = b"x" * 65_536, time.process_time()
     for _ in range(32 * 16):
-        program.pipe_data_received(1, piece)
+        program.receive_data(piece)
     # A hundredth of a second; it was eight seconds when each piece copied all before it.
     assert time.process_time() - begun < 2
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.agents.process.guardian import Child, Guardian, NotStarted, guardian, release
+from dragoman.agents.process.guard.guardian import Child, Guardian, NotStarted, guardian, release
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="programs need POSIX")
 linux = pytest.mark.skipif(sys.platform != "linux", reason="the system must hand over orphans")

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from dragoman.agents.process.guardian import Child, Guardian, GuardianGone, guardian, release
+from dragoman.agents.process.guard.guardian import Child, Guardian, GuardianGone, guardian, release
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
@@ -35,7 +35,7 @@ while True:
 # What every server of these tests begins with. Its programs have its descriptor SAID as their output.
 SERVER = """
 import asyncio, os, signal, sys
-from dragoman.agents.process.guardian import guardian
+from dragoman.agents.process.guard.guardian import guardian
 SAID = int(sys.argv[1])
 async def start(keeper, *argv, stdin=0):
     env = dict(os.environ)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.agents.process.guardian import guardian, release
+from dragoman.agents.process.guard.guardian import guardian, release
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dragoman.agents.lines import TooLongError
 from dragoman.agents.process import events, outputs
 from dragoman.agents.process.events import Event
-from dragoman.agents.process.outputs import JsonLines, LinesOutput, TextOutput, TooLongError, output_of
+from dragoman.agents.process.outputs import JsonLines, LinesOutput, TextOutput, output_of
 
 
 class Lines:

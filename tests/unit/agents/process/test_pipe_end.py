@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from dragoman.agents.process.pipe import PipeEnd
+from dragoman.agents.process.guard.spawner import PipeEnd
 
 
 def is_open(descriptor: int) -> bool:

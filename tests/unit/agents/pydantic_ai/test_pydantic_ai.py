@@ -18,7 +18,7 @@ from pydantic_ai.messages import ModelMessage, ModelRequest
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 
 from dragoman import Agent, Client, Part, State, User
-from dragoman.agents.pydantic_ai.run import PydanticAiRuns
+from dragoman.agents.pydantic_ai import PydanticAiRuns
 from dragoman.engine.call import Call
 from dragoman.stores.sqlite.store import SqliteStore
 

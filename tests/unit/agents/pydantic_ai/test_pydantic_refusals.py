@@ -14,7 +14,7 @@ from pydantic_ai.messages import ModelMessage
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 
 from dragoman import Agent, Client, State
-from dragoman.agents.pydantic_ai.run import PydanticAiRuns
+from dragoman.agents.pydantic_ai import PydanticAiRuns
 
 Model = Callable[[list[ModelMessage], AgentInfo], AsyncIterator[Any]]
 CALL = {1: DeltaToolCall("look", "{}", tool_call_id="c1")}

@@ -1,4 +1,4 @@
-"""Reading what a caller said as the type the agent wants."""
+"""Reading what a caller said as the Python type that is wanted."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
 
 import msgspec
 
-_YES = {"yes", "y", "true", "on", "1", "ok"}
-_NO = {"no", "n", "false", "off", "0"}
+YES = frozenset({"yes", "y", "true", "on", "ok"})
+NO = frozenset({"no", "n", "false", "off"})
 _NAMES = {
     str: "text",
     int: "a whole number",
@@ -32,6 +32,22 @@ class Unfit(ValueError):
     def __init__(self, wanted: str, why: str = "What was sent does not fit.") -> None:
         super().__init__(wanted)
         self.why = why
+
+
+class Unreadable(ValueError):
+    """The text is not JSON."""
+
+
+def json_of(text: str) -> Any:
+    """The JSON value a text is.
+
+    Raises:
+        Unreadable: it is none.
+    """
+    try:
+        return msgspec.json.decode(text.encode())
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        raise Unreadable(text) from None
 
 
 def type_name(wanted: Any) -> str:
@@ -137,13 +153,13 @@ def _choose(text: str, data: Any, choices: Sequence[Any]) -> Any:
 
 
 def _from_text(text: str, wanted: Any) -> Any:
-    if wanted is bool and text.casefold() in _YES | _NO:
-        return text.casefold() in _YES
+    if wanted is bool and text.casefold() in YES | NO | {"1", "0"}:
+        return text.casefold() in YES | {"1"}
     try:
         return fit(text, wanted)
     except Unfit:
         try:
-            return fit(msgspec.json.decode(text.encode()), wanted)
-        except (msgspec.MsgspecError, ValueError):
+            return fit(json_of(text), wanted)
+        except ValueError:
             pass
         raise Unfit(type_name(wanted)) from None

@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+import types
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Union, cast, get_args, get_origin
 
-from dragoman.agents.bridge import value_for
-from dragoman.agents.offers import offers_with_tools
-from dragoman.agents.pause import Pause, Pending, approval_of, call_text, keep, kept, pause_of
-from dragoman.agents.pydantic_ai.speech import PydanticSpeech, accepted_texts, answer_texts, speaks_text
-from dragoman.agents.text import APART, MOST, Memory, media_of, text_of
+from dragoman.agents.bridge import PausingBridge, value_for
+from dragoman.agents.pause import Pause, Pending, approval_of, call_text, keep, kept
+from dragoman.agents.text import APART, MOST, Memory, Paragraphs, media_of, text_of
 from dragoman.engine.execute.outputs import Replace
 from dragoman.model.error import Failed, Rejected
 from dragoman.model.part import Part
 
 if TYPE_CHECKING:
     from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults
-    from pydantic_ai.messages import ModelMessage, ToolCallPart, UserContent
+    from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart, UserContent
 
-    from dragoman.agents.offers import NamedSkill
     from dragoman.engine.execute.context import Context
 
 KEY = "dragoman/pydantic-ai"
 
 
-class PydanticAiRuns:
+class PydanticAiRuns(PausingBridge):
     """Runs a Pydantic AI agent: its text is streamed, its structured output is data.
 
     A text that its validators refuse is taken back. Of an agent whose output is never text, nothing is streamed.
@@ -38,23 +37,18 @@ class PydanticAiRuns:
         self._agent = agent
         self._deps = deps
         self._memory = memory
-        self.name = (agent.name or "agent").replace("/", "-")
         said: object = getattr(agent, "description", None)
-        self.description = said if isinstance(said, str) else ""
+        super().__init__(agent.name or "agent", said if isinstance(said, str) else "")
 
-    def offers(self) -> tuple[NamedSkill, ...]:
-        """The agent, and its functions; what servers behind it offer is not known before a run."""
+    def tools(self) -> Iterable[tuple[str, str]]:
+        """Its functions; what servers behind it offer is not known before a run."""
         found: dict[str, Any] = {}
         for toolset in self._agent.toolsets:
             found.update(getattr(toolset, "tools", {}))
-        tools = [(name, getattr(tool, "description", None) or "") for name, tool in found.items()]
-        return offers_with_tools(self.name, self.description, tools)
+        return [(name, getattr(tool, "description", None) or "") for name, tool in found.items()]
 
-    async def close(self) -> None:
-        """Nothing is held open between runs."""
-
-    async def run(self, ctx: Context) -> AsyncGenerator[Any, None]:
-        """Give the message, or the answer to a question, to the agent, and pass on what it says.
+    async def turn(self, ctx: Context, pause: Pause | None) -> AsyncGenerator[Any, None]:
+        """See `PausingBridge.turn`.
 
         Raises:
             Failed: the agent used more than its limits allow.
@@ -65,10 +59,6 @@ class PydanticAiRuns:
         from pydantic_ai.exceptions import ContentFilterError, UnexpectedModelBehavior, UsageLimitExceeded
         from pydantic_ai.messages import ModelMessagesTypeAdapter
 
-        pause = pause_of(ctx.resume)
-        if pause is not None and pause.open:
-            yield pause.ask()
-            return
         memory = Memory(ctx, KEY, self._memory)
         begun: list[Any] = [] if pause is None else await kept(ctx, pause.held)
         speech = PydanticSpeech(ctx, quiet=not speaks_text(self._agent.output_type))
@@ -97,15 +87,15 @@ class PydanticAiRuns:
                 yield Replace(speech.settled)
             raise
         said = result.new_messages()
-        turn = [*begun, *ModelMessagesTypeAdapter.dump_python(_without_metadata(said), mode="json")]
+        told = [*begun, *ModelMessagesTypeAdapter.dump_python(_without_metadata(said), mode="json")]
         messages = [*ModelMessagesTypeAdapter.validate_python(begun), *said]
         if isinstance(result.output, DeferredToolRequests):
             text = APART.join(accepted_texts(messages))
             if not speech.says(text):
                 yield Replace(text)
-            yield _pause(result.output, await keep(ctx, turn)).ask()
+            yield _pause(result.output, await keep(ctx, told)).ask()
             return
-        memory.add(turn)
+        memory.add(told)
         output = _final(result.output, messages, speech)
         if output is not None:
             yield output
@@ -188,3 +178,103 @@ def _shown(output: Any) -> Any:
     if isinstance(output, BinaryContent):
         return Part(raw=output.data, media_type=output.media_type)
     return output
+
+
+# -- what it says, and what of it counts -------------------------------------------------------------------------------
+
+# What asks a model for another answer, now and in versions before.
+_RETRIES = ("retry-feedback", "retry-prompt")
+
+
+class PydanticSpeech:
+    """Puts the texts of a run one after the other. A `quiet` one streams nothing."""
+
+    def __init__(self, ctx: Context, *, quiet: bool) -> None:
+        self._paragraphs = Paragraphs(ctx)
+        self._settled = self._paragraphs.before
+        self._quiet = quiet
+        self._last: list[str] = []
+
+    def hear(self, event: object) -> str:
+        """Take the next event, and give what can be said now."""
+        from pydantic_ai.messages import (
+            FunctionToolCallEvent,
+            PartDeltaEvent,
+            PartStartEvent,
+            TextPart,
+            TextPartDelta,
+        )
+
+        text = ""
+        if isinstance(event, FunctionToolCallEvent):
+            self._settle()
+        elif isinstance(event, PartStartEvent):
+            if event.index == 0:
+                self._last.clear()
+            if isinstance(event.part, TextPart):
+                # Some models give one text in several parts.
+                if event.previous_part_kind != "text":
+                    self._paragraphs.begin()
+                text = event.part.content
+        elif isinstance(event, PartDeltaEvent) and isinstance(event.delta, TextPartDelta):
+            text = event.delta.content_delta
+        if self._quiet or not text:
+            return ""
+        self._last.append(text)
+        return self._paragraphs.add(text)
+
+    def _settle(self) -> None:
+        """A text before a call is no answer: nobody refuses it."""
+        texts = [self._settled, "".join(self._last)]
+        self._settled = APART.join(text for text in texts if text)
+        self._last.clear()
+
+    @property
+    def settled(self) -> str:
+        """What was said before calls, and before a pause: all that stays when the agent finds no answer."""
+        return self._settled
+
+    def says(self, text: str) -> bool:
+        """True when callers have been told this text, and no other; also when they are told nothing."""
+        return self._quiet or self._paragraphs.say(text)
+
+
+def speaks_text(output_type: Any) -> bool:
+    """True when text may be the output: what others say is JSON, or leads to it."""
+    from pydantic_ai import TextOutput
+
+    if isinstance(output_type, list | tuple):
+        return any(speaks_text(each) for each in cast("Sequence[Any]", output_type))
+    if get_origin(output_type) in (Union, types.UnionType):
+        return any(speaks_text(each) for each in get_args(output_type))
+    alias: Any = getattr(output_type, "__value__", None)
+    if alias is not None:
+        return speaks_text(alias)
+    return output_type is str or isinstance(output_type, TextOutput)
+
+
+def accepted_texts(messages: Sequence[ModelMessage]) -> list[str]:
+    """What the agent has said, without the answers that its validators have sent back."""
+    texts: list[str] = []
+    for place, message in enumerate(messages):
+        if message.kind == "response" and not _is_refused(messages[place + 1 :]):
+            texts += _texts(message)
+    return texts
+
+
+def answer_texts(messages: Sequence[ModelMessage], output: str) -> list[str]:
+    """The same with the output in the end: it is what was made of the last text, or of a call."""
+    texts = accepted_texts(messages)
+    last = next(message for message in reversed(messages) if message.kind == "response")
+    return [*(texts[:-1] if _texts(last) else texts), output]
+
+
+def _texts(response: ModelResponse) -> list[str]:
+    grouped = groupby(response.parts, key=lambda part: part.part_kind)
+    return ["".join(cast("Any", part).content for part in parts) for kind, parts in grouped if kind == "text"]
+
+
+def _is_refused(after: Sequence[ModelMessage]) -> bool:
+    # What names no tool is about the answer itself.
+    parts = cast("Sequence[Any]", after[0].parts if after else ())
+    return any(part.part_kind in _RETRIES and not getattr(part, "tool_name", None) for part in parts)

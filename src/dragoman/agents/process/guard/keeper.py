@@ -14,12 +14,12 @@ import select
 import signal
 import time
 
-from .forked import become
-from .link import Link
+from .link import MARK, Link
 from .program import Program
 from .system import (
     PR_SET_CHILD_SUBREAPER,
     PR_SET_PDEATHSIG,
+    become,
     children,
     close,
     descendants,
@@ -37,8 +37,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-# What marks the environment of a program and of all it starts; the value is the program's id.
-_MARK = b"DRAGOMAN_PROCESS="
+_MARK = f"{MARK}=".encode()
 # How long what a program left behind may take to end by itself.
 _LEFT_SECONDS = 1.0
 # How long ending everything may take.

@@ -1,4 +1,4 @@
-"""The guardian's end of the socket to its server.
+"""The socket between the guard and its server.
 
 Every frame is four bytes of length and JSON. Three descriptors come with each frame that starts a program.
 """
@@ -18,11 +18,28 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+# The variable that marks the environment of a program and of all it starts; the value is the program's id.
+MARK = "DRAGOMAN_PROCESS"
 _AT_ONCE = 1 << 18
 
 
+def framed(facts: dict[str, Any]) -> bytes:
+    """A frame."""
+    data = json.dumps(facts).encode()
+    return len(data).to_bytes(4, "big") + data
+
+
+def frames_of(received: bytearray) -> list[dict[str, Any]]:
+    """The frames that have come whole; they are removed from what was received."""
+    frames: list[dict[str, Any]] = []
+    while len(received) >= 4 and len(received) >= (end := 4 + int.from_bytes(received[:4], "big")):
+        frames.append(json.loads(received[4:end]))
+        del received[:end]
+    return frames
+
+
 class Link:
-    """Frames to and from the server."""
+    """The guard's end: frames to and from the server."""
 
     def __init__(self, descriptor: int, poll: select.poll) -> None:
         self.descriptor = descriptor
@@ -49,11 +66,7 @@ class Link:
         if not data:
             return None
         self._in += data
-        frames: list[dict[str, Any]] = []
-        while len(self._in) >= 4 and len(self._in) >= (end := 4 + int.from_bytes(self._in[:4], "big")):
-            frames.append(json.loads(self._in[4:end]))
-            del self._in[:end]
-        return frames
+        return frames_of(self._in)
 
     def _take(self, packed: bytes, *, truncated: bool) -> None:
         numbers = array.array("i")
@@ -77,8 +90,7 @@ class Link:
 
     def report(self, **facts: object) -> None:
         """Tell the server, now or as soon as it listens."""
-        data = json.dumps(facts).encode()
-        self._out += len(data).to_bytes(4, "big") + data
+        self._out += framed(facts)
         self.flush()
 
     def flush(self) -> None:

@@ -1,7 +1,4 @@
-"""The guardian: a process that starts programs for this one, and ends them when this one goes, however it goes.
-
-There is one per process and event loop. What it does is in `guarding`.
-"""
+"""The server's side of the guard: one guardian per process and event loop."""
 
 from __future__ import annotations
 
@@ -10,16 +7,17 @@ import errno
 import logging
 import os
 import secrets
+import signal
 import socket
 import subprocess
+import sys
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from dragoman.agents.process.guardian_process import MARK, end_left, start_guardian
+from dragoman.agents.process.guard.link import MARK, framed, frames_of
 
 logger = logging.getLogger("dragoman.process")
 # How long the guardian may take to end everything before it is ended itself.
@@ -93,7 +91,7 @@ class Guardian:
         self.users = 0
         self._socket, theirs = socket.socketpair()
         try:
-            self._process = start_guardian(theirs.fileno())
+            self._process = _start(theirs.fileno())
         except BaseException:
             self._socket.close()
             raise
@@ -123,11 +121,13 @@ class Guardian:
         stdout: int,
         stderr: int,
         limits: Mapping[str, int],
+        marked: bool = True,
     ) -> Child:
         """Start a program, the leader of a session of its own. The descriptors stay the caller's to close.
 
-        `limits` may have `cpu` (seconds), `memory` and `file_size` (bytes) and `files`; 0 is none. Who gives up waiting
-        has it ended.
+        `limits` may have `cpu` (seconds), `memory` and `file_size` (bytes) and `files`; 0 is none. What a program that
+        is `marked` starts is known by a variable in its environment, also where it leaves the session. Who gives up
+        waiting has it ended.
 
         Raises:
             NotStarted: the system does not start it.
@@ -137,11 +137,12 @@ class Guardian:
         if not self.alive:
             raise GuardianGone("the guardian has ended")
         child = Child(self, secrets.token_hex(8))
+        mark = {MARK: child.id} if marked else {}
         frame = {
             "id": child.id,
             "path": _text(path),
             "argv": [_text(one) for one in argv],
-            "env": {_text(name): _text(value) for name, value in {**env, MARK: child.id}.items()},
+            "env": {_text(name): _text(value) for name, value in {**env, **mark}.items()},
             "cwd": _text(cwd),
             "limits": {name: limits.get(name, 0) for name in _LIMITS},
         }
@@ -185,8 +186,7 @@ class Guardian:
             self._send(frame, [])
 
     def _send(self, frame: dict[str, Any], descriptors: list[int]) -> None:
-        data = msgspec.json.encode(frame)
-        self._out.append((memoryview(len(data).to_bytes(4, "big") + data), descriptors))
+        self._out.append((memoryview(framed(frame)), descriptors))
         if not self._waits:
             self._flush()
 
@@ -239,9 +239,7 @@ class Guardian:
             self._lost()
             return
         self._in += data
-        while len(self._in) >= 4 and len(self._in) >= (end := 4 + int.from_bytes(self._in[:4], "big")):
-            report: dict[str, Any] = msgspec.json.decode(self._in[4:end])
-            del self._in[:end]
+        for report in frames_of(self._in):
             self._hear(report)
 
     def _hear(self, report: dict[str, Any]) -> None:
@@ -277,7 +275,7 @@ class Guardian:
             logger.error("the guardian of the programs has ended; %d programs end with it", len(self._children))
         if self._children:
             # The group of one that has exited may be another's by now.
-            end_left({one.id: 0 if one.exited.done() else one.pid for one in self._children.values()})
+            _end_left({one.id: 0 if one.exited.done() else one.pid for one in self._children.values()})
         for child in self._children.values():
             if not child.started.done():
                 child.started.set_exception(GuardianGone("the guardian has ended"))
@@ -350,3 +348,66 @@ def _close(descriptors: Sequence[int]) -> None:
 def _text(value: str | os.PathLike[str]) -> str:
     """Bytes for the system as text that JSON can hold, whatever they are and whatever encoding either side has."""
     return os.fsencode(value).decode("latin-1")
+
+
+# -- the guard's process ----------------------------------------------------------------------------------------------
+
+# All that a Python needs to start, and what marks this process where it is a program of another server's itself.
+_KEPT = ("DYLD_LIBRARY_PATH", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", MARK)
+# How many files this process may have open, where the system allows it: every program takes a few.
+_OPEN_FILES = 65536
+# How many it could have open before that.
+_open_files: int | None = None
+
+
+def _start(descriptor: int) -> subprocess.Popen[bytes]:
+    """Start the guard's process on its end of a socket. Raises OSError when that is not possible."""
+    global _open_files  # noqa: PLW0603 - the limit is the process's
+    if _open_files is None:
+        _open_files = _raise_open_files()
+    main = Path(__file__).with_name("main.py")
+    # It ignores requests to end, but not before it runs.
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        return subprocess.Popen(  # noqa: S603 - our own program
+            [sys.executable, "-I", "-S", str(main), str(descriptor), str(_open_files)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=None if sys.stderr else subprocess.DEVNULL,
+            pass_fds=(descriptor,),
+            cwd="/",
+            # Programs run as the same user, and can read what the guardian was started with.
+            env={name: os.environ[name] for name in _KEPT if name in os.environ},
+            # What a terminal sends is for the server, which then ends its programs in its own way.
+            start_new_session=True,
+        )
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+
+
+def _raise_open_files() -> int:
+    """Let this process have many files open. What it could have before is what its programs get."""
+    import resource  # there is none on Windows
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    return soft
+
+
+def _end_left(programs: Mapping[str, int]) -> None:
+    """Kill what programs leave when their guardian is killed: their groups, and whatever bears their marks.
+
+    The programs are given as their marks and their pids, 0 for those whose pid is not known.
+    """
+    for pid in programs.values():
+        if pid:
+            with suppress(OSError):
+                os.killpg(pid, signal.SIGKILL)
+    marks = {f"{MARK}={mark}".encode() for mark in programs}
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if marks.intersection((process / "environ").read_bytes().split(b"\0")):
+                os.kill(int(process.name), signal.SIGKILL)

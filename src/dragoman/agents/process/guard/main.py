@@ -1,0 +1,20 @@
+"""The guard's process: `python -I -S main.py SOCKET OPEN_FILES`.
+
+It is run by its path, and finds the package `guard` it is in beside the others instead of importing Dragoman.
+"""
+
+from __future__ import annotations
+
+import os.path
+import sys
+
+TYPE_CHECKING = False
+
+if __name__ == "__main__":
+    if TYPE_CHECKING:
+        from dragoman.agents.process.guard.keeper import main
+    else:
+        # The folder above, and last: nothing there can be taken for a module of the standard library.
+        sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # noqa: PTH100, PTH120 - pathlib is slow to import
+        from guard.keeper import main
+    main(int(sys.argv[1]), int(sys.argv[2]))

@@ -1,0 +1,139 @@
+"""Starts programs with the guardian of this process, with pipes for their standard streams."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from dragoman.agents.process.guard.guardian import Guardian, GuardianGone, NotStarted, guardian, release
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from dragoman.agents.process.guard.guardian import Child
+
+
+class Pipes:
+    """The server's ends of a program's standard streams."""
+
+    def __init__(self) -> None:
+        self.ours: list[int] = []
+        self.theirs: list[int] = []
+        for ours_reads in (False, True, True):
+            read, write = os.pipe()
+            self.ours.append(read if ours_reads else write)
+            self.theirs.append(write if ours_reads else read)
+
+    def close_theirs(self) -> None:
+        """Let go of the program's ends: it has its own copies."""
+        self._close(self.theirs)
+
+    def close(self) -> None:
+        """Let go of everything."""
+        self._close(self.theirs)
+        self._close(self.ours)
+
+    @staticmethod
+    def _close(fds: list[int]) -> None:
+        while fds:
+            os.close(fds.pop())
+
+
+class PipeEnd:
+    """A descriptor that is closed once, whoever closes it.
+
+    An event loop closes the file object that it was given. uvloop has closed the descriptor itself before that, and by
+    then its number may be that of a file which another thread has just opened.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._pipe = _identity(descriptor)
+
+    def fileno(self) -> int:
+        """The descriptor."""
+        return self._descriptor
+
+    def close(self) -> None:
+        """Close it, unless that has been done."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            with suppress(OSError):
+                if _identity(descriptor) == self._pipe:
+                    os.close(descriptor)
+
+
+def _identity(descriptor: int) -> tuple[int, int]:
+    about = os.fstat(descriptor)
+    return about.st_dev, about.st_ino
+
+
+class Spawner:
+    """Starts programs. It holds the guardian from the first program until it is closed."""
+
+    def __init__(self) -> None:
+        self._guardian: Guardian | None = None
+        self._opening = asyncio.Lock()
+
+    async def spawn(
+        self,
+        path: str,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        cwd: Path,
+        limits: Mapping[str, int] | None = None,
+        marked: bool = True,
+    ) -> tuple[Child, Pipes]:
+        """Start a program, see `Guardian.spawn`. Its pipes are the caller's to close.
+
+        Raises:
+            NotStarted: the system does not start it.
+            OSError: there is no guardian for it.
+        """
+        try:
+            pipes = Pipes()
+        except OSError as error:
+            raise NotStarted(error.errno or 0, "exec") from error
+        try:
+            for attempt in (1, 2):
+                keeper = await self._held()
+                try:
+                    stdin, stdout, stderr = pipes.theirs
+                    child = await keeper.spawn(
+                        path,
+                        argv,
+                        env=env,
+                        cwd=cwd,
+                        stdin=stdin,
+                        stdout=stdout,
+                        stderr=stderr,
+                        limits=limits or {},
+                        marked=marked,
+                    )
+                    pipes.close_theirs()
+                    return child, pipes
+                except GuardianGone:  # a new one is asked, once: what has not begun can begin again
+                    if attempt == 2:
+                        raise
+            raise AssertionError
+        except BaseException:
+            pipes.close()
+            raise
+
+    async def _held(self) -> Guardian:
+        async with self._opening:
+            if self._guardian is None or not self._guardian.alive:
+                if self._guardian is not None:
+                    await release(self._guardian)
+                self._guardian = await guardian()
+            return self._guardian
+
+    async def close(self) -> None:
+        """Let go of the guardian: with the last who holds it, it ends all that is left."""
+        held, self._guardian = self._guardian, None
+        if held is not None:
+            await release(held)

@@ -1,1 +1,0 @@
-"""Agents of Pydantic AI as agents."""
