@@ -9,7 +9,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from dragoman.client.connect import connect
-from dragoman.client.follow import DEFAULT_LIMIT, Following
+from dragoman.client.connection import DEFAULT_LIMIT
+from dragoman.client.follow import Following
 from dragoman.client.message import message_of, request_of, task_id_of
 from dragoman.client.tool import tool_of
 from dragoman.model.card import AgentCard
@@ -276,7 +277,7 @@ class Client:
         return found if found.state.final or found.state.waiting else await self._end_of(found)
 
     async def _end_of(self, task: Task) -> Task:
-        following = Following(await self._open(), self._retries, seen=task, limit=self._limit)
+        following = Following(await self._open(), self._retries, known=task, waits=True, limit=self._limit)
         async with aclosing(following.task(task.id)) as events:
             async for _ in events:
                 pass

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, TypeGuard
 
-from dragoman.client.connection import Backoff, sleep
+from dragoman.client.connection import Backoff, Received, sleep
 from dragoman.client.event import Assembly, Missed, missed_events
 from dragoman.model.error import (
     A2AError,
@@ -20,79 +20,23 @@ from dragoman.model.error import (
     ServerError,
     UnsupportedOperation,
 )
-from dragoman.model.json import encode
 from dragoman.model.message import Message
 from dragoman.model.operation import GetTaskRequest, Operation, SendMessageRequest, SubscribeToTaskRequest
 from dragoman.model.state import State
 from dragoman.model.task import Task
-from dragoman.net.exchange import MAX_ANSWER, size_in_words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from dragoman.client.connection import Arrived, Connection
     from dragoman.client.event import Event
+    from dragoman.clock import Clock
     from dragoman.model.card import AgentCard
-
-# What one task may bring unless the caller says otherwise.
-DEFAULT_LIMIT = MAX_ANSWER
-
-
-class Received:
-    """Counts one task over all its streams and readings. `limit` is in bytes; None counts and refuses nothing.
-
-    What streams bring counts as it comes, unpacked and with everything around it. A further stream may begin with a
-    copy of what is known already: until its first event is whole it counts by itself, and of a copy only what is new.
-    """
-
-    __slots__ = ("_apart", "_limit", "_total")
-
-    def __init__(self, limit: int | None) -> None:
-        self._limit = limit
-        self._total = 0
-        # What has come of a further stream whose first event is not whole; None when there is no such stream.
-        self._apart: int | None = None
-
-    def begin(self, *, further: bool) -> None:
-        """A stream of the task begins, the first or a further one."""
-        self._apart = 0 if further else None
-
-    def add(self, size: int) -> None:
-        """Count bytes. Raises ResponseTooLarge when they are too many."""
-        if self._apart is not None:
-            size = self._apart = self._apart + size
-        else:
-            size = self._total = self._total + size
-        if self._limit is not None and size > self._limit:
-            raise too_much(self._limit)
-
-    def begun(self, copy: object) -> None:
-        """The first event of a further stream is whole; `copy` is it when it shows the task anew, else None."""
-        if self._apart is not None:
-            came, self._apart = self._apart, None
-            self.add(came if copy is None else max(0, came - len(encode(copy))))
-
-    def add_all(self, events: Iterable[object]) -> None:
-        """Count events that were read and not streamed. Raises ResponseTooLarge when they are too many."""
-        if self._limit is not None:
-            self.add(sum(len(encode(each)) for each in events))
-
-
-def too_much(limit: int) -> ResponseTooLarge:
-    """The error for a task that brings more than its limit."""
-    return ResponseTooLarge(
-        f"the task has brought more than {size_in_words(limit)}, and nothing more of it is read. {HINT}", limit=limit
-    )
-
-
-HINT = "To allow more, raise `limit` of the Client, or `--limits-remote-bytes` of the command"
-
 
 # How often a task is looked at when nothing is heard of it: soon at first, then ever less often.
 _FIRST_LOOK = 0.1
 _SELDOM = 5.0
 _SLOWER = 1.5
 _SLOWEST = 10
+_POLL_FIRST, _POLL_SHARE = 0.05, 0.1
 # So many breaks in a row without a word are borne before the task itself is read.
 _PATIENCE = 3
 # How long news gather before they are read, where a stream says only that there are some.
@@ -113,8 +57,9 @@ class Following:
     events, else by reading the task and telling what is new in it. As long as the task can be read, no break is too
     many; each that brought nothing new is followed by a pause.
 
-    It goes on until the task ends or asks for input; with `to_the_end`, until it ends. With `seen`, somebody only
-    waits for the task to end or ask for anything: what is told on the way may then come twice.
+    It goes on until the task ends or asks for input; with `to_the_end`, until it ends. Of a task that is `known`,
+    only what is new is told. With `waits` too, somebody only waits for the task to end or ask for anything: what is
+    told on the way may then come twice.
 
     A task that brings more than `limit` bytes, over all connections, is followed no further; it goes on by itself.
     """
@@ -125,19 +70,21 @@ class Following:
         retries: int,
         *,
         to_the_end: bool = False,
-        seen: Task | None = None,
+        known: Task | None = None,
+        waits: bool = False,
         limit: int | None = None,
     ) -> None:
         self._connection = connection
         self._clock = connection.clock
         self._retries = retries
         self._to_the_end = to_the_end
-        self._waits = seen is not None
+        self._waits = waits
         self._assembly = Assembly()
         self._last = 0
         self._received = Received(limit)
-        if seen is not None:
-            self._assembly.take(Missed(0, seen))
+        self._known = known
+        if known is not None:
+            self._assembly.take(Missed(0, known))
 
     @property
     def result(self) -> Task | Message | None:
@@ -165,7 +112,7 @@ class Following:
             BadResponse: what is answered is not A2A.
             ResponseTooLarge: the task brings more than its limit.
         """
-        if not self._waits:
+        if self._known is None:
             self._assembly = Assembly(middle=after is not None)
         return self._told(self._kept(task_id, after))
 
@@ -442,6 +389,63 @@ def _copy_in(batch: Sequence[Arrived]) -> Task | None:
 async def _nothing() -> Batches:
     return
     yield []  # pyright: ignore[reportUnreachable] - what makes it a generator
+
+
+class RemoteTask:
+    """What one message, or one task that goes on, brings: its events once, for a reader who may leave at any time.
+
+    The first event is waited for apart from the reader: one who is canceled before it comes can still learn with
+    `begun` which task there is to cancel.
+    """
+
+    def __init__(self, events: AsyncGenerator[Event, None]) -> None:
+        self._events = events
+        self._first: asyncio.Task[Event | None] | None = None
+
+    async def first(self) -> Event | None:
+        """The first event; None when there is none. Raises what following raises."""
+        if self._first is None:
+            self._first = asyncio.create_task(_next(self._events))
+            # Whoever is canceled meanwhile does not hear what went wrong.
+            self._first.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return await asyncio.shield(self._first)
+
+    async def begun(self) -> Event | None:
+        """The first event, which may be on its way; None when nothing was asked for, or it went wrong."""
+        if self._first is None:
+            return None
+        await asyncio.wait((self._first,))
+        return None if self._first.cancelled() or self._first.exception() is not None else self._first.result()
+
+    async def __aiter__(self) -> AsyncGenerator[Event, None]:
+        try:
+            event = await self.first()
+            while event is not None:
+                yield event
+                event = await _next(self._events)
+        finally:
+            # Where the first event is still waited for, whoever waits closes it.
+            if self._first is None or self._first.done():
+                await self._events.aclose()
+
+    async def close(self) -> None:
+        """Listen no more; the task goes on."""
+        if self._first is not None and not self._first.done():
+            self._first.cancel()
+            await asyncio.wait((self._first,))
+        await self._events.aclose()
+
+
+async def polled(look: Callable[[], Awaitable[Task]], clock: Clock, longest: float) -> AsyncGenerator[Task, None]:
+    """A task that can only be looked at: soon at first, then after a tenth of the time it has taken already."""
+    began = clock.now()
+    while True:
+        await sleep(clock, max(_POLL_FIRST, min(longest, (clock.now() - began) / 1000 * _POLL_SHARE)))
+        yield await look()
+
+
+async def _next(events: AsyncGenerator[Event, None]) -> Event | None:
+    return await anext(events, None)
 
 
 async def last_of(events: AsyncIterator[Event]) -> None:

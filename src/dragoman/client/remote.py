@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
-from dragoman.client.connection import Backoff, asked_to_wait
+from dragoman.client.connection import DEFAULT_LIMIT, HINT, Backoff, asked_to_wait
 from dragoman.client.discovery import interfaces_of
-from dragoman.client.follow import DEFAULT_LIMIT, HINT
 from dragoman.model.card import AgentCard
 from dragoman.model.error import (
     A2AError,
@@ -33,9 +32,8 @@ from dragoman.transports.binding import not_json
 from dragoman.transports.sse import SseReader
 
 if TYPE_CHECKING:
-    from dragoman.client.connection import Arrived, Sender
+    from dragoman.client.connection import Arrived, Received, Sender
     from dragoman.client.discovery import Discovery, Interface
-    from dragoman.client.follow import Received
     from dragoman.clock import Clock
     from dragoman.dialects.dialect import Result
     from dragoman.model.event import ArtifactUpdate, StatusUpdate

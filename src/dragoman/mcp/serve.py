@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct
 
-from dragoman.client.follow import DEFAULT_LIMIT
+from dragoman.client.connection import DEFAULT_LIMIT
 from dragoman.mcp.peers import is_loopback
 from dragoman.mcp.server import A2AServer
 from dragoman.mcp.session.stdio import HostStreams, Incoming, Outgoing, Owed, host_streams

@@ -489,7 +489,7 @@ async def test_a_stream_that_ends_while_the_task_works_is_taken_up_again() -> No
 @pytest.mark.parametrize("state", [State.COMPLETED, State.INPUT_REQUIRED, State.AUTH_REQUIRED])
 async def test_who_waits_is_told_when_the_task_ends_or_asks(state: State) -> None:
     wire = Scripted([bare(task()), bare(chunk("a ")), bare(chunk("a ")), bare(status(state)), FOREVER])
-    following = wire.following(seen=task())
+    following = wire.following(known=task(), waits=True)
     await last_of(following.task("t"))
     assert isinstance(following.result, Task)
     assert following.result.state is state
@@ -500,7 +500,7 @@ async def test_who_waits_is_told_when_the_task_ends_or_asks(state: State) -> Non
 
 async def test_who_waits_where_nothing_can_be_heard_looks_now_and_then() -> None:
     wire = Scripted(REFUSED, gets=[task(), task(), task("a", State.COMPLETED)])
-    following = wire.following(seen=task())
+    following = wire.following(known=task(), waits=True)
     await last_of(following.task("t"))
     assert following.result == task("a", State.COMPLETED)
     assert len(wire.clock.slept) == 2
