@@ -8,7 +8,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, TypeGuard
 
 from dragoman.client.connection import Backoff, Received, sleep
-from dragoman.client.event import Assembly, Missed, missed_events
+from dragoman.client.event import Assembly, NumberedEvent, missed_events
 from dragoman.model.error import (
     A2AError,
     BadResponse,
@@ -84,7 +84,7 @@ class Following:
         self._received = Received(limit)
         self._known = known
         if known is not None:
-            self._assembly.take(Missed(0, known))
+            self._assembly.take(NumberedEvent(0, known))
 
     @property
     def result(self) -> Task | Message | None:
@@ -180,7 +180,7 @@ class Following:
             raise problem
         await backoff.pause(problem)
 
-    async def _taken(self, request: SendMessageRequest, problem: DragomanError | None) -> list[Missed]:
+    async def _taken(self, request: SendMessageRequest, problem: DragomanError | None) -> list[NumberedEvent]:
         """The task of a message that was taken in before the connection broke, where its id is ours to choose.
 
         A server of 0.1 does not know a message by its id, and would take it for another.
@@ -192,11 +192,11 @@ class Following:
         except (A2AError, BadResponse):
             return []
 
-    async def _answered(self, request: SendMessageRequest) -> list[Missed]:
+    async def _answered(self, request: SendMessageRequest) -> list[NumberedEvent]:
         """What an agent that does not stream says: its answer, or the task to look at."""
         result = await self._connection.perform(Operation.SEND, request)
         assert isinstance(result, (Task, Message))
-        return self._caught_up(self._news(result)) if isinstance(result, Task) else [Missed(0, result)]
+        return self._caught_up(self._news(result)) if isinstance(result, Task) else [NumberedEvent(0, result)]
 
     @property
     def _card(self) -> AgentCard | None:
@@ -350,12 +350,12 @@ class Following:
         assert isinstance(found, Task)
         return found
 
-    def _news(self, now: Task, number: int = 0) -> list[Missed]:
+    def _news(self, now: Task, number: int = 0) -> list[NumberedEvent]:
         """What a task shows that was not told."""
         seen, number = self._assembly.result, number or now.generation or 0
-        return missed_events(seen, now, number) if isinstance(seen, Task) else [Missed(number, now)]
+        return missed_events(seen, now, number) if isinstance(seen, Task) else [NumberedEvent(number, now)]
 
-    def _caught_up(self, news: list[Missed]) -> list[Missed]:
+    def _caught_up(self, news: list[NumberedEvent]) -> list[NumberedEvent]:
         """News that are told now: what was before them is known. Without a number, nobody can say where that is."""
         if news:
             self._last = news[-1].generation

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman import State, Task
-from dragoman.client.event import Event, Missed
+from dragoman.client.event import Event, NumberedEvent
 from dragoman.client.follow import Following, last_of
 from dragoman.client.message import message_of, request_of
 from dragoman.dialects.v03.dialect import V03_RPC
@@ -60,12 +60,12 @@ def status(state: State, message: str | None = None) -> StatusUpdate:
 DONE = status(State.COMPLETED)
 
 
-def numbered(first: int, *events: Any) -> list[Missed]:
-    return [Missed(number, event) for number, event in enumerate(events, first)]
+def numbered(first: int, *events: Any) -> list[NumberedEvent]:
+    return [NumberedEvent(number, event) for number, event in enumerate(events, first)]
 
 
-def bare(*events: Any) -> list[Missed]:
-    return [Missed(0, event) for event in events]
+def bare(*events: Any) -> list[NumberedEvent]:
+    return [NumberedEvent(0, event) for event in events]
 
 
 class EagerClock:
@@ -193,8 +193,13 @@ async def test_numbers_that_leave_a_gap_are_not_trusted() -> None:
 async def test_numbers_that_are_not_the_tasks_own_lose_nothing(number: int) -> None:
     """Some servers count the events of each connection, or put one id before all of them."""
     constant = number == 7
-    first = [*(Missed(number if constant else place, event) for place, event in enumerate([task(), chunk("a ")], 1))]
-    again = [Missed(number if constant else place, event) for place, event in enumerate([task("a b "), chunk("b ")], 1)]
+    first = [
+        *(NumberedEvent(number if constant else place, event) for place, event in enumerate([task(), chunk("a ")], 1))
+    ]
+    again = [
+        NumberedEvent(number if constant else place, event)
+        for place, event in enumerate([task("a b "), chunk("b ")], 1)
+    ]
     wire = Scripted([*first, CUT], [*again, FOREVER], gets=[task("a b "), task("a b c", State.COMPLETED)])
     wire.gets = [task("a b "), task("a b c", State.COMPLETED)]
     stirring = _Stirring(wire)
@@ -545,7 +550,7 @@ async def test_a_server_that_does_not_know_the_number_begins_with_the_task() -> 
 
 
 @pytest.mark.parametrize("stream", [numbered(1, task(), chunk("a")), bare(task(), chunk("a"))], ids=["numbers", "none"])
-async def test_who_leaves_closes_every_connection(stream: list[Missed]) -> None:
+async def test_who_leaves_closes_every_connection(stream: list[NumberedEvent]) -> None:
     for first in ([stream, FOREVER], [stream, CUT]):
         wire = Scripted([*first], [bare(task("ab")), FOREVER], gets=[task("ab")])
         async with aclosing(wire.following().message(REQUEST)) as events:

@@ -16,7 +16,7 @@ from tests.unit.mcp.receiver import Receiver
 
 from dragoman import Agent, Artifact, Context, Part, State, Task
 from dragoman import Client as A2AClient
-from dragoman.client.event import Assembly, Missed
+from dragoman.client.event import Assembly, NumberedEvent
 from dragoman.mcp import webhooks
 from dragoman.mcp.serve import McpOptions
 from dragoman.mcp.server import A2AServer
@@ -239,10 +239,10 @@ async def test_a_task_is_not_put_together_for_each_event_that_is_posted(
         await host.call(TOOL, agent_id=silent, webhook_url=receiver.url)
         record = host.mine.context.registry.begin(agent["agent_id"])
         assembly = Assembly()
-        events = [assembly.take(Missed(0, Task("t", "c", TaskStatus(State.WORKING))))]
+        events = [assembly.take(NumberedEvent(0, Task("t", "c", TaskStatus(State.WORKING))))]
         for word in ("a ", "b ", "c"):
             update = ArtifactUpdate("t", "c", Artifact("x", (Part(text=word),)), append=word != "a ")
-            events.append(assembly.take(Missed(0, update)))
+            events.append(assembly.take(NumberedEvent(0, update)))
         monkeypatch.setattr(Assembly, "result", property(lambda _: pytest.fail("the whole task was put together")))
         for event in events:
             host.mine.context.webhooks.post(record, event)

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
-from dragoman.client.event import Assembly, Missed
+from dragoman.client.event import Assembly, NumberedEvent
 from dragoman.client.follow import polled
 from dragoman.mcp.tools.tool import TIMEOUT, request_failed
 from dragoman.mcp.webhooks import REFUSALS
@@ -286,7 +286,7 @@ class TaskFollower:
     def _take_task(self, task: Task) -> None:
         """A task that was not streamed is news as well."""
         self._learn(task)
-        self._on_event(self.record, Assembly().take(Missed(0, task)))
+        self._on_event(self.record, Assembly().take(NumberedEvent(0, task)))
 
     def _learn(self, task: Task) -> None:
         if not task.id and self.record.remote_id is not None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from dragoman.client.event import Assembly, Event, Missed
+from dragoman.client.event import Assembly, Event, NumberedEvent
 from dragoman.client.follow import RemoteTask, polled
 from dragoman.model.error import (
     A2AError,
@@ -140,7 +140,7 @@ class RemoteCall:
             message_id=self._message_id,
             wait=message.task_id is not None,
         )
-        yield Assembly().take(Missed(0, answer))
+        yield Assembly().take(NumberedEvent(0, answer))
 
     async def _end_of(self, task: Task) -> Task:
         connection = await self._connection()
