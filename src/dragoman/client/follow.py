@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, TypeGuard
 
@@ -446,9 +446,3 @@ async def polled(look: Callable[[], Awaitable[Task]], clock: Clock, longest: flo
 
 async def _next(events: AsyncGenerator[Event, None]) -> Event | None:
     return await anext(events, None)
-
-
-async def last_of(events: AsyncIterator[Event]) -> None:
-    """Let a following run to its end."""
-    async for _ in events:
-        pass

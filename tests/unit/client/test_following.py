@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from dragoman import State, Task
 from dragoman.client.event import Event, NumberedEvent
-from dragoman.client.follow import Following, last_of
+from dragoman.client.follow import Following
 from dragoman.client.message import message_of, request_of
 from dragoman.dialects.v03.dialect import V03_RPC
 from dragoman.errors import (
@@ -58,6 +58,11 @@ def status(state: State, message: str | None = None) -> StatusUpdate:
 
 
 DONE = status(State.COMPLETED)
+
+
+async def last_of(events: AsyncIterator[Event]) -> None:
+    async for _ in events:
+        pass
 
 
 def numbered(first: int, *events: Any) -> list[NumberedEvent]:
