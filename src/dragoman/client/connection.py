@@ -275,6 +275,12 @@ def _around(interceptor: Interceptor, call_next: CallNext) -> CallNext:
     return call
 
 
+# Why nobody answers may pass: these reasons are worth another try.
+RETRYABLE = ("CANNOT_CONNECT", "CONNECTION_LOST", "UNAVAILABLE")
+# Without such a status, an error of the server's own is its answer: who asks again starts the work again.
+RETRYABLE_STATUS = (429, 502, 503)
+# Somebody between gave up waiting, while the agent works on.
+GATEWAY_TIMEOUT = 504
 FIRST = 0.2
 LONGEST = 8.0
 # Nobody waits longer because a server says so.

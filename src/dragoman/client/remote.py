@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
-from dragoman.client.connection import DEFAULT_LIMIT, HINT, Backoff, asked_to_wait
+from dragoman.client.connection import (
+    DEFAULT_LIMIT,
+    GATEWAY_TIMEOUT,
+    HINT,
+    RETRYABLE,
+    RETRYABLE_STATUS,
+    Backoff,
+    asked_to_wait,
+)
 from dragoman.client.discovery import interfaces_of
 from dragoman.client.event import NumberedEvent
 from dragoman.model.card import AgentCard
@@ -49,10 +57,7 @@ QUICK = 60.0
 _STRANGE = 64 * 1024
 _WORK = (Operation.SEND, Operation.STREAM, Operation.SUBSCRIBE)
 _SENDS = (Operation.SEND, Operation.STREAM)
-_WORTH_ANOTHER = ("CANNOT_CONNECT", "CONNECTION_LOST", "UNAVAILABLE")
 _NOTHING_THERE = (404, 405)
-# Without such a status, an error of the server's own is its answer: who asks again starts the work again.
-_NOT_NOW = (429, 502, 503)
 _ABOUT_A_TASK = (Operation.GET, Operation.CANCEL, Operation.SUBSCRIBE)
 
 
@@ -329,12 +334,12 @@ class RemoteConnection:
 
     async def _pause(self, backoff: Backoff, error: DragomanError, operation: Operation) -> None:
         """Wait before another try; raise what is not worth one."""
-        if isinstance(error, ServerError) and (isinstance(error, Overloaded) or error.status in _NOT_NOW):
+        if isinstance(error, ServerError) and (isinstance(error, Overloaded) or error.status in RETRYABLE_STATUS):
             await backoff.pause(error)
             return
-        if not isinstance(error, CannotConnect) or error.reason not in _WORTH_ANOTHER or not self._reached:
+        if not isinstance(error, CannotConnect) or error.reason not in RETRYABLE or not self._reached:
             raise error
-        if error.status == 504 and operation in _SENDS:
+        if error.status == GATEWAY_TIMEOUT and operation in _SENDS:
             # Somebody between gave up waiting, while the agent works on: sending again would start it twice.
             raise error
         await backoff.pause(error)
