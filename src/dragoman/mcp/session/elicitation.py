@@ -48,23 +48,27 @@ class Questions:
         # The marks of questions that were answered, oldest first: a host's copy of one counts once.
         self._answered: dict[str, None] = {}
 
-    async def ask(
-        self, call: Call, agent: AgentRecord, follower: TaskFollower
-    ) -> TaskFollower | types.InputRequiredResult | None:
-        """Ask, if there is something to ask and somebody to be asked.
-
-        Gives the follower that goes on with the answer, the question for a host that wants it returned, or None when
-        the task is to be shown as it is.
-        """
+    def open_question(self, call: Call, agent: AgentRecord, follower: TaskFollower) -> types.ElicitRequestParams | None:
+        """What to ask, if there is something to ask and somebody to be asked."""
         task = follower.record.task
         if task is None or not task.state.waiting or not follower.over or follower.problem or follower.turned_down:
             return None
         params = _params(task, self._context.called(agent))
         is_url = isinstance(params, types.ElicitRequestURLParams)
-        if params is None or not call.can_ask(url=is_url):
+        return params if params is not None and call.can_ask(url=is_url) else None
+
+    async def ask(
+        self, call: Call, agent: AgentRecord, follower: TaskFollower
+    ) -> TaskFollower | types.InputRequiredResult | None:
+        """Ask what is to be asked.
+
+        Gives the follower that goes on with the answer, the question for a host that wants it returned, or None when
+        the task is to be shown as it is.
+        """
+        params, task = self.open_question(call, agent, follower), follower.record.task
+        if params is None or task is None:
             return None
         if call.is_modern:
-            request = types.ElicitRequest(params=params)
             state = {
                 "agent": agent.agent_id,
                 "task": follower.record.id,
@@ -72,13 +76,14 @@ class Questions:
                 "once": secrets.token_hex(8),
             }
             return types.InputRequiredResult(
-                input_requests={ANSWER: request}, request_state=self._sealer.seal(msgspec.json.encode(state)).decode()
+                input_requests={ANSWER: types.ElicitRequest(params=params)},
+                request_state=self._sealer.seal(msgspec.json.encode(state)).decode(),
             )
         try:
             answer = await call.ask(params)
         except MCPError:  # a host that cannot after all: its model is told what to do
             return None
-        return self._go_on(agent, follower.record, answer)
+        return self.go_on(agent, follower.record, answer)
 
     async def resumed(self, call: Call) -> tuple[AgentRecord, TaskFollower] | None:
         """What a host's second call goes on with, which brings the answer. Raises ToolProblem."""
@@ -100,9 +105,10 @@ class Questions:
         self._answered[state["once"]] = None
         if len(self._answered) > _MOST_ANSWERED:
             del self._answered[next(iter(self._answered))]
-        return agent, self._go_on(agent, record, answer)
+        return agent, self.go_on(agent, record, answer)
 
-    def _go_on(self, agent: AgentRecord, record: TaskRecord, answer: types.ElicitResult) -> TaskFollower:
+    def go_on(self, agent: AgentRecord, record: TaskRecord, answer: types.ElicitResult) -> TaskFollower:
+        """The follower of a task whose question was answered so."""
         follower = self._context.followers.new(record)
         task = record.task
         assert task is not None

@@ -182,7 +182,7 @@ class McpTasks:
             # Answers to nothing that is asked are passed over.
             answer = params.input_responses.get(handle.key or "")
             if handle.end is None and handle.key and isinstance(answer, types.ElicitResult):
-                await self._answered(ctx, handle, answer)
+                self._answered(ctx, handle, answer)
         return {}
 
     async def _cancel(self, ctx: ServerRequestContext[Any, Any], params: TaskParams) -> Json:
@@ -226,9 +226,9 @@ class McpTasks:
                 return _working(handle.follower)
         task = handle.follower.record.task
         if task is not None and task.state.waiting:
-            asked = await self._context.questions.ask(_call(ctx), handle.agent, handle.follower)
-            if isinstance(asked, types.InputRequiredResult):
-                request = (asked.input_requests or {})[ANSWER]
+            params = self._context.questions.open_question(_call(ctx), handle.agent, handle.follower)
+            if params is not None:
+                request = types.ElicitRequest(params=params)
                 shown = request.model_dump(by_alias=True, mode="json", exclude_none=True)
                 return {"status": "input_required", "inputRequests": {handle.ask(task): shown}}
         if task is not None and task.state is State.CANCELED:
@@ -269,14 +269,12 @@ class McpTasks:
 
     # -- what a host does ----------------------------------------------------------------------------------------------
 
-    async def _answered(self, ctx: ServerRequestContext[Any, Any], handle: _Handle, answer: types.ElicitResult) -> None:
-        asked = await self._context.questions.ask(_call(ctx), handle.agent, handle.follower)
-        if not isinstance(asked, types.InputRequiredResult):
-            return
-        with contextlib.suppress(ToolProblem):  # it is not open any more: there is nothing to answer
-            resumed = await self._context.questions.resumed(_call(ctx, {ANSWER: answer}, asked.request_state))
-            if resumed is not None:
-                handle.go_on(resumed[1])
+    def _answered(self, ctx: ServerRequestContext[Any, Any], handle: _Handle, answer: types.ElicitResult) -> None:
+        context, record = self._context, handle.follower.record
+        params = context.questions.open_question(_call(ctx), handle.agent, handle.follower)
+        # One that is not open any more has nothing to answer.
+        if params is not None and context.registry.task(record.id) is record and context.followers.of(record) is None:
+            handle.go_on(context.questions.go_on(handle.agent, record, answer))
 
     async def _canceled(self, ctx: ServerRequestContext[Any, Any], follower: TaskFollower) -> None:
         """Cancel it where it is worked on. That this cannot be done, or is too late, is no problem of the host."""
@@ -298,11 +296,9 @@ class McpTasks:
             del self._handles[next(ended, next(iter(self._handles.values()))).id]
 
 
-def _call(
-    ctx: ServerRequestContext[Any, Any], answers: types.InputResponses | None = None, state: str | None = None
-) -> Call:
+def _call(ctx: ServerRequestContext[Any, Any]) -> Call:
     """The call that a host which knows no tasks would make."""
-    return Call(ctx, types.CallToolRequestParams(name="send_message", input_responses=answers, request_state=state))
+    return Call(ctx, types.CallToolRequestParams(name="send_message"))
 
 
 def _waits(task: Task | None) -> bool:
