@@ -28,18 +28,18 @@ def command(ctx: click.Context, url: str, validate: bool, jwks: str | None, **sh
     signature is checked with the keys of the card's own origin, or with those of --jwks.
     """
     from dragoman.cli.printing import out, print_json
-    from dragoman.client.discovery import Heard
+    from dragoman.client.discovery import CardRecorder
     from dragoman.model.error import ConfigError
 
     if jwks is not None and not validate:
         raise ConfigError("--jwks is for --validate: add that")
     options = options_of(url, shared)
-    heard = Heard()
-    with Session(options, heard) as session:
+    recorder = CardRecorder()
+    with Session(options, recorder) as session:
         if validate:
             from dragoman.cli.card_signature import examine_signature
 
-            place, body = session.run(heard.card(session.client))
+            place, body = session.run(recorder.card(session.client))
             signed, wrong = session.run(examine_signature(body, place, options, jwks))
             ctx.exit(_tell_problems(place, body, signed, wrong, as_json=options.as_json))
         card = session.run(session.client.card())

@@ -165,7 +165,7 @@ def _header(text: str) -> tuple[str, str]:
 
 
 def _limit(given: int | None) -> int | None:
-    from dragoman.client.follow import DEFAULT_LIMIT
+    from dragoman.client.connection import DEFAULT_LIMIT
 
     text = os.environ.get(LIMIT_ENV)
     if given is None and text:

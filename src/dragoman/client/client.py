@@ -6,10 +6,12 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dragoman.client.connect import connect
-from dragoman.client.follow import DEFAULT_LIMIT, Following
+from dragoman.client.connection import DEFAULT_LIMIT
+from dragoman.client.follow import Following
 from dragoman.client.message import message_of, request_of, task_id_of
 from dragoman.client.tool import tool_of
 from dragoman.model.card import AgentCard
@@ -163,6 +165,9 @@ class Client:
                     self._opened = True
         return self._connection
 
+    async def _following(self, **how: Any) -> Following:
+        return Following(await self._open(), self._retries, limit=self._limit, **how)
+
     async def _perform(self, operation: Operation, request: Request) -> Any:
         return await (await self._open()).perform(operation, request)
 
@@ -241,7 +246,7 @@ class Client:
             message_id=message_id,
         )
         request = request_of(message, wait=True, push=push)
-        return EventStream(self._open, self._retries, self._limit, lambda following: following.message(request))
+        return EventStream(self._following, lambda following: following.message(request))
 
     async def call(self, tool: str, /, **arguments: Any) -> Any:
         """Call a tool and give its value.
@@ -276,7 +281,7 @@ class Client:
         return found if found.state.final or found.state.waiting else await self._end_of(found)
 
     async def _end_of(self, task: Task) -> Task:
-        following = Following(await self._open(), self._retries, seen=task, limit=self._limit)
+        following = await self._following(known=task, waits=True)
         async with aclosing(following.task(task.id)) as events:
             async for _ in events:
                 pass
@@ -286,9 +291,7 @@ class Client:
     def subscribe(self, task: TaskLike, after: int | None = None) -> EventStream:
         """Follow a task until it ends; with `after`, from the event after the one with that `.id`."""
         task_id = task_id_of(task)
-        return EventStream(
-            self._open, self._retries, self._limit, lambda following: following.task(task_id, after), to_the_end=True
-        )
+        return EventStream(partial(self._following, to_the_end=True), lambda following: following.task(task_id, after))
 
     async def get_task(self, task: TaskLike, *, history_length: int | None = None) -> Task:
         """Read a task. Raises TaskNotFound when there is none."""
@@ -391,18 +394,11 @@ class EventStream:
 
     def __init__(
         self,
-        opened: Callable[[], Awaitable[Connection]],
-        retries: int,
-        limit: int | None,
+        follow: Callable[[], Awaitable[Following]],
         start: Callable[[Following], AsyncGenerator[Event, None]],
-        *,
-        to_the_end: bool = False,
     ) -> None:
-        self._opened = opened
-        self._retries = retries
-        self._limit = limit
+        self._follow = follow
         self._start = start
-        self._to_the_end = to_the_end
         self._following: Following | None = None
 
     @property
@@ -422,7 +418,7 @@ class EventStream:
         return result
 
     async def __aiter__(self) -> AsyncGenerator[Event, None]:
-        self._following = Following(await self._opened(), self._retries, to_the_end=self._to_the_end, limit=self._limit)
+        self._following = await self._follow()
         events = self._start(self._following)
         try:
             async for event in events:

@@ -11,9 +11,8 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from dragoman.auth.outbound.choose import credential_of
 from dragoman.auth.outbound.place import is_token
 from dragoman.auth.outbound.secret import sendable
-from dragoman.client.connection import Connection, InProcess, Sender
+from dragoman.client.connection import DEFAULT_LIMIT, Connection, InProcess, Sender
 from dragoman.client.discovery import CardCache, Discovery, GivenCard, check, main_url
-from dragoman.client.follow import DEFAULT_LIMIT
 from dragoman.client.remote import RemoteConnection
 from dragoman.clock import SystemClock
 from dragoman.dialects.cards.card import read_card

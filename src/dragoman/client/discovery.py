@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -19,7 +20,7 @@ from dragoman.transports.jsonrpc.call import JsonRpcBinding
 from dragoman.transports.rest.call import RestBinding
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from dragoman.client.client import Client
     from dragoman.client.connection import Sender
@@ -87,11 +88,6 @@ class CardCache:
             while len(self._entries) >= _MOST:
                 self._entries.pop(next(iter(self._entries)))
             self._entries[key] = _Entry(found, etag, self._now() + lifetime)
-
-    def prune(self) -> None:
-        """Forget cards that have run out and have no tag, or ran out long ago."""
-        with self._lock:
-            self._prune()
 
     def clear(self) -> None:
         """Forget all."""
@@ -248,8 +244,8 @@ def _not_found(status: int, headers: Mapping[str, str], url: str) -> DragomanErr
     return _NoCard(f"HTTP {status} at {shown(url)}")
 
 
-class Heard:
-    """An interceptor that keeps the cards that pass, also those that cannot be read."""
+class CardRecorder:
+    """An interceptor that keeps the cards that pass, by their address, also those that cannot be read."""
 
     def __init__(self) -> None:
         self.bodies: dict[str, bytes] = {}
@@ -257,7 +253,13 @@ class Heard:
     async def __call__(self, request: HttpRequest, call_next: CallNext) -> HttpResponse:
         """Let an exchange pass."""
         response = await call_next(request)
-        return _Kept(response, request.url, self.bodies) if request.operation == "GetAgentCard" else response
+        if request.operation != "GetAgentCard":
+            return response
+        return TappedResponse(response, partial(self._record, request.url))
+
+    def _record(self, url: str, body: bytes) -> bytes:
+        self.bodies[url] = body
+        return body
 
     async def card(self, client: Client) -> tuple[str, bytes]:
         """Where the client's agent has its card, and its text; of several answers that are no card, the first.
@@ -274,13 +276,12 @@ class Heard:
         return list(self.bodies.items())[-1]
 
 
-class _Kept:
-    """An answer whose body is kept when it is read; see `HttpResponse`."""
+class TappedResponse:
+    """A response whose body passes through `tap` when it is read; see `HttpResponse`."""
 
-    def __init__(self, response: HttpResponse, url: str, bodies: dict[str, bytes]) -> None:
+    def __init__(self, response: HttpResponse, tap: Callable[[bytes], bytes]) -> None:
         self._response = response
-        self._url = url
-        self._bodies = bodies
+        self._tap = tap
         self.status = response.status
         self.headers = response.headers
         self.chunks = response.chunks
@@ -288,8 +289,7 @@ class _Kept:
 
     async def read(self, limit: int = 0) -> bytes:
         """See `HttpResponse.read`."""
-        body = self._bodies[self._url] = await self._response.read(limit)
-        return body
+        return self._tap(await self._response.read(limit))
 
 
 TRANSPORTS = {"jsonrpc": JSONRPC, "rest": REST, "grpc": GRPC}

@@ -225,14 +225,14 @@ def _answer(folding: Folding) -> str:
     return message.text if folding.status.state is State.COMPLETED and message is not None else ""
 
 
-class Missed(NamedTuple):
-    """An event made up from what a task shows; see `Arrived`."""
+class NumberedEvent(NamedTuple):
+    """An event and its number in the task, 0 when the server does not number; see `Arrived`."""
 
     generation: int
     event: Task | Message | StatusUpdate | ArtifactUpdate
 
 
-def missed_events(seen: Task, now: Task, generation: int = 0) -> list[Missed]:
+def missed_events(seen: Task, now: Task, generation: int = 0) -> list[NumberedEvent]:
     """The events that lead from what a reader has assembled to what the task is now.
 
     A reading that is older than what was seen, as a copy of a store may give it, takes nothing back while the task
@@ -246,7 +246,7 @@ def missed_events(seen: Task, now: Task, generation: int = 0) -> list[Missed]:
             found.append(update)
     if _says(seen) != _says(now):
         found.append(StatusUpdate(now.id, now.context_id, now.status))
-    return [Missed(generation, event) for event in found]
+    return [NumberedEvent(generation, event) for event in found]
 
 
 def _missed_of(artifact: Artifact, known: Artifact | None, task: Task) -> ArtifactUpdate | None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, TypeGuard
 
-from dragoman.client.connection import Backoff, sleep
-from dragoman.client.event import Assembly, Missed, missed_events
+from dragoman.client.connection import GATEWAY_TIMEOUT, RETRYABLE, RETRYABLE_STATUS, Backoff, Received, sleep
+from dragoman.client.event import Assembly, NumberedEvent, missed_events
 from dragoman.model.error import (
     A2AError,
     BadResponse,
@@ -20,88 +20,27 @@ from dragoman.model.error import (
     ServerError,
     UnsupportedOperation,
 )
-from dragoman.model.json import encode
 from dragoman.model.message import Message
 from dragoman.model.operation import GetTaskRequest, Operation, SendMessageRequest, SubscribeToTaskRequest
 from dragoman.model.state import State
 from dragoman.model.task import Task
-from dragoman.net.exchange import MAX_ANSWER, size_in_words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from dragoman.client.connection import Arrived, Connection
     from dragoman.client.event import Event
-    from dragoman.model.card import AgentCard
+    from dragoman.clock import Clock
 
-# What one task may bring unless the caller says otherwise.
-DEFAULT_LIMIT = MAX_ANSWER
-
-
-class Received:
-    """Counts one task over all its streams and readings. `limit` is in bytes; None counts and refuses nothing.
-
-    What streams bring counts as it comes, unpacked and with everything around it. A further stream may begin with a
-    copy of what is known already: until its first event is whole it counts by itself, and of a copy only what is new.
-    """
-
-    __slots__ = ("_apart", "_limit", "_total")
-
-    def __init__(self, limit: int | None) -> None:
-        self._limit = limit
-        self._total = 0
-        # What has come of a further stream whose first event is not whole; None when there is no such stream.
-        self._apart: int | None = None
-
-    def begin(self, *, further: bool) -> None:
-        """A stream of the task begins, the first or a further one."""
-        self._apart = 0 if further else None
-
-    def add(self, size: int) -> None:
-        """Count bytes. Raises ResponseTooLarge when they are too many."""
-        if self._apart is not None:
-            size = self._apart = self._apart + size
-        else:
-            size = self._total = self._total + size
-        if self._limit is not None and size > self._limit:
-            raise too_much(self._limit)
-
-    def begun(self, copy: object) -> None:
-        """The first event of a further stream is whole; `copy` is it when it shows the task anew, else None."""
-        if self._apart is not None:
-            came, self._apart = self._apart, None
-            self.add(came if copy is None else max(0, came - len(encode(copy))))
-
-    def add_all(self, events: Iterable[object]) -> None:
-        """Count events that were read and not streamed. Raises ResponseTooLarge when they are too many."""
-        if self._limit is not None:
-            self.add(sum(len(encode(each)) for each in events))
-
-
-def too_much(limit: int) -> ResponseTooLarge:
-    """The error for a task that brings more than its limit."""
-    return ResponseTooLarge(
-        f"the task has brought more than {size_in_words(limit)}, and nothing more of it is read. {HINT}", limit=limit
-    )
-
-
-HINT = "To allow more, raise `limit` of the Client, or `--limits-remote-bytes` of the command"
-
-
-# How often a task is looked at when nothing is heard of it: soon at first, then ever less often.
-_FIRST_LOOK = 0.1
-_SELDOM = 5.0
-_SLOWER = 1.5
-_SLOWEST = 10
-# So many breaks in a row without a word are borne before the task itself is read.
-_PATIENCE = 3
+# How often a task is read when nothing comes of it: soon at first, then ever less often.
+_FIRST_PAUSE = 0.1
+_LONGEST_PAUSE = 5.0
+_FACTOR = 1.5
+_MOST_STEPS = 10
+_POLL_FIRST, _POLL_SHARE = 0.05, 0.1
+# After so many breaks in a row without an event, what the task itself shows is told.
+_QUIET_BREAKS = 3
 # How long news gather before they are read, where a stream says only that there are some.
-_GATHER = 0.05
-_WORTH_ANOTHER = ("CANNOT_CONNECT", "CONNECTION_LOST", "UNAVAILABLE")
-_GAVE_UP = 504
-_NOT_NOW = (429, 502, 503)
-
-_LONG = 64 * 1024
+_GATHER_SECONDS = 0.05
+_LONG_TEXT = 64 * 1024
 
 Batches = AsyncGenerator[Sequence["Arrived"], None]
 
@@ -113,8 +52,9 @@ class Following:
     events, else by reading the task and telling what is new in it. As long as the task can be read, no break is too
     many; each that brought nothing new is followed by a pause.
 
-    It goes on until the task ends or asks for input; with `to_the_end`, until it ends. With `seen`, somebody only
-    waits for the task to end or ask for anything: what is told on the way may then come twice.
+    It goes on until the task ends or asks for input; with `to_the_end`, until it ends. Of a task that is `known`,
+    only what is new is told. With `waits` too, somebody only waits for the task to end or ask for anything: what is
+    told on the way may then come twice.
 
     A task that brings more than `limit` bytes, over all connections, is followed no further; it goes on by itself.
     """
@@ -125,19 +65,21 @@ class Following:
         retries: int,
         *,
         to_the_end: bool = False,
-        seen: Task | None = None,
+        known: Task | None = None,
+        waits: bool = False,
         limit: int | None = None,
     ) -> None:
         self._connection = connection
         self._clock = connection.clock
         self._retries = retries
         self._to_the_end = to_the_end
-        self._waits = seen is not None
+        self._waits = waits
         self._assembly = Assembly()
         self._last = 0
         self._received = Received(limit)
-        if seen is not None:
-            self._assembly.take(Missed(0, seen))
+        self._known = known
+        if known is not None:
+            self._assembly.take(NumberedEvent(0, known))
 
     @property
     def result(self) -> Task | Message | None:
@@ -154,7 +96,7 @@ class Following:
             ResponseTooLarge: the task brings more than its limit.
         """
         self._assembly = Assembly(context_id=request.message.context_id or "")
-        return self._told(self._sent(request))
+        return self._assembled(self._send(request))
 
     def task(self, task_id: str, after: int | None = None) -> AsyncGenerator[Event, None]:
         """Tell what happens to a task from now on, or after the event with that number.
@@ -165,33 +107,33 @@ class Following:
             BadResponse: what is answered is not A2A.
             ResponseTooLarge: the task brings more than its limit.
         """
-        if not self._waits:
+        if self._known is None:
             self._assembly = Assembly(middle=after is not None)
-        return self._told(self._kept(task_id, after))
+        return self._assembled(self._follow(task_id, after))
 
-    async def _told(self, batches: Batches) -> AsyncGenerator[Event, None]:
+    async def _assembled(self, batches: Batches) -> AsyncGenerator[Event, None]:
         take = self._assembly.take
         async with aclosing(batches):
             async for batch in batches:
                 for arrived in batch:
                     event = take(arrived)
                     yield event
-                    if event.replaces and len(event.text) > _LONG:
+                    if event.replaces and len(event.text) > _LONG_TEXT:
                         # A short event may have a long text put together again and again: others get a turn between.
                         await asyncio.sleep(0)
-                    if event.kind != "artifact" and self._over():
+                    if event.kind != "artifact" and self._is_over():
                         return
 
     # -- a message, until its task is known --------------------------------------------------------------------------
 
-    async def _sent(self, request: SendMessageRequest) -> Batches:
+    async def _send(self, request: SendMessageRequest) -> Batches:
         backoff = Backoff(self._retries, self._clock)
         problem: DragomanError | None = None
         streams = not self._is_known_not_to_stream()
         while streams and self._assembly.state is None:
             problem = None
             try:
-                async with aclosing(self._heard(Operation.STREAM, request, None)) as batches:
+                async with aclosing(self._stream(Operation.STREAM, request, None)) as batches:
                     async for batch in batches:
                         yield batch
             except ResponseTooLarge:
@@ -203,37 +145,37 @@ class Following:
             if isinstance(problem, (UnsupportedOperation, MethodNotFound)) or self._is_known_not_to_stream():
                 streams, problem = False, None
                 break
-            await self._before_another(problem, backoff)
-            yield await self._taken(request, problem)
+            await self._wait_before_retry(problem, backoff)
+            yield await self._begun_task(request, problem)
         if not streams:
-            yield await self._answered(request)
+            yield await self._send_without_stream(request)
         task_id = self._assembly.task_id
         assert task_id is not None
-        if _is_last_word(problem):
-            yield self._caught_up(self._news(await self._look(task_id)))
+        if _is_final_answer(problem):
+            yield self._take_missed(self._missed(await self._get_task(task_id)))
             raise problem
         if problem is None and self._rests():
             return
-        async with aclosing(self._kept(task_id, refused=not streams)) as batches:
+        async with aclosing(self._follow(task_id, refused=not streams)) as batches:
             async for batch in batches:
                 yield batch
 
-    async def _before_another(self, problem: DragomanError | None, backoff: Backoff) -> None:
+    async def _wait_before_retry(self, problem: DragomanError | None, backoff: Backoff) -> None:
         """Wait before the message is sent again under its id; raise what is not worth it."""
         if problem is None:
             problem = BadResponse("the stream ended before it said anything")
         elif isinstance(problem, CannotConnect):
             # Who was never reached has more likely a wrong address than a restart. With a 504 somebody between gave up
             # waiting while the agent works on: it would be started twice.
-            settled = problem.reason not in _WORTH_ANOTHER or problem.status == _GAVE_UP
+            settled = problem.reason not in RETRYABLE or problem.status == GATEWAY_TIMEOUT
             if settled or not self._connection.reached:
                 raise problem
-        elif not isinstance(problem, Overloaded) and problem.status not in _NOT_NOW:
+        elif not isinstance(problem, Overloaded) and problem.status not in RETRYABLE_STATUS:
             # Without such a status, an error is the server's answer.
             raise problem
         await backoff.pause(problem)
 
-    async def _taken(self, request: SendMessageRequest, problem: DragomanError | None) -> list[Missed]:
+    async def _begun_task(self, request: SendMessageRequest, problem: DragomanError | None) -> list[NumberedEvent]:
         """The task of a message that was taken in before the connection broke, where its id is ours to choose.
 
         A server of 0.1 does not know a message by its id, and would take it for another.
@@ -241,113 +183,110 @@ class Following:
         if request.new_task_id is None or not isinstance(problem, CannotConnect) or problem.arrived is False:
             return []
         try:
-            return self._caught_up(self._news(await self._look(request.new_task_id)))
+            return self._take_missed(self._missed(await self._get_task(request.new_task_id)))
         except (A2AError, BadResponse):
             return []
 
-    async def _answered(self, request: SendMessageRequest) -> list[Missed]:
+    async def _send_without_stream(self, request: SendMessageRequest) -> list[NumberedEvent]:
         """What an agent that does not stream says: its answer, or the task to look at."""
         result = await self._connection.perform(Operation.SEND, request)
         assert isinstance(result, (Task, Message))
-        return self._caught_up(self._news(result)) if isinstance(result, Task) else [Missed(0, result)]
-
-    @property
-    def _card(self) -> AgentCard | None:
-        return self._connection.known_card
+        return self._take_missed(self._missed(result)) if isinstance(result, Task) else [NumberedEvent(0, result)]
 
     def _is_known_not_to_stream(self) -> bool:
-        return self._card is not None and self._card.capabilities.streaming is False
+        card = self._connection.known_card
+        return card is not None and card.capabilities.streaming is False
 
     # -- a task, over as many connections as it takes ----------------------------------------------------------------
 
-    async def _kept(self, task_id: str, after: int | None = None, *, refused: bool = False) -> Batches:
+    async def _follow(self, task_id: str, after: int | None = None, *, refused: bool = False) -> Batches:
         """Subscribe again and again until the reader leaves; where that is refused, look at the task now and then."""
         request = SubscribeToTaskRequest(task_id)
         quiet = 0
         while True:
-            heard = told = False
+            received = has_news = False
             problem: DragomanError | None = None
             try:
-                async with aclosing(self._round(request, after, refused)) as batches:
+                async with aclosing(self._next_stream(request, after, refused)) as batches:
                     async for batch in batches:
                         yield batch
-                        heard = True
-                        told = told or (len(batch) > 0 and not self._waits)
+                        received = True
+                        has_news = has_news or (len(batch) > 0 and not self._waits)
             except ResponseTooLarge:
                 raise
             except (CannotConnect, A2AError, BadResponse) as error:
                 problem = error
-                refused = _is_last_word(error) and not heard
+                refused = _is_final_answer(error) and not received
             if problem is None and self._rests():
                 return
-            if told and not _is_last_word(problem):
+            if has_news and not _is_final_answer(problem):
                 quiet = 0
                 continue
             # Nothing new: whether anybody is still there, and works on it, only the task itself can tell.
-            found = await self._look(task_id)
-            if problem is not None and self._is_over_with(problem, found, refused):
+            found = await self._get_task(task_id)
+            if problem is not None and self._gives_up_after(problem, found, refused):
                 raise problem
             # Where events are numbered, the next stream tells them one by one; not for ever is it waited for that.
-            told_later = not refused and not _is_last_word(problem) and quiet < _PATIENCE
+            in_next_stream = not refused and not _is_final_answer(problem) and quiet < _QUIET_BREAKS
             # A stream that ended without a word because the task has ended: no other will tell it.
-            told_later = told_later and not (problem is None and found.state.final)
-            news = [] if told_later and (self._last or self._assembly.state is None) else self._news(found)
-            yield self._caught_up(news)
-            if _is_last_word(problem) and not refused:
+            in_next_stream = in_next_stream and not (problem is None and found.state.final)
+            news = [] if in_next_stream and (self._last or self._assembly.state is None) else self._missed(found)
+            yield self._take_missed(news)
+            if _is_final_answer(problem) and not refused:
                 raise problem
             quiet = 1 if news else quiet + 1
-            await sleep(self._clock, min(_SELDOM, _FIRST_LOOK * _SLOWER ** min(quiet, _SLOWEST)))
+            await sleep(self._clock, min(_LONGEST_PAUSE, _FIRST_PAUSE * _FACTOR ** min(quiet, _MOST_STEPS)))
 
-    def _is_over_with(self, problem: DragomanError, found: Task, refused: bool) -> bool:
+    def _gives_up_after(self, problem: DragomanError, found: Task, refused: bool) -> bool:
         """True when the task itself shows that there is nothing to wait for."""
         if self._assembly.state is None:
             return problem.reason == "TIMED_OUT" or (refused and found.state.final)
         # Nothing came for as long as the caller is ready to wait.
-        return problem.reason == "TIMED_OUT" and not self._news(found)
+        return problem.reason == "TIMED_OUT" and not self._missed(found)
 
-    def _round(self, request: SubscribeToTaskRequest, after: int | None, refused: bool) -> Batches:
-        if refused or self._does_harm():
-            return _nothing()
+    def _next_stream(self, request: SubscribeToTaskRequest, after: int | None, refused: bool) -> Batches:
+        if refused or self._may_not_subscribe():
+            return _no_stream()
         if self._waits or self._assembly.state is None:
-            return self._heard(Operation.SUBSCRIBE, request, after)
-        return self._resumed(request)
+            return self._stream(Operation.SUBSCRIBE, request, after)
+        return self._resumed_stream(request)
 
-    def _does_harm(self) -> bool:
+    def _may_not_subscribe(self) -> bool:
         """True where a further subscription may do harm. Servers that number their events are not among those."""
         return not self._connection.subscribes_again and not self._last and self._assembly.state is not None
 
-    async def _heard(
+    async def _stream(
         self, operation: Operation, request: SendMessageRequest | SubscribeToTaskRequest, after: int | None
     ) -> Batches:
         """The events of a stream as they come."""
         self._received.begin(further=self._waits)
         async with aclosing(self._connection.open_stream(operation, request, after, self._received)) as batches:
             async for batch in batches:
-                self._received.begun(_copy_in(batch))
+                self._received.begun(_snapshot_in(batch))
                 yield batch
                 number = batch[-1].generation
                 # Numbers that do not rise tell no place.
                 self._last = number if number > self._last else 0
 
-    async def _resumed(self, request: SubscribeToTaskRequest) -> Batches:
+    async def _resumed_stream(self, request: SubscribeToTaskRequest) -> Batches:
         """What is new in a further stream of the same task."""
         self._received.begin(further=True)
         stream = self._connection.open_stream(Operation.SUBSCRIBE, request, self._last or None, self._received)
         async with aclosing(stream) as batches:
             async for batch in batches:
-                self._received.begun(_copy_in(batch))
-                fresh = self._fresh(batch)
+                self._received.begun(_snapshot_in(batch))
+                fresh = self._new_events(batch)
                 if fresh is None:
                     break
                 yield fresh
             else:
                 return
             # Which of its events have been told already, nobody can say: let them only wake us, and read the task.
-            async with aclosing(self._woken(request.id, batches)) as looks:
+            async with aclosing(self._read_when_woken(request.id, batches)) as looks:
                 async for news in looks:
                     yield news
 
-    def _fresh(self, batch: Sequence[Arrived]) -> Sequence[Arrived] | None:
+    def _new_events(self, batch: Sequence[Arrived]) -> Sequence[Arrived] | None:
         """What is new in it, when the numbers say that it goes on where the last ended; else None."""
         first, last = batch[0], batch[-1].generation
         number, event = first.generation, first.event
@@ -357,7 +296,7 @@ class Following:
             # A snapshot. Where it has the number 1, somebody may only count the events of this connection.
             if number < self._last or (number == 1 and not event.generation):
                 return None
-            news = self._news(event, number)
+            news = self._missed(event, number)
             self._received.add_all(each.event for each in news)
             batch = [*news, *batch[1:]]
         elif number != self._last + 1 or not self._last:
@@ -365,7 +304,7 @@ class Following:
         self._last = last
         return batch
 
-    async def _woken(self, task_id: str, batches: Batches) -> Batches:
+    async def _read_when_woken(self, task_id: str, batches: Batches) -> Batches:
         """What is new in the task whenever its stream says anything."""
         stirred = asyncio.Event()
 
@@ -381,14 +320,14 @@ class Following:
             while True:
                 ended, began = listener.done(), self._clock.now()
                 stirred.clear()
-                found = await self._look(task_id)
+                found = await self._get_task(task_id)
                 took = (self._clock.now() - began) / 1000
-                yield self._caught_up(self._news(found))
+                yield self._take_missed(self._missed(found))
                 if ended:
                     break
                 await stirred.wait()
                 # At most half of the time is spent reading, however large the task is.
-                await sleep(self._clock, max(_GATHER, took))
+                await sleep(self._clock, max(_GATHER_SECONDS, took))
         finally:
             listener.cancel()
             await asyncio.wait((listener,))
@@ -398,24 +337,24 @@ class Following:
 
     # -- the task itself ---------------------------------------------------------------------------------------------
 
-    async def _look(self, task_id: str) -> Task:
+    async def _get_task(self, task_id: str) -> Task:
         found = await self._connection.perform(Operation.GET, GetTaskRequest(task_id))
         assert isinstance(found, Task)
         return found
 
-    def _news(self, now: Task, number: int = 0) -> list[Missed]:
+    def _missed(self, now: Task, number: int = 0) -> list[NumberedEvent]:
         """What a task shows that was not told."""
         seen, number = self._assembly.result, number or now.generation or 0
-        return missed_events(seen, now, number) if isinstance(seen, Task) else [Missed(number, now)]
+        return missed_events(seen, now, number) if isinstance(seen, Task) else [NumberedEvent(number, now)]
 
-    def _caught_up(self, news: list[Missed]) -> list[Missed]:
+    def _take_missed(self, news: list[NumberedEvent]) -> list[NumberedEvent]:
         """News that are told now: what was before them is known. Without a number, nobody can say where that is."""
         if news:
             self._last = news[-1].generation
             self._received.add_all(each.event for each in news)
         return news
 
-    def _over(self) -> bool:
+    def _is_over(self) -> bool:
         state = self._assembly.state
         if state is None or state.final:
             return state is not None
@@ -428,23 +367,74 @@ class Following:
         return self._assembly.state is State.AUTH_REQUIRED and not self._to_the_end
 
 
-def _is_last_word(problem: DragomanError | None) -> TypeGuard[A2AError | BadResponse]:
+def _is_final_answer(problem: DragomanError | None) -> TypeGuard[A2AError | BadResponse]:
     """True for what a server says that will say the same the next time."""
     return isinstance(problem, (A2AError, BadResponse)) and not isinstance(problem, ServerError)
 
 
-def _copy_in(batch: Sequence[Arrived]) -> Task | None:
+def _snapshot_in(batch: Sequence[Arrived]) -> Task | None:
     """The task as a whole, where a stream begins with that."""
     first = batch[0].event
     return first if isinstance(first, Task) else None
 
 
-async def _nothing() -> Batches:
+async def _no_stream() -> Batches:
     return
     yield []  # pyright: ignore[reportUnreachable] - what makes it a generator
 
 
-async def last_of(events: AsyncIterator[Event]) -> None:
-    """Let a following run to its end."""
-    async for _ in events:
-        pass
+class RemoteTask:
+    """What one message, or one task that goes on, brings: its events once, for a reader who may leave at any time.
+
+    The first event is waited for apart from the reader: one who is canceled before it comes can still learn with
+    `begun` which task there is to cancel.
+    """
+
+    def __init__(self, events: AsyncGenerator[Event, None]) -> None:
+        self._events = events
+        self._first: asyncio.Task[Event | None] | None = None
+
+    async def first(self) -> Event | None:
+        """The first event; None when there is none. Raises what following raises."""
+        if self._first is None:
+            self._first = asyncio.create_task(_next(self._events))
+            # Whoever is canceled meanwhile does not hear what went wrong.
+            self._first.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return await asyncio.shield(self._first)
+
+    async def begun(self) -> Event | None:
+        """The first event, which may be on its way; None when nothing was asked for, or it went wrong."""
+        if self._first is None:
+            return None
+        await asyncio.wait((self._first,))
+        return None if self._first.cancelled() or self._first.exception() is not None else self._first.result()
+
+    async def __aiter__(self) -> AsyncGenerator[Event, None]:
+        try:
+            event = await self.first()
+            while event is not None:
+                yield event
+                event = await _next(self._events)
+        finally:
+            # Where the first event is still waited for, whoever waits closes it.
+            if self._first is None or self._first.done():
+                await self._events.aclose()
+
+    async def close(self) -> None:
+        """Listen no more; the task goes on."""
+        if self._first is not None and not self._first.done():
+            self._first.cancel()
+            await asyncio.wait((self._first,))
+        await self._events.aclose()
+
+
+async def polled(look: Callable[[], Awaitable[Task]], clock: Clock, longest: float) -> AsyncGenerator[Task, None]:
+    """A task that can only be looked at: soon at first, then after a tenth of the time it has taken already."""
+    began = clock.now()
+    while True:
+        await sleep(clock, max(_POLL_FIRST, min(longest, (clock.now() - began) / 1000 * _POLL_SHARE)))
+        yield await look()
+
+
+async def _next(events: AsyncGenerator[Event, None]) -> Event | None:
+    return await anext(events, None)

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
-from dragoman.client.connection import Backoff, asked_to_wait
+from dragoman.client.connection import (
+    DEFAULT_LIMIT,
+    GATEWAY_TIMEOUT,
+    HINT,
+    RETRYABLE,
+    RETRYABLE_STATUS,
+    Backoff,
+    asked_to_wait,
+)
 from dragoman.client.discovery import interfaces_of
-from dragoman.client.follow import DEFAULT_LIMIT, HINT
+from dragoman.client.event import NumberedEvent
 from dragoman.model.card import AgentCard
 from dragoman.model.error import (
     A2AError,
@@ -33,18 +41,15 @@ from dragoman.transports.binding import not_json
 from dragoman.transports.sse import SseReader
 
 if TYPE_CHECKING:
-    from dragoman.client.connection import Arrived, Sender
+    from dragoman.client.connection import Arrived, Received, Sender
     from dragoman.client.discovery import Discovery, Interface
-    from dragoman.client.follow import Received
     from dragoman.clock import Clock
     from dragoman.dialects.dialect import Result
-    from dragoman.model.event import ArtifactUpdate, StatusUpdate
-    from dragoman.model.message import Message
     from dragoman.model.operation import Request, SubscribeToTaskRequest
-    from dragoman.model.task import Task
     from dragoman.net.exchange import HttpResponse
+    from dragoman.transports.binding import Binding
 
-R = TypeVar("R", bound="Request")
+T = TypeVar("T")
 
 # A question about a task is answered at once or not at all; work may take as long as it takes.
 QUICK = 60.0
@@ -52,18 +57,8 @@ QUICK = 60.0
 _STRANGE = 64 * 1024
 _WORK = (Operation.SEND, Operation.STREAM, Operation.SUBSCRIBE)
 _SENDS = (Operation.SEND, Operation.STREAM)
-_WORTH_ANOTHER = ("CANNOT_CONNECT", "CONNECTION_LOST", "UNAVAILABLE")
 _NOTHING_THERE = (404, 405)
-# Without such a status, an error of the server's own is its answer: who asks again starts the work again.
-_NOT_NOW = (429, 502, 503)
 _ABOUT_A_TASK = (Operation.GET, Operation.CANCEL, Operation.SUBSCRIBE)
-
-
-class Delivered(NamedTuple):
-    """An event from the wire; see `Arrived`."""
-
-    generation: int
-    event: Task | Message | StatusUpdate | ArtifactUpdate
 
 
 class RemoteConnection:
@@ -171,7 +166,7 @@ class RemoteConnection:
         backoff: Backoff | None = None
         while True:
             try:
-                return await self._on_some_interface(operation, request)
+                return await self._exchange(operation, request, None, self._result)
             except DragomanError as error:
                 backoff = backoff or Backoff(self._retries, self.clock)
                 await self._pause(backoff, error, operation)
@@ -194,27 +189,25 @@ class RemoteConnection:
         received: Received | None = None,
     ) -> AsyncGenerator[Sequence[Arrived], None]:
         """See `Connection.open_stream`."""
-        interface, response = await self._opened(operation, request, after)
-        binding = interface.binding
-        if "text/event-stream" not in response.headers.get("Content-Type", ""):
+        binding, response, body = await self._exchange(operation, request, after, self._stream_head)
+        if body is not None:
             # An answer in one piece: the agent does not stream, or says why it will not.
-            body = await self._body(response)
             if received is not None:
                 received.add(len(body))
             answer = binding.result(operation, response.status, response.headers, body)
-            yield [Delivered(0, answer)]  # pyright: ignore[reportArgumentType] - a send answers with these two
+            yield [NumberedEvent(0, answer)]  # pyright: ignore[reportArgumentType] - a send answers with these two
             return
         reader, read = SseReader(self._most), binding.event
         try:
             async for chunk in response.chunks():
-                batch: list[Delivered] = []
+                batch: list[NumberedEvent] = []
                 if received is not None:
                     received.add(len(chunk))
                 try:
                     for data, number in reader.feed(chunk):
                         if data:
                             event = read(data).payload
-                            batch.append(Delivered(number or getattr(event, "generation", 0) or 0, event))
+                            batch.append(NumberedEvent(number or getattr(event, "generation", 0) or 0, event))
                 except DragomanError:
                     if batch:
                         yield batch
@@ -228,71 +221,67 @@ class RemoteConnection:
 
     # -- one exchange ------------------------------------------------------------------------------------------------
 
-    async def _on_some_interface(self, operation: Operation, request: Request) -> Result:
-        first: DragomanError | None = None
-        for interface in self._interfaces or await self._choose():
-            response: HttpResponse | None = None
-            try:
-                response = await self._send(interface, operation, request, None)
-                body = await self._body(response)
-                result = interface.binding.result(operation, response.status, response.headers, body)
-            except DragomanError as error:
-                problem = self._told(_about(error, operation, interface), response)
-                if not self._may_be_elsewhere(interface, problem, operation):
-                    raise problem from (error if problem is not error else error.__cause__)
-                first = first or problem
-            else:
-                self._prove(interface)
-                return result
-        assert first is not None
-        raise first
-
-    async def _opened(
-        self, operation: Operation, request: SendMessageRequest | SubscribeToTaskRequest, after: int | None
-    ) -> tuple[Interface, HttpResponse]:
+    async def _exchange(
+        self,
+        operation: Operation,
+        request: Request,
+        after: int | None,
+        read: Callable[[Binding, HttpResponse, Operation], Awaitable[T]],
+    ) -> T:
+        """Send a request to the interface that answers, and give what is read from the response."""
         first: DragomanError | None = None
         for interface in self._interfaces or await self._choose():
             response: HttpResponse | None = None
             try:
                 response = await self._send(interface, operation, request, after)
-                if response.status == 200 and "json" not in response.headers.get("Content-Type", ""):
-                    if "text/event-stream" not in response.headers.get("Content-Type", ""):
-                        body = await self._body(response)
-                        raise not_json(body, 200, response.headers, interface.binding.url)
-                elif "text/event-stream" not in response.headers.get("Content-Type", ""):
-                    body = await self._body(response)
-                    interface.binding.result(Operation.SEND, response.status, response.headers, body)
-                    response = _Whole(response, body)
+                result = await read(interface.binding, response, operation)
             except DragomanError as error:
-                problem = self._told(_about(error, operation, interface), response)
+                problem = _about(error, operation, interface)
+                if response is not None:
+                    asked_to_wait(problem, response.status, response.headers, self.clock)
                 if not self._may_be_elsewhere(interface, problem, operation):
                     raise problem from (error if problem is not error else error.__cause__)
                 first = first or problem
             else:
-                self._prove(interface)
-                return interface, response
+                if not interface.proven:
+                    self._prove(interface)
+                return result
         assert first is not None
         raise first
 
     async def _send(
         self, interface: Interface, operation: Operation, request: Request, after: int | None
     ) -> HttpResponse:
+        binding = interface.binding
         if interface.tenant:
             request = replace(request, tenant=interface.tenant)
-        response = await self._carried(interface, operation, request, after)
-        if response.status == 405 and interface.binding.turn(operation):
+        turned = False
+        while True:
+            http: HttpRequest = binding.request(operation, request, after)
+            http.connect = self._connect
+            http.silence = self._idle if operation in _WORK else self._quick
+            response = await self._sender.send(http, self._card)
+            if response.status != 405 or turned or not binding.turn(operation):
+                self._reached = True
+                return response
+            turned = True
             await response.close()
-            response = await self._carried(interface, operation, request, after)
-        self._reached = True
-        return response
 
-    async def _carried(
-        self, interface: Interface, operation: Operation, request: Request, after: int | None
-    ) -> HttpResponse:
-        http: HttpRequest = interface.binding.request(operation, request, after)
-        http.connect = self._connect
-        http.silence = self._idle if operation in _WORK else self._quick
-        return await self._sender.send(http, self._card)
+    async def _result(self, binding: Binding, response: HttpResponse, operation: Operation) -> Result:
+        return binding.result(operation, response.status, response.headers, await self._body(response))
+
+    async def _stream_head(
+        self, binding: Binding, response: HttpResponse, operation: Operation
+    ) -> tuple[Binding, HttpResponse, bytes | None]:
+        """Who answers, and the body of an answer that is no stream. Raises DragomanError when it is no answer."""
+        kind = response.headers.get("Content-Type", "")
+        if "text/event-stream" in kind:
+            return binding, response, None
+        body = await self._body(response)
+        if response.status == 200 and "json" not in kind:
+            raise not_json(body, 200, response.headers, binding.url)
+        binding.result(Operation.SEND, response.status, response.headers, body)
+        return binding, response, body
 
     async def _body(self, response: HttpResponse) -> bytes:
         kind = response.headers.get("Content-Type", "")
@@ -304,9 +293,6 @@ class RemoteConnection:
             if isinstance(error, ResponseTooLarge) and "json" in kind:
                 raise ResponseTooLarge(f"{text}. {HINT}", limit=error.limit) from None
             raise BadResponse(text) from None
-
-    def _told(self, error: DragomanError, response: HttpResponse | None) -> DragomanError:
-        return error if response is None else asked_to_wait(error, response.status, response.headers, self.clock)
 
     # -- which interface ---------------------------------------------------------------------------------------------
 
@@ -326,9 +312,8 @@ class RemoteConnection:
         return self._interfaces
 
     def _prove(self, interface: Interface) -> None:
-        if not interface.proven:
-            interface.proven = True
-            self._interfaces = [interface]
+        interface.proven = True
+        self._interfaces = [interface]
 
     def _may_be_elsewhere(self, interface: Interface, error: DragomanError, operation: Operation) -> bool:
         """True when another interface may do better. What may have been read by the agent is not sent to another."""
@@ -349,33 +334,15 @@ class RemoteConnection:
 
     async def _pause(self, backoff: Backoff, error: DragomanError, operation: Operation) -> None:
         """Wait before another try; raise what is not worth one."""
-        if isinstance(error, ServerError) and (isinstance(error, Overloaded) or error.status in _NOT_NOW):
+        if isinstance(error, ServerError) and (isinstance(error, Overloaded) or error.status in RETRYABLE_STATUS):
             await backoff.pause(error)
             return
-        if not isinstance(error, CannotConnect) or error.reason not in _WORTH_ANOTHER or not self._reached:
+        if not isinstance(error, CannotConnect) or error.reason not in RETRYABLE or not self._reached:
             raise error
-        if error.status == 504 and operation in _SENDS:
+        if error.status == GATEWAY_TIMEOUT and operation in _SENDS:
             # Somebody between gave up waiting, while the agent works on: sending again would start it twice.
             raise error
         await backoff.pause(error)
-
-
-class _Whole:
-    """An answer that has been read already; see `HttpResponse`."""
-
-    def __init__(self, response: HttpResponse, body: bytes) -> None:
-        self.status = response.status
-        self.headers = response.headers
-        self._body = body
-
-    async def read(self, limit: int = MAX_ANSWER) -> bytes:
-        return self._body
-
-    async def chunks(self) -> AsyncGenerator[bytes, None]:
-        yield self._body
-
-    async def close(self) -> None:
-        pass
 
 
 def _about(error: DragomanError, operation: Operation, interface: Interface) -> DragomanError:

@@ -4,30 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from dragoman.client.client import Client as AsyncClient
-from dragoman.client.follow import DEFAULT_LIMIT
 
 if TYPE_CHECKING:
-    from datetime import datetime
     from types import TracebackType
 
     from dragoman.client.client import Chat as AsyncChat
     from dragoman.client.client import EventStream as AsyncStream
     from dragoman.client.client import TaskLike
-    from dragoman.client.connect import Verify
     from dragoman.client.event import Event
-    from dragoman.client.message import Attachment
-    from dragoman.client.trust import Trusted
-    from dragoman.model.card import AgentCard
     from dragoman.model.message import Message
-    from dragoman.model.operation import TaskPushNotificationConfig
-    from dragoman.model.state import State
     from dragoman.model.task import Task
-    from dragoman.net.exchange import Interceptor
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -84,6 +77,49 @@ def run_apart(coroutine: Coroutine[Any, Any, T]) -> T:
         portal.close()
 
 
+def _waiting(
+    method: Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Client, P], T]:
+    """A method that runs one of the async client and gives its result."""
+
+    @wraps(method)
+    def call(self: Client, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._portal.run(method(self._client, *args, **kwargs))  # pyright: ignore[reportPrivateUsage]
+
+    return call
+
+
+def _streaming(
+    method: Callable[Concatenate[AsyncClient, P], AsyncStream],
+) -> Callable[Concatenate[Client, P], EventStream]:
+    """A method whose events are iterated over without `await`."""
+
+    @wraps(method)
+    def call(self: Client, *args: P.args, **kwargs: P.kwargs) -> EventStream:
+        return EventStream(self._portal, method(self._client, *args, **kwargs))  # pyright: ignore[reportPrivateUsage]
+
+    return call
+
+
+def _listing(
+    method: Callable[Concatenate[AsyncClient, P], AsyncGenerator[T, None]],
+) -> Callable[Concatenate[Client, P], Iterator[T]]:
+    """A method whose items are iterated over without `await`."""
+
+    @wraps(method)
+    def call(self: Client, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+        return _each(self._portal, method(self._client, *args, **kwargs))  # pyright: ignore[reportPrivateUsage]
+
+    return call
+
+
+def _constructor(
+    init: Callable[Concatenate[AsyncClient, P], None],
+) -> Callable[[Callable[..., None]], Callable[Concatenate[Client, P], None]]:
+    """Give a constructor the parameters of the async client's."""
+    return wraps(init)
+
+
 class Client:
     """Calls one agent and waits for it; see `dragoman.Client`. Close it, or use it in a `with`.
 
@@ -92,36 +128,9 @@ class Client:
         BadCard: the card given cannot be read.
     """
 
-    def __init__(
-        self,
-        target: object,
-        *,
-        auth: object = None,
-        protocol: str | None = None,
-        transport: str | None = None,
-        connect_timeout: float | None = 10.0,
-        idle_timeout: float | None = None,
-        retries: int = 5,
-        limit: int | None = DEFAULT_LIMIT,
-        verify: Verify = True,
-        headers: Mapping[str, str] | None = None,
-        interceptors: Sequence[Interceptor] = (),
-        trust: Trusted = None,
-    ) -> None:
-        self._client = AsyncClient(
-            target,
-            auth=auth,
-            protocol=protocol,
-            transport=transport,
-            connect_timeout=connect_timeout,
-            idle_timeout=idle_timeout,
-            retries=retries,
-            limit=limit,
-            verify=verify,
-            headers=headers,
-            interceptors=interceptors,
-            trust=trust,
-        )
+    @_constructor(AsyncClient.__init__)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        self._client = AsyncClient(*args, **options)
         self._portal = Portal("dragoman-client")
 
     def __enter__(self) -> Client:
@@ -140,71 +149,6 @@ class Client:
             finally:
                 self._portal.close()
 
-    def send(
-        self,
-        text: str | None = None,
-        *,
-        tool: str | None = None,
-        arguments: Mapping[str, Any] | None = None,
-        data: Any = None,
-        files: Iterable[Attachment] = (),
-        task: TaskLike | None = None,
-        context: TaskLike | None = None,
-        metadata: Mapping[str, Any] | None = None,
-        wait: bool = True,
-        push: str | TaskPushNotificationConfig | None = None,
-        message_id: str | None = None,
-    ) -> Task | Message:
-        """Send a message; see `dragoman.Client.send`. Raises what it raises."""
-        return self._portal.run(
-            self._client.send(
-                text,
-                tool=tool,
-                arguments=arguments,
-                data=data,
-                files=files,
-                task=task,
-                context=context,
-                metadata=metadata,
-                wait=wait,
-                push=push,
-                message_id=message_id,
-            )
-        )
-
-    def stream(
-        self,
-        text: str | None = None,
-        *,
-        tool: str | None = None,
-        arguments: Mapping[str, Any] | None = None,
-        data: Any = None,
-        files: Iterable[Attachment] = (),
-        task: TaskLike | None = None,
-        context: TaskLike | None = None,
-        metadata: Mapping[str, Any] | None = None,
-        push: str | TaskPushNotificationConfig | None = None,
-        message_id: str | None = None,
-    ) -> EventStream:
-        """Send a message and iterate over what happens; see `dragoman.Client.stream`."""
-        stream = self._client.stream(
-            text,
-            tool=tool,
-            arguments=arguments,
-            data=data,
-            files=files,
-            task=task,
-            context=context,
-            metadata=metadata,
-            push=push,
-            message_id=message_id,
-        )
-        return EventStream(self._portal, stream)
-
-    def call(self, tool: str, /, **arguments: Any) -> Any:
-        """Call a tool and give its value; see `dragoman.Client.call`. Raises what it raises."""
-        return self._portal.run(self._client.call(tool, **arguments))
-
     def chat(self, context: TaskLike | None = None) -> Chat:
         """A conversation: it remembers the context, and the task that asked something."""
         return Chat(self._portal, self._client.chat(context))
@@ -217,70 +161,20 @@ class Client:
 
         return without_await(self._client.as_tool(name, description, tool), self._portal)
 
-    def wait(self, task: TaskLike) -> Task:
-        """Wait until a task ends or asks, and give it. Raises TaskNotFound when there is none."""
-        return self._portal.run(self._client.wait(task))
-
-    def subscribe(self, task: TaskLike, after: int | None = None) -> EventStream:
-        """Follow a task until it ends; see `dragoman.Client.subscribe`."""
-        return EventStream(self._portal, self._client.subscribe(task, after))
-
-    def get_task(self, task: TaskLike, *, history_length: int | None = None) -> Task:
-        """Read a task. Raises TaskNotFound when there is none."""
-        return self._portal.run(self._client.get_task(task, history_length=history_length))
-
-    def list_tasks(
-        self,
-        *,
-        context: TaskLike | None = None,
-        state: State | str | None = None,
-        since: datetime | str | None = None,
-        artifacts: bool = False,
-        page_size: int | None = None,
-    ) -> Iterator[Task]:
-        """All tasks of the caller; see `dragoman.Client.list_tasks`. Raises what it raises."""
-        return _each(
-            self._portal,
-            self._client.list_tasks(
-                context=context, state=state, since=since, artifacts=artifacts, page_size=page_size
-            ),
-        )
-
-    def cancel_task(self, task: TaskLike, *, metadata: Mapping[str, Any] | None = None) -> Task:
-        """Cancel a task. Raises TaskNotFound or TaskNotCancelable."""
-        return self._portal.run(self._client.cancel_task(task, metadata=metadata))
-
-    def create_push_config(
-        self,
-        task: TaskLike,
-        url: str,
-        *,
-        id: str | None = None,
-        token: str | None = None,
-        auth: tuple[str, str] | None = None,
-    ) -> TaskPushNotificationConfig:
-        """Have a task's events posted to a webhook. Raises A2AError when the agent does not do that."""
-        return self._portal.run(self._client.create_push_config(task, url, id=id, token=token, auth=auth))
-
-    def get_push_config(self, task: TaskLike, id: str) -> TaskPushNotificationConfig:
-        """Read a webhook of a task. Raises TaskNotFound when there is none."""
-        return self._portal.run(self._client.get_push_config(task, id))
-
-    def list_push_configs(self, task: TaskLike) -> tuple[TaskPushNotificationConfig, ...]:
-        """The webhooks of a task. Raises TaskNotFound when there is no such task."""
-        return self._portal.run(self._client.list_push_configs(task))
-
-    def delete_push_config(self, task: TaskLike, id: str) -> None:
-        """Remove a webhook of a task; one that is gone already is no error."""
-        self._portal.run(self._client.delete_push_config(task, id))
-
-    def card(self) -> AgentCard:
-        """The agent's card. Raises BadCard or CannotConnect."""
-        return self._portal.run(self._client.card())
-
-    def extended_card(self) -> AgentCard:
-        """The card for callers who say who they are. Raises A2AError when there is none."""
-        return self._portal.run(self._client.extended_card())
+    send = _waiting(AsyncClient.send)
+    stream = _streaming(AsyncClient.stream)
+    call = _waiting(AsyncClient.call)
+    wait = _waiting(AsyncClient.wait)
+    subscribe = _streaming(AsyncClient.subscribe)
+    get_task = _waiting(AsyncClient.get_task)
+    list_tasks = _listing(AsyncClient.list_tasks)
+    cancel_task = _waiting(AsyncClient.cancel_task)
+    create_push_config = _waiting(AsyncClient.create_push_config)
+    get_push_config = _waiting(AsyncClient.get_push_config)
+    list_push_configs = _waiting(AsyncClient.list_push_configs)
+    delete_push_config = _waiting(AsyncClient.delete_push_config)
+    card = _waiting(AsyncClient.card)
+    extended_card = _waiting(AsyncClient.extended_card)
 
 
 class EventStream:
@@ -335,8 +229,8 @@ class Chat:
         return _each(self._portal, self._chat.stream(text, **options))
 
 
-def _each(portal: Portal, items: AsyncGenerator[Any, None]) -> Iterator[Any]:
-    async def following() -> list[Any]:
+def _each(portal: Portal, items: AsyncGenerator[T, None]) -> Iterator[T]:
+    async def following() -> list[T]:
         try:
             return [await anext(items)]
         except StopAsyncIteration:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Protocol, cast
 
-from dragoman.client.event import Assembly, Event
+from dragoman.client.event import Assembly, Event, NumberedEvent
 from dragoman.dialects.v01.dialect import LEGACY
 from dragoman.dialects.v03.dialect import V03_RPC
 from dragoman.dialects.v1.dialect import V1_1
@@ -47,11 +47,6 @@ _MOST = 1_000_000
 class _Keys(NamedTuple):
     jwks: Mapping[str, Any]
     fetched: float
-
-
-class _Arrived(NamedTuple):
-    generation: int
-    event: Task | Message | StatusUpdate | ArtifactUpdate
 
 
 _known: dict[str, _Keys] = {}
@@ -131,7 +126,7 @@ def event_of(body: bytes, key: str = "") -> Event:
     told = payload.id if isinstance(payload, Task) else payload.task_id
     if not told and not isinstance(payload, Message):
         raise BadResponse("the body of the webhook is no event of a task")
-    return Assembly().take(_Arrived(number, payload))
+    return Assembly().take(NumberedEvent(number, payload))
 
 
 def _payload(data: dict[str, Any]) -> Task | Message | StatusUpdate | ArtifactUpdate:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from dragoman.client.client import Client
-from dragoman.client.discovery import WELL_KNOWN, Heard, is_card_url
-from dragoman.mcp.tools.shapes import Loose, card_shape
+from dragoman.client.discovery import WELL_KNOWN, CardRecorder, is_card_url
+from dragoman.mcp.tools.shapes import card_shape, complete_answers
 from dragoman.mcp.tools.tool import ToolProblem, card_failed
 from dragoman.model.error import BadCard, CannotConnect, ConfigError, DragomanError
 from dragoman.model.json import decode_any
@@ -202,10 +202,10 @@ class Peers:
             return found
 
     async def _fetched(self, address: str, place: str) -> Fetched:
-        heard = Heard()
-        async with self._new_client(address, place, heard) as client:
+        recorder = CardRecorder()
+        async with self._new_client(address, place, recorder) as client:
             card = await client.card()
-        url, body = list(heard.bodies.items())[-1]
+        url, body = list(recorder.bodies.items())[-1]
         body = body.removeprefix(_BOM)
         raw: Any = decode_any(body)
         return Fetched(card, raw, body, url)
@@ -281,7 +281,7 @@ class Peers:
                 retries=2,
                 limit=self._options.remote_bytes,
                 verify=self._options.verify,
-                interceptors=(Guard(address, self.reach), Loose(), *interceptors),
+                interceptors=(Guard(address, self.reach), complete_answers, *interceptors),
             )
         except ConfigError as error:
             raise ToolProblem(str(error)) from None

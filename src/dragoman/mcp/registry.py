@@ -103,11 +103,17 @@ class Keeper(Protocol):
 
 
 class Registry:
-    """What is known. Task ids are those of the remotes; a local id stays a name of its task when that becomes known."""
+    """What is known. Task ids are those of the remotes; a local id stays a name of its task when that becomes known.
 
-    def __init__(self, clock: Clock, keeper: Keeper | None = None) -> None:
+    `followed` says whether somebody follows a task: such a one is never forgotten.
+    """
+
+    def __init__(
+        self, clock: Clock, keeper: Keeper | None = None, followed: Callable[[TaskRecord], bool] = lambda _: False
+    ) -> None:
         self._clock = clock
         self._keeper = keeper
+        self._followed = followed
         self.agents: dict[str, AgentRecord] = {}
         self.webhooks: dict[str, Webhook] = {}
         # In the order in which they changed, newest last.
@@ -116,8 +122,6 @@ class Registry:
         # By agent and its own id: two agents may give the same.
         self._remotes: dict[tuple[str, str], str] = {}
         self._counts: Counter[str] = Counter()
-        # Says whether somebody follows a task: such a one is never forgotten.
-        self.followed: Callable[[TaskRecord], bool] = lambda _: False
         if keeper is not None:
             agents, tasks, webhooks = keeper.load()
             self.agents = {each.agent_id: each for each in agents}
@@ -271,7 +275,7 @@ class Registry:
         first: TaskRecord | None = None
         for each in those:
             # Who follows it is asked last: that takes a while.
-            if each is newest or (first is not None and not each.ended) or self.followed(each):
+            if each is newest or (first is not None and not each.ended) or self._followed(each):
                 continue
             if each.ended:
                 return each

@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct
 
-from dragoman.client.follow import DEFAULT_LIMIT
-from dragoman.mcp.peers import is_loopback
-from dragoman.mcp.server import A2AServer
+from dragoman.client.connection import DEFAULT_LIMIT
 from dragoman.mcp.session.stdio import HostStreams, Incoming, Outgoing, Owed, host_streams
 from dragoman.model.error import ConfigError
 from dragoman.server.config.remotes import Remote
@@ -74,6 +72,8 @@ async def serve_stdio(options: McpOptions, keeper: Keeper | None = None, streams
 async def _on_streams(options: McpOptions, keeper: Keeper | None, streams: HostStreams) -> None:
     from mcp.server.stdio import stdio_server
 
+    from dragoman.mcp.server import A2AServer
+
     me = asyncio.current_task()
     assert me is not None
     left = False
@@ -112,6 +112,8 @@ async def serve_http(
     """
     import uvicorn
 
+    from dragoman.mcp.server import A2AServer
+
     logging.getLogger("mcp").setLevel(logging.WARNING)  # it tells the ids of sessions, which are as good as passwords
     with closing(_bind(host, port)) as listener:
         address, bound = cast("tuple[str, int]", listener.getsockname()[:2])
@@ -142,6 +144,8 @@ async def serve_http(
 
 def news(address: str, port: int) -> list[str]:
     """What a user wants to know first."""
+    from dragoman.mcp.peers import is_loopback
+
     place = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
     lines = [
         f"serving MCP at http://{place}{PATH}",

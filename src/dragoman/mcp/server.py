@@ -13,14 +13,9 @@ from mcp.server import Server
 from dragoman.clock import SystemClock
 from dragoman.mcp.session.resources import Resources
 from dragoman.mcp.session.tasks_extension import McpTasks
-from dragoman.mcp.tools.cards import CardTools
-from dragoman.mcp.tools.context import Desk
-from dragoman.mcp.tools.messages import MessageTools
-from dragoman.mcp.tools.push import PushTools
-from dragoman.mcp.tools.simple import simple_tools_of
-from dragoman.mcp.tools.tasks import TaskTools
+from dragoman.mcp.tools.context import ToolContext
+from dragoman.mcp.tools.table import SIMPLE_TOOLS, TOOLS
 from dragoman.mcp.tools.tool import Call, ToolProblem
-from dragoman.mcp.tools.toolbox import tools_of
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -31,7 +26,6 @@ if TYPE_CHECKING:
     from dragoman.mcp.registry import Keeper
     from dragoman.mcp.serve import McpOptions
     from dragoman.mcp.session.tasks_extension import CreatedTask
-    from dragoman.mcp.tools.tool import Tool
 
 logger = logging.getLogger("dragoman.mcp")
 INSTRUCTIONS = """\
@@ -47,13 +41,10 @@ class A2AServer:
     """The server and all it remembers. Use it with `async with`."""
 
     def __init__(self, options: McpOptions, *, clock: Clock | None = None, keeper: Keeper | None = None) -> None:
-        clock = clock or SystemClock()
-        self.desk = Desk(options, clock, keeper)
-        self._messages = MessageTools(self.desk)
-        self._task_tools = TaskTools(self.desk)
-        self._mcp_tasks = McpTasks(self.desk, self._messages, self._task_tools, clock)
-        resources = Resources(self.desk)
-        self._tools = {tool.name: tool for tool in self._all(options)}
+        self.context = ToolContext(options, clock or SystemClock(), keeper)
+        self._mcp_tasks = McpTasks(self.context)
+        resources = Resources(self.context)
+        self._tools = {tool.name: tool for tool in (*TOOLS, *(SIMPLE_TOOLS if options.simple_tools else ()))}
         self.server: Server[Any] = Server(
             "dragoman",
             version=version("dragoman"),
@@ -68,19 +59,13 @@ class A2AServer:
         self.server.add_request_handler("tools/call", types.CallToolRequestParams, self._call)
         self._mcp_tasks.add_to(self.server)
 
-    def _all(self, options: McpOptions) -> list[Tool]:
-        desk = self.desk
-        cards = CardTools(desk.peers, desk.registry)
-        tools = tools_of(cards, self._messages, self._task_tools, PushTools(desk))
-        return [*tools, *(simple_tools_of(desk) if options.simple_tools else ())]
-
     async def __aenter__(self) -> A2AServer:
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.desk.close()
+        await self.context.close()
 
     async def _list(
         self, ctx: ServerRequestContext[Any, Any], params: types.PaginatedRequestParams | None
@@ -101,7 +86,7 @@ class A2AServer:
         try:
             if tool.name == "send_message" and self._mcp_tasks.wanted(ctx):
                 return await self._mcp_tasks.send(call)
-            answer = await tool.handler(call)
+            answer = await tool.handler(self.context, call)
         except ToolProblem as problem:
             return _failure(str(problem))
         except MCPError:

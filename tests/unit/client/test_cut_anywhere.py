@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from dragoman import Agent, State, Task
-from dragoman.client.event import Event, Missed
+from dragoman.client.event import Event, NumberedEvent
 from dragoman.client.follow import Following
 from dragoman.client.message import message_of, request_of
 from dragoman.errors import CannotConnect
@@ -46,7 +46,7 @@ class Cutting:
         self._numbers = numbers
         self._snapshot = snapshot
         self._twice = twice
-        self._log: list[Missed] = []
+        self._log: list[NumberedEvent] = []
 
     async def perform(self, operation: Operation, request: Any) -> Any:
         found = await self._engine.perform(operation, request)
@@ -69,19 +69,19 @@ class Cutting:
                             return
                         raise CUT
 
-    def _shown(self, operation: Operation, batch: Any) -> list[Missed]:
+    def _shown(self, operation: Operation, batch: Any) -> list[NumberedEvent]:
         if self._numbers:
-            return [Missed(each.generation, each.event) for each in batch]
-        shown: list[Missed] = []
+            return [NumberedEvent(each.generation, each.event) for each in batch]
+        shown: list[NumberedEvent] = []
         for each in batch:
             first = operation is Operation.SUBSCRIBE and isinstance(each.event, Task)
             if not first or self._snapshot:
-                shown.append(Missed(0, each.event))
+                shown.append(NumberedEvent(0, each.event))
             if first:
                 # Events that are in the snapshot already.
-                shown += [Missed(0, old.event) for old in self._log[-self._twice :] if self._twice]
+                shown += [NumberedEvent(0, old.event) for old in self._log[-self._twice :] if self._twice]
             if not self._log or each.generation > self._log[-1].generation:
-                self._log.append(Missed(each.generation, each.event))
+                self._log.append(NumberedEvent(each.generation, each.event))
         return shown
 
 

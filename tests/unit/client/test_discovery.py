@@ -287,10 +287,10 @@ def test_a_tag_is_kept_for_an_hour_after_its_card_ran_out() -> None:
     cache = CardCache(clock)
     cache.keep("a", entry("a"), '"1"', "")
     clock.move(300 + 3599)
-    cache.prune()
+    cache._prune()  # pyright: ignore[reportPrivateUsage]
     assert cache.stale("http://a") is not None
     clock.move(1)
-    cache.prune()
+    cache._prune()  # pyright: ignore[reportPrivateUsage]
     assert (cache.stale("http://a"), len(cache)) == (None, 0)
 
 

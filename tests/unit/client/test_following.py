@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -11,8 +11,8 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman import State, Task
-from dragoman.client.event import Event, Missed
-from dragoman.client.follow import Following, last_of
+from dragoman.client.event import Event, NumberedEvent
+from dragoman.client.follow import Following
 from dragoman.client.message import message_of, request_of
 from dragoman.dialects.v03.dialect import V03_RPC
 from dragoman.errors import (
@@ -60,12 +60,17 @@ def status(state: State, message: str | None = None) -> StatusUpdate:
 DONE = status(State.COMPLETED)
 
 
-def numbered(first: int, *events: Any) -> list[Missed]:
-    return [Missed(number, event) for number, event in enumerate(events, first)]
+async def last_of(events: AsyncIterator[Event]) -> None:
+    async for _ in events:
+        pass
 
 
-def bare(*events: Any) -> list[Missed]:
-    return [Missed(0, event) for event in events]
+def numbered(first: int, *events: Any) -> list[NumberedEvent]:
+    return [NumberedEvent(number, event) for number, event in enumerate(events, first)]
+
+
+def bare(*events: Any) -> list[NumberedEvent]:
+    return [NumberedEvent(0, event) for event in events]
 
 
 class EagerClock:
@@ -193,8 +198,13 @@ async def test_numbers_that_leave_a_gap_are_not_trusted() -> None:
 async def test_numbers_that_are_not_the_tasks_own_lose_nothing(number: int) -> None:
     """Some servers count the events of each connection, or put one id before all of them."""
     constant = number == 7
-    first = [*(Missed(number if constant else place, event) for place, event in enumerate([task(), chunk("a ")], 1))]
-    again = [Missed(number if constant else place, event) for place, event in enumerate([task("a b "), chunk("b ")], 1)]
+    first = [
+        *(NumberedEvent(number if constant else place, event) for place, event in enumerate([task(), chunk("a ")], 1))
+    ]
+    again = [
+        NumberedEvent(number if constant else place, event)
+        for place, event in enumerate([task("a b "), chunk("b ")], 1)
+    ]
     wire = Scripted([*first, CUT], [*again, FOREVER], gets=[task("a b "), task("a b c", State.COMPLETED)])
     wire.gets = [task("a b "), task("a b c", State.COMPLETED)]
     stirring = _Stirring(wire)
@@ -489,7 +499,7 @@ async def test_a_stream_that_ends_while_the_task_works_is_taken_up_again() -> No
 @pytest.mark.parametrize("state", [State.COMPLETED, State.INPUT_REQUIRED, State.AUTH_REQUIRED])
 async def test_who_waits_is_told_when_the_task_ends_or_asks(state: State) -> None:
     wire = Scripted([bare(task()), bare(chunk("a ")), bare(chunk("a ")), bare(status(state)), FOREVER])
-    following = wire.following(seen=task())
+    following = wire.following(known=task(), waits=True)
     await last_of(following.task("t"))
     assert isinstance(following.result, Task)
     assert following.result.state is state
@@ -500,7 +510,7 @@ async def test_who_waits_is_told_when_the_task_ends_or_asks(state: State) -> Non
 
 async def test_who_waits_where_nothing_can_be_heard_looks_now_and_then() -> None:
     wire = Scripted(REFUSED, gets=[task(), task(), task("a", State.COMPLETED)])
-    following = wire.following(seen=task())
+    following = wire.following(known=task(), waits=True)
     await last_of(following.task("t"))
     assert following.result == task("a", State.COMPLETED)
     assert len(wire.clock.slept) == 2
@@ -545,7 +555,7 @@ async def test_a_server_that_does_not_know_the_number_begins_with_the_task() -> 
 
 
 @pytest.mark.parametrize("stream", [numbered(1, task(), chunk("a")), bare(task(), chunk("a"))], ids=["numbers", "none"])
-async def test_who_leaves_closes_every_connection(stream: list[Missed]) -> None:
+async def test_who_leaves_closes_every_connection(stream: list[NumberedEvent]) -> None:
     for first in ([stream, FOREVER], [stream, CUT]):
         wire = Scripted([*first], [bare(task("ab")), FOREVER], gets=[task("ab")])
         async with aclosing(wire.following().message(REQUEST)) as events:

@@ -10,7 +10,7 @@ import pytest
 
 from dragoman import Agent
 from dragoman.mcp.server import INSTRUCTIONS
-from dragoman.mcp.tools.cards import SOURCE
+from dragoman.mcp.tools.agents import SOURCE
 from dragoman.testing import served
 
 TOOLS = [

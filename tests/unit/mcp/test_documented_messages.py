@@ -166,7 +166,7 @@ async def test_an_agent_that_says_nothing_is_given_up(hosted: Any, foreign: Any)
     async with hosted(answer_seconds=0.2) as host:
         agent_id = await host.agent(foreign.url)
         assert await host.error("send_message", agent_id=agent_id, text="hi") == "Request failed: timeout"
-        assert host.server.desk.options.answer_seconds == 0.2
+        assert host.server.context.options.answer_seconds == 0.2
         [task] = (await host.ok("list_tasks"))["tasks"]
         assert (task["status"], task["problem"]) == ({"state": "failed"}, "Request failed: timeout")
         assert await host.error("get_task", task_id=task["id"]) == "Request failed: timeout"
@@ -177,7 +177,7 @@ async def test_an_agent_that_says_nothing_is_given_up(hosted: Any, foreign: Any)
 @pytest.mark.requirement("S4-34")
 async def test_by_default_the_limit_is_a_minute(hosted: Any) -> None:
     async with hosted() as host:
-        assert (host.server.desk.options.answer_seconds, host.server.desk.options.wait_seconds) == (60, 45)
+        assert (host.server.context.options.answer_seconds, host.server.context.options.wait_seconds) == (60, 45)
 
 
 @pytest.mark.requirement("S4-60")

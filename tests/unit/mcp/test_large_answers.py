@@ -109,6 +109,6 @@ async def test_a_list_has_fifty_tasks_unless_more_are_wanted(hosted: Any, foreig
     async with hosted() as host:
         agent_id = await host.agent(foreign.url)
         for _ in range(60):
-            host.server.desk.registry.begin(agent_id)
+            host.server.context.registry.begin(agent_id)
         assert len((await host.ok("list_tasks"))["tasks"]) == 50
         assert len((await host.ok("list_tasks", limit=60))["tasks"]) == 60

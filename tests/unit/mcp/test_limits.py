@@ -11,11 +11,10 @@ import pytest
 from mcp import Client
 
 from dragoman.mcp import registry as registries
-from dragoman.mcp.registry import Registry
+from dragoman.mcp.registry import Registry, TaskRecord
 from dragoman.mcp.serve import McpOptions
 from dragoman.mcp.server import A2AServer
-from dragoman.mcp.session import errand as errands
-from dragoman.mcp.session import errand as gathering
+from dragoman.mcp.session import follower as followers
 from dragoman.model.state import State
 from dragoman.model.task import Task, TaskStatus
 from dragoman.testing import Clock, served
@@ -92,13 +91,13 @@ async def followed(client: Client, agent: Streaming, seconds: float = 20) -> Jso
     return await call(client, "subscribe_to_task", task_id=begun["task_id"], wait_seconds=seconds)
 
 
-async def streamed(mine: A2AServer, agent: Streaming) -> errands.Errand:
+async def streamed(mine: A2AServer, agent: Streaming) -> followers.TaskFollower:
     """Send a message as a stream, and follow that until it is over."""
-    record = await mine.desk.peers.resolve(agent.url)
-    stream = mine.desk.peers.client(record).stream("go")
-    errand = mine.desk.errands.new(mine.desk.registry.begin(record.agent_id)).stream(stream)
-    assert await errand.settled(20)
-    return errand
+    record = await mine.context.peers.resolve(agent.url)
+    stream = mine.context.peers.client(record).stream("go")
+    follower = mine.context.followers.new(mine.context.registry.begin(record.agent_id)).stream(stream)
+    assert await follower.wait(20)
+    return follower
 
 
 # -- streams -----------------------------------------------------------------------------------------------------------
@@ -110,13 +109,13 @@ async def test_many_small_chunks_are_put_together_now_and_then(
     agent.events = lambda _: [whole("t"), *[chunk("x")] * 4000, END]
     async with A2AServer(McpOptions()) as mine, Client(mine.server) as client:
         learned: list[Task] = []
-        learn = mine.desk.registry.learn
+        learn = mine.context.registry.learn
 
         def noted(record: Any, task: Task, **options: Any) -> Any:
             learned.append(task)
             return learn(record, task, **options)
 
-        monkeypatch.setattr(mine.desk.registry, "learn", noted)
+        monkeypatch.setattr(mine.context.registry, "learn", noted)
         shown = await followed(client, agent)
     assert (shown["current_state"], shown["text"]) == ("completed", "x" * 4000)
     assert len(learned) < 200
@@ -127,33 +126,33 @@ async def test_what_was_said_before_a_long_silence_is_known(agent: Streaming) ->
     async with A2AServer(McpOptions()) as mine, Client(mine.server) as client:
         shown = await followed(client, agent, seconds=1)
         assert (shown["current_state"], shown["text"]) == ("working", "abc")
-        assert mine.desk.errands.under_way == 1
+        assert mine.context.followers.under_way == 1
 
 
 async def test_a_stream_that_tells_of_ever_other_tasks_is_left(agent: Streaming) -> None:
     agent.events = lambda _: [whole(f"t{number}") for number in range(50)]
     async with A2AServer(McpOptions()) as mine:
-        errand = await streamed(mine, agent)
-        assert errand.problem == "Request failed: the agent tells of ever other tasks on one stream"
-        assert [each.remote_id for each in mine.desk.registry.tasks()] == ["t1", "t0"]
+        follower = await streamed(mine, agent)
+        assert follower.problem == "Request failed: the agent tells of ever other tasks on one stream"
+        assert [each.remote_id for each in mine.context.registry.tasks()] == ["t1", "t0"]
 
 
 async def test_a_task_that_grows_beyond_all_bounds_is_not_followed_and_can_be_fetched(
     agent: Streaming, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gathering, "MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(followers, "MOST_BYTES", 1 << 20)
     agent.events = lambda _: [whole("t"), *[chunk("x" * 100_000)] * 20]
     async with A2AServer(McpOptions()) as mine, Client(mine.server) as client:
-        errand = await streamed(mine, agent)
-        assert errand.problem.startswith("Request failed: the task has grown beyond 1 MB: call get_task")
-        assert errand.record.problem == errand.problem
+        follower = await streamed(mine, agent)
+        assert follower.problem.startswith("Request failed: the task has grown beyond 1 MB: call get_task")
+        assert follower.record.problem == follower.problem
         assert (await call(client, "get_task", task_id="t"))["status"] == {"state": "working"}
 
 
 async def test_a_text_that_is_sent_again_and_again_is_counted_once(
     agent: Streaming, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gathering, "MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(followers, "MOST_BYTES", 1 << 20)
     again = [chunk(str(number) * 100_000, append=False) for number in range(10)]
     agent.events = lambda _: [whole("t"), *again * 3, END]
     async with A2AServer(McpOptions()) as mine, Client(mine.server) as client:
@@ -161,23 +160,23 @@ async def test_a_text_that_is_sent_again_and_again_is_counted_once(
     assert (shown["current_state"], shown["text"]) == ("completed", "9" * 100_000)
 
 
-# -- errands -----------------------------------------------------------------------------------------------------------
+# -- followers ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("limit", ["MOST_OF_ONE_AGENT", "MOST_ERRANDS"])
+@pytest.mark.parametrize("limit", ["MOST_OF_ONE_AGENT", "MOST_IN_ALL"])
 async def test_of_too_many_tasks_the_most_silent_is_not_followed_and_can_be_fetched(
     agent: Streaming, monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
-    monkeypatch.setattr(errands, limit, 2)
+    monkeypatch.setattr(followers, limit, 2)
     agent.events = lambda number: [whole(f"t{number}")]
     async with A2AServer(McpOptions()) as mine, Client(mine.server) as client:
         ids = [
             (await call(client, "send_streaming_message", agent_id=agent.url, text="go"))["task_id"] for _ in range(3)
         ]
         assert ids == ["t1", "t2", "t3"]
-        assert mine.desk.errands.under_way == 2
-        dropped, *others = [mine.desk.registry.must_task(each) for each in ids]
-        assert (dropped.problem, [each.problem for each in others]) == (errands.DROPPED, ["", ""])
+        assert mine.context.followers.under_way == 2
+        dropped, *others = [mine.context.registry.must_task(each) for each in ids]
+        assert (dropped.problem, [each.problem for each in others]) == (followers.DROPPED, ["", ""])
         assert (await call(client, "get_task", task_id="t1"))["status"] == {"state": "working"}
         assert dropped.problem == ""
 
@@ -185,15 +184,15 @@ async def test_of_too_many_tasks_the_most_silent_is_not_followed_and_can_be_fetc
 async def test_one_that_gives_way_before_it_has_begun_leaves_nothing(
     agent: Streaming, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(errands, "MOST_OF_ONE_AGENT", 1)
+    monkeypatch.setattr(followers, "MOST_OF_ONE_AGENT", 1)
     async with A2AServer(McpOptions()) as mine:
-        record = await mine.desk.peers.resolve(agent.url)
-        client, registry = mine.desk.peers.client(record), mine.desk.registry
+        record = await mine.context.peers.resolve(agent.url)
+        client, registry = mine.context.peers.client(record), mine.context.registry
         first, second = (
-            mine.desk.errands.new(registry.begin(record.agent_id)).send(client, text=text) for text in ("1", "2")
+            mine.context.followers.new(registry.begin(record.agent_id)).send(client, text=text) for text in ("1", "2")
         )
-        assert await first.settled(5)
-        assert (first.problem, first.record.remote_id) == (errands.DROPPED, None)
+        assert await first.wait(5)
+        assert (first.problem, first.record.remote_id) == (followers.DROPPED, None)
         assert await second.known(5)
         assert (second.problem, second.record.remote_id) == ("", "t")
 
@@ -201,13 +200,13 @@ async def test_one_that_gives_way_before_it_has_begun_leaves_nothing(
 async def test_a_task_that_is_silent_for_too_long_is_not_followed(
     agent: Streaming, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(errands, "IDLE_SECONDS", 0.3)
+    monkeypatch.setattr(followers, "IDLE_SECONDS", 0.3)
     agent.events = lambda _: [whole("t"), chunk("a")]
     async with A2AServer(McpOptions()) as mine:
-        errand = await streamed(mine, agent)
-        assert errand.problem == errand.record.problem == errands.SILENT
-        assert errand.record.task is not None
-        assert errand.record.task.text == "a"
+        follower = await streamed(mine, agent)
+        assert follower.problem == follower.record.problem == followers.SILENT
+        assert follower.record.task is not None
+        assert follower.record.task.text == "a"
 
 
 # -- records -----------------------------------------------------------------------------------------------------------
@@ -230,9 +229,9 @@ def test_an_agent_with_many_tasks_pushes_out_its_own(monkeypatch: pytest.MonkeyP
 
 def test_a_task_that_is_new_or_followed_is_never_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registries, "MOST_TASKS", 2)
-    registry = Registry(Clock())
-    kept = [registry.learn(registry.begin("a"), task(str(number))) for number in range(2)]
-    registry.followed = lambda record: record in kept
+    kept: list[TaskRecord] = []
+    registry = Registry(Clock(), followed=lambda record: record in kept)
+    kept += [registry.learn(registry.begin("a"), task(str(number))) for number in range(2)]
     new = registry.begin("a")
     assert registry.tasks() == [new, *reversed(kept)]
     registry.lost(new, "Request failed: timeout")

@@ -59,7 +59,7 @@ async def send(client: Client, url: str, numbers: range) -> dict[str, int]:
 
 
 async def is_right(server: A2AServer, sent: dict[str, int]) -> None:
-    records = {record.remote_id: record for record in server.desk.registry.tasks()}
+    records = {record.remote_id: record for record in server.context.registry.tasks()}
     for task_id, number in sent.items():
         task = records[task_id].task
         assert task is not None
@@ -85,14 +85,14 @@ async def through(count: int) -> float:
             finally:
                 tracemalloc.stop()
             assert sorted(sent.values()) == list(range(count))
-            assert len(server.desk.registry.tasks()) == count
+            assert len(server.context.registry.tasks()) == count
             await is_right(server, sent)
             listed = (await client.call_tool("list_tasks", {"limit": count})).structured_content["tasks"]
             assert {each["id"] for each in listed} == set(sent)
             # Nothing is followed any more.
-            assert server.desk.errands.under_way == 0
+            assert server.context.followers.under_way == 0
             names = [task.get_coro().__qualname__ for task in asyncio.all_tasks()]
-            assert not any(name.startswith(("Errand", "Following", "TaskTools", "MessageTools")) for name in names)
+            assert not any(name.startswith(("TaskFollower", "Following", "RemoteTask")) for name in names)
         return grown / (count - half)
 
 

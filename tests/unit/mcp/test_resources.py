@@ -119,13 +119,13 @@ async def test_what_is_not_in_memory_is_asked_for_if_its_task_is_known(era: str,
     async with hosted(era) as (client, _):
         task = await made(client, url)
         async with A2AServer(McpOptions()) as fresh, Client(fresh.server) as other:
-            agent = await fresh.desk.peers.resolve(url)
+            agent = await fresh.context.peers.resolve(url)
             uri = uri_of(f"a2a://{agent.agent_id}/{task['id']}", "big", 0)
             # Who only knows an id of the agent's is told nothing: it may be another user's.
             with pytest.raises(MCPError, match="not found"):
                 await other.read_resource(uri)
-            record = fresh.desk.registry.begin(agent.agent_id)
-            fresh.desk.registry.learn(record, Task(task["id"], "", TaskStatus(State.WORKING)))
+            record = fresh.context.registry.begin(agent.agent_id)
+            fresh.context.registry.learn(record, Task(task["id"], "", TaskStatus(State.WORKING)))
             assert base64.b64decode((await read(other, uri)).blob) == BIG
 
 
@@ -164,7 +164,7 @@ async def test_the_task_of_one_agent_is_not_read_as_that_of_another(era: str, ur
     async with hosted(era) as (client, mine):
         task = await made(client, url)
         with served(papers()) as other_url:
-            other = await mine.desk.peers.resolve(other_url)
+            other = await mine.context.peers.resolve(other_url)
             with pytest.raises(MCPError, match="not found"):
                 await client.read_resource(uri_of(f"a2a://{other.agent_id}/{task['id']}", "big", 0))
 

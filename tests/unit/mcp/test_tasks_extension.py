@@ -158,7 +158,7 @@ async def test_a_host_that_knows_tasks_gets_one_at_once_and_polls_for_the_result
             assert ended["result"]["structuredContent"]["text"] == "Walk around Porto."
             assert ended["result"]["isError"] is False
             assert ended["lastUpdatedAt"] >= ended["createdAt"] == created.created_at
-            (record,) = mine.desk.registry.tasks()
+            (record,) = mine.context.registry.tasks()
             assert record.remote_id not in created.task_id  # it says nothing about the agent's own id
             assert await poll(client.session, created.task_id) == ended  # an end is an end
 
@@ -316,7 +316,7 @@ async def test_a_question_that_somebody_else_answered_is_not_asked_any_more() ->
         async with hosted() as (client, mine), dragoman.Client(url) as other:
             task_id = (await begin(client, url, "Lisbon")).task_id
             (key,) = (await settled(client.session, task_id))["inputRequests"]
-            (record,) = mine.desk.registry.tasks()
+            (record,) = mine.context.registry.tasks()
             assert record.remote_id is not None
             await other.send("Ada", task=record.remote_id)
             asks = await settled(client.session, task_id)
@@ -356,7 +356,7 @@ async def test_who_went_elsewhere_to_allow_something_is_not_sent_there_again() -
             for _ in range(3):
                 shown = await poll(client.session, task_id)
                 assert (shown["status"], shown.get("statusMessage")) == ("working", "Please log in")
-            (record,) = mine.desk.registry.tasks()
+            (record,) = mine.context.registry.tasks()
             await asyncio.to_thread(urllib.request.urlopen, f"{url}/callback?{record.remote_id}")
             ended = await settled(client.session, task_id)
             assert ended["result"]["structuredContent"]["text"] == "Nothing today, Ada."
@@ -377,7 +377,7 @@ async def test_a_cancel_reaches_the_agent(city: str) -> None:
                 while (shown := await poll(client.session, task_id))["status"] != "cancelled":
                     pass
             assert {"result", "error", "inputRequests"}.isdisjoint(shown)
-            (record,) = mine.desk.registry.tasks()
+            (record,) = mine.context.registry.tasks()
             assert record.remote_id is not None
             assert (await direct.get_task(record.remote_id)).state is State.CANCELED
             assert await cancel(client.session, task_id) == {}  # what has ended is acknowledged as well
@@ -399,7 +399,7 @@ async def test_an_id_that_is_not_known_is_an_error_for_every_method() -> None:
     with served(trip()) as url:
         async with hosted() as (client, mine):
             await settled(client.session, (await begin(client, url, "Porto")).task_id)
-            (record,) = mine.desk.registry.tasks()
+            (record,) = mine.context.registry.tasks()
             for task_id in ("nothing", record.id, str(record.remote_id)):
                 for method in (poll, cancel):
                     with pytest.raises(MCPError, match="Task not found") as caught:

@@ -99,9 +99,9 @@ async def test_a_token_goes_to_the_agent_it_is_for_and_to_no_neighbour(
     foreign.offers(foreign.url, f"{base}{NEW}", "/a" + NEW, "/b/../a" + NEW, protocolVersion="0.3.0")
     foreign.answers["message/send"] = DONE
     async with A2AServer(McpOptions(remotes=remotes, tokens=tokens)) as mine:
-        record = await mine.desk.peers.resolve(foreign.url + path)
+        record = await mine.context.peers.resolve(foreign.url + path)
         assert record.auth_mode == ("bearer" if token else None)
-        await mine.desk.peers.client(record).send("hi", wait=False)
+        await mine.context.peers.client(record).send("hi", wait=False)
     said = foreign.headers[-1].get("authorization")
     assert said == (f"Bearer {token}" if token else None)
 
@@ -134,7 +134,7 @@ async def test_of_an_agent_that_changes_its_card_again_and_again_few_clients_are
     async with A2AServer(McpOptions()) as mine:
         for number in range(10):
             foreign.offers(foreign.url, version=str(number))
-            record = await mine.desk.peers.resolve(foreign.url)
-            await mine.desk.peers.client(record).send("hi", wait=False)
-        kept = mine.desk.peers._former  # pyright: ignore[reportPrivateUsage]
+            record = await mine.context.peers.resolve(foreign.url)
+            await mine.context.peers.client(record).send("hi", wait=False)
+        kept = mine.context.peers._former  # pyright: ignore[reportPrivateUsage]
         assert [len(each) for each in kept.values()] == [peers._MOST_FORMER]  # pyright: ignore[reportPrivateUsage]

@@ -16,7 +16,7 @@ from tests.unit.mcp.receiver import Receiver
 
 from dragoman import Agent, Artifact, Context, Part, State, Task
 from dragoman import Client as A2AClient
-from dragoman.client.event import Assembly, Missed
+from dragoman.client.event import Assembly, NumberedEvent
 from dragoman.mcp import webhooks
 from dragoman.mcp.serve import McpOptions
 from dragoman.mcp.server import A2AServer
@@ -152,7 +152,7 @@ async def test_an_unknown_agent_and_an_address_elsewhere_are_refused(silent: str
         assert await host.problem(TOOL, agent_id="nobody", webhook_url=receiver.url) == "Agent not found: nobody"
         elsewhere = "https://hooks.example.com/in"
         assert "may not be called" in await host.problem(TOOL, agent_id=silent, webhook_url=elsewhere)
-        assert host.mine.desk.registry.webhooks == {}
+        assert host.mine.context.registry.webhooks == {}
 
 
 # -- posted from here --------------------------------------------------------------------------------------------------
@@ -237,15 +237,15 @@ async def test_a_task_is_not_put_together_for_each_event_that_is_posted(
     async with hosted() as host:
         agent = await host.call("resolve_agent_card", base_url=silent)
         await host.call(TOOL, agent_id=silent, webhook_url=receiver.url)
-        record = host.mine.desk.registry.begin(agent["agent_id"])
+        record = host.mine.context.registry.begin(agent["agent_id"])
         assembly = Assembly()
-        events = [assembly.take(Missed(0, Task("t", "c", TaskStatus(State.WORKING))))]
+        events = [assembly.take(NumberedEvent(0, Task("t", "c", TaskStatus(State.WORKING))))]
         for word in ("a ", "b ", "c"):
             update = ArtifactUpdate("t", "c", Artifact("x", (Part(text=word),)), append=word != "a ")
-            events.append(assembly.take(Missed(0, update)))
+            events.append(assembly.take(NumberedEvent(0, update)))
         monkeypatch.setattr(Assembly, "result", property(lambda _: pytest.fail("the whole task was put together")))
         for event in events:
-            host.mine.desk.webhooks.post(record, event)
+            host.mine.context.webhooks.post(record, event)
         await receiver.until(lambda: len(receiver.events()) == 4)
         assert receiver.events() == ["working", "a ", "b ", "c"]
 
@@ -413,15 +413,15 @@ async def test_a_stream_with_a_webhook_that_is_refused_is_no_problem(picky: str,
 async def test_a_refused_stream_is_begun_again_without_the_webhook(picky: str, receiver: Receiver) -> None:
     async with hosted() as host:
         told = await host.call(TOOL, agent_id=picky, webhook_url=receiver.url)
-        desk = host.mine.desk
-        agent = desk.registry.agents[told["agent_id"]]
-        client, push = desk.peers.client(agent), desk.push_for(agent)
+        context = host.mine.context
+        agent = context.registry.agents[told["agent_id"]]
+        client, push = context.peers.client(agent), context.push_for(agent)
         assert push is not None
-        errand = desk.errands.new(desk.registry.begin(agent.agent_id))
-        errand.stream(client.stream("go", push=push), again=lambda: client.stream("go"))
-        assert await errand.settled(20)
-        assert errand.problem == ""
-        assert desk.push_for(agent) is None
+        follower = context.followers.new(context.registry.begin(agent.agent_id))
+        follower.stream(client.stream("go", push=push), again=lambda: client.stream("go"))
+        assert await follower.wait(20)
+        assert follower.problem == ""
+        assert context.push_for(agent) is None
     assert receiver.events()[-1] == "completed"
 
 
@@ -459,11 +459,11 @@ async def test_a_webhook_that_wants_less_is_taken_back_from_the_agent(pushing: s
 
 async def test_a_webhook_of_this_machine_is_not_given_to_an_agent_elsewhere(receiver: Receiver) -> None:
     async with hosted() as host:
-        registry = host.mine.desk.registry
+        registry = host.mine.context.registry
         card = {"capabilities": {"pushNotifications": True}}
         agent = registry.seen("https://agents.example.com", "far", card)
         registry.hook(agent.agent_id, receiver.url, BOTH)
-        assert host.mine.desk.push_for(agent) is None
+        assert host.mine.context.push_for(agent) is None
         hook = registry.hook(agent.agent_id, "https://hooks.example.com/in", BOTH)
-        config = host.mine.desk.push_for(agent)
+        config = host.mine.context.push_for(agent)
         assert (config.url, config.id) == (hook.webhook_url, hook.config_id)

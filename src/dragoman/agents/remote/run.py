@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from dragoman.agents.remote.errand import GOODBYE, STATE, Errand
-from dragoman.client.connection import Backoff
-from dragoman.client.follow import DEFAULT_LIMIT
+from dragoman.client.connection import DEFAULT_LIMIT, Backoff
+from dragoman.client.event import Event, missed_events
+from dragoman.client.follow import Following, RemoteTask
+from dragoman.engine.execute.outputs import Ask, Conclude
 from dragoman.model.error import (
     A2AError,
     AuthError,
+    BadResponse,
     CannotConnect,
     DragomanError,
     Failed,
@@ -23,13 +26,31 @@ from dragoman.model.error import (
     ResponseTooLarge,
     TaskNotFound,
 )
-from dragoman.model.operation import CancelTaskRequest, Operation
+from dragoman.model.event import ArtifactUpdate
+from dragoman.model.message import Message
+from dragoman.model.operation import (
+    CancelTaskRequest,
+    GetTaskRequest,
+    Operation,
+    SendMessageConfiguration,
+    SendMessageRequest,
+)
+from dragoman.model.state import Role, State
+from dragoman.model.task import Task, TaskStatus
 from dragoman.net.exchange import size_in_words
 
 if TYPE_CHECKING:
     from dragoman.client.connection import Connection
+    from dragoman.dialects.dialect import Result
     from dragoman.engine.execute.context import Context
     from dragoman.model.card import AgentCard
+    from dragoman.model.task import Artifact
+
+# Where a conversation's other name is kept in its state.
+STATE = "dragoman.remote"
+GOODBYE = 10.0
+# So long an agent has to refuse a message that is passed on to its task.
+_REFUSAL = 1.0
 
 
 class RemoteAgent:
@@ -106,25 +127,25 @@ class RemoteAgent:
         """Pass a message on, and everything that comes back."""
         # The engine closes a text that has the name of the skill. None of those that come from behind is its own.
         ctx.skill = STATE
-        errand: Errand | None = None
+        remote_run: RemoteRun | None = None
         try:
-            errand = Errand(await self.connection(), self._retries, ctx, self._limit)
-            async with aclosing(errand.outputs()) as outputs:
+            remote_run = RemoteRun(await self.connection(), self._retries, ctx, self._limit)
+            async with aclosing(remote_run.outputs()) as outputs:
                 async for output in outputs:
                     yield output
         except (Failed, Rejected):
             raise
         except (asyncio.CancelledError, DragomanError) as error:
             # Canceled by its caller, the work behind is canceled too; when the server stops, it goes on.
-            if errand is not None and (ctx.cancelled or isinstance(error, ResponseTooLarge)):
-                await errand.cancel()
+            if remote_run is not None and (ctx.cancelled or isinstance(error, ResponseTooLarge)):
+                await remote_run.cancel()
             if ctx.cancelled or isinstance(error, asyncio.CancelledError):
                 raise
             ctx.log.warning("the agent behind: %s: %s", type(error).__name__, error)
-            raise Failed(_plain(error, begun=errand is not None and errand.task_id is not None)) from error
+            raise Failed(_plain(error, begun=remote_run is not None and remote_run.task_id is not None)) from error
         finally:
-            if errand is not None:
-                await errand.close()
+            if remote_run is not None:
+                await remote_run.close()
 
 
 def _plain(error: DragomanError, *, begun: bool) -> str:
@@ -153,3 +174,231 @@ def card_of_remote(card: AgentCard) -> dict[str, Any]:
         # Who may use a skill over there is between that agent and us.
         skill.pop("securityRequirements", None)
     return shown
+
+
+class RemoteRun:
+    """One run: from the message to the end of what it does over there, or to a question."""
+
+    def __init__(self, connection: Connection, retries: int, ctx: Context, limit: int | None = None) -> None:
+        self._connection = connection
+        self._retries = retries
+        self._limit = limit
+        self._ctx = ctx
+        self.task_id: str | None = None
+        self._asked = ""
+        if ctx.resume is not None and isinstance(ctx.resume.ref, dict):
+            ref = cast("dict[str, Any]", ctx.resume.ref)
+            self.task_id, self._asked = ref.get("task"), ref.get("asked", "")
+        # What the message that was sent brings; after a restart the task is followed anew.
+        self._remote: RemoteTask | None = None
+        self._passing_on: list[asyncio.Task[Result]] = []
+        self._begun = {artifact.artifact_id for artifact in ctx.artifacts}
+        self._remark: object = None
+
+    async def outputs(self) -> AsyncGenerator[Any, None]:
+        """What the run yields."""
+        # Kept before anything is passed on: whatever our callers see belongs to a task that is known after a restart.
+        sent = await self._ctx.once(f"remote {len(self._ctx.answered)}", self._send, retry=True)
+        if sent.get("context"):
+            self._ctx.state[STATE] = sent["context"]
+        if "message" in sent:
+            message = msgspec.convert(sent["message"], Message)
+            if message.parts and not self._begun:
+                yield Conclude(message.parts)
+            else:
+                await self._ctx.artifact(*message.parts, name="message")
+            return
+        self.task_id = sent["task"]
+        passing_on = asyncio.ensure_future(self._pass_on_messages())
+        try:
+            async with aclosing(aiter(self._remote or await self._resumed())) as events:
+                async for event in events:
+                    output = await self._take(event)
+                    if output is not None:
+                        yield output
+                        return
+        finally:
+            passing_on.cancel()
+            with suppress(asyncio.CancelledError):
+                await passing_on
+
+    async def cancel(self) -> None:
+        """Cancel the work over there."""
+        try:
+            async with asyncio.timeout(GOODBYE):
+                if self.task_id is None and self._remote is not None:
+                    # It has been asked for and may have begun: that is told with the first event.
+                    task = (await self._first(self._remote)).task
+                    self.task_id = None if task is None else task.id
+                if self.task_id is not None:
+                    await self._connection.perform(Operation.CANCEL, CancelTaskRequest(self.task_id))
+        except (DragomanError, TimeoutError) as error:
+            self._ctx.log.warning("task %s of the agent behind was not canceled: %s", self.task_id, error)
+
+    async def close(self) -> None:
+        """Listen no more."""
+        for each in self._passing_on:
+            each.cancel()
+        await asyncio.gather(*self._passing_on, return_exceptions=True)
+        if self._remote is not None:
+            await self._remote.close()
+
+    # -- what is sent --------------------------------------------------------------------------------------------------
+
+    async def _send(self) -> dict[str, Any]:
+        """Pass the caller's message on, and wait until it is taken in. The result is kept: it is sent once."""
+        if self.task_id is not None and not await self._is_asking():
+            return {"task": self.task_id}
+        following = Following(self._connection, self._retries, limit=self._limit)
+        # Who does not stream is not asked to wait with the answer: the sooner the task is known, the less can be lost.
+        request = self._request(self._ctx.message, wait=self.task_id is not None)
+        self._remote = RemoteTask(following.message(request))
+        await self._first(self._remote)
+        result = following.result
+        if isinstance(result, Message):
+            return {"message": result, "context": result.context_id}
+        assert result is not None
+        self.task_id = result.id
+        if not result.context_id:
+            # In 0.1 streams do not name the conversation.
+            result = await self._look()
+        return {"task": result.id, "context": result.context_id}
+
+    async def _is_asking(self) -> bool:
+        """True when it still waits for this answer.
+
+        It may have gone on by itself, or have got the answer before a crash and be asking something else.
+        """
+        task = await self._look()
+        return task.state.waiting and _text(task.status) in ("", self._asked)
+
+    async def _look(self) -> Task:
+        assert self.task_id is not None
+        task = await self._connection.perform(Operation.GET, GetTaskRequest(self.task_id))
+        assert isinstance(task, Task)
+        return task
+
+    async def _pass_on_messages(self) -> None:
+        """Pass on what the caller says while the work goes on. After a restart all of it comes again."""
+        async for message in self._ctx.messages():
+            try:
+                await self._ctx.once(f"remote message {message.message_id}", self._pass_on, message, retry=True)
+            except DragomanError as error:
+                self._ctx.log.warning("a message was not taken by the agent behind: %s", error)
+
+    async def _pass_on(self, message: Message) -> None:
+        sending = asyncio.ensure_future(self._connection.perform(Operation.SEND, self._request(message, wait=False)))
+        self._passing_on.append(sending)
+        # Some answer only when the task has ended: who has not said no by now has got it.
+        await asyncio.wait((sending,), timeout=_REFUSAL)
+        if sending.done():
+            self._passing_on.remove(sending)
+            await sending
+
+    def _request(self, message: Message, *, wait: bool) -> SendMessageRequest:
+        outgoing = Message(
+            self._named(f"message {message.message_id}"),
+            Role.USER,
+            message.parts,
+            self._ctx.state.get(STATE),
+            self.task_id,
+            message.metadata,
+        )
+        own = message.metadata or {}
+        beside = {key: value for key, value in self._ctx.metadata.items() if key not in own or own[key] != value}
+        return SendMessageRequest(
+            outgoing,
+            SendMessageConfiguration(return_immediately=not wait),
+            metadata=beside or None,
+            new_task_id=self._named("task") if self.task_id is None else None,
+        )
+
+    def _named(self, what: str) -> str:
+        """An id that is the same after a restart, so that it is done once by those who know messages by their ids.
+
+        Not the caller's own: to the agent behind all callers are one, and one could name what is another's.
+        """
+        return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{self._ctx.task_id} {what}"))
+
+    # -- what comes back -----------------------------------------------------------------------------------------------
+
+    @staticmethod
+    async def _first(remote: RemoteTask) -> Event:
+        event = await remote.first()
+        if event is None:
+            raise BadResponse("it said nothing")
+        return event
+
+    async def _resumed(self) -> RemoteTask:
+        """The task of an earlier life of this server: what our callers have not seen of it yet."""
+        # How an agent is best listened to is known once it has been spoken to.
+        await self._look()
+        following = Following(self._connection, self._retries, known=self._seen(), limit=self._limit)
+        self._remote = RemoteTask(following.task(self.task_id or ""))
+        return self._remote
+
+    def _seen(self) -> Task:
+        """What our callers have seen of the task over there."""
+        context_id: str = self._ctx.state.get(STATE, "")
+        return Task(self.task_id or "", context_id, TaskStatus(State.WORKING), self._ctx.artifacts)
+
+    async def _take(self, event: Event) -> Ask | Conclude | None:
+        """Take an event in; what is returned ends the run."""
+        raw = event.raw
+        if isinstance(raw, ArtifactUpdate):
+            await self._artifact(raw.artifact, raw.append, raw.last_chunk, raw.metadata)
+            return None
+        if isinstance(raw, Message):
+            await self._report_progress(raw, None)
+            return None
+        if isinstance(raw, Task):
+            # Some end with the whole task after they have told all of it.
+            for missed in missed_events(self._seen(), raw):
+                if isinstance(missed.event, ArtifactUpdate):
+                    await self._artifact(missed.event.artifact, missed.event.append, raw.state.final, None)
+            message, goes_on = raw.status.message, not (raw.state.final or raw.state.waiting)
+            if goes_on and message is not None and message.parts == self._remark:
+                return None
+            return await self._status(raw.status, None)
+        return await self._status(raw.status, raw.metadata)
+
+    async def _artifact(
+        self, artifact: Artifact, append: bool, last_chunk: bool, metadata: dict[str, Any] | None
+    ) -> None:
+        # There are clients that throw away what continues an artifact that they have not seen begin.
+        append = append and artifact.artifact_id in self._begun
+        self._begun.add(artifact.artifact_id)
+        await self._ctx.update_artifact(artifact, append=append, last_chunk=last_chunk, metadata=metadata)
+
+    async def _status(self, status: TaskStatus, metadata: dict[str, Any] | None) -> Ask | Conclude | None:
+        state, message, text = status.state, status.message, _text(status)
+        if state.waiting:
+            parts = () if message is None else tuple(part for part in message.parts if part.text is None)
+            auth = state is State.AUTH_REQUIRED
+            question = text or ("authentication required" if auth else "input required")
+            return Ask(question, ref={"task": self.task_id, "asked": text}, auth=auth, details=parts)
+        if state is State.FAILED:
+            raise Failed(text or "the agent behind this one failed")
+        if state is State.REJECTED:
+            raise Rejected(text or "the agent behind this one refused")
+        if state is State.CANCELED:
+            raise Failed(text or "canceled by the agent behind this one")
+        if message is not None:
+            if state is State.COMPLETED and message.parts and not self._begun:
+                return Conclude(message.parts)
+            await self._report_progress(message, metadata)
+        return None
+
+    async def _report_progress(self, message: Message, metadata: dict[str, Any] | None) -> None:
+        self._remark = message.parts
+        if message.text:
+            done, total = (_number((metadata or {}).get(key)) for key in ("done", "total"))
+            await self._ctx.progress(message.text, done, total)
+
+
+def _text(status: TaskStatus) -> str:
+    return status.message.text if status.message is not None else ""
+
+
+def _number(value: object) -> float | None:
+    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None

@@ -236,21 +236,10 @@ def build_agent_card_for_agent(
 def default_tools() -> Mapping[str, str]:
     """The tools of Dragoman's own MCP server, each with its description; none where `dragoman[mcp]` is not there."""
     try:
-        from dragoman.mcp.tools.simple import simple_tools_of
-        from dragoman.mcp.tools.toolbox import tools_of
+        from dragoman.mcp.tools.table import SIMPLE_TOOLS, TOOLS
     except ImportError:
         return {}
-    # Nobody calls them here, so nobody has to be there to be called.
-    nobody: Any = _Nobody()
-    listed = [tool.listed() for tool in (*tools_of(nobody, nobody, nobody, nobody), *simple_tools_of(nobody))]
-    return {tool.name: tool.description or "" for tool in listed}
-
-
-class _Nobody:
-    """Has every method, and does nothing."""
-
-    def __getattr__(self, name: str) -> None:
-        return None
+    return {tool.name: tool.listed().description or "" for tool in (*TOOLS, *SIMPLE_TOOLS)}
 
 
 # -- parts ---------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from mcp import MCPError
 
 from dragoman.keys.errors import BadSeal
 from dragoman.keys.sealing import Sealer
-from dragoman.mcp.session.errand import question_of
+from dragoman.mcp.session.follower import question_of
 from dragoman.mcp.tools.content import SHOWN
 from dragoman.mcp.tools.shapes import shortened
 from dragoman.mcp.tools.tool import ToolProblem
@@ -20,12 +20,14 @@ from dragoman.model.state import State
 
 if TYPE_CHECKING:
     from dragoman.mcp.registry import AgentRecord, TaskRecord
-    from dragoman.mcp.session.errand import Errand
-    from dragoman.mcp.tools.context import Desk
+    from dragoman.mcp.session.follower import TaskFollower
+    from dragoman.mcp.tools.context import ToolContext
     from dragoman.mcp.tools.tool import Call
     from dragoman.model.task import Task
 
 ANSWER = "answer"
+# For so long a question may stay open at the host.
+MAX_AGE = 3600.0
 # Answered questions beyond these are forgotten, the oldest first.
 _MOST_ANSWERED = 10_000
 _PLAIN = ("string", "integer", "number", "boolean")
@@ -36,57 +38,66 @@ _FORM: dict[str, Any] = {
 }
 
 
-class Asking:
+class Questions:
     """Turns a waiting task into a question for the user, and the answer into a message to the task."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, context: ToolContext) -> None:
+        self._context = context
+        # A key of this process: after a restart the host has to ask again, and is told so.
+        self._sealer = Sealer((secrets.token_bytes(32),))
         # The marks of questions that were answered, oldest first: a host's copy of one counts once.
         self._answered: dict[str, None] = {}
 
-    async def ask(self, call: Call, agent: AgentRecord, errand: Errand) -> Errand | types.InputRequiredResult | None:
-        """Ask, if there is something to ask and somebody to be asked.
+    def open_question(self, call: Call, agent: AgentRecord, follower: TaskFollower) -> types.ElicitRequestParams | None:
+        """What to ask, if there is something to ask and somebody to be asked."""
+        task = follower.record.task
+        if task is None or not task.state.waiting or not follower.over or follower.problem or follower.turned_down:
+            return None
+        params = _params(task, self._context.called(agent))
+        is_url = isinstance(params, types.ElicitRequestURLParams)
+        return params if params is not None and call.can_ask(url=is_url) else None
 
-        Gives the errand that goes on with the answer, the question for a host that wants it returned, or None when
+    async def ask(
+        self, call: Call, agent: AgentRecord, follower: TaskFollower
+    ) -> TaskFollower | types.InputRequiredResult | None:
+        """Ask what is to be asked.
+
+        Gives the follower that goes on with the answer, the question for a host that wants it returned, or None when
         the task is to be shown as it is.
         """
-        task = errand.record.task
-        if task is None or not task.state.waiting or not errand.over or errand.problem or errand.turned_down:
-            return None
-        params = _params(task, self._desk.called(agent))
-        is_url = isinstance(params, types.ElicitRequestURLParams)
-        if params is None or not call.can_ask(url=is_url):
+        params, task = self.open_question(call, agent, follower), follower.record.task
+        if params is None or task is None:
             return None
         if call.is_modern:
-            request = types.ElicitRequest(params=params)
             state = {
                 "agent": agent.agent_id,
-                "task": errand.record.id,
+                "task": follower.record.id,
                 "question": question_of(task),
                 "once": secrets.token_hex(8),
             }
             return types.InputRequiredResult(
-                input_requests={ANSWER: request}, request_state=self._desk.seal.sealed(msgspec.json.encode(state))
+                input_requests={ANSWER: types.ElicitRequest(params=params)},
+                request_state=self._sealer.seal(msgspec.json.encode(state)).decode(),
             )
         try:
             answer = await call.ask(params)
         except MCPError:  # a host that cannot after all: its model is told what to do
             return None
-        return self._go_on(agent, errand.record, answer)
+        return self.go_on(agent, follower.record, answer)
 
-    async def resumed(self, call: Call) -> tuple[AgentRecord, Errand] | None:
+    async def resumed(self, call: Call) -> tuple[AgentRecord, TaskFollower] | None:
         """What a host's second call goes on with, which brings the answer. Raises ToolProblem."""
         if call.state is None:
             return None
-        opened = self._desk.seal.opened(call.state)
-        if opened is None:
-            raise ToolProblem("This question is too old to be answered so: call get_task, then send_message.")
-        state = cast("dict[str, str]", msgspec.json.decode(opened))
-        agent = await self._desk.peers.known(state["agent"])
-        record = self._desk.registry.must_task(state["task"])
+        try:
+            state: dict[str, str] = msgspec.json.decode(self._sealer.unseal(call.state.encode(), MAX_AGE))
+        except BadSeal:
+            raise ToolProblem("This question is too old to be answered so: call get_task, then send_message.") from None
+        agent = await self._context.peers.known(state["agent"])
+        record = self._context.registry.must_task(state["task"])
         is_open = record.task is not None and question_of(record.task) == state["question"]
         # While somebody answers, the task still shows the question.
-        if not is_open or state["once"] in self._answered or self._desk.errands.of(record) is not None:
+        if not is_open or state["once"] in self._answered or self._context.followers.of(record) is not None:
             raise ToolProblem("This question is not open any more: call get_task to see how the task is.")
         answer = call.responses.get(ANSWER)
         if not isinstance(answer, types.ElicitResult):
@@ -94,26 +105,27 @@ class Asking:
         self._answered[state["once"]] = None
         if len(self._answered) > _MOST_ANSWERED:
             del self._answered[next(iter(self._answered))]
-        return agent, self._go_on(agent, record, answer)
+        return agent, self.go_on(agent, record, answer)
 
-    def _go_on(self, agent: AgentRecord, record: TaskRecord, answer: types.ElicitResult) -> Errand:
-        errand = self._desk.errands.new(record)
+    def go_on(self, agent: AgentRecord, record: TaskRecord, answer: types.ElicitResult) -> TaskFollower:
+        """The follower of a task whose question was answered so."""
+        follower = self._context.followers.new(record)
         task = record.task
         assert task is not None
-        client = self._desk.peers.client(agent)
+        client = self._context.peers.client(agent)
         if _takes_actions(task) and (answer.action != "accept" or task.state is State.AUTH_REQUIRED):
             # Who asks wants to hear what became of the question: a tool of MCP, on the other side of the agent.
-            return errand.send(client, text=answer.action, data={"action": answer.action}, task=task)
+            return follower.send(client, text=answer.action, data={"action": answer.action}, task=task)
         if answer.action == "accept" and task.state is State.AUTH_REQUIRED:
             # The user has been elsewhere: the task goes on when the agent hears of it.
-            return errand.follow(client, past=task)
+            return follower.follow(client, past=task)
         content, asked = dict(answer.content or {}), _asks_for(task)
         if answer.action != "accept" or (asked is None and ANSWER not in content):
-            errand.turned_down = answer.action if answer.action != "accept" else "cancel"
-            return errand
+            follower.turned_down = answer.action if answer.action != "accept" else "cancel"
+            return follower
         if asked is None:
-            return errand.send(client, text=str(content[ANSWER]), task=task)
-        return errand.send(client, data=content, task=task)
+            return follower.send(client, text=str(content[ANSWER]), task=task)
+        return follower.send(client, data=content, task=task)
 
 
 def _params(task: Task, name: str) -> types.ElicitRequestParams | None:
@@ -182,25 +194,3 @@ def _is_choice(place: dict[str, Any]) -> bool:
     """True for a list of texts to choose from, which forms can show as well."""
     items: Any = place.get("items")
     return place.get("type") == "array" and isinstance(items, dict) and ("enum" in items or "anyOf" in items)
-
-
-# For so long a question may stay open at the host.
-MAX_AGE = 3600.0
-
-
-class Seal:
-    """Seals with a key of this process. After a restart the host has to ask again, and is told so."""
-
-    def __init__(self) -> None:
-        self._sealer = Sealer((secrets.token_bytes(32),))
-
-    def sealed(self, data: bytes) -> str:
-        """Something to be kept by a host."""
-        return self._sealer.seal(data).decode()
-
-    def opened(self, text: str) -> bytes | None:
-        """What was sealed; None when it was not here, was changed, or is too old."""
-        try:
-            return self._sealer.unseal(text.encode(), MAX_AGE)
-        except BadSeal:
-            return None

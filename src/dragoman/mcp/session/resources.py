@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -11,16 +10,15 @@ from mcp import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from dragoman.mcp.tools.content import SCHEME, contents_of, link_of, parts_of, place_in, uri_of
-from dragoman.mcp.tools.tool import ToolProblem, request_failed
-from dragoman.model.error import DragomanError, TaskNotFound
+from dragoman.mcp.tools.tool import ToolProblem
+from dragoman.model.error import TaskNotFound
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mcp.server.context import ServerRequestContext
 
-    from dragoman.mcp.registry import AgentRecord
-    from dragoman.mcp.tools.context import Desk
+    from dragoman.mcp.tools.context import ToolContext
     from dragoman.model.part import Part
     from dragoman.model.task import Task
 
@@ -34,8 +32,8 @@ _NOT_FOUND_BEFORE = -32002
 class Resources:
     """resources/list, resources/templates/list and resources/read."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, context: ToolContext) -> None:
+        self._context = context
 
     async def templates(
         self, ctx: ServerRequestContext[Any, Any], params: types.PaginatedRequestParams | None
@@ -72,9 +70,9 @@ class Resources:
     # -- parts ---------------------------------------------------------------------------------------------------------
 
     def _files(self) -> Iterator[types.Resource]:
-        for record in self._desk.registry.tasks():
+        for record in self._context.registry.tasks():
             if record.task is not None:
-                place = f"{SCHEME}{record.agent_id}/{self._desk.registry.shown_id(record)}"
+                place = f"{SCHEME}{record.agent_id}/{self._context.registry.shown_id(record)}"
                 for holder, number, part in parts_of(record.task):
                     if part.raw is not None or (part.text is not None and part.filename is not None):
                         link = link_of(part, uri_of(place, holder, number))
@@ -82,30 +80,25 @@ class Resources:
 
     async def _contents(self, uri: str) -> types.TextResourceContents | types.BlobResourceContents | None:
         place = place_in(uri)
-        agent = None if place is None else self._desk.registry.agents.get(place[0])
+        agent = None if place is None else self._context.registry.agents.get(place[0])
         if place is None or agent is None:
             return None
         _, task_id, holder, number = place
-        known = self._desk.registry.task(task_id)
+        known = self._context.registry.task(task_id)
         if known is None or known.agent_id != agent.agent_id:
             return None  # an address may come from anywhere: agents are asked for what was begun here alone
         part = None if known.task is None else _part(known.task, holder, number)
-        if part is None and known.remote_id is not None:
-            task = await self._asked(agent, known.remote_id)
-            part = None if task is None else _part(task, holder, number)
+        remote_id = known.remote_id
+        if part is None and remote_id is not None:
+            seconds = self._context.options.answer_seconds
+            try:
+                task = await self._context.ask_agent(agent, lambda client: client.get_task(remote_id), seconds)
+            except ToolProblem as problem:
+                if not isinstance(problem.__cause__, TaskNotFound):
+                    raise
+                return None
+            part = _part(task, holder, number)
         return None if part is None else contents_of(part, uri)
-
-    async def _asked(self, agent: AgentRecord, task_id: str) -> Task | None:
-        """A task as its agent has it; None when it has none. Raises ToolProblem when it cannot be asked."""
-        try:
-            async with asyncio.timeout(self._desk.options.answer_seconds):
-                return await self._desk.peers.client(agent).get_task(task_id)
-        except TaskNotFound:
-            return None
-        except TimeoutError:
-            raise ToolProblem("Request failed: timeout") from None
-        except DragomanError as error:
-            raise request_failed(error) from error
 
 
 def _part(task: Task, holder: str, number: int) -> Part | None:

@@ -13,22 +13,20 @@ from mcp.shared.inbound import MCP_NAME_HEADER, decode_header_value
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from dragoman.clock import timestamp
-from dragoman.mcp.session.elicitation import ANSWER, Asking
-from dragoman.mcp.session.errand import TIMEOUT, question_of
-from dragoman.mcp.tools.tool import Call, ToolProblem, request_failed
-from dragoman.model.error import DragomanError
+from dragoman.mcp.session.elicitation import ANSWER
+from dragoman.mcp.session.follower import question_of
+from dragoman.mcp.tools.messages import begin
+from dragoman.mcp.tools.tasks import cancel_task
+from dragoman.mcp.tools.tool import Call, ToolProblem
 from dragoman.model.state import State
 
 if TYPE_CHECKING:
     from mcp.server import Server
     from mcp.server.context import ServerRequestContext
 
-    from dragoman.clock import Clock
     from dragoman.mcp.registry import AgentRecord
-    from dragoman.mcp.session.errand import Errand
-    from dragoman.mcp.tools.context import Desk
-    from dragoman.mcp.tools.messages import MessageTools
-    from dragoman.mcp.tools.tasks import TaskTools
+    from dragoman.mcp.session.follower import TaskFollower
+    from dragoman.mcp.tools.context import ToolContext
     from dragoman.model.task import Task
 
 EXTENSION = "io.modelcontextprotocol/tasks"
@@ -66,16 +64,16 @@ class UpdateParams(TaskParams):
 
 
 class _Handle:
-    """A task of a host: the errand that is behind it now, and how it ended once it has."""
+    """A task of a host: the follower that is behind it now, and how it ended once it has."""
 
-    def __init__(self, agent: AgentRecord, errand: Errand, now: int) -> None:
+    def __init__(self, agent: AgentRecord, follower: TaskFollower, now: int) -> None:
         # Whoever has the id may ask and answer, so nobody must be able to guess it.
         self.id = secrets.token_urlsafe(24)
         self.agent = agent
-        self.errand = errand
+        self.follower = follower
         self.created = self.ended = now
         self.end: Json | None = None
-        # Polls and answers one after the other: two polls must not begin two errands.
+        # Polls and answers one after the other: two polls must not begin two followers.
         self.lock = asyncio.Lock()
         self._number = 0
         # The question that is open at the host, and the one whose answer the user has gone elsewhere to give.
@@ -93,13 +91,13 @@ class _Handle:
             self._number += 1
         return f"{ANSWER}-{self._number}"
 
-    def go_on(self, errand: Errand) -> None:
+    def go_on(self, follower: TaskFollower) -> None:
         """The user has answered, or has gone elsewhere to allow something, or wants neither."""
-        task = self.errand.record.task
-        goes = task is not None and task.state is State.AUTH_REQUIRED and not errand.turned_down
+        task = self.follower.record.task
+        goes = task is not None and task.state is State.AUTH_REQUIRED and not follower.turned_down
         self._granted = self._asked if goes else ""
         self._asked = ""
-        self.errand = errand
+        self.follower = follower
 
     @property
     def was_answered(self) -> bool:
@@ -109,22 +107,22 @@ class _Handle:
     @property
     def has_news(self) -> bool:
         """True when there is something to tell that the host has not heard."""
-        task = self.errand.record.task
-        if task is None or self.errand.reply is not None or self.errand.turned_down:
-            return self.errand.reply is not None or task is not None
+        task = self.follower.record.task
+        if task is None or self.follower.reply is not None or self.follower.turned_down:
+            return self.follower.reply is not None or task is not None
         return task.state.final or (task.state.waiting and question_of(task) not in (self._asked, self._granted))
 
     @property
     def waits_elsewhere(self) -> bool:
         """True when the agent still waits for what the user has gone to do."""
-        task = self.errand.record.task
+        task = self.follower.record.task
         return task is not None and question_of(task) == self._granted != ""
 
     @property
     def has_ended(self) -> bool:
         """True when nothing more comes of it, whether or not the host has heard."""
-        task = self.errand.record.task
-        return self.end is not None or self.errand.reply is not None or (task is not None and task.state.final)
+        task = self.follower.record.task
+        return self.end is not None or self.follower.reply is not None or (task is not None and task.state.final)
 
     def finish(self, now: int, **end: Any) -> Json:
         """It has ended; what comes of the agent's task later is not its matter any more."""
@@ -135,12 +133,9 @@ class _Handle:
 class McpTasks:
     """The tasks of hosts. They are kept in memory: after a restart, `get_task` still knows the agents' tasks."""
 
-    def __init__(self, desk: Desk, messages: MessageTools, tasks: TaskTools, clock: Clock) -> None:
-        self._desk = desk
-        self._messages = messages
-        self._tasks = tasks
-        self._asking = Asking(desk)
-        self._clock = clock
+    def __init__(self, context: ToolContext) -> None:
+        self._context = context
+        self._clock = context.clock
         self._handles: dict[str, _Handle] = {}
 
     def add_to(self, server: Server[Any]) -> None:
@@ -158,8 +153,8 @@ class McpTasks:
 
     async def send(self, call: Call) -> CreatedTask:
         """Send a message, and give a task at once. Raises ToolProblem."""
-        agent, errand = await self._messages.begin(call)
-        handle = _Handle(agent, errand, self._clock.now())
+        agent, follower = await begin(self._context, call)
+        handle = _Handle(agent, follower, self._clock.now())
         self._handles[handle.id] = handle
         self._forget()
         moment = timestamp(handle.created)
@@ -171,7 +166,7 @@ class McpTasks:
         handle = self._found(ctx, params)
         async with handle.lock:
             shown = handle.end if handle.end is not None else await self._now(ctx, handle)
-        changed = handle.ended if handle.end is not None else handle.errand.record.changed_ms
+        changed = handle.ended if handle.end is not None else handle.follower.record.changed_ms
         return {
             "taskId": handle.id,
             "createdAt": timestamp(handle.created),
@@ -187,13 +182,13 @@ class McpTasks:
             # Answers to nothing that is asked are passed over.
             answer = params.input_responses.get(handle.key or "")
             if handle.end is None and handle.key and isinstance(answer, types.ElicitResult):
-                await self._answered(ctx, handle, answer)
+                self._answered(ctx, handle, answer)
         return {}
 
     async def _cancel(self, ctx: ServerRequestContext[Any, Any], params: TaskParams) -> Json:
         handle = self._found(ctx, params)
         if handle.end is None:
-            self._desk.errands.farewell(self._canceled(ctx, handle.errand))
+            self._context.followers.finish_later(self._canceled(ctx, handle.follower))
         return {}
 
     def _found(self, ctx: ServerRequestContext[Any, Any], params: TaskParams) -> _Handle:
@@ -216,24 +211,24 @@ class McpTasks:
     # -- how a task is -------------------------------------------------------------------------------------------------
 
     async def _now(self, ctx: ServerRequestContext[Any, Any], handle: _Handle) -> Json:
-        if not handle.errand.over:
-            return _working(handle.errand)
-        problem = handle.errand.problem
-        if problem and not handle.errand.taken and not await self._came_too_late(handle):
+        if not handle.follower.over:
+            return _working(handle.follower)
+        problem = handle.follower.problem
+        if problem and not handle.follower.taken and not await self._came_too_late(handle):
             return self._failed(handle, problem)
         if not handle.has_news:
             # It goes on although nobody follows it, as after a broken connection; or others may have answered.
-            waited = _waits(handle.errand.record.task)
+            waited = _waits(handle.follower.record.task)
             problem = await self._look_again(handle)
             if problem and not waited:
                 return self._failed(handle, problem)
-            if handle.waits_elsewhere or not handle.errand.over:
-                return _working(handle.errand)
-        task = handle.errand.record.task
+            if handle.waits_elsewhere or not handle.follower.over:
+                return _working(handle.follower)
+        task = handle.follower.record.task
         if task is not None and task.state.waiting:
-            asked = await self._asking.ask(_call(ctx), handle.agent, handle.errand)
-            if isinstance(asked, types.InputRequiredResult):
-                request = (asked.input_requests or {})[ANSWER]
+            params = self._context.questions.open_question(_call(ctx), handle.agent, handle.follower)
+            if params is not None:
+                request = types.ElicitRequest(params=params)
                 shown = request.model_dump(by_alias=True, mode="json", exclude_none=True)
                 return {"status": "input_required", "inputRequests": {handle.ask(task): shown}}
         if task is not None and task.state is State.CANCELED:
@@ -242,7 +237,7 @@ class McpTasks:
         return self._completed(handle)
 
     def _completed(self, handle: _Handle) -> Json:
-        result = self._desk.answer(handle.agent, handle.errand).result()
+        result = self._context.answer(handle.agent, handle.follower).result()
         shown = result.model_dump(by_alias=True, mode="json", exclude_none=True)
         return handle.finish(self._clock.now(), status="completed", result=shown)
 
@@ -256,43 +251,37 @@ class McpTasks:
 
     async def _look_again(self, handle: _Handle) -> str:
         """Ask the agent how its task is, and follow it again where it goes on. Gives what is wrong, if anything."""
-        errand = handle.errand
-        record = errand.record
+        follower = handle.follower
+        record = follower.record
         if record.remote_id is None:
-            return errand.problem or "Request failed: the agent has not answered"
+            return follower.problem or "Request failed: the agent has not answered"
+        task_id, context = record.remote_id, self._context
         try:
-            client = self._desk.peers.client(handle.agent)
-            async with asyncio.timeout(self._desk.options.answer_seconds):
-                task = await client.get_task(record.remote_id)
-        except TimeoutError:
-            return TIMEOUT
+            seconds = context.options.answer_seconds
+            task = await context.ask_agent(handle.agent, lambda client: client.get_task(task_id), seconds)
         except ToolProblem as problem:
             return str(problem)
-        except DragomanError as error:
-            return str(request_failed(error))
-        record = self._desk.registry.learn(record, task, looked=True)
-        handle.errand = self._desk.errands.new(record)
+        record = context.registry.learn(record, task, looked=True)
+        handle.follower = context.followers.new(record)
         if not (_waits(record.task) or handle.has_ended):
-            handle.errand.follow(client)
+            handle.follower.follow(context.peers.client(handle.agent))
         return ""
 
     # -- what a host does ----------------------------------------------------------------------------------------------
 
-    async def _answered(self, ctx: ServerRequestContext[Any, Any], handle: _Handle, answer: types.ElicitResult) -> None:
-        asked = await self._asking.ask(_call(ctx), handle.agent, handle.errand)
-        if not isinstance(asked, types.InputRequiredResult):
-            return
-        with contextlib.suppress(ToolProblem):  # it is not open any more: there is nothing to answer
-            resumed = await self._asking.resumed(_call(ctx, {ANSWER: answer}, asked.request_state))
-            if resumed is not None:
-                handle.go_on(resumed[1])
+    def _answered(self, ctx: ServerRequestContext[Any, Any], handle: _Handle, answer: types.ElicitResult) -> None:
+        context, record = self._context, handle.follower.record
+        params = context.questions.open_question(_call(ctx), handle.agent, handle.follower)
+        # One that is not open any more has nothing to answer.
+        if params is not None and context.registry.task(record.id) is record and context.followers.of(record) is None:
+            handle.go_on(context.questions.go_on(handle.agent, record, answer))
 
-    async def _canceled(self, ctx: ServerRequestContext[Any, Any], errand: Errand) -> None:
+    async def _canceled(self, ctx: ServerRequestContext[Any, Any], follower: TaskFollower) -> None:
         """Cancel it where it is worked on. That this cannot be done, or is too late, is no problem of the host."""
-        await errand.known(self._desk.options.answer_seconds)
-        params = types.CallToolRequestParams(name="cancel_task", arguments={"task_id": errand.record.id})
+        await follower.known(self._context.options.answer_seconds)
+        params = types.CallToolRequestParams(name="cancel_task", arguments={"task_id": follower.record.id})
         with contextlib.suppress(ToolProblem):
-            await self._tasks.cancel(Call(ctx, params))
+            await cancel_task(self._context, Call(ctx, params))
 
     def _forget(self) -> None:
         """Forget what is too old. The agents' tasks stay known under their own ids."""
@@ -307,19 +296,17 @@ class McpTasks:
             del self._handles[next(ended, next(iter(self._handles.values()))).id]
 
 
-def _call(
-    ctx: ServerRequestContext[Any, Any], answers: types.InputResponses | None = None, state: str | None = None
-) -> Call:
+def _call(ctx: ServerRequestContext[Any, Any]) -> Call:
     """The call that a host which knows no tasks would make."""
-    return Call(ctx, types.CallToolRequestParams(name="send_message", input_responses=answers, request_state=state))
+    return Call(ctx, types.CallToolRequestParams(name="send_message"))
 
 
 def _waits(task: Task | None) -> bool:
     return task is not None and task.state.waiting
 
 
-def _working(errand: Errand) -> Json:
-    task = errand.record.task
+def _working(follower: TaskFollower) -> Json:
+    task = follower.record.task
     message = None if task is None else task.status.message
     note = "" if message is None else " ".join(message.text.split())
     shown = {"status": "working"}

@@ -2,89 +2,94 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from dragoman.client.event import Assembly, Missed
+from dragoman.client.event import Assembly, NumberedEvent
 from dragoman.mcp.peers import Peers
 from dragoman.mcp.registry import Registry
-from dragoman.mcp.session.elicitation import Seal
-from dragoman.mcp.session.errand import Errands
+from dragoman.mcp.session.elicitation import Questions
+from dragoman.mcp.session.follower import Followers
 from dragoman.mcp.tools.content import blocks_of
-from dragoman.mcp.tools.shapes import message_shape, shortened, state_word, task_shape
-from dragoman.mcp.tools.tool import Answer
+from dragoman.mcp.tools.shapes import message_shape, shortened, task_shape
+from dragoman.mcp.tools.tool import TIMEOUT, Answer, ToolProblem, request_failed
+from dragoman.mcp.webhooks import Webhooks
+from dragoman.model.error import DragomanError
 from dragoman.model.state import Role, State
 
 if TYPE_CHECKING:
-    from dragoman.client.event import Event
+    from dragoman.client.client import Client
     from dragoman.clock import Clock
     from dragoman.mcp.registry import AgentRecord, Keeper, TaskRecord
     from dragoman.mcp.serve import McpOptions
-    from dragoman.mcp.session.errand import Errand
-    from dragoman.mcp.webhooks import Webhooks
+    from dragoman.mcp.session.follower import TaskFollower
     from dragoman.model.message import Message
     from dragoman.model.task import Task
 
+T = TypeVar("T")
 _FAILED = (State.FAILED, State.REJECTED)
 # Ids of remotes that are nothing but ids. Others could be words for the model that reads our advice.
 _PLAIN_ID = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 _LONGEST_NAME = 60
 
 
-class Desk:
-    """One for each server."""
+class ToolContext:
+    """What the tools of one server share."""
 
     def __init__(self, options: McpOptions, clock: Clock, keeper: Keeper | None = None) -> None:
-        from dragoman.mcp.webhooks import Webhooks
-
         self.options = options
-        self.seal = Seal()
-        self.registry = Registry(clock, keeper)
+        self.clock = clock
+        self.registry = Registry(clock, keeper, lambda record: self.followers.of(record) is not None)
         self.peers = Peers(options, self.registry)
-        self.webhooks: Webhooks = Webhooks(self.registry, self.peers, clock)
-        self.errands = Errands(self.registry, self._heard, options.answer_seconds)
+        self.webhooks = Webhooks(self.registry, self.peers, clock)
+        self.followers = Followers(self.registry, self.webhooks.post, self.webhooks.refused, options.answer_seconds)
+        self.questions = Questions(self)
 
     async def close(self) -> None:
         """Let go of everything. What was begun elsewhere goes on there."""
-        await self.errands.close()
+        await self.followers.close()
         await self.webhooks.close()
         await self.peers.close()
         self.registry.close()
-
-    async def _heard(self, record: TaskRecord, event: Event) -> None:
-        self.webhooks.post(record, event)
 
     def learn(self, record: TaskRecord, task: Task, *, looked: bool = False) -> TaskRecord:
         """Take in how a task is now, and tell its webhooks, if nobody follows it who would."""
         was_over = record.task is not None and record.task.state.final
         record = self.registry.learn(record, task, looked=looked)
-        if record.task is not None and not was_over and self.errands.of(record) is None:
-            self.webhooks.post(record, Assembly().take(Missed(0, record.task)))
+        if record.task is not None and not was_over and self.followers.of(record) is None:
+            self.webhooks.post(record, Assembly().take(NumberedEvent(0, record.task)))
         return record
 
     def push_for(self, record: AgentRecord) -> Any:
         """The webhook that goes along with a message to an agent that posts its events itself."""
         return self.webhooks.for_agent(record)
 
-    @staticmethod
-    def state(task: Task) -> str:
-        """The word for a task's state."""
-        return state_word(task.state)
+    async def ask_agent(self, agent: AgentRecord, ask: Callable[[Client], Awaitable[T]], seconds: float) -> T:
+        """What an agent answers within that time. Raises ToolProblem, with what went wrong as its cause."""
+        try:
+            async with asyncio.timeout(seconds):
+                return await ask(self.peers.client(agent))
+        except TimeoutError:
+            raise ToolProblem(TIMEOUT) from None
+        except DragomanError as error:
+            raise request_failed(error) from error
 
     # -- answers -------------------------------------------------------------------------------------------------------
 
-    def answer(self, agent: AgentRecord, errand: Errand) -> Answer:
+    def answer(self, agent: AgentRecord, follower: TaskFollower) -> Answer:
         """What a message has brought so far."""
-        record = errand.record
-        if errand.reply is not None:
-            return self._message(agent, record, errand.reply)
+        record = follower.record
+        if follower.reply is not None:
+            return self._message(agent, record, follower.reply)
         if record.task is None:
             shown: dict[str, Any] = {"id": record.id, "status": {"state": "working"}, "agent_id": agent.agent_id}
             shown["next_step"] = self._follow(record.id)
             return Answer(shown)
         answer = self.task(agent, record)
-        if errand.turned_down:
-            answer.structured["next_step"] = self._turned_down(errand.turned_down, self._plain_id(record))
+        if follower.turned_down:
+            answer.structured["next_step"] = self._turned_down(follower.turned_down, self._plain_id(record))
         return answer
 
     def task(self, agent: AgentRecord | None, record: TaskRecord, history_length: int | None = None) -> Answer:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
+from dragoman.client.discovery import TappedResponse
 from dragoman.dialects.cards.card import card_json
 from dragoman.dialects.table import V0_3
 from dragoman.dialects.v03.codec import task_to_03
@@ -170,46 +171,30 @@ _ABOUT_TASKS = ("SendMessage", "SendStreamingMessage", "GetTask", "CancelTask")
 _SAYS_WHAT_IT_IS = re.compile(rb'"kind"\s*:\s*"(?:task|message)"')
 
 
-class Loose:
+async def complete_answers(request: HttpRequest, call_next: CallNext) -> HttpResponse:
     """An interceptor that completes them: what kind of answer it is, a state that is a mere word, the task's id.
 
     Agents written by hand answer `{id, status, artifacts}` or `{id, status, history}`, and a cancel with a word.
     """
-
-    async def __call__(self, request: HttpRequest, call_next: CallNext) -> HttpResponse:
-        """Let an exchange pass."""
-        response = await call_next(request)
-        kind = response.headers.get("Content-Type", "")
-        if request.operation not in _ABOUT_TASKS or "json" not in kind or response.status != 200:
-            return response
-        return _Completed(response, request.body or b"")
+    response = await call_next(request)
+    kind = response.headers.get("Content-Type", "")
+    if request.operation not in _ABOUT_TASKS or "json" not in kind or response.status != 200:
+        return response
+    return TappedResponse(response, lambda body: _completed_body(body, request.body or b""))
 
 
-class _Completed:
-    """An answer that is completed when it is read; see `HttpResponse`."""
-
-    def __init__(self, response: HttpResponse, asked: bytes) -> None:
-        self._response = response
-        self._asked = asked
-        self.status = response.status
-        self.headers = response.headers
-        self.chunks = response.chunks
-        self.close = response.close
-
-    async def read(self, limit: int = 0) -> bytes:
-        """See `HttpResponse.read`."""
-        body = await self._response.read(limit)
-        if _SAYS_WHAT_IT_IS.search(body):
-            return body
-        try:
-            answer: Any = decode_any(body)
-            asked: Any = decode_any(self._asked)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return body
-        result = _object(_object(answer).get("result"))
-        if not result or "jsonrpc" not in answer:
-            return body
-        return encode({**answer, "result": completed(result, _object(_object(asked).get("params")).get("id"))})
+def _completed_body(body: bytes, asked: bytes) -> bytes:
+    if _SAYS_WHAT_IT_IS.search(body):
+        return body
+    try:
+        answer: Any = decode_any(body)
+        params = _object(_object(decode_any(asked)).get("params"))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return body
+    result = _object(_object(answer).get("result"))
+    if not result or "jsonrpc" not in answer:
+        return body
+    return encode({**answer, "result": completed(result, params.get("id"))})
 
 
 def completed(result: Json, task_id: str | None) -> Json:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import mcp_types as types
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
@@ -16,8 +16,19 @@ from dragoman.schema.arguments import Schema
 if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
 
+    from dragoman.mcp.tools.context import ToolContext
+
 Json = dict[str, Any]
-Handler = Callable[["Call"], Awaitable["Answer | types.InputRequiredResult"]]
+
+
+class Handler(Protocol):
+    """What a tool does."""
+
+    __name__: str
+
+    def __call__(self, context: ToolContext, call: Call, /) -> Awaitable[Answer | types.InputRequiredResult]:
+        """Answer a call. Raises ToolProblem when that cannot be done."""
+        ...
 
 
 class Answer:
@@ -49,15 +60,14 @@ class Answer:
 
 
 class Tool:
-    """One tool."""
+    """One tool. Its name and title are its handler's, unless another `name` is given."""
 
     def __init__(
         self,
-        name: str,
-        title: str,
-        description: str,
         handler: Handler,
+        description: str,
         *,
+        name: str = "",
         takes: Mapping[str, Json],
         required: tuple[str, ...] = (),
         gives: Mapping[str, Json],
@@ -66,9 +76,9 @@ class Tool:
         destructive: bool = False,
         idempotent: bool = False,
     ) -> None:
-        self.name = name
+        self.name = name or handler.__name__
         self.handler = handler
-        self._title = title
+        self._title = handler.__name__.replace("_", " ").capitalize()
         self._description = description
         self._input: Json = {"type": "object", "properties": dict(takes), "additionalProperties": False}
         if required:
@@ -77,7 +87,7 @@ class Tool:
         if always:
             self._output["required"] = list(always)
         self._hints = types.ToolAnnotations(
-            title=title,
+            title=self._title,
             read_only_hint=read_only,
             destructive_hint=destructive and not read_only,
             idempotent_hint=idempotent or read_only,
@@ -101,6 +111,7 @@ class Tool:
         )
 
 
+TIMEOUT = "Request failed: timeout"
 NOT_YET = "The agent has not answered yet: its task is not known. Try again in a moment."
 # More of what an agent says about an error is not worth reading.
 _LONGEST = 500
@@ -148,7 +159,7 @@ def reason_of(error: CannotConnect) -> str:
     return str(error)
 
 
-_call_LONGEST = 300
+_LONGEST_PROGRESS = 300
 
 
 class Call:
@@ -193,7 +204,7 @@ class Call:
         """Tell the host that it goes on. Display only: the result holds everything."""
         self._steps += 1
         said = " ".join(text.split())
-        await self._ctx.session.report_progress(self._steps, None, said[:_call_LONGEST])
+        await self._ctx.session.report_progress(self._steps, None, said[:_LONGEST_PROGRESS])
 
     async def ask(self, params: types.ElicitRequestParams) -> types.ElicitResult:
         """Ask the user now; for hosts of the handshake era."""

@@ -58,7 +58,7 @@ class Agent(BareAgent):
         """
         from dragoman.agents.remote.run import RemoteAgent, card_of_remote
         from dragoman.client.connect import connect
-        from dragoman.client.follow import DEFAULT_LIMIT
+        from dragoman.client.connection import DEFAULT_LIMIT
         from dragoman.client.sync import run_apart
         from dragoman.clock import SystemClock
 

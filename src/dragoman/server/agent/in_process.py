@@ -18,8 +18,7 @@ from dragoman.stores.memory import MemoryStore
 from dragoman.transports.endpoint import Endpoint
 
 if TYPE_CHECKING:
-    from dragoman.client.connection import Arrived
-    from dragoman.client.follow import Received
+    from dragoman.client.connection import Arrived, Received
     from dragoman.clock import Clock
     from dragoman.dialects.dialect import Result
     from dragoman.engine.ports.agent import Runnable

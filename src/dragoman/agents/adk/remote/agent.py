@@ -12,8 +12,8 @@ from google.adk.agents.run_config import StreamingMode  # pyright: ignore[report
 from pydantic import PrivateAttr
 
 from dragoman.agents.adk.parts import parts_of_content
+from dragoman.agents.adk.remote.call import Gone, RemoteCall, plain
 from dragoman.agents.adk.remote.connection import RemoteLine
-from dragoman.agents.adk.remote.errand import Gone, RemoteErrand, plain
 from dragoman.agents.adk.remote.events import RemoteEvents
 from dragoman.agents.adk.remote.message import STATE, node_content, outgoing_of
 from dragoman.agents.adk.remote.tool import RemoteTool
@@ -85,44 +85,44 @@ class RemoteAgent(BaseAgent):
         if outgoing is None:
             yield RemoteEvents(ctx, self.name).error("no user content in invocation context")
             return
-        errand = RemoteErrand(self._line, outgoing)
+        call = RemoteCall(self._line, outgoing)
         try:
-            async with aclosing(self._turn(ctx, errand)) as events:
+            async with aclosing(self._turn(ctx, call)) as events:
                 async for event in events:
                     yield event
         except DragomanError as error:
             gone = error if isinstance(error, Gone) else None
             yield RemoteEvents(ctx, self.name).error(f"send failed: {plain(error)}", gone)
         finally:
-            await errand.leave()
+            await call.leave()
 
-    async def _turn(self, ctx: InvocationContext, errand: RemoteErrand) -> AsyncGenerator[Event, None]:
-        before = await errand.before()
-        if before is not None and before.state.final and not errand.answers:
+    async def _turn(self, ctx: InvocationContext, call: RemoteCall) -> AsyncGenerator[Event, None]:
+        before = await call.before()
+        if before is not None and before.state.final and not call.answers:
             # It went on without an answer, and somebody says something new. What has become of it is told all the same.
             if before.state is State.COMPLETED:
-                for event in await RemoteEvents(ctx, self.name).heard(before):
+                for event in await RemoteEvents(ctx, self.name).unsent(before):
                     yield event
-            errand.begin_anew()
+            call.begin_anew()
             before = None
         if before is not None and before.state.final:
             # The answer comes too late. What has become of it is what there is to say.
             telling, result = RemoteEvents(ctx, self.name), before
         elif ctx.run_config is not None and ctx.run_config.streaming_mode is StreamingMode.SSE:
-            telling, stream = RemoteEvents(ctx, self.name, before), errand.stream()
+            telling, stream = RemoteEvents(ctx, self.name, before), call.stream()
             try:
-                async with aclosing(errand.events(stream)) as told:
+                async with aclosing(call.events(stream)) as told:
                     async for each in told:
                         for event in await telling.take(each):
                             yield event
             except DragomanError:
-                # What was heard until then stays.
-                for event in await telling.heard_of(stream):
+                # What came until then stays.
+                for event in await telling.unsent_of(stream):
                     yield event
                 raise
             result = stream.result
         else:
-            telling, result = RemoteEvents(ctx, self.name, before), await errand.send()
+            telling, result = RemoteEvents(ctx, self.name, before), await call.send()
         if not self._described:
             with suppress(DragomanError):
                 await self.learn()

@@ -11,7 +11,16 @@ from google.adk.events.event_actions import EventActions
 from google.genai import types
 
 from dragoman.agents.adk.parts import IS_LONG_RUNNING, to_genai
-from dragoman.agents.adk.remote.message import ASKS_AUTH, ASKS_INPUT, CONTEXT_ID, STATE, TASK_ID, state_key
+from dragoman.agents.adk.remote.message import (
+    ASKS_AUTH,
+    ASKS_INPUT,
+    CONTEXT_ID,
+    STATE,
+    TASK_ID,
+    is_plain,
+    state_key,
+    with_texts_joined,
+)
 from dragoman.model.error import BadResponse
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
 from dragoman.model.ids import new_id
@@ -26,7 +35,7 @@ if TYPE_CHECKING:
 
     from google.adk.agents.invocation_context import InvocationContext
 
-    from dragoman.agents.adk.remote.errand import Gone
+    from dragoman.agents.adk.remote.call import Gone
     from dragoman.client.client import EventStream
     from dragoman.client.event import Event as Told
 
@@ -37,19 +46,7 @@ _NOT_IN_NAMES = re.compile(r"[\x00-\x1f\x7f:/\\]+")
 
 def joined(parts: Iterable[Part]) -> tuple[Part, ...]:
     """The same with texts that follow each other as one: a stream of a thousand chunks is one text."""
-    made: list[Part] = []
-    texts: list[str] = []
-    for part in parts:
-        if _is_plain(part):
-            texts.append(part.text or "")
-            continue
-        if texts:
-            made.append(Part(text="".join(texts)))
-            texts = []
-        made.append(part)
-    if texts:
-        made.append(Part(text="".join(texts)))
-    return tuple(part for part in made if part.text != "")
+    return tuple(part for part in with_texts_joined(parts, "") if part.text != "")
 
 
 def news(before: Sequence[Part], now: Sequence[Part]) -> tuple[Part, ...]:
@@ -59,7 +56,7 @@ def news(before: Sequence[Part], now: Sequence[Part]) -> tuple[Part, ...]:
             return tuple(now)
         if now[at] == known:
             continue
-        grown = at == len(before) - 1 and _is_plain(known) and _is_plain(now[at])
+        grown = at == len(before) - 1 and is_plain(known) and is_plain(now[at])
         if grown and (now[at].text or "").startswith(known.text or ""):
             return (Part(text=(now[at].text or "")[len(known.text or "") :]), *now[at + 1 :])
         return tuple(now)
@@ -70,10 +67,6 @@ def file_name(part: Part, otherwise: str) -> str:
     """A name for a file that stays what it is: a name, and of this session."""
     name = _NOT_IN_NAMES.sub("_", (part.filename or otherwise).rsplit("/", 1)[-1]).strip(" ._")
     return name[:_LONGEST_NAME] or "file"
-
-
-def _is_plain(part: Part) -> bool:
-    return part.text is not None and part.metadata is None and part.media_type is None and part.filename is None
 
 
 logger = logging.getLogger("dragoman.adk")
@@ -119,7 +112,7 @@ class RemoteEvents:
         if isinstance(raw, ArtifactUpdate):
             return await self._piece(told, raw)
         if isinstance(raw, Task):
-            # The artifacts as they are, whatever was heard of them before.
+            # The artifacts as they are, whatever was told of them before.
             self._written = {each.artifact_id: _writing((each,)) for each in raw.artifacts}
         note = self._note(told)
         if not note:
@@ -183,24 +176,24 @@ class RemoteEvents:
         if isinstance(result, Message):
             metadata = self._metadata(result.context_id, result.task_id, State.COMPLETED)
             return [self._last(metadata, content=_content(map(to_genai, joined(result.parts))))]
-        events = await self.heard(result)
+        events = await self.unsent(result)
         if result.state is State.COMPLETED:
             last = events.pop() if events else None
             return [*events, self._completed(result, last)]
         return [*events, self._asks(result) if result.state.waiting else self._ends(result)]
 
-    async def heard(self, task: Task) -> list[Event]:
+    async def unsent(self, task: Task) -> list[Event]:
         """What the task has made, as far as it has not been told yet. The turn goes on."""
         where = task.context_id, task.id
         return [event for each in task.artifacts if (event := await self._artifact(each, where))]
 
-    async def heard_of(self, stream: EventStream) -> list[Event]:
+    async def unsent_of(self, stream: EventStream) -> list[Event]:
         """What there is of a stream that broke."""
         try:
             result = stream.result
         except BadResponse:
             return []
-        return await self.heard(result) if isinstance(result, Task) else []
+        return await self.unsent(result) if isinstance(result, Task) else []
 
     def _completed(self, task: Task, last: Event | None) -> Event:
         metadata = self._metadata(task.context_id, task.id, task.state)

@@ -191,7 +191,8 @@ def _told(events: Iterable[Event], name: str) -> tuple[Part, ...]:
         found = tuple(_user_parts(said) if event.author == _USER else _quoted(event.author, said))
         speakers += len(found) > 0
         parts.extend(found)
-    return tuple(_apart(parts)) if speakers > 1 else tuple(parts)
+    # With room between them: many agents would read several speakers' texts without any.
+    return tuple(with_texts_joined(parts, "\n\n")) if speakers > 1 else tuple(parts)
 
 
 def _user_parts(parts: Iterable[types.Part]) -> Iterator[Part]:
@@ -226,16 +227,21 @@ def _json(value: Any) -> str:
     return msgspec.json.encode({} if value is None else value, enc_hook=str).decode()
 
 
-def _apart(parts: Iterable[Part]) -> Iterator[Part]:
-    """Texts that follow each other as one, with room between them: many agents would read them without any."""
+def is_plain(part: Part) -> bool:
+    """True for a text and nothing else."""
+    return part.text is not None and part.metadata is None and part.media_type is None and part.filename is None
+
+
+def with_texts_joined(parts: Iterable[Part], between: str) -> Iterator[Part]:
+    """The parts with plain texts that follow each other as one."""
     texts: list[str] = []
     for part in parts:
-        if part.text is not None and part.metadata is None and part.media_type is None:
-            texts.append(part.text)
+        if is_plain(part):
+            texts.append(part.text or "")
             continue
         if texts:
-            yield Part(text="\n\n".join(texts))
+            yield Part(text=between.join(texts))
             texts = []
         yield part
     if texts:
-        yield Part(text="\n\n".join(texts))
+        yield Part(text=between.join(texts))

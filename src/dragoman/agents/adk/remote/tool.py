@@ -11,7 +11,7 @@ from google.adk.tools.base_tool import BaseTool
 from google.genai import types
 
 from dragoman.agents.adk.parts import to_genai
-from dragoman.agents.adk.remote.errand import Gone, RemoteErrand, plain
+from dragoman.agents.adk.remote.call import Gone, RemoteCall, plain
 from dragoman.agents.adk.remote.events import file_name, kept
 from dragoman.agents.adk.remote.message import CONTEXT_ID, STATE, TASK_ID, Outgoing, state_key
 from dragoman.model.error import DragomanError
@@ -73,20 +73,20 @@ class RemoteTool(BaseTool):
             place: dict[str, Any] = tool_context.state.get(state_key(self._key)) or {}
             said = Part(text=str(args.get(REQUEST) or ""))
             outgoing = Outgoing((said,), place.get("context_id"), place.get("task_id"))
-            errand = RemoteErrand(self._line, outgoing)
+            call = RemoteCall(self._line, outgoing)
             try:
-                before = await errand.before()
+                before = await call.before()
                 if before is not None and before.state.final:
                     # It went on without an answer, and this may be about something else.
-                    errand.begin_anew()
-                answer = await errand.send()
+                    call.begin_anew()
+                answer = await call.send()
             except Gone as error:
                 self._keep(tool_context, {CONTEXT_ID: error.context_id, STATE: State.FAILED.value})
                 return {"error": f"send failed: {plain(error)}"}
             except DragomanError as error:
                 return {"error": f"send failed: {plain(error)}"}
             finally:
-                await errand.leave()
+                await call.leave()
             task_id = answer.id if isinstance(answer, Task) else answer.task_id
             metadata = {CONTEXT_ID: answer.context_id, TASK_ID: task_id, STATE: answer.state.value}
             self._keep(tool_context, metadata)

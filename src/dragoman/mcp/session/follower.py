@@ -1,4 +1,4 @@
-"""A message on its way to an agent, followed in the background whoever waits."""
+"""Follows the tasks of agents in the background, whoever waits for them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
-from dragoman.client.event import Assembly, Missed
-from dragoman.mcp.tools.tool import request_failed
+from dragoman.client.event import Assembly, NumberedEvent
+from dragoman.client.follow import polled
+from dragoman.mcp.tools.tool import TIMEOUT, request_failed
 from dragoman.mcp.webhooks import REFUSALS
 from dragoman.model.error import A2AError, BadResponse, DragomanError, PushNotificationNotSupported, ResponseTooLarge
 from dragoman.model.json import encode
@@ -21,6 +22,7 @@ from dragoman.model.task import Task
 if TYPE_CHECKING:
     from dragoman.client.client import Client, EventStream
     from dragoman.client.event import Event
+    from dragoman.clock import Clock
     from dragoman.mcp.registry import Registry, TaskRecord
 
 # So many bytes of a task are taken in from a stream.
@@ -30,7 +32,7 @@ _PAUSE = 0.2
 _SHARE = 10
 
 
-class Gathering:
+class PendingUpdate:
     """Holds back what is new in a task: to put it together costs more, the longer the task is."""
 
     def __init__(self, learn: Callable[[Task], None]) -> None:
@@ -79,33 +81,31 @@ class Gathering:
 
 
 logger = logging.getLogger("dragoman.mcp")
-TIMEOUT = "Request failed: timeout"
 SILENT = "Nothing was heard of the task for too long, it is not followed any more: call get_task to see how it is."
 DROPPED = "Too many tasks are under way, this one is not followed any more: call get_task to see how it is."
 # After so long without an event nobody follows a task any more.
 IDLE_SECONDS = 3600.0
-# So many are followed, of one agent and in all; then the one that was heard of longest ago gives way.
+# So many are followed, of one agent and in all; then the one whose last event is oldest gives way.
 MOST_OF_ONE_AGENT = 100
-MOST_ERRANDS = 500
+MOST_IN_ALL = 500
 # Of the text, progress tells only the end.
 _TAIL = 1000
 # For so long the end is put off for what a host left behind.
-FAREWELL_SECONDS = 2.0
-_FIRST_LOOK = 0.05
-_SLOWER = 1.5
-_SELDOM = 3.0
-Heard = Callable[["TaskRecord", "Event"], Awaitable[None]]
+FINISH_SECONDS = 2.0
+# Where a task can only be looked at, so many seconds pass between two looks at most.
+_LONGEST_PAUSE = 3.0
+OnEvent = Callable[["TaskRecord", "Event"], None]
 Refused = Callable[[str], None]
 
 
-class Errand:
+class TaskFollower:
     """One task that is followed until it ends or asks. It goes on when nobody waits for it."""
 
     def __init__(
-        self, registry: Registry, record: TaskRecord, heard: Heard, answer_seconds: float, refused: Refused
+        self, registry: Registry, record: TaskRecord, on_event: OnEvent, answer_seconds: float, refused: Refused
     ) -> None:
         self._registry = registry
-        self._heard = heard
+        self._on_event = on_event
         self._refused = refused
         self._seconds = answer_seconds
         self.record = record
@@ -114,18 +114,18 @@ class Errand:
         self.problem: str = ""
         # True when the task brought more than the limit: to follow it again would end the same.
         self.is_too_large = False
-        # True once the agent has taken the message in: what goes wrong later is only that nobody hears of it.
+        # True once the agent has taken the message in: what goes wrong later is only that nobody learns of it.
         self.taken = False
         # How the user turned the question down, if so: nobody is asked again.
         self.turned_down: str = ""
         self.events = 0
-        # When something was heard of it last.
-        self.heard_at = time.monotonic()
+        # When its last event came.
+        self.last_event_at = time.monotonic()
         self._limit: asyncio.Timeout | None = None
         self._text = ""
         # True when the agent has made another task of the message: once may be.
         self._moved = False
-        self._gathering = Gathering(self._learn_more)
+        self._pending = PendingUpdate(self._learn_more)
         # True while the message is on its way again without the webhook: if it is taken, that was refused.
         self._doubts_webhook = False
         self._changes = 0
@@ -134,17 +134,17 @@ class Errand:
 
     # -- beginning -----------------------------------------------------------------------------------------------------
 
-    def send(self, client: Client, **message: Any) -> Errand:
+    def send(self, client: Client, **message: Any) -> TaskFollower:
         """Send a message, do not ask the agent to wait, and follow the task it becomes."""
         self._work = asyncio.create_task(self._run(lambda: self._sent(client, message)))
         return self
 
-    def stream(self, stream: EventStream, again: Callable[[], EventStream] | None = None) -> Errand:
+    def stream(self, stream: EventStream, again: Callable[[], EventStream] | None = None) -> TaskFollower:
         """Follow a stream. If it is a message with a webhook, `again` sends that without, should it be refused."""
         self._work = asyncio.create_task(self._run(lambda: self._begun(stream, again)))
         return self
 
-    def follow(self, client: Client, *, past: Task | None = None) -> Errand:
+    def follow(self, client: Client, *, past: Task | None = None) -> TaskFollower:
         """Follow a task that is known already, however long it says nothing; `past` a question as it is there."""
         self.taken = True
         task_id = self.record.remote_id or self.record.id
@@ -177,7 +177,7 @@ class Errand:
         if isinstance(answer, Message):
             self._replied(answer)
             return
-        await self._tell(answer)
+        self._take_task(answer)
         # Some show the task as it was before they have read the answer to its question.
         if not _rests(answer) or _same_question(answer, past):
             await self._followed(client, answer.id, past)
@@ -187,7 +187,7 @@ class Errand:
         with contextlib.suppress(A2AError):
             task = await client.get_task(task_id)
             if task != self.record.task:
-                await self._tell(task)
+                self._take_task(task)
             if _rests(task) and not _same_question(task, past):
                 return
         await self._followed(client, task_id, past)
@@ -195,7 +195,7 @@ class Errand:
     async def _followed(self, client: Client, task_id: str, past: Task | None = None) -> None:
         connection = await client._open()  # pyright: ignore[reportPrivateUsage]
         if not connection.subscribes_again:
-            await self._watched(client, task_id, past)
+            await self._polled(client, connection.clock, task_id, past)
             return
         problem: A2AError | None = None
         try:
@@ -205,24 +205,22 @@ class Errand:
         # What streams do not tell, such as history, the task itself does. Who cannot say has told enough.
         with contextlib.suppress(DragomanError, TimeoutError):
             async with asyncio.timeout(self._seconds):
-                await self._tell(await client.get_task(task_id))
+                self._take_task(await client.get_task(task_id))
         if problem is not None and not _rests(self.record.task):
             raise problem
 
-    async def _watched(self, client: Client, task_id: str, past: Task | None) -> None:
+    async def _polled(self, client: Client, clock: Clock, task_id: str, past: Task | None) -> None:
         """Look at a task now and then, where a further stream of it may do harm."""
-        pause, seen = _FIRST_LOOK, self.record.task
-        while True:
-            await asyncio.sleep(pause)
-            pause = min(_SELDOM, pause * _SLOWER)
-            task = await client.get_task(task_id)
-            if task != seen:
-                seen = task
-                self.events += 1
-                self._text = task.text[-_TAIL:] if task.artifacts else ""
-                await self._tell(task)
-            if task.state.final or (task.state.waiting and not _same_question(task, past)):
-                return
+        seen = self.record.task
+        async with aclosing(polled(lambda: client.get_task(task_id), clock, _LONGEST_PAUSE)) as looks:
+            async for task in looks:
+                if task != seen:
+                    seen = task
+                    self.events += 1
+                    self._text = task.text[-_TAIL:] if task.artifacts else ""
+                    self._take_task(task)
+                if task.state.final or (task.state.waiting and not _same_question(task, past)):
+                    return
 
     async def _answer(self, client: Client, message: dict[str, Any]) -> Task | Message:
         try:
@@ -262,33 +260,33 @@ class Errand:
                         self._refused(self.record.agent_id)
                     self.events += 1
                     self._take(event)
-                    await self._heard(self.record, event)
-                    self._stir()
+                    self._on_event(self.record, event)
+                    self._changed()
                     asks = event.state.waiting and event.kind in ("task", "status")
                     if event.state.final or (asks and not _same_question(event.task, past)):
                         break
         finally:
-            self._gathering.settle()
+            self._pending.settle()
 
     def _take(self, event: Event) -> None:
         """Take in an event of a stream. Raises ResponseTooLarge when that is too much."""
         self._text = (event.text if event.replaces else self._text + event.text)[-_TAIL:]
-        self._gathering.weigh(event)
+        self._pending.weigh(event)
         is_known = self.record.remote_id is not None and self.taken and self.reply is None
         if is_known and event.kind in ("artifact", "message"):
-            self._gathering.hold(event)
+            self._pending.hold(event)
             return
-        self._gathering.forget()
+        self._pending.forget()
         task = event.task
         if task is not None:
             self._learn(task)
         elif isinstance(event.raw, Message):
             self._replied(event.raw)
 
-    async def _tell(self, task: Task) -> None:
+    def _take_task(self, task: Task) -> None:
         """A task that was not streamed is news as well."""
         self._learn(task)
-        await self._heard(self.record, Assembly().take(Missed(0, task)))
+        self._on_event(self.record, Assembly().take(NumberedEvent(0, task)))
 
     def _learn(self, task: Task) -> None:
         if not task.id and self.record.remote_id is not None:
@@ -304,11 +302,11 @@ class Errand:
 
     def _learn_more(self, task: Task) -> None:
         self.record = self._registry.learn(self.record, task)
-        self._stir()
+        self._changed()
 
-    def _stir(self) -> None:
+    def _changed(self) -> None:
         """Wake who waits."""
-        self.heard_at = time.monotonic()
+        self.last_event_at = time.monotonic()
         if self._limit is not None and not self._limit.expired():
             self._limit.reschedule(asyncio.get_running_loop().time() + IDLE_SECONDS)
         self._changes += 1
@@ -334,15 +332,15 @@ class Errand:
         """Wait until the remote's id is known, or there is an answer or a problem."""
         return await self._until(lambda: self.record.remote_id is not None or self.over, seconds)
 
-    async def settled(self, seconds: float, told: Callable[[Errand], Awaitable[None]] | None = None) -> bool:
-        """Wait until it is over; `told` is called whenever there is news. False when time is up."""
+    async def wait(self, seconds: float, on_change: Callable[[TaskFollower], Awaitable[None]] | None = None) -> bool:
+        """Wait until it is over; `on_change` is called whenever there is news. False when time is up."""
         seen = 0
 
         async def news() -> None:
             nonlocal seen
-            if told is not None and self._changes != seen:
+            if on_change is not None and self._changes != seen:
                 seen = self._changes
-                await told(self)
+                await on_change(self)
 
         return await self._until(lambda: self.over, seconds, news)
 
@@ -404,52 +402,53 @@ def question_of(task: Task) -> str:
     return f"{task.state.name} {next(filter(None, _marks(task)), '')}"
 
 
-class Errands:
-    """All tasks that are being followed, by their record."""
+class Followers:
+    """All tasks that are being followed, by their record.
 
-    def __init__(self, registry: Registry, heard: Heard, answer_seconds: float) -> None:
+    `refused` is called with the id of an agent that does not take the webhook it was given.
+    """
+
+    def __init__(self, registry: Registry, on_event: OnEvent, refused: Refused, answer_seconds: float) -> None:
         self._registry = registry
-        self._heard = heard
+        self._on_event = on_event
+        self._refused = refused
         self._seconds = answer_seconds
-        self._under_way: set[Errand] = set()
-        self._farewells: set[asyncio.Task[None]] = set()
-        # Called with the id of an agent that does not take the webhook it was given.
-        self.refused: Refused = lambda _: None
-        registry.followed = lambda record: self.of(record) is not None
+        self._under_way: set[TaskFollower] = set()
+        self._finishing: set[asyncio.Task[None]] = set()
 
-    def new(self, record: TaskRecord) -> Errand:
-        """An errand for a task, to be begun. If there are too many, it takes the place of the most silent one."""
+    def new(self, record: TaskRecord) -> TaskFollower:
+        """A follower for a task, to be started. If there are too many, it takes the place of the most silent one."""
         self._under_way = {each for each in self._under_way if not each.over}
         same = [each for each in self._under_way if each.record.agent_id == record.agent_id]
         crowd = same if len(same) >= MOST_OF_ONE_AGENT else self._under_way
-        if crowd is same or len(crowd) >= MOST_ERRANDS:
-            idle = min(crowd, key=lambda each: each.heard_at)
+        if crowd is same or len(crowd) >= MOST_IN_ALL:
+            idle = min(crowd, key=lambda each: each.last_event_at)
             self._under_way.discard(idle)
-            self.farewell(idle.drop())
-        errand = Errand(self._registry, record, self._heard, self._seconds, self.refused)
-        self._under_way.add(errand)
-        return errand
+            self.finish_later(idle.drop())
+        follower = TaskFollower(self._registry, record, self._on_event, self._seconds, self._refused)
+        self._under_way.add(follower)
+        return follower
 
     @property
     def under_way(self) -> int:
         """How many are being followed."""
         return sum(not each.over for each in self._under_way)
 
-    def of(self, record: TaskRecord) -> Errand | None:
+    def of(self, record: TaskRecord) -> TaskFollower | None:
         """Who follows a task, if anybody does."""
         return next((each for each in self._under_way if each.record is record and not each.over), None)
 
     async def close(self) -> None:
         """Follow nothing any more."""
-        if self._farewells:
-            await asyncio.wait([*self._farewells], timeout=FAREWELL_SECONDS)
-        for each in self._farewells:
+        if self._finishing:
+            await asyncio.wait([*self._finishing], timeout=FINISH_SECONDS)
+        for each in self._finishing:
             each.cancel()
         await asyncio.gather(*(each.close() for each in [*self._under_way]), return_exceptions=True)
-        await asyncio.gather(*self._farewells, return_exceptions=True)
+        await asyncio.gather(*self._finishing, return_exceptions=True)
 
-    def farewell(self, work: Coroutine[Any, Any, None]) -> None:
+    def finish_later(self, work: Coroutine[Any, Any, None]) -> None:
         """Do something for a host that is gone already."""
         task = asyncio.create_task(work)
-        self._farewells.add(task)
-        task.add_done_callback(self._farewells.discard)
+        self._finishing.add(task)
+        task.add_done_callback(self._finishing.discard)

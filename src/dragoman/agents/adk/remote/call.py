@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from dragoman.client.connection import sleep
-from dragoman.client.event import Event
+from dragoman.client.event import Assembly, Event, NumberedEvent
+from dragoman.client.follow import RemoteTask, polled
 from dragoman.model.error import (
     A2AError,
     AuthError,
@@ -33,16 +33,14 @@ if TYPE_CHECKING:
     from dragoman.model.event import ArtifactUpdate, StatusUpdate
     from dragoman.model.message import Message
 
-T = TypeVar("T")
-
 logger = logging.getLogger("dragoman.adk")
 
 # How long a canceled run waits until its work over there is canceled too.
 GOODBYE = 5.0
 # Among so many of the newest tasks that of a message is looked for.
 _LOOKED_AT = 20
-# Where a task can only be looked at: soon at first, then after a tenth of the time it has taken already.
-_SOON, _SELDOM, _SHARE = 0.05, 1.0, 0.1
+# Where a task can only be looked at, so many seconds pass between two looks at most.
+_LONGEST_PAUSE = 1.0
 # Whoever is canceled twice does not wait: the work is called off without him.
 _leaving: set[asyncio.Task[None]] = set()
 
@@ -59,7 +57,7 @@ class Gone(DragomanError):
         self.task_id = task_id
 
 
-class RemoteErrand:
+class RemoteCall:
     """Says something to an agent and listens. `over` is True when it has nothing to do any more, or waits for us."""
 
     def __init__(self, line: RemoteLine, outgoing: Outgoing) -> None:
@@ -68,9 +66,8 @@ class RemoteErrand:
         self._outgoing = outgoing
         self._message_id = new_id()
         self._task_id: str | None = outgoing.task_id
-        # What comes back first, and names the task: it is waited for also when the run is canceled meanwhile.
-        self._first: asyncio.Task[Any] | None = None
-        self._stream: AsyncGenerator[Event, None] | None = None
+        # What comes back; its first event names the task, also when the run is canceled meanwhile.
+        self._remote: RemoteTask | None = None
         # True when what became of the message is not known.
         self._lost = False
         self.over = True
@@ -115,16 +112,13 @@ class RemoteErrand:
         Raises:
             DragomanError: it was not taken, or the answer was not understood.
         """
-        said = self._outgoing
         self.over = False
-        # Who waits for a whole answer is not told before which task makes it, and cannot cancel it. So nobody waits
-        # for that of a new task; it is followed instead.
-        begins = said.task_id is None
-        sending = self._client.send(
-            files=said.parts, task=said.task_id, context=said.context_id, message_id=self._message_id, wait=not begins
-        )
+        self._remote = RemoteTask(self._sent())
+        begins = self._outgoing.task_id is None
         try:
-            answer = await self._shielded(sending)
+            first = await self._remote.first()
+            assert first is not None
+            answer: Task | Message = first.raw  # pyright: ignore[reportAssignmentType] - a send answers with these two
             if isinstance(answer, Task):
                 self._task_id = answer.id
                 if not _rests(answer):
@@ -135,23 +129,35 @@ class RemoteErrand:
         self.over = True
         return answer
 
+    async def _sent(self) -> AsyncGenerator[Event, None]:
+        message = self._outgoing
+        # Who waits for a whole answer is not told before which task makes it, and cannot cancel it. So nobody waits
+        # for that of a new task; it is followed instead.
+        answer = await self._client.send(
+            files=message.parts,
+            task=message.task_id,
+            context=message.context_id,
+            message_id=self._message_id,
+            wait=message.task_id is not None,
+        )
+        yield Assembly().take(NumberedEvent(0, answer))
+
     async def _end_of(self, task: Task) -> Task:
         connection = await self._connection()
         card = connection.known_card
         streams = card is None or card.capabilities.streaming is not False
         if streams and connection.subscribes_again:
             return await self._client.wait(task)
-        clock, patience = connection.clock, self._line.idle_timeout
-        began = changed = clock.now()
-        while not _rests(task):
-            await sleep(clock, max(_SOON, min(_SELDOM, (clock.now() - began) / 1000 * _SHARE)))
-            found = await self._client.get_task(task)
-            now = clock.now()
-            if found != task:
-                changed = now
-            elif patience is not None and now - changed > patience * 1000:
-                raise CannotConnect(f"nothing new for {patience:g} s", reason="TIMED_OUT")
-            task = found
+        clock, limit = connection.clock, self._line.idle_timeout
+        changed = clock.now()
+        async with aclosing(polled(lambda: self._client.get_task(task), clock, _LONGEST_PAUSE)) as looks:
+            async for found in looks:
+                if found != task:
+                    task, changed = found, clock.now()
+                elif limit is not None and clock.now() - changed > limit * 1000:
+                    raise CannotConnect(f"nothing new for {limit:g} s", reason="TIMED_OUT")
+                if _rests(task):
+                    break
         return task
 
     # -- saying it and listening ---------------------------------------------------------------------------------------
@@ -169,33 +175,22 @@ class RemoteErrand:
         Raises:
             DragomanError: it was not taken, or there is no more to hear.
         """
-        heard = False
+        answered = False
         self.over = False
-        self._stream = events = aiter(stream)
+        self._remote = RemoteTask(aiter(stream))
         try:
-            event = await self._shielded(_next(events))
-            while event is not None:
-                heard = True
-                self.over = event.state.final or event.state.waiting
-                self._task_id = self._task_id or _task_id(event.raw)
-                yield event
-                if event.state.waiting and event.kind != "artifact":
-                    return  # at auth-required a stream may stay open, and it is the user's turn
-                event = await _next(events)
+            async with aclosing(aiter(self._remote)) as events:
+                async for event in events:
+                    answered = True
+                    self.over = event.state.final or event.state.waiting
+                    self._task_id = self._task_id or _task_id(event.raw)
+                    yield event
+                    if event.state.waiting and event.kind != "artifact":
+                        return  # at auth-required a stream may stay open, and it is the user's turn
         except DragomanError as error:
             if not self.over:
-                await self._lose(error, known=heard)
+                await self._lose(error, known=answered)
             raise
-        finally:
-            # Where the first event is still waited for, whoever waits closes it.
-            if self._first is None or self._first.done():
-                await events.aclose()
-
-    async def _shielded(self, first: Coroutine[Any, Any, T]) -> T:
-        self._first = waiting = asyncio.create_task(first)
-        # Whoever is canceled meanwhile does not hear what went wrong.
-        waiting.add_done_callback(lambda done: done.cancelled() or done.exception())
-        return await asyncio.shield(waiting)
 
     # -- calling it off ------------------------------------------------------------------------------------------------
 
@@ -231,11 +226,8 @@ class RemoteErrand:
         except (DragomanError, TimeoutError) as error:
             logger.warning("the task of a remote agent was not canceled: %s", plain(error))
         finally:
-            if self._first is not None and not self._first.done():
-                self._first.cancel()
-                await asyncio.wait((self._first,))
-            if self._stream is not None:
-                await self._stream.aclose()
+            if self._remote is not None:
+                await self._remote.close()
 
     async def _waits_again(self, task_id: str) -> bool:
         """True for a task that went on and rests: our answer to its question may not have arrived."""
@@ -262,15 +254,8 @@ class RemoteErrand:
 
     async def _begun(self) -> str | None:
         """The task that the answer names, which may be on its way."""
-        if self._first is None:
-            return None
-        await asyncio.wait((self._first,))
-        if self._first.cancelled() or self._first.exception() is not None:
-            return None
-        first: Task | Message | Event | None = self._first.result()
-        if first is None or first.state.final or first.state.waiting:
-            return None
-        return _task_id(first.raw if isinstance(first, Event) else first)
+        first = None if self._remote is None else await self._remote.begun()
+        return None if first is None or first.state.final or first.state.waiting else _task_id(first.raw)
 
     async def _connection(self) -> Connection:
         return await self._client._open()  # pyright: ignore[reportPrivateUsage] - how to listen best, it alone knows
@@ -282,10 +267,6 @@ def _rests(task: Task) -> bool:
 
 def _task_id(raw: Task | Message | StatusUpdate | ArtifactUpdate) -> str | None:
     return raw.id if isinstance(raw, Task) else raw.task_id
-
-
-async def _next(events: AsyncGenerator[Event, None]) -> Event | None:
-    return await anext(events, None)
 
 
 def plain(error: BaseException) -> str:
