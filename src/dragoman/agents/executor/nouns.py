@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from msgspec import Struct
 
 from dragoman.agents.executor.plain_nouns import PlainNouns
-from dragoman.agents.executor.proto_nouns import ProtoNouns
-from dragoman.agents.executor.pydantic_nouns import PydanticNouns
+from dragoman.agents.executor.sdk_nouns import ProtoNouns, PydanticNouns
 from dragoman.model.error import ConfigError
 from dragoman.model.message import Message
 from dragoman.model.task import Task

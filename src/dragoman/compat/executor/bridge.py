@@ -1,25 +1,30 @@
-"""From an executor to an agent: what it enqueues becomes what a run says."""
+"""The author's side, an `AgentExecutor`, and the bridge that makes one the `run` of an agent."""
 
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from contextlib import aclosing
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
-from dragoman.compat.executor.agent_executor import RequestContext, executor_of
 from dragoman.compat.executor.event_queue import EventQueues
-from dragoman.compat.executor.events import TaskArtifactUpdateEvent, TaskStatusUpdateEvent
-from dragoman.compat.executor.message import Message
-from dragoman.compat.executor.task import Task, TaskState, TaskStatus
+from dragoman.compat.executor.types import (
+    Message,
+    Task,
+    TaskArtifactUpdateEvent,
+    TaskState,
+    TaskStatus,
+    TaskStatusUpdateEvent,
+)
 from dragoman.engine.execute.outputs import Ask, Conclude
-from dragoman.model.error import Failed, InvalidAgentResponse, Rejected
+from dragoman.model.error import ConfigError, Failed, InvalidAgentResponse, Rejected
 from dragoman.model.state import State
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable
 
-    from dragoman.compat.executor.agent_executor import AgentExecutor, ExecutorSpec
     from dragoman.compat.executor.event_queue import EventQueue
     from dragoman.compat.executor.result import Failure
     from dragoman.compat.executor.task_store import TaskStore
@@ -27,6 +32,54 @@ if TYPE_CHECKING:
     from dragoman.model.message import Message as ModelMessage
     from dragoman.model.task import Artifact
     from dragoman.model.task import TaskStatus as ModelStatus
+
+
+@dataclass(frozen=True, slots=True)
+class RequestContext:
+    """What an executor knows about a request. `task` is there when the message goes on with an earlier task."""
+
+    task_id: str
+    context_id: str
+    message: Message
+    queue: EventQueue
+    task: Task | None = None
+    metadata: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+class AgentExecutor(ABC):
+    """Does the work of an agent, and says what happens by `await context.queue.enqueue(event)`.
+
+    Returning ends the task as completed, unless an event said otherwise. Raising ends it as failed.
+    """
+
+    @abstractmethod
+    async def execute(self, context: RequestContext, task_id: str) -> Failure | None:
+        """Work on a message. `("error", reason)` fails the task with "execution failed: reason"."""
+
+    @abstractmethod
+    async def cancel(self, context: RequestContext, task_id: str) -> Failure | None:
+        """Stop working on a task that has been canceled; afterwards `execute` is itself cancelled."""
+
+
+ExecutorSpec: TypeAlias = AgentExecutor | type[AgentExecutor] | tuple[type[AgentExecutor], Any]
+
+
+def executor_of(spec: ExecutorSpec) -> AgentExecutor:
+    """The executor a spec means: one, a class of one, or a class and the configuration to make one with.
+
+    Raises:
+        ConfigError: it is none of these.
+    """
+    made = cast("object", spec)
+    if isinstance(made, tuple):
+        implementation, config = cast("tuple[Any, Any]", made)
+        made = implementation(config) if isinstance(implementation, type) else None
+    elif isinstance(made, type):
+        made = made()
+    if not isinstance(made, AgentExecutor):
+        raise ConfigError("an executor is an AgentExecutor, a class of one, or a pair of such a class and its config")
+    return made
+
 
 _QUESTIONS = {State.INPUT_REQUIRED: "input required", State.AUTH_REQUIRED: "authentication required"}
 

@@ -11,8 +11,8 @@ from dragoman.compat.executor.result import NOT_FOUND
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-    from dragoman.compat.executor.events import Event
     from dragoman.compat.executor.result import Failure, Ok
+    from dragoman.compat.executor.types import Event
 
 LIMIT = 256
 

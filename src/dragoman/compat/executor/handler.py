@@ -6,9 +6,10 @@ import logging
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from dragoman.compat.executor.bridge import run_of
 from dragoman.compat.executor.event_queue import EventQueues
-from dragoman.compat.executor.given_card import GivenCard
 from dragoman.compat.executor.jsonrpc import (
     METHODS,
     Error,
@@ -19,8 +20,8 @@ from dragoman.compat.executor.jsonrpc import (
     response_map,
     streaming,
 )
-from dragoman.compat.executor.push_store import PushConfigStore
 from dragoman.compat.executor.task_store import ORIGIN, TaskStore
+from dragoman.compat.executor.webhooks import PushConfigStore
 from dragoman.dialects.errors import rpc_error
 from dragoman.engine.call import Call
 from dragoman.engine.journal.follow import Stream
@@ -29,6 +30,7 @@ from dragoman.model.error import A2AError, ExtendedAgentCardNotConfigured, Inter
 from dragoman.model.json import decode_any
 from dragoman.model.operation import Operation
 from dragoman.server.agent.agent import Agent
+from dragoman.server.cards.cache import MAX_AGE, Cards
 from dragoman.server.config.settings import Limits
 from dragoman.server.http.address import Addresses
 from dragoman.server.http.app import App, Hosted
@@ -39,12 +41,39 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from dragoman.compat.executor.agent_executor import ExecutorSpec
-    from dragoman.compat.executor.card import AgentCard
+    from dragoman.compat.executor.bridge import ExecutorSpec
     from dragoman.compat.executor.jsonrpc import Request
-    from dragoman.compat.executor.push_sender import PushSender
+    from dragoman.compat.executor.params import AgentCard
+    from dragoman.compat.executor.webhooks import PushSender
     from dragoman.engine.ports import Outbox
+    from dragoman.model.user import User
+    from dragoman.transports.http import Header
+    from dragoman.transports.http import Request as HttpRequest
     from dragoman.webhooks.delivery import Courier
+
+_NONE = b'{"error":"agent card not configured"}'
+
+
+class GivenCard(Cards):
+    """Serves one card at every address, or says that there is none."""
+
+    def __init__(self, agent: Agent, card: AgentCard | None, started_ms: int) -> None:
+        super().__init__(agent, "0.3", started_ms)
+        self._body = None if card is None else msgspec.json.encode(card.to_map())
+
+    def serve(self, request: HttpRequest, base: str, user: User | None = None) -> tuple[int, bytes, list[Header]]:
+        """Status, body and headers for the card."""
+        if self._body is None:
+            return 404, _NONE, []
+        return (
+            200,
+            self._body,
+            [
+                (b"cache-control", b"public, max-age=%d" % MAX_AGE),
+                (b"access-control-allow-origin", b"*"),
+            ],
+        )
+
 
 logger = logging.getLogger("dragoman.compat")
 

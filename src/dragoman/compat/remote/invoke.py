@@ -1,4 +1,4 @@
-"""A task for a remote agent: submitted once, then looked after until it ends."""
+"""Submits a task to a remote agent and polls it until it ends."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import os
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
 
+from msgspec import Struct
+
 from dragoman.clock import SystemClock, wait
 from dragoman.compat.remote.errors import BudgetExceededError
 from dragoman.compat.remote.exchange import exchange, good, guard_of, json_object, refusal, under
-from dragoman.compat.remote.result import RemoteInvocationResult
 from dragoman.model.error import DragomanError
-from dragoman.model.json import encode
+from dragoman.model.json import decode_any, encode
 from dragoman.model.message import told_depth
 from dragoman.net.exchange import HttpRequest
 from dragoman.net.guard import Forbidden, Guard
@@ -21,6 +22,24 @@ from dragoman.server.invocation_guard import max_depth_of
 if TYPE_CHECKING:
     from dragoman.clock import Clock
     from dragoman.compat.remote.budget import SessionBudget
+
+
+class RemoteInvocationResult(Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """The outcome of `invoke_remote_agent`.
+
+    Attributes are in snake_case. As JSON, and in `to_map()`, the names are the source document's: `success`,
+    `taskId`, and of `responseText` and `error` the one that is there. `task_id` is empty when nothing was submitted.
+    """
+
+    success: bool
+    task_id: str
+    response_text: str | None = None
+    error: str | None = None
+
+    def to_map(self) -> dict[str, Any]:
+        """The result as JSON values."""
+        return decode_any(encode(self))
+
 
 POLL_SECONDS = 3.0
 TIMEOUT_MS = 5 * 60 * 1000
