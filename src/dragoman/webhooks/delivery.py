@@ -1,10 +1,9 @@
-"""Brings events to webhooks: in order, again until they arrive, never in anybody's way."""
+"""Delivers events to webhooks from the journal: in order, again until they arrive, never in anybody's way."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -13,31 +12,30 @@ from msgspec import structs
 from dragoman.engine.ports import PushState, Write
 from dragoman.keys.errors import BadSeal
 from dragoman.model.error import CannotConnect, DragomanError
+from dragoman.net.exchange import origin_of
 from dragoman.net.guard import Forbidden
-from dragoman.webhooks import backoff as patience
-from dragoman.webhooks.config import Registry
-from dragoman.webhooks.hook import Hook
+from dragoman.webhooks import backoff
+from dragoman.webhooks.config import WebhookRegistry
 from dragoman.webhooks.payload import Compacted, Payloads
-from dragoman.webhooks.request import letter
-from dragoman.webhooks.scheduler import Lanes
+from dragoman.webhooks.request import delivery_request, post
+from dragoman.webhooks.scheduler import FairScheduler
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dragoman.clock import Clock, Timer
     from dragoman.engine.ports import Bus, Push, Store, StoredTask, TaskRow
+    from dragoman.model.operation import TaskPushNotificationConfig
     from dragoman.model.record import Record
-    from dragoman.net.exchange import HttpClient, HttpResponse
-    from dragoman.webhooks.hook import AddressGuard, Sealer, Signer
+    from dragoman.net.exchange import HttpClient
+    from dragoman.webhooks.config import AddressGuard, Sealer
+    from dragoman.webhooks.request import Signer
 
 logger = logging.getLogger("dragoman.push")
 _PAGE = 64
 _GONE = 410
 # Errors of the 4xx range that pass: the request took too long, came too early, or was one too many.
 _PASSING = frozenset((408, 425, 429))
-# What a webhook answers is of no interest. A little of it is read, so that the connection can be used again.
-_ANSWER = 64 * 1024
-_ANSWER_SECONDS = 5.0
 # A request to a webhook takes no longer, however slowly its answer trickles.
 _SECONDS = 90.0
 # A stream whose chunks are not brought is looked at this often, and not with each of them.
@@ -47,7 +45,51 @@ LOOK = 5.0
 LOST_KEY = "its secrets were sealed with a key that this server does not have: register it again"
 
 
-class Courier(Registry):
+class _Webhook:
+    """How far the delivery to one webhook is. Many thousands may wait for parked tasks: it is small.
+
+    It is at rest, `busy` (at work, or waiting for its turn), or has a timer that ends its rest. `more` says that its
+    last look was not enough, `calm` that it found nothing to bring, `gone` that nobody is to work for it any more.
+    """
+
+    __slots__ = ("busy", "calm", "gone", "heard", "more", "payloads", "place", "push", "row", "stop", "timer", "worker")
+
+    def __init__(self, row: TaskRow, push: Push) -> None:
+        self.row = row
+        self.push = push
+        self.place = origin_of(push.url)
+        self.heard = row.generation
+        self.busy = False
+        self.calm = False
+        self.more = False
+        self.gone = False
+        self.payloads: Payloads | None = None
+        self.worker: asyncio.Task[None] | None = None
+        self.timer: Timer | None = None
+        self.stop: Callable[[], None] | None = None
+
+    @property
+    def key(self) -> tuple[int, str]:
+        """By what it is found: the task's number and its own id."""
+        return self.push.task, self.push.id
+
+    @property
+    def behind(self) -> bool:
+        """True when the task is known to have come further than this webhook was told."""
+        return self.more or self.heard > self.push.cursor
+
+    def rest(self) -> None:
+        """Stop listening and waiting."""
+        self.gone = True
+        if self.stop is not None:
+            self.stop()
+            self.stop = None
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
+
+class DeliveryService(WebhookRegistry):
     """See `Outbox`. A webhook that has failed for `give_up` seconds is dead: it is left alone until somebody wakes it.
 
     An event that its receiver refuses (4xx) is recorded and skipped; 410 ends the webhook; everything else that is not
@@ -55,7 +97,7 @@ class Courier(Registry):
 
     `chunks` says whether the pieces of a streamed text are brought too, and not only the finished artifact. Of one
     origin at most `each` webhooks are served at once, and `most` in all. `warm` loads what the first delivery needs:
-    it is called in a thread when the courier starts, and raises nothing.
+    it is called in a thread when deliveries start, and raises nothing.
     """
 
     def __init__(
@@ -82,10 +124,10 @@ class Courier(Registry):
         self._issuer = issuer
         self._chunks = chunks
         self._give_up_ms = int(give_up * 1000)
-        self._lanes = Lanes(self._begin, each=each, most=most)
+        self._scheduler = FairScheduler(self._begin, each=each, most=most)
         self._warm = warm
         self._warming: asyncio.Future[None] | None = None
-        self._hooks: dict[tuple[int, str], Hook] = {}
+        self._hooks: dict[tuple[int, str], _Webhook] = {}
         self._workers: set[asyncio.Task[None]] = set()
         self._looking: Timer | None = None
         self._closed = False
@@ -98,7 +140,7 @@ class Courier(Registry):
     @property
     def at_work(self) -> int:
         """How many webhooks are being served, or wait for their turn."""
-        return len(self._workers) + self._lanes.waiting
+        return len(self._workers) + self._scheduler.waiting
 
     # -- life ----------------------------------------------------------------------------------------------------------
 
@@ -137,20 +179,22 @@ class Courier(Registry):
 
     # -- what the engine asks for --------------------------------------------------------------------------------------
 
-    def came_to(self, task: int, push_id: str) -> int | None:
-        """See `Registry.came_to`."""
-        hook = self._hooks.get((task, push_id))
-        return None if hook is None else hook.push.cursor
+    def prepare(self, config: TaskPushNotificationConfig, *, task: int, dialect: str, cursor: int) -> Push:
+        """See `Outbox.prepare`."""
+        followed = self._hooks.get((task, config.id or ""))
+        if followed is not None:
+            cursor = followed.push.cursor
+        return super().prepare(config, task=task, dialect=dialect, cursor=cursor)
 
     def follow(self, row: TaskRow, push: Push) -> None:
         """See `Outbox.follow`."""
         self.leave(push.task, push.id)
         if self._closed or push.state is not PushState.OPEN:
             return
-        hook = Hook(row, push)
+        hook = _Webhook(row, push)
         self._hooks[hook.key] = hook
         hook.stop = self._bus.call(row.id, partial(self._heard, hook))
-        wait = patience.until_due(push, self._clock.now())
+        wait = backoff.until_due(push, self._clock.now())
         if wait > 0:
             self._later(hook, wait)
         elif hook.behind or row.state.final:
@@ -164,18 +208,18 @@ class Courier(Registry):
             if hook.worker is not None:
                 hook.worker.cancel()
 
-    def _forget(self, hook: Hook) -> None:
+    def _forget(self, hook: _Webhook) -> None:
         hook.rest()
         if self._hooks.get(hook.key) is hook:
             del self._hooks[hook.key]
 
     # -- when there is work --------------------------------------------------------------------------------------------
 
-    def _heard(self, hook: Hook, generation: int) -> None:
+    def _heard(self, hook: _Webhook, generation: int) -> None:
         hook.heard = generation
         self._go_on(hook)
 
-    def _go_on(self, hook: Hook) -> None:
+    def _go_on(self, hook: _Webhook) -> None:
         """Look again if there is something to see: at once, or a bit later where nothing came of it last time."""
         if not hook.behind or hook.busy or hook.timer is not None:
             return
@@ -184,12 +228,12 @@ class Courier(Registry):
         else:
             self._kick(hook)
 
-    def _kick(self, hook: Hook) -> None:
+    def _kick(self, hook: _Webhook) -> None:
         if not (hook.busy or hook.gone or self._closed or hook.timer is not None):
             hook.busy = True
-            self._lanes.join(hook.place, hook)
+            self._scheduler.join(hook.place, hook)
 
-    def _later(self, hook: Hook, seconds: float) -> None:
+    def _later(self, hook: _Webhook, seconds: float) -> None:
         def due() -> None:
             hook.timer = None
             self._kick(hook)
@@ -197,7 +241,7 @@ class Courier(Registry):
         if not hook.gone and not self._closed:
             hook.timer = self._clock.call_later(seconds, due)
 
-    def _begin(self, hook: Hook) -> bool:
+    def _begin(self, hook: _Webhook) -> bool:
         if hook.gone or self._closed:
             return False
         worker = hook.worker = asyncio.ensure_future(self._bring(hook))
@@ -205,7 +249,7 @@ class Courier(Registry):
         worker.add_done_callback(partial(self._rested, hook))
         return True
 
-    def _rested(self, hook: Hook, worker: asyncio.Task[None]) -> None:
+    def _rested(self, hook: _Webhook, worker: asyncio.Task[None]) -> None:
         self._workers.discard(worker)
         hook.worker, hook.busy = None, False
         error = None if worker.cancelled() else worker.exception()
@@ -213,7 +257,7 @@ class Courier(Registry):
             known = isinstance(error, DragomanError)  # such as a store that cannot be read now: it has been logged
             logger.error("a webhook of task %s could not be served", hook.row.id, exc_info=None if known else error)
             self._failed(hook, type(error).__name__, 0.0)
-        self._lanes.leave(hook.place)
+        self._scheduler.leave(hook.place)
         if not hook.gone:
             self._go_on(hook)
 
@@ -246,7 +290,7 @@ class Courier(Registry):
 
     # -- work ----------------------------------------------------------------------------------------------------------
 
-    async def _bring(self, hook: Hook) -> None:
+    async def _bring(self, hook: _Webhook) -> None:
         """Bring a page of what is durable and has not arrived; there may be more."""
         hook.more = False
         await self.ready()
@@ -267,7 +311,7 @@ class Courier(Registry):
         # What has been put together serves the next page, and nobody after that.
         hook.payloads = payloads if hook.more else None
 
-    async def _bring_page(self, hook: Hook, page: list[Record], payloads: Payloads) -> bool:
+    async def _bring_page(self, hook: _Webhook, page: list[Record], payloads: Payloads) -> bool:
         """Bring some records; False when that is not to go on."""
         hook.calm = True
         for record in page:
@@ -287,7 +331,7 @@ class Courier(Registry):
                 return False
         return True
 
-    async def _bring_last(self, hook: Hook, stored: StoredTask, payloads: Payloads) -> None:
+    async def _bring_last(self, hook: _Webhook, stored: StoredTask, payloads: Payloads) -> None:
         """Tell how it ended, where the single events have been compacted meanwhile."""
         generation, over = stored.row.generation, stored.row.state.final
         if hook.push.cursor >= generation and not over:
@@ -296,11 +340,11 @@ class Courier(Registry):
         if body is None or await self._post(hook, generation, body, payloads.media_type):
             self._came_to(hook, generation, over=over)
 
-    async def _post(self, hook: Hook, generation: int, body: bytes, media_type: str) -> bool:
+    async def _post(self, hook: _Webhook, generation: int, body: bytes, media_type: str) -> bool:
         """Post one event; True when that is settled, because it has arrived or will never be taken."""
         push = hook.push
         try:
-            request = letter(
+            request = delivery_request(
                 push,
                 self.secrets(push),
                 hook.row.id,
@@ -311,10 +355,7 @@ class Courier(Registry):
                 issuer=self._issuer,
                 now=self._clock.now() // 1000,
             )
-            async with asyncio.timeout(_SECONDS):
-                response = await self._http.send(request)
-            status, asked = response.status, response.headers.get("Retry-After", "")
-            await _dismiss(response)
+            status, asked = await post(self._http, request, _SECONDS)
         except TimeoutError:
             self._failed(hook, "TIMED_OUT", 0.0)
         except CannotConnect as error:
@@ -332,47 +373,47 @@ class Courier(Registry):
                 self._refused(hook, generation, status)
                 return True
             else:
-                self._failed(hook, f"HTTP {status}", patience.retry_after(asked, self._clock.now()))
+                self._failed(hook, f"HTTP {status}", backoff.retry_after(asked, self._clock.now()))
         return False
 
     # -- how far it is -------------------------------------------------------------------------------------------------
 
-    def _came_to(self, hook: Hook, generation: int, *, over: bool) -> None:
+    def _came_to(self, hook: _Webhook, generation: int, *, over: bool) -> None:
         state = PushState.DONE if over else PushState.OPEN
         cursor = max(generation, hook.push.cursor)
-        skipped = patience.skipped(hook.push)
+        skipped = backoff.skipped(hook.push)
         hook.push = structs.replace(
             hook.push, cursor=cursor, tries=0, failing_ms=0, due_ms=0, state=state, error=skipped
         )
         self._write(hook)
 
-    def _refused(self, hook: Hook, generation: int, status: int) -> None:
+    def _refused(self, hook: _Webhook, generation: int, status: int) -> None:
         """Record that an event will not be brought again; whoever settles it writes that down."""
         # The first is news, those after it are more of the same: a receiver does not choose how loud the log is.
-        level = logging.INFO if patience.skipped(hook.push) else logging.WARNING
-        hook.push = patience.after_refusal(hook.push, generation, status)
+        level = logging.INFO if backoff.skipped(hook.push) else logging.WARNING
+        hook.push = backoff.after_refusal(hook.push, generation, status)
         logger.log(level, "webhook at %s, task %s: %s", hook.place, hook.row.id, hook.push.error)
 
-    def _failed(self, hook: Hook, why: str, asked: float) -> None:
+    def _failed(self, hook: _Webhook, why: str, asked: float) -> None:
         now = self._clock.now()
-        failed = patience.after_failure(hook.push, why, now_ms=now, asked=asked, give_up_ms=self._give_up_ms)
+        failed = backoff.after_failure(hook.push, why, now_ms=now, asked=asked, give_up_ms=self._give_up_ms)
         if failed.state is PushState.DEAD:
             self._dead(hook, why)
             return
         hook.push = failed
         logger.info("webhook at %s, task %s: %s, tried %d times", hook.place, hook.row.id, why, failed.tries)
         self._write(hook)
-        self._later(hook, patience.until_due(failed, now))
+        self._later(hook, backoff.until_due(failed, now))
 
-    def _dead(self, hook: Hook, why: str) -> None:
+    def _dead(self, hook: _Webhook, why: str) -> None:
         # Of an address only the origin is logged: many have a secret in their path.
         logger.warning("webhook at %s, task %s, is given up: %s", hook.place, hook.row.id, why)
         since = hook.push.failing_ms or self._clock.now()
-        error = patience.with_skipped(hook.push, why)
+        error = backoff.with_skipped(hook.push, why)
         hook.push = structs.replace(hook.push, state=PushState.DEAD, error=error, failing_ms=since, due_ms=0)
         self._write(hook)
 
-    def _write(self, hook: Hook) -> None:
+    def _write(self, hook: _Webhook) -> None:
         if hook.gone:
             return
         self._store.write(Write(hook.row, _report, progress=(hook.push,)))
@@ -384,12 +425,3 @@ def _report(error: BaseException | None) -> None:
     if error is not None:
         # It is brought again after a restart: that is what its key tells the receiver.
         logger.error("how far a webhook has come could not be written: %s", error)
-
-
-async def _dismiss(response: HttpResponse) -> None:
-    try:
-        with suppress(DragomanError, TimeoutError):
-            async with asyncio.timeout(_ANSWER_SECONDS):
-                await response.read(_ANSWER)
-    finally:
-        await response.close()

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from dragoman.model.user import User
     from dragoman.transports.http import Header
     from dragoman.transports.http import Request as HttpRequest
-    from dragoman.webhooks.delivery import Courier
+    from dragoman.webhooks.delivery import DeliveryService
 
 _NONE = b'{"error":"agent card not configured"}'
 
@@ -110,16 +110,16 @@ class RequestHandler:
         hosted = Hosted(self._agent, cards, self._make_service, Limits().body, blocking=True)
         self.push_configs = None if push_sender is None else PushConfigStore(self.task_store, push_sender)
         self._push_sender = push_sender
-        couriers = None if push_sender is None else self._make_courier
+        deliveries = None if push_sender is None else self._make_delivery
         keys = None if push_sender is None else push_sender.keys
-        self._app = App([hosted], store, Addresses(None, ()), lambda: None, couriers=couriers, keys=keys)
+        self._app = App([hosted], store, Addresses(None, ()), lambda: None, couriers=deliveries, keys=keys)
 
-    def _make_courier(self) -> Courier:
+    def _make_delivery(self) -> DeliveryService:
         assert self._push_sender is not None
         assert self.push_configs is not None
-        courier = self._push_sender.courier(self.task_store)
-        self.push_configs.attach(courier)
-        return courier
+        delivery = self._push_sender.delivery(self.task_store)
+        self.push_configs.attach(delivery)
+        return delivery
 
     def _make_service(self, outbox: Outbox | None) -> Service:
         store = self.task_store

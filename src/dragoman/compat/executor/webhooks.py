@@ -15,19 +15,18 @@ from dragoman.model.error import A2AError, DragomanError, TaskNotFound
 from dragoman.model.ids import new_id
 from dragoman.model.json import encode
 from dragoman.model.operation import AuthenticationInfo, GetPushConfigRequest, TaskPushNotificationConfig
-from dragoman.net.exchange import HttpRequest
 from dragoman.net.guard import Guard
 from dragoman.server.http.lazy import LazyHttp, LazyKeys
-from dragoman.webhooks.config import Registry
-from dragoman.webhooks.delivery import Courier
-from dragoman.webhooks.request import TOKEN, secrets_of
+from dragoman.webhooks.config import WebhookRegistry
+from dragoman.webhooks.delivery import DeliveryService
+from dragoman.webhooks.request import post, post_request, secrets_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dragoman.compat.executor.result import Failure, Ok
     from dragoman.compat.executor.types import Task
-    from dragoman.engine.ports import Push, TaskRow
+    from dragoman.engine.ports import Push
     from dragoman.net.exchange import HttpClient
 
 
@@ -55,39 +54,21 @@ class PushSender:
         """
         try:
             secrets = secrets_of(TaskPushConfig(task.id, config).to_model())
-            headers = {"Content-Type": "application/json", "Idempotency-Key": new_id(), "User-Agent": "dragoman"}
-            if secrets.token:
-                headers[TOKEN] = secrets.token
-            if secrets.scheme and secrets.credentials:
-                headers["Authorization"] = f"{secrets.scheme} {secrets.credentials}"
-            body = encode(task.to_map())
-            response = await self._http.send(HttpRequest("POST", config.url, headers, body, silence=60.0))
-            await response.close()
+            request = post_request(config.url, encode(task.to_map()), new_id(), secrets)
+            status, _ = await post(self._http, request)
         except DragomanError as error:
             return ("error", str(error))
-        if 200 <= response.status < 300:
-            return "ok"
-        return ("error", f"push endpoint returned {response.status}")
+        return "ok" if 200 <= status < 300 else ("error", f"push endpoint returned {status}")
 
     async def close(self) -> None:
         """Close every connection."""
         await self._http.close()
 
-    def courier(self, tasks: TaskStore) -> Courier:
-        """What brings every change of a handler's tasks."""
+    def delivery(self, tasks: TaskStore) -> DeliveryService:
+        """What delivers every change of a handler's tasks."""
         store = tasks.engine_store
         http = LazyHttp(self._client)
-        return Courier(store, tasks.bus, tasks.clock, http, self.keys, self.guard, signer=self.keys)
-
-
-class _Kept(Registry):
-    """Webhooks that nobody serves: there is no handler."""
-
-    def follow(self, row: TaskRow, push: Push) -> None:
-        """See `Outbox.follow`."""
-
-    def leave(self, task: int, push_id: str) -> None:
-        """See `Outbox.leave`."""
+        return DeliveryService(store, tasks.bus, tasks.clock, http, self.keys, self.guard, signer=self.keys)
 
 
 class PushConfigStore:
@@ -102,10 +83,11 @@ class PushConfigStore:
         self._scope = Scope(self.task_store.agent, "", "")
         self._tasks = Tasks(self.task_store.engine_store, self.task_store.bus, self.task_store.clock)
         sender = sender or PushSender()
-        self.attach(_Kept(self.task_store.clock, sender.keys, sender.guard, None))
+        # Until a handler attaches what delivers, webhooks are kept and served by nobody.
+        self.attach(WebhookRegistry(self.task_store.clock, sender.keys, sender.guard, None))
 
-    def attach(self, outbox: Courier | _Kept) -> None:
-        """Say who brings what is put here; the handler does."""
+    def attach(self, outbox: WebhookRegistry) -> None:
+        """Say who delivers what is put here; the handler does."""
         self._outbox = outbox
         self._pushes = Pushes(self._tasks, outbox)
 
