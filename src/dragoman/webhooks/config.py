@@ -46,10 +46,10 @@ class WebhookRegistry:
     """An `Outbox` that delivers nothing. Secrets are sealed before they are kept, and shown to nobody."""
 
     def __init__(self, clock: Clock, sealer: Sealer, guard: AddressGuard, signer: Signer | None) -> None:
-        self._clock = clock
+        self.clock = clock
         self._sealer = sealer
         self._guard = guard
-        self._signer = signer
+        self.signer = signer
         self._last_ms = 0
         self._is_ready = False
 
@@ -60,8 +60,8 @@ class WebhookRegistry:
 
         def prepare() -> None:
             self._sealer.unseal(_PURPOSE, self._sealer.seal(_PURPOSE, b""))
-            if self._signer is not None:
-                self._signer.sign_jwt({"exp": 0})
+            if self.signer is not None:
+                self.signer.sign_jwt({"exp": 0})
 
         try:
             await asyncio.to_thread(prepare)
@@ -83,7 +83,7 @@ class WebhookRegistry:
         self.check(config)
         sealed = self._sealer.seal(_PURPOSE, msgspec.json.encode(secrets_of(config)))
         # No two alike: it tells a webhook from the one that takes its place, maybe within the same millisecond.
-        self._last_ms = max(self._clock.now(), self._last_ms + 1)
+        self._last_ms = max(self.clock.now(), self._last_ms + 1)
         return Push(task, config.id or "", dialect, config.url, sealed, cursor, self._last_ms)
 
     def follow(self, row: TaskRow, push: Push) -> None:

@@ -183,8 +183,8 @@ class World:
         self.service._tasks.close()
         workers = list(self.courier._workers)
         self.courier._closed = True
-        for hook in self.courier._hooks.values():
-            hook.rest()
+        for delivery in self.courier._deliveries.values():
+            delivery.stop()
         for worker in workers:
             worker.cancel()
         if workers:

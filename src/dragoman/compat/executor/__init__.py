@@ -89,30 +89,18 @@ __all__ = [
     "run_of",
 ]
 
-# Imported when first used: the JSON-RPC module alone must not bring a server with it.
-_MODULES = {
-    "bridge": "AgentExecutor RequestContext run_of",
-    "event_queue": "EventQueue EventQueues Subscription",
-    "handler": "RequestHandler",
-    "ids": "new_id",
-    "jsonrpc": "Error ErrorType",
-    "params": "AgentCapabilities AgentCard AgentSkill MessageSendConfig MessageSendParams PushAuthInfo PushConfig "
-    "TaskIDParams TaskPushConfig TaskQueryParams",
-    "task_store": "TaskStore",
-    "types": "Artifact DataPart FileBytes FilePart FileURI Message Role Task TaskArtifactUpdateEvent TaskState "
-    "TaskStatus TaskStatusUpdateEvent TextPart event_from_map part_from_map part_from_model",
-    "webhooks": "PushConfigStore PushSender",
-}
-_HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
+# Imported when a name is first asked for, in this order: ids and JSON-RPC must not bring a server with them.
+_MODULES = ("ids", "jsonrpc", "types", "params", "event_queue", "task_store", "webhooks", "bridge", "handler")
 
 
 def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{home}"), name)
-    globals()[name] = value
-    return value
+    if name in __all__:
+        for module in _MODULES:
+            value = getattr(import_module(f"{__name__}.{module}"), name, None)
+            if value is not None:
+                globals()[name] = value
+                return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
