@@ -123,6 +123,7 @@ class _Adapter:
         self._executor = executor
         self._context = context
         self._ctx = ctx
+        self._refused: InvalidAgentResponse | None = None
 
     # -- the adapter ---------------------------------------------------------------------------------------------------
 
@@ -141,7 +142,9 @@ class _Adapter:
 
     async def _forward(self, take: Callable[[Any], Awaitable[None]], event: object) -> None:
         if not isinstance(event, Event):
-            raise InvalidAgentResponse(f"an executor enqueued a {type(event).__name__}, which is no event")
+            self._refused = InvalidAgentResponse(f"an executor enqueued a {type(event).__name__}, which is no event")
+            self._context.queue.close()
+            raise self._refused
         model = event.to_model()
         if isinstance(model, (ArtifactUpdate, StatusUpdate)):
             model = structs.replace(model, metadata=None)
@@ -157,6 +160,8 @@ class _Adapter:
             reason = _reason(await self._executor.execute(context, context.task_id))
         finally:
             event_queue.close()
+        if self._refused is not None:  # whoever enqueued it may have caught that
+            raise self._refused
         if reason is not None:
             raise Failed(f"execution failed: {reason}")
 
