@@ -64,6 +64,19 @@ async def wait(clock: Clock, future: asyncio.Future[Any], seconds: float) -> boo
     return future.done()
 
 
+async def sleep(clock: Clock, seconds: float) -> None:
+    """Let time pass on that clock."""
+    if seconds <= 0:
+        await asyncio.sleep(0)
+        return
+    over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    timer = clock.call_later(seconds, lambda: None if over.done() else over.set_result(None))
+    try:
+        await over
+    finally:
+        timer.cancel()
+
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 

@@ -31,10 +31,13 @@ COMPONENTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "event queue": (("dragoman.compat.executor:EventQueue",), ("compat/executor/test_event_queue.py",)),
     "executor": (
         ("dragoman.compat.executor:AgentExecutor", "dragoman.compat.executor:RequestContext"),
-        ("agents/a2a_executor",),
+        ("agents/executor",),
     ),
     "push config store": (("dragoman.compat.executor:PushConfigStore",), ("compat/executor/test_push.py",)),
-    "push sender": (("dragoman.compat.executor:PushSender", "dragoman.webhooks.delivery:Courier"), ("push",)),
+    "push sender": (
+        ("dragoman.compat.executor:PushSender", "dragoman.webhooks.delivery:DeliveryService"),
+        ("webhooks",),
+    ),
     "request handler": (("dragoman.compat.executor:RequestHandler",), ("compat/executor/test_handler.py",)),
     "server": (("dragoman:Server",), ("server",)),
     "converter": (("dragoman.agents.adk.parts:to_genai", "dragoman.agents.adk.parts:from_genai"), ("agents/adk",)),

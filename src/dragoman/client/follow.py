@@ -7,8 +7,9 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, TypeGuard
 
-from dragoman.client.connection import GATEWAY_TIMEOUT, RETRYABLE, RETRYABLE_STATUS, Backoff, Received, sleep
+from dragoman.client.connection import GATEWAY_TIMEOUT, RETRYABLE, RETRYABLE_STATUS, Backoff, Received
 from dragoman.client.event import Assembly, NumberedEvent, missed_events
+from dragoman.clock import sleep
 from dragoman.model.error import (
     A2AError,
     BadResponse,

@@ -23,9 +23,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 from uuid import uuid4
 
 from dragoman.clock import SystemClock
-from dragoman.compat.remote.exchange import exchange, good, json_object, refusal, under
+from dragoman.compat.remote.exchange import good, json_object, refusal, under
 from dragoman.model.error import DragomanError
 from dragoman.model.json import encode
+from dragoman.net.aio import fetch
 from dragoman.net.exchange import HttpRequest
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ async def discover(
     """
     try:
         request = HttpRequest("GET", under(base_url, "/.well-known/agent.json"), {"Accept": "application/json"})
-        status, body = await exchange(request, clock=SystemClock(), seconds=timeout, verify=verify)
+        status, body = await fetch(request, clock=SystemClock(), seconds=timeout, verify=verify)
     except DragomanError as error:
         return ("error", str(error))
     if not good(status):
@@ -124,7 +125,7 @@ async def _call(
     try:
         body = encode({"jsonrpc": "2.0", "id": str(uuid4()), "method": method, "params": params})
         request = HttpRequest("POST", under(base_url, "/a2a"), headers, body, operation=method)
-        status, answer = await exchange(request, clock=SystemClock(), seconds=seconds, verify=verify)
+        status, answer = await fetch(request, clock=SystemClock(), seconds=seconds, verify=verify)
     except UnicodeEncodeError:
         return ("error", "the request has characters that are not Unicode")
     except DragomanError as error:

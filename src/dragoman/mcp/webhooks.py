@@ -4,32 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import Callable
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from dragoman.client.connection import sleep
 from dragoman.client.event import missed_events
 from dragoman.dialects.v03.codec import event_to_03
 from dragoman.mcp.tools.tool import ToolProblem, request_failed
-from dragoman.model.error import (
-    CannotConnect,
-    DragomanError,
-    InvalidParams,
-    PushNotificationNotSupported,
-    UnsupportedOperation,
-)
+from dragoman.model.error import DragomanError, InvalidParams, PushNotificationNotSupported, UnsupportedOperation
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
-from dragoman.model.ids import new_id
 from dragoman.model.json import encode
 from dragoman.model.message import Message
 from dragoman.model.operation import TaskPushNotificationConfig
 from dragoman.model.record import Folding
 from dragoman.model.state import State
 from dragoman.model.task import Task, TaskStatus
-from dragoman.net.exchange import HttpRequest, is_loopback, origin_of
+from dragoman.net.exchange import is_loopback
 from dragoman.net.sockets import SocketClient
+from dragoman.webhooks.memory import MemoryDelivery
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,138 +29,8 @@ if TYPE_CHECKING:
     from dragoman.clock import Clock
     from dragoman.mcp.peers import Peers
     from dragoman.mcp.registry import AgentRecord, Registry, TaskRecord, Webhook
-    from dragoman.net.exchange import HttpClient, HttpResponse
 
 logger = logging.getLogger("dragoman.mcp")
-# What waits beyond these is dropped, the oldest first: a receiver that is away must not fill the memory.
-MOST = 1000
-MOST_BYTES = 16 * 1024 * 1024
-AT_ONCE = 8
-# Before the second try, and before the third and last.
-PAUSES = (0.2, 1.0)
-_SECONDS = 10.0
-_ANSWER = 64 * 1024
-
-
-class Outbox:
-    """Brings events in the background: those of one task in order, those of several side by side.
-
-    `check` is asked before each try whether the address may still be called, and raises ToolProblem when not.
-    """
-
-    def __init__(self, url: str, http: HttpClient, clock: Clock, check: Callable[[str], object]) -> None:
-        self._url = url
-        self._http = http
-        self._clock = clock
-        self._check = check
-        # What waits, the oldest first, by a number that never comes again.
-        self._bodies: dict[int, bytes] = {}
-        self._size = 0
-        self._count = 0
-        # The numbers of each task, and the tasks nobody works on.
-        self._lanes: dict[str, deque[int]] = {}
-        self._ready: deque[str] = deque()
-        self._dropped = 0
-        self._is_failing = False
-        self.workers: set[asyncio.Task[None]] = set()
-
-    @property
-    def waiting(self) -> int:
-        """How many events nobody has begun to bring."""
-        return len(self._bodies)
-
-    def put(self, task_id: str, body: bytes) -> None:
-        """Bring an event, after those of the same task."""
-        self._count += 1
-        self._bodies[self._count] = body
-        self._size += len(body)
-        lane = self._lanes.get(task_id)
-        if lane is None:
-            lane = self._lanes[task_id] = deque()
-            self._ready.append(task_id)
-        lane.append(self._count)
-        self._make_room()
-        if self._ready and len(self.workers) < AT_ONCE:
-            worker = asyncio.create_task(self._work())
-            self.workers.add(worker)
-            worker.add_done_callback(self.workers.discard)
-
-    def _make_room(self) -> None:
-        while len(self._bodies) > 1 and (len(self._bodies) > MOST or self._size > MOST_BYTES):
-            self._taken(next(iter(self._bodies)))
-            if not self._dropped:
-                logger.warning("the webhook at %s is too slow: the oldest events are dropped", origin_of(self._url))
-            self._dropped += 1
-
-    def _taken(self, number: int) -> bytes | None:
-        """What waits under that number; None when it was dropped."""
-        body = self._bodies.pop(number, None)
-        if body is not None:
-            self._size -= len(body)
-        return body
-
-    async def _work(self) -> None:
-        while self._ready:
-            task_id = self._ready.popleft()
-            lane = self._lanes[task_id]
-            body = self._taken(lane.popleft())
-            try:
-                if body is not None:
-                    await self._bring(body)
-            except Exception:
-                logger.exception("an event could not be posted")
-            # One at a time, then another task: a long stream does not hold up the others.
-            if lane:
-                self._ready.append(task_id)
-            else:
-                del self._lanes[task_id]
-        if self._dropped and not self._bodies:
-            logger.warning("the webhook at %s has missed %d events", origin_of(self._url), self._dropped)
-            self._dropped = 0
-
-    async def _bring(self, body: bytes) -> None:
-        # The same for every try: a receiver can tell a repeat, where an answer was lost.
-        headers = {"Content-Type": "application/json", "Idempotency-Key": new_id()}
-        for pause in (*PAUSES, None):
-            problem, may_pass = await self._tried(headers, body)
-            if not problem:
-                self._is_failing = False
-                return
-            if pause is None or not may_pass:
-                # Of an address only the origin is logged: many have a secret in their path.
-                level = logging.DEBUG if self._is_failing else logging.WARNING
-                logger.log(level, "an event was not posted to the webhook at %s: %s", origin_of(self._url), problem)
-                self._is_failing = True
-                return
-            await sleep(self._clock, pause)
-
-    async def _tried(self, headers: dict[str, str], body: bytes) -> tuple[str, bool]:
-        """What went wrong, if anything, and whether that may pass."""
-        try:
-            self._check(self._url)
-            request = HttpRequest("POST", self._url, dict(headers), body, operation="Push", silence=_SECONDS)
-            async with asyncio.timeout(_SECONDS):
-                response = await self._http.send(request)
-                await _dismiss(response)
-        except ToolProblem:
-            return "its address may not be called any more", False
-        except TimeoutError:
-            return "timeout", True
-        except CannotConnect as error:
-            return error.reason, True
-        if 200 <= response.status < 300:
-            return "", False
-        return f"HTTP {response.status}", response.status >= 500
-
-
-async def _dismiss(response: HttpResponse) -> None:
-    try:
-        with suppress(DragomanError):
-            await response.read(_ANSWER)
-    finally:
-        await response.close()
-
-
 STATUS = "status_update"
 ARTIFACT = "artifact_update"
 # What an agent answers that does not take a webhook, whatever its card says. Ours says InvalidParams to an address
@@ -224,7 +84,7 @@ class Webhooks:
         self._peers = peers
         self._clock = clock
         self._http = SocketClient()
-        self._outboxes: dict[str, Outbox] = {}
+        self._deliveries: dict[str, MemoryDelivery] = {}
         self._watched: dict[str, _Watched] = {}
         self._refusing: set[str] = set()
         self._closed = False
@@ -232,15 +92,9 @@ class Webhooks:
     async def close(self) -> None:
         """Finish, but not for long."""
         self._closed = True
-        workers = [worker for outbox in self._outboxes.values() for worker in outbox.workers]
-        if workers:
-            _, late = await asyncio.wait(workers, timeout=LAST_SECONDS)
-            for worker in late:
-                worker.cancel()
-            if late:
-                left = len(late) + sum(outbox.waiting for outbox in self._outboxes.values())
-                logger.warning("%d events were not posted before the end", left)
-                await asyncio.wait(late)
+        left = sum(await asyncio.gather(*(each.close(LAST_SECONDS) for each in self._deliveries.values())))
+        if left:
+            logger.warning("%d events were not posted before the end", left)
         await self._http.close()
 
     # -- agents that post themselves -----------------------------------------------------------------------------------
@@ -342,14 +196,21 @@ class Webhooks:
             body = _body(update, kind)
             for hook in hooks:
                 if kind in hook.events:
-                    self._outbox(hook).put(record.id, body)
+                    self._delivery(hook).put(record.id, body)
 
-    def _outbox(self, hook: Webhook) -> Outbox:
-        outbox = self._outboxes.get(hook.config_id)
-        if outbox is None:
-            outbox = Outbox(hook.webhook_url, self._http, self._clock, self._peers.reach.check)
-            self._outboxes[hook.config_id] = outbox
-        return outbox
+    def _delivery(self, hook: Webhook) -> MemoryDelivery:
+        delivery = self._deliveries.get(hook.config_id)
+        if delivery is None:
+            delivery = MemoryDelivery(hook.webhook_url, self._http, self._clock, self._is_allowed)
+            self._deliveries[hook.config_id] = delivery
+        return delivery
+
+    def _is_allowed(self, url: str) -> bool:
+        try:
+            self._peers.reach.check(url)
+        except ToolProblem:
+            return False
+        return True
 
     def _watch(self, agent: AgentRecord, record: TaskRecord) -> _Watched:
         watched = self._watched.get(record.id)

@@ -13,6 +13,7 @@ from typing import Any
 import aiohttp
 from yarl import URL
 
+from dragoman.clock import Clock, wait
 from dragoman.model.error import CannotConnect
 from dragoman.net.connector import GuardedConnector
 from dragoman.net.exchange import MAX_ANSWER, HttpRequest, is_loopback, shown, too_large
@@ -229,3 +230,45 @@ def _broke(error: Exception, request: HttpRequest) -> CannotConnect:
 
 def _plain(error: Exception) -> str:
     return " ".join(str(error).split())[:_SHOWN] or type(error).__name__
+
+
+async def fetch(
+    request: HttpRequest,
+    *,
+    clock: Clock,
+    seconds: float | None,
+    verify: bool = True,
+    most: int = MAX_ANSWER,
+    guard: Guard | None = None,
+) -> tuple[int, bytes]:
+    """Send a request over a connection of its own: the status and the whole body. `seconds` limits it by the clock.
+
+    A redirect is not followed: it is the answer. The guard sees the URL, and the address that is connected to.
+
+    Raises:
+        Forbidden: the guard does not let it through; nothing was sent.
+        CannotConnect: nobody answers, or not within that time.
+        BadResponse: the body has more than `most` bytes.
+    """
+    # The clock alone tells the time, so that a test can be the one who moves it.
+    request.connect = request.silence = None
+    fetching = asyncio.create_task(_fetch(request, verify, most, guard))
+    try:
+        if seconds is None:
+            await asyncio.wait([fetching])
+        elif not await wait(clock, fetching, seconds):
+            raise CannotConnect(f"{request.url} did not answer within {seconds:g} s", reason="TIMED_OUT")
+        return fetching.result()
+    finally:
+        if not fetching.done():
+            fetching.cancel()
+            await asyncio.gather(fetching, return_exceptions=True)
+
+
+async def _fetch(request: HttpRequest, verify: bool, most: int, guard: Guard | None) -> tuple[int, bytes]:
+    http = AioClient(verify=verify, guard=guard)
+    try:
+        response = await http.send(request)
+        return response.status, await response.read(most)
+    finally:
+        await http.close()

@@ -29,7 +29,7 @@ from dragoman.server.http.limiter import Limiter
 from dragoman.server.plugins import Site, plugins
 from dragoman.stores.memory import MemoryStore
 from dragoman.stores.sqlite.store import SqliteStore
-from dragoman.webhooks.delivery import Courier
+from dragoman.webhooks.delivery import DeliveryService
 
 if TYPE_CHECKING:
     from dragoman.clock import Clock
@@ -152,7 +152,7 @@ def _signing(settings: Settings, keys: LazyKeys) -> CardSigning:
     return CardSigning(keys, url=settings.url, host=settings.host, version=settings.card_version)
 
 
-def _courier(settings: Settings, store: Store, bus: LocalBus, clock: Clock, keys: LazyKeys) -> Courier:
+def _courier(settings: Settings, store: Store, bus: LocalBus, clock: Clock, keys: LazyKeys) -> DeliveryService:
     guard = AddressGuard(settings.push_allow)
 
     def http() -> HttpClient:
@@ -166,7 +166,7 @@ def _courier(settings: Settings, store: Store, bus: LocalBus, clock: Clock, keys
         keys.prepare()  # first: whoever registers a webhook waits for them
         client.prepare()
 
-    return Courier(
+    return DeliveryService(
         store,
         bus,
         clock,

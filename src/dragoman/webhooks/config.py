@@ -1,10 +1,10 @@
-"""What webhooks are when they come in, when they are kept, and when their owners see them again."""
+"""Webhook configs: checked when they come in, sealed when they are stored, redacted when their owners read them."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -16,26 +16,43 @@ from dragoman.webhooks.request import Secrets, secrets_of
 
 if TYPE_CHECKING:
     from dragoman.clock import Clock
-    from dragoman.webhooks.hook import AddressGuard, Sealer, Signer
+    from dragoman.engine.ports.store import TaskRow
+    from dragoman.webhooks.request import Signer
 
 logger = logging.getLogger("dragoman.push")
 _PURPOSE = "push"
 
 
-class Registry:
-    """The half of `Outbox` that sends nothing. Secrets are sealed before they are kept, and shown to nobody."""
+class Sealer(Protocol):
+    """Keeps secrets in a form that is worth nothing without the server's key."""
+
+    def seal(self, purpose: str, data: bytes) -> bytes:
+        """Close."""
+        ...
+
+    def unseal(self, purpose: str, sealed: bytes) -> bytes:
+        """Open. Raises BadSeal when that is not possible."""
+        ...
+
+
+class AddressGuard(Protocol):
+    """Says where webhooks may be."""
+
+    def check_url(self, url: str) -> None:
+        """Raise DragomanError for an address that may not be called."""
+        ...
+
+
+class WebhookRegistry:
+    """An `Outbox` that delivers nothing. Secrets are sealed before they are kept, and shown to nobody."""
 
     def __init__(self, clock: Clock, sealer: Sealer, guard: AddressGuard, signer: Signer | None) -> None:
-        self._clock = clock
+        self.clock = clock
         self._sealer = sealer
         self._guard = guard
-        self._signer = signer
+        self.signer = signer
         self._last_ms = 0
         self._is_ready = False
-
-    def came_to(self, task: int, push_id: str) -> int | None:
-        """How far a webhook has come that is being served; None when it is not."""
-        return None
 
     async def ready(self) -> None:
         """See `Outbox.ready`. Keys are made once, and slowly: not on the loop that streams are on."""
@@ -44,8 +61,8 @@ class Registry:
 
         def prepare() -> None:
             self._sealer.unseal(_PURPOSE, self._sealer.seal(_PURPOSE, b""))
-            if self._signer is not None:
-                self._signer.sign_jwt({"exp": 0})
+            if self.signer is not None:
+                self.signer.sign_jwt({"exp": 0})
 
         try:
             await asyncio.to_thread(prepare)
@@ -65,12 +82,16 @@ class Registry:
     def prepare(self, config: TaskPushNotificationConfig, *, task: int, dialect: str, cursor: int) -> Push:
         """See `Outbox.prepare`."""
         self.check(config)
-        push_id = config.id or ""
         sealed = self._sealer.seal(_PURPOSE, msgspec.json.encode(secrets_of(config)))
         # No two alike: it tells a webhook from the one that takes its place, maybe within the same millisecond.
-        self._last_ms = max(self._clock.now(), self._last_ms + 1)
-        came = self.came_to(task, push_id)
-        return Push(task, push_id, dialect, config.url, sealed, cursor if came is None else came, self._last_ms)
+        self._last_ms = max(self.clock.now(), self._last_ms + 1)
+        return Push(task, config.id or "", dialect, config.url, sealed, cursor, self._last_ms)
+
+    def follow(self, row: TaskRow, push: Push) -> None:
+        """See `Outbox.follow`."""
+
+    def leave(self, task: int, push_id: str) -> None:
+        """See `Outbox.leave`."""
 
     def same(self, push: Push, config: TaskPushNotificationConfig, dialect: str) -> bool:
         """See `Outbox.same`."""

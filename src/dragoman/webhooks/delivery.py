@@ -1,10 +1,9 @@
-"""Brings events to webhooks: in order, again until they arrive, never in anybody's way."""
+"""Delivers the events of tasks to webhooks, from the journal: in order, again until they arrive."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -14,13 +13,13 @@ from dragoman.engine.journal.replay import Compacted
 from dragoman.engine.ports.store import PushState, Write
 from dragoman.keys.errors import BadSeal
 from dragoman.model.error import CannotConnect, DragomanError
+from dragoman.net.exchange import origin_of
 from dragoman.net.guard import Forbidden
-from dragoman.webhooks import backoff as patience
-from dragoman.webhooks.config import Registry
-from dragoman.webhooks.hook import Hook
+from dragoman.webhooks import backoff
+from dragoman.webhooks.config import WebhookRegistry
 from dragoman.webhooks.payload import Payloads
-from dragoman.webhooks.request import letter
-from dragoman.webhooks.scheduler import Lanes
+from dragoman.webhooks.request import delivery_request, post
+from dragoman.webhooks.scheduler import FairScheduler
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,18 +27,17 @@ if TYPE_CHECKING:
     from dragoman.clock import Clock, Timer
     from dragoman.engine.ports.bus import Bus
     from dragoman.engine.ports.store import Push, Store, StoredTask, TaskRow
+    from dragoman.model.operation import TaskPushNotificationConfig
     from dragoman.model.record import Record
-    from dragoman.net.exchange import HttpClient, HttpResponse
-    from dragoman.webhooks.hook import AddressGuard, Sealer, Signer
+    from dragoman.net.exchange import HttpClient
+    from dragoman.webhooks.config import AddressGuard, Sealer
+    from dragoman.webhooks.request import Signer
 
 logger = logging.getLogger("dragoman.push")
 _PAGE = 64
 _GONE = 410
 # Errors of the 4xx range that pass: the request took too long, came too early, or was one too many.
 _PASSING = frozenset((408, 425, 429))
-# What a webhook answers is of no interest. A little of it is read, so that the connection can be used again.
-_ANSWER = 64 * 1024
-_ANSWER_SECONDS = 5.0
 # A request to a webhook takes no longer, however slowly its answer trickles.
 _SECONDS = 90.0
 # A stream whose chunks are not brought is looked at this often, and not with each of them.
@@ -49,7 +47,266 @@ LOOK = 5.0
 LOST_KEY = "its secrets were sealed with a key that this server does not have: register it again"
 
 
-class Courier(Registry):
+class Delivery:
+    """The delivery of a task's events to one webhook. Many thousands may wait for parked tasks: it is small.
+
+    It is at rest, `busy` (at work, or waiting for its turn), or has a timer that ends its rest. `more` says that the
+    last page was not all, `quiet` that there was nothing to send in it, `gone` that it has ended.
+    """
+
+    __slots__ = (
+        "_busy",
+        "_generation",
+        "_more",
+        "_payloads",
+        "_quiet",
+        "_row",
+        "_service",
+        "_timer",
+        "_unsubscribe",
+        "_worker",
+        "gone",
+        "origin",
+        "push",
+    )
+
+    def __init__(self, service: DeliveryService, row: TaskRow, push: Push) -> None:
+        self._service = service
+        self._row = row
+        self.push = push
+        self.origin = origin_of(push.url)
+        self._generation = row.generation
+        self._busy = False
+        self._quiet = False
+        self._more = False
+        self.gone = False
+        self._payloads: Payloads | None = None
+        self._worker: asyncio.Task[None] | None = None
+        self._timer: Timer | None = None
+        self._unsubscribe: Callable[[], None] | None = None
+
+    @property
+    def key(self) -> tuple[int, str]:
+        """By what it is found: the task's number and the webhook's id."""
+        return self.push.task, self.push.id
+
+    @property
+    def waits(self) -> bool:
+        """True while a timer runs, so that it may be tried at once instead."""
+        return self._timer is not None
+
+    @property
+    def _behind(self) -> bool:
+        return self._more or self._generation > self.push.cursor
+
+    # -- when there is work --------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Listen to the task, and begin with what is owed already."""
+        self._unsubscribe = self._service.bus.call(self._row.id, self._notice)
+        pause = backoff.until_due(self.push, self._service.clock.now())
+        if pause > 0:
+            self._wait(pause)
+        elif self._behind or self._row.state.final:
+            self._join()
+
+    def catch_up(self, generation: int) -> None:
+        """The task is at that generation, which may be news."""
+        if generation > self._generation:
+            self._notice(generation)
+
+    def _notice(self, generation: int) -> None:
+        self._generation = generation
+        self.go_on()
+
+    def stop(self) -> None:
+        """Stop listening and waiting. What has begun goes on unless it is cancelled."""
+        self.gone = True
+        if self._unsubscribe is not None:
+            self._unsubscribe()
+            self._unsubscribe = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def cancel(self) -> None:
+        """Cancel what has begun."""
+        if self._worker is not None:
+            self._worker.cancel()
+
+    def begin(self) -> asyncio.Task[None] | None:
+        """It is this delivery's turn. None when it does not want it any more."""
+        if self.gone:
+            return None
+        self._worker = asyncio.ensure_future(self._deliver())
+        return self._worker
+
+    def finished(self, worker: asyncio.Task[None]) -> None:
+        """The work of one turn is over."""
+        self._worker, self._busy = None, False
+        error = None if worker.cancelled() else worker.exception()
+        if error is not None and not self.gone:
+            known = isinstance(error, DragomanError)  # such as a store that cannot be read now: it has been logged
+            logger.error("a webhook of task %s could not be served", self._row.id, exc_info=None if known else error)
+            self._failed(type(error).__name__, 0.0)
+
+    def go_on(self) -> None:
+        """Look again if there is something to see: at once, or a bit later where nothing came of it last time."""
+        if self.gone or not self._behind or self._busy or self._timer is not None:
+            return
+        if self._quiet and not self._more:
+            self._wait(CALM)
+        else:
+            self._join()
+
+    def _join(self) -> None:
+        if not (self._busy or self.gone or self._timer is not None):
+            self._busy = True
+            self._service.scheduler.join(self.origin, self)
+
+    def _wait(self, seconds: float) -> None:
+        def due() -> None:
+            self._timer = None
+            self._join()
+
+        if not self.gone:
+            self._timer = self._service.clock.call_later(seconds, due)
+
+    # -- work ----------------------------------------------------------------------------------------------------------
+
+    async def _deliver(self) -> None:
+        """Deliver a page of what is durable and has not arrived; there may be more."""
+        self._more = False
+        service = self._service
+        await service.ready()
+        stored = await service.store.task(self._row.id)
+        if stored is None or stored.row.number != self.push.task:
+            service.forget(self)
+            return
+        page = await service.store.records(self.push.task, self.push.cursor, _PAGE)
+        payloads = self._payloads or Payloads(service.store, stored, self.push.dialect, chunks=service.chunks)
+        payloads.renew(stored)
+        try:
+            if page:
+                self._more = await self._deliver_page(page, payloads) and len(page) == _PAGE
+            else:
+                await self._deliver_last(stored, payloads)
+        except Compacted:
+            await self._deliver_last(stored, payloads)
+        # What has been put together serves the next page, and nobody after that.
+        self._payloads = payloads if self._more else None
+
+    async def _deliver_page(self, page: list[Record], payloads: Payloads) -> bool:
+        """Deliver some records; False when that is not to go on."""
+        self._quiet = True
+        for record in page:
+            body = await payloads.of(record)
+            if body is not None:
+                self._quiet = False
+                if not await self._post(record.generation, body, payloads.media_type):
+                    return False
+            state = record.state
+            over = state is not None and state.final
+            # What is nothing to the webhook need not be written down, until something is.
+            if body is not None or over:
+                self._arrived(record.generation, over=over)
+            else:
+                self.push = structs.replace(self.push, cursor=record.generation)
+            if over:
+                return False
+        return True
+
+    async def _deliver_last(self, stored: StoredTask, payloads: Payloads) -> None:
+        """Tell how it ended, where the single events have been compacted meanwhile."""
+        generation, over = stored.row.generation, stored.row.state.final
+        if self.push.cursor >= generation and not over:
+            return
+        body = payloads.last(stored) if self.push.cursor < generation else None
+        if body is None or await self._post(generation, body, payloads.media_type):
+            self._arrived(generation, over=over)
+
+    async def _post(self, generation: int, body: bytes, media_type: str) -> bool:
+        """Post one event; True when that is settled, because it has arrived or will never be taken."""
+        push, service = self.push, self._service
+        try:
+            request = delivery_request(
+                push,
+                service.secrets(push),
+                self._row.id,
+                generation,
+                body,
+                media_type,
+                signer=service.signer,
+                issuer=service.issuer,
+                now=service.clock.now() // 1000,
+            )
+            status, asked = await post(service.http, request, _SECONDS)
+        except TimeoutError:
+            self._failed("TIMED_OUT", 0.0)
+        except CannotConnect as error:
+            self._failed(error.reason, 0.0)
+        except Forbidden as error:
+            self._give_up(str(error))  # no later try would be better
+        except BadSeal:
+            self._give_up(LOST_KEY)
+        else:
+            if 200 <= status < 300:
+                return True
+            if status == _GONE:
+                self._give_up(f"HTTP {status}")
+            elif 400 <= status < 500 and status not in _PASSING:
+                self._refused(generation, status)
+                return True
+            else:
+                self._failed(f"HTTP {status}", backoff.retry_after(asked, service.clock.now()))
+        return False
+
+    # -- how far it is -------------------------------------------------------------------------------------------------
+
+    def _arrived(self, generation: int, *, over: bool) -> None:
+        state = PushState.DONE if over else PushState.OPEN
+        cursor = max(generation, self.push.cursor)
+        skipped = backoff.skipped(self.push)
+        self.push = structs.replace(
+            self.push, cursor=cursor, tries=0, failing_ms=0, due_ms=0, state=state, error=skipped
+        )
+        self._save()
+
+    def _refused(self, generation: int, status: int) -> None:
+        """Record that an event will not be sent again; whoever settles it writes that down."""
+        # The first is news, those after it are more of the same: a receiver does not choose how loud the log is.
+        level = logging.INFO if backoff.skipped(self.push) else logging.WARNING
+        self.push = backoff.after_refusal(self.push, generation, status)
+        logger.log(level, "webhook at %s, task %s: %s", self.origin, self._row.id, self.push.error)
+
+    def _failed(self, why: str, asked: float) -> None:
+        now = self._service.clock.now()
+        failed = backoff.after_failure(self.push, why, now_ms=now, asked=asked, give_up_ms=self._service.give_up_ms)
+        if failed.state is PushState.DEAD:
+            self._give_up(why)
+            return
+        self.push = failed
+        logger.info("webhook at %s, task %s: %s, tried %d times", self.origin, self._row.id, why, failed.tries)
+        self._save()
+        self._wait(backoff.until_due(failed, now))
+
+    def _give_up(self, why: str) -> None:
+        # Of an address only the origin is logged: many have a secret in their path.
+        logger.warning("webhook at %s, task %s, is given up: %s", self.origin, self._row.id, why)
+        since = self.push.failing_ms or self._service.clock.now()
+        error = backoff.with_skipped(self.push, why)
+        self.push = structs.replace(self.push, state=PushState.DEAD, error=error, failing_ms=since, due_ms=0)
+        self._save()
+
+    def _save(self) -> None:
+        if self.gone:
+            return
+        self._service.save(self._row, self.push)
+        if self.push.state is not PushState.OPEN:
+            self._service.forget(self)
+
+
+class DeliveryService(WebhookRegistry):
     """See `Outbox`. A webhook that has failed for `give_up` seconds is dead: it is left alone until somebody wakes it.
 
     An event that its receiver refuses (4xx) is recorded and skipped; 410 ends the webhook; everything else that is not
@@ -57,7 +314,7 @@ class Courier(Registry):
 
     `chunks` says whether the pieces of a streamed text are brought too, and not only the finished artifact. Of one
     origin at most `each` webhooks are served at once, and `most` in all. `warm` loads what the first delivery needs:
-    it is called in a thread when the courier starts, and raises nothing.
+    it is called in a thread when deliveries start, and raises nothing.
     """
 
     def __init__(
@@ -78,16 +335,16 @@ class Courier(Registry):
         warm: Callable[[], None] | None = None,
     ) -> None:
         super().__init__(clock, sealer, guard, signer)
-        self._store = store
-        self._bus = bus
-        self._http = http
-        self._issuer = issuer
-        self._chunks = chunks
-        self._give_up_ms = int(give_up * 1000)
-        self._lanes = Lanes(self._begin, each=each, most=most)
+        self.store = store
+        self.bus = bus
+        self.http = http
+        self.issuer = issuer
+        self.chunks = chunks
+        self.give_up_ms = int(give_up * 1000)
+        self.scheduler = FairScheduler(self._begin, each=each, most=most)
         self._warm = warm
         self._warming: asyncio.Future[None] | None = None
-        self._hooks: dict[tuple[int, str], Hook] = {}
+        self._deliveries: dict[tuple[int, str], Delivery] = {}
         self._workers: set[asyncio.Task[None]] = set()
         self._looking: Timer | None = None
         self._closed = False
@@ -95,18 +352,18 @@ class Courier(Registry):
     @property
     def open(self) -> int:
         """How many webhooks are followed."""
-        return len(self._hooks)
+        return len(self._deliveries)
 
     @property
     def at_work(self) -> int:
         """How many webhooks are being served, or wait for their turn."""
-        return len(self._workers) + self._lanes.waiting
+        return len(self._workers) + self.scheduler.waiting
 
     # -- life ----------------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Take up what a server before this one has left."""
-        for push, row in await self._store.owed():
+        for push, row in await self.store.owed():
             if push.state is PushState.OPEN:
                 self.follow(row, push)
         await self._catch_up()
@@ -116,18 +373,18 @@ class Courier(Registry):
 
     async def _catch_up(self) -> None:
         """Notice what tasks did after they were read and before they were listened to."""
-        for push, row in await self._store.owed() if self._hooks else ():
-            hook = self._hooks.get((push.task, push.id))
-            if hook is not None and row.generation > hook.heard:
-                self._heard(hook, row.generation)
+        for push, row in await self.store.owed() if self._deliveries else ():
+            delivery = self._deliveries.get((push.task, push.id))
+            if delivery is not None:
+                delivery.catch_up(row.generation)
 
     async def close(self) -> None:
         """Stop; what has not arrived is owed to whoever starts next."""
         self._closed = True
         if self._looking is not None:
             self._looking.cancel()
-        for hook in list(self._hooks.values()):
-            self._forget(hook)
+        for delivery in list(self._deliveries.values()):
+            self.forget(delivery)
         workers: list[asyncio.Future[None]] = list(self._workers)
         if self._warming is not None:
             workers.append(self._warming)
@@ -135,93 +392,62 @@ class Courier(Registry):
             worker.cancel()
         if workers:
             await asyncio.wait(workers)
-        await self._http.close()
+        await self.http.close()
 
     # -- what the engine asks for --------------------------------------------------------------------------------------
 
-    def came_to(self, task: int, push_id: str) -> int | None:
-        """See `Registry.came_to`."""
-        hook = self._hooks.get((task, push_id))
-        return None if hook is None else hook.push.cursor
+    def prepare(self, config: TaskPushNotificationConfig, *, task: int, dialect: str, cursor: int) -> Push:
+        """See `Outbox.prepare`."""
+        followed = self._deliveries.get((task, config.id or ""))
+        if followed is not None:
+            cursor = followed.push.cursor
+        return super().prepare(config, task=task, dialect=dialect, cursor=cursor)
 
     def follow(self, row: TaskRow, push: Push) -> None:
         """See `Outbox.follow`."""
         self.leave(push.task, push.id)
-        if self._closed or push.state is not PushState.OPEN:
-            return
-        hook = Hook(row, push)
-        self._hooks[hook.key] = hook
-        hook.stop = self._bus.call(row.id, partial(self._heard, hook))
-        wait = patience.until_due(push, self._clock.now())
-        if wait > 0:
-            self._later(hook, wait)
-        elif hook.behind or row.state.final:
-            self._kick(hook)
+        if not self._closed and push.state is PushState.OPEN:
+            self._deliveries[push.task, push.id] = delivery = Delivery(self, row, push)
+            delivery.start()
 
     def leave(self, task: int, push_id: str) -> None:
         """See `Outbox.leave`."""
-        hook = self._hooks.get((task, push_id))
-        if hook is not None:
-            self._forget(hook)
-            if hook.worker is not None:
-                hook.worker.cancel()
+        delivery = self._deliveries.get((task, push_id))
+        if delivery is not None:
+            self.forget(delivery)
+            delivery.cancel()
 
-    def _forget(self, hook: Hook) -> None:
-        hook.rest()
-        if self._hooks.get(hook.key) is hook:
-            del self._hooks[hook.key]
+    # -- what deliveries ask for ---------------------------------------------------------------------------------------
 
-    # -- when there is work --------------------------------------------------------------------------------------------
+    def forget(self, delivery: Delivery) -> None:
+        """A delivery has ended."""
+        delivery.stop()
+        if self._deliveries.get(delivery.key) is delivery:
+            del self._deliveries[delivery.key]
 
-    def _heard(self, hook: Hook, generation: int) -> None:
-        hook.heard = generation
-        self._go_on(hook)
+    def save(self, row: TaskRow, push: Push) -> None:
+        """Write down how far a delivery is."""
+        self.store.write(Write(row, _report, progress=(push,)))
 
-    def _go_on(self, hook: Hook) -> None:
-        """Look again if there is something to see: at once, or a bit later where nothing came of it last time."""
-        if not hook.behind or hook.busy or hook.timer is not None:
-            return
-        if hook.calm and not hook.more:
-            self._later(hook, CALM)
-        else:
-            self._kick(hook)
-
-    def _kick(self, hook: Hook) -> None:
-        if not (hook.busy or hook.gone or self._closed or hook.timer is not None):
-            hook.busy = True
-            self._lanes.join(hook.place, hook)
-
-    def _later(self, hook: Hook, seconds: float) -> None:
-        def due() -> None:
-            hook.timer = None
-            self._kick(hook)
-
-        if not hook.gone and not self._closed:
-            hook.timer = self._clock.call_later(seconds, due)
-
-    def _begin(self, hook: Hook) -> bool:
-        if hook.gone or self._closed:
+    def _begin(self, delivery: Delivery) -> bool:
+        worker = None if self._closed else delivery.begin()
+        if worker is None:
             return False
-        worker = hook.worker = asyncio.ensure_future(self._bring(hook))
         self._workers.add(worker)
-        worker.add_done_callback(partial(self._rested, hook))
+        worker.add_done_callback(partial(self._finished, delivery))
         return True
 
-    def _rested(self, hook: Hook, worker: asyncio.Task[None]) -> None:
+    def _finished(self, delivery: Delivery, worker: asyncio.Task[None]) -> None:
         self._workers.discard(worker)
-        hook.worker, hook.busy = None, False
-        error = None if worker.cancelled() else worker.exception()
-        if error is not None and not hook.gone:
-            known = isinstance(error, DragomanError)  # such as a store that cannot be read now: it has been logged
-            logger.error("a webhook of task %s could not be served", hook.row.id, exc_info=None if known else error)
-            self._failed(hook, type(error).__name__, 0.0)
-        self._lanes.leave(hook.place)
-        if not hook.gone:
-            self._go_on(hook)
+        delivery.finished(worker)
+        self.scheduler.leave(delivery.origin)
+        delivery.go_on()
+
+    # -- webhooks that are woken by hand -------------------------------------------------------------------------------
 
     def _look_later(self) -> None:
         if not self._closed:
-            self._looking = self._clock.call_later(LOOK, self._look)
+            self._looking = self.clock.call_later(LOOK, self._look)
 
     def _look(self) -> None:
         worker = asyncio.ensure_future(self._wake())
@@ -231,14 +457,14 @@ class Courier(Registry):
     async def _wake(self) -> None:
         """Take up the webhooks that somebody has woken by hand: see `dragoman push retry`."""
         try:
-            woken = await self._store.owed(woken=True)
+            woken = await self.store.owed(woken=True)
             for push, row in woken:
-                known = self._hooks.get((push.task, push.id))
-                if known is None or known.timer is not None:
+                known = self._deliveries.get((push.task, push.id))
+                if known is None or known.waits:
                     came = known.push.cursor if known and known.push.created_ms == push.created_ms else 0
                     fresh = structs.replace(push, due_ms=0, cursor=max(push.cursor, came))
                     self.follow(row, fresh)
-                    self._store.write(Write(row, _report, progress=(fresh,)))
+                    self.save(row, fresh)
             if woken:
                 await self._catch_up()
         except DragomanError as error:
@@ -246,152 +472,8 @@ class Courier(Registry):
         finally:
             self._look_later()
 
-    # -- work ----------------------------------------------------------------------------------------------------------
-
-    async def _bring(self, hook: Hook) -> None:
-        """Bring a page of what is durable and has not arrived; there may be more."""
-        hook.more = False
-        await self.ready()
-        stored = await self._store.task(hook.row.id)
-        if stored is None or stored.row.number != hook.push.task:
-            self._forget(hook)
-            return
-        page = await self._store.records(hook.push.task, hook.push.cursor, _PAGE)
-        payloads = hook.payloads or Payloads(self._store, stored, hook.push.dialect, chunks=self._chunks)
-        payloads.renew(stored)
-        try:
-            if page:
-                hook.more = await self._bring_page(hook, page, payloads) and len(page) == _PAGE
-            else:
-                await self._bring_last(hook, stored, payloads)
-        except Compacted:
-            await self._bring_last(hook, stored, payloads)
-        # What has been put together serves the next page, and nobody after that.
-        hook.payloads = payloads if hook.more else None
-
-    async def _bring_page(self, hook: Hook, page: list[Record], payloads: Payloads) -> bool:
-        """Bring some records; False when that is not to go on."""
-        hook.calm = True
-        for record in page:
-            body = await payloads.of(record)
-            if body is not None:
-                hook.calm = False
-                if not await self._post(hook, record.generation, body, payloads.media_type):
-                    return False
-            state = record.state
-            over = state is not None and state.final
-            # What is nothing to the webhook need not be written down, until something is.
-            if body is not None or over:
-                self._came_to(hook, record.generation, over=over)
-            else:
-                hook.push = structs.replace(hook.push, cursor=record.generation)
-            if over:
-                return False
-        return True
-
-    async def _bring_last(self, hook: Hook, stored: StoredTask, payloads: Payloads) -> None:
-        """Tell how it ended, where the single events have been compacted meanwhile."""
-        generation, over = stored.row.generation, stored.row.state.final
-        if hook.push.cursor >= generation and not over:
-            return
-        body = payloads.last(stored) if hook.push.cursor < generation else None
-        if body is None or await self._post(hook, generation, body, payloads.media_type):
-            self._came_to(hook, generation, over=over)
-
-    async def _post(self, hook: Hook, generation: int, body: bytes, media_type: str) -> bool:
-        """Post one event; True when that is settled, because it has arrived or will never be taken."""
-        push = hook.push
-        try:
-            request = letter(
-                push,
-                self.secrets(push),
-                hook.row.id,
-                generation,
-                body,
-                media_type,
-                signer=self._signer,
-                issuer=self._issuer,
-                now=self._clock.now() // 1000,
-            )
-            async with asyncio.timeout(_SECONDS):
-                response = await self._http.send(request)
-            status, asked = response.status, response.headers.get("Retry-After", "")
-            await _dismiss(response)
-        except TimeoutError:
-            self._failed(hook, "TIMED_OUT", 0.0)
-        except CannotConnect as error:
-            self._failed(hook, error.reason, 0.0)
-        except Forbidden as error:
-            self._dead(hook, str(error))  # no later try would be better
-        except BadSeal:
-            self._dead(hook, LOST_KEY)
-        else:
-            if 200 <= status < 300:
-                return True
-            if status == _GONE:
-                self._dead(hook, f"HTTP {status}")
-            elif 400 <= status < 500 and status not in _PASSING:
-                self._refused(hook, generation, status)
-                return True
-            else:
-                self._failed(hook, f"HTTP {status}", patience.retry_after(asked, self._clock.now()))
-        return False
-
-    # -- how far it is -------------------------------------------------------------------------------------------------
-
-    def _came_to(self, hook: Hook, generation: int, *, over: bool) -> None:
-        state = PushState.DONE if over else PushState.OPEN
-        cursor = max(generation, hook.push.cursor)
-        skipped = patience.skipped(hook.push)
-        hook.push = structs.replace(
-            hook.push, cursor=cursor, tries=0, failing_ms=0, due_ms=0, state=state, error=skipped
-        )
-        self._write(hook)
-
-    def _refused(self, hook: Hook, generation: int, status: int) -> None:
-        """Record that an event will not be brought again; whoever settles it writes that down."""
-        # The first is news, those after it are more of the same: a receiver does not choose how loud the log is.
-        level = logging.INFO if patience.skipped(hook.push) else logging.WARNING
-        hook.push = patience.after_refusal(hook.push, generation, status)
-        logger.log(level, "webhook at %s, task %s: %s", hook.place, hook.row.id, hook.push.error)
-
-    def _failed(self, hook: Hook, why: str, asked: float) -> None:
-        now = self._clock.now()
-        failed = patience.after_failure(hook.push, why, now_ms=now, asked=asked, give_up_ms=self._give_up_ms)
-        if failed.state is PushState.DEAD:
-            self._dead(hook, why)
-            return
-        hook.push = failed
-        logger.info("webhook at %s, task %s: %s, tried %d times", hook.place, hook.row.id, why, failed.tries)
-        self._write(hook)
-        self._later(hook, patience.until_due(failed, now))
-
-    def _dead(self, hook: Hook, why: str) -> None:
-        # Of an address only the origin is logged: many have a secret in their path.
-        logger.warning("webhook at %s, task %s, is given up: %s", hook.place, hook.row.id, why)
-        since = hook.push.failing_ms or self._clock.now()
-        error = patience.with_skipped(hook.push, why)
-        hook.push = structs.replace(hook.push, state=PushState.DEAD, error=error, failing_ms=since, due_ms=0)
-        self._write(hook)
-
-    def _write(self, hook: Hook) -> None:
-        if hook.gone:
-            return
-        self._store.write(Write(hook.row, _report, progress=(hook.push,)))
-        if hook.push.state is not PushState.OPEN:
-            self._forget(hook)
-
 
 def _report(error: BaseException | None) -> None:
     if error is not None:
         # It is brought again after a restart: that is what its key tells the receiver.
         logger.error("how far a webhook has come could not be written: %s", error)
-
-
-async def _dismiss(response: HttpResponse) -> None:
-    try:
-        with suppress(DragomanError, TimeoutError):
-            async with asyncio.timeout(_ANSWER_SECONDS):
-                await response.read(_ANSWER)
-    finally:
-        await response.close()

@@ -1,22 +1,24 @@
-"""One request to a webhook: what it carries so that its receiver can trust it."""
+"""Builds, signs and posts the HTTP request of one webhook delivery."""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import re
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote
 
 import msgspec
 
 from dragoman.dialects.table import row_of
-from dragoman.model.error import InvalidParams
+from dragoman.model.error import DragomanError, InvalidParams
 from dragoman.net.exchange import HttpRequest, origin_of
 
 if TYPE_CHECKING:
     from dragoman.engine.ports.store import Push
     from dragoman.model.operation import TaskPushNotificationConfig
-    from dragoman.webhooks.hook import Signer
+    from dragoman.net.exchange import HttpClient
 
 IDEMPOTENCY = "Idempotency-Key"
 TOKEN = "X-A2A-Notification-Token"  # noqa: S105 - a header's name
@@ -27,6 +29,17 @@ _VALID = 300
 _LONGEST = {"url": 4096, "id": 256, "token": 4096, "authentication.credentials": 8192}
 _SCHEME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}")
 _IN_HEADERS = ("token", "authentication.credentials")
+# The body of a response is of no interest. A little of it is read, so that the connection can be used again.
+_DISCARDED = 64 * 1024
+DISCARD_SECONDS = 5.0
+
+
+class Signer(Protocol):
+    """Signs what leaves, with a key whose public half is at `/.well-known/jwks.json`."""
+
+    def sign_jwt(self, claims: dict[str, Any]) -> str:
+        """A compact JWT."""
+        ...
 
 
 class Secrets(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -65,7 +78,25 @@ def secrets_of(config: TaskPushNotificationConfig) -> Secrets:
     return secrets
 
 
-def letter(
+def post_request(
+    url: str,
+    body: bytes,
+    key: str,
+    secrets: Secrets | None = None,
+    *,
+    media_type: str = "application/json",
+    silence: float = 60.0,
+) -> HttpRequest:
+    """The request that posts an event to a webhook. `key` tells a receiver that it has seen the event before."""
+    headers = {"Content-Type": media_type, IDEMPOTENCY: key, "User-Agent": "dragoman"}
+    if secrets is not None and secrets.token:
+        headers[TOKEN] = secrets.token
+    if secrets is not None and secrets.scheme and secrets.credentials:
+        headers["Authorization"] = f"{secrets.scheme} {secrets.credentials}"
+    return HttpRequest("POST", url, headers, body, operation="Push", silence=silence)
+
+
+def delivery_request(
     push: Push,
     secrets: Secrets,
     task_id: str,
@@ -77,15 +108,12 @@ def letter(
     issuer: str,
     now: int,
 ) -> HttpRequest:
-    """The request that brings one event to a webhook."""
+    """The request that delivers one event of a task to a webhook, signed."""
     # Ids are their callers' choice: in a header they stand escaped.
     key = f"{quote(task_id, safe='')}/{quote(push.id, safe='')}/{generation}"
-    headers = {"Content-Type": media_type, IDEMPOTENCY: key, "User-Agent": "dragoman"}
+    request = post_request(push.url, body, key, secrets, media_type=media_type)
+    headers = request.headers
     headers |= row_of(push.dialect).headers
-    if secrets.token:
-        headers[TOKEN] = secrets.token
-    if secrets.scheme and secrets.credentials:
-        headers["Authorization"] = f"{secrets.scheme} {secrets.credentials}"
     if signer is not None:
         claims = {
             "iss": issuer,
@@ -101,4 +129,23 @@ def letter(
             headers[SIGNATURE] = signed
         else:
             headers["Authorization"] = f"Bearer {signed}"
-    return HttpRequest("POST", push.url, headers, body, operation="Push", connect=10.0, silence=60.0)
+    return request
+
+
+async def post(http: HttpClient, request: HttpRequest, seconds: float | None = None) -> tuple[int, str]:
+    """Send a request to a webhook, and let go of the response: its status, and what its `Retry-After` says.
+
+    Raises:
+        TimeoutError: there is no response within `seconds`.
+        CannotConnect: nobody answers.
+        Forbidden: the guard of the client does not let it through.
+    """
+    async with asyncio.timeout(seconds):
+        response = await http.send(request)
+    try:
+        with suppress(DragomanError, TimeoutError):
+            async with asyncio.timeout(DISCARD_SECONDS):
+                await response.read(_DISCARDED)
+    finally:
+        await response.close()
+    return response.status, response.headers.get("Retry-After", "")

@@ -1,4 +1,4 @@
-"""Whose turn it is: no place that is slow keeps the others waiting."""
+"""Round-robin scheduler over places, such as the hosts of webhooks: one slow place never delays the others."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Lanes(Generic[T]):
+class FairScheduler(Generic[T]):
     """Lets at most `each` items of one place, and at most `most` in all, be at work.
 
     Those of one place go in the order they came; places take turns. `begin` is called when it is an item's turn, and

@@ -25,7 +25,7 @@ from dragoman.model.error import ConfigError
 from dragoman.stores.sqlite.store import SqliteStore
 from dragoman.testing import served
 from dragoman.testing.store_writes import NOW, create, row_of
-from dragoman.webhooks.request import Secrets, letter
+from dragoman.webhooks.request import Secrets, delivery_request
 
 BODY = json.dumps(
     {
@@ -211,7 +211,9 @@ def post(
     push = Push(1, "p", "1.0", listener.url, b"", 1, 0)
     signer = None if keys is None else keys.signer()
     said = Secrets(**secrets)
-    request = letter(push, said, "t1", 7, body, "application/json", signer=signer, issuer=issuer, now=int(time.time()))
+    request = delivery_request(
+        push, said, "t1", 7, body, "application/json", signer=signer, issuer=issuer, now=int(time.time())
+    )
     return httpx2.post(listener.url, content=body, headers=request.headers).status_code
 
 

@@ -28,7 +28,7 @@ from dragoman.net.guard import Guard
 from dragoman.outputs import Reply
 from dragoman.stores.memory import MemoryStore
 from dragoman.testing import Clock
-from dragoman.webhooks.delivery import Courier
+from dragoman.webhooks.delivery import DeliveryService
 
 URL = "https://hooks.example.com/in"
 
@@ -160,7 +160,7 @@ class World:
         self.bus = LocalBus(clock)
         self.guard = options.pop("guard", None) or Guard()
         signer = options.pop("signer", keys.signer())
-        self.courier = Courier(store, self.bus, clock, receiver, keys, self.guard, signer=signer, **options)
+        self.courier = DeliveryService(store, self.bus, clock, receiver, keys, self.guard, signer=signer, **options)
         settings = EngineSettings(drain=0)
         self.service = Service(agent, store, self.bus, clock, settings, self.courier)
 
@@ -183,8 +183,8 @@ class World:
         self.service._tasks.close()
         workers = list(self.courier._workers)
         self.courier._closed = True
-        for hook in self.courier._hooks.values():
-            hook.rest()
+        for delivery in self.courier._deliveries.values():
+            delivery.stop()
         for worker in workers:
             worker.cancel()
         if workers:

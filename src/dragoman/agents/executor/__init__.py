@@ -6,7 +6,7 @@ not, objects and dicts of the same shapes.
 
 from __future__ import annotations
 
-from dragoman.agents.executor.nouns import is_executor as is_executor
+from dragoman.agents.executor.adapter import is_executor as is_executor
 from dragoman.agents.executor.run import ExecutorRuns as ExecutorRuns
 
 __all__ = ["ExecutorRuns", "is_executor"]

@@ -1,16 +1,18 @@
-"""One run of an executor: what it enqueues becomes what a run says."""
+"""One run of an executor: the events it enqueues become the outputs of a run."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from dragoman.agents.executor.adapter import Situation
 from dragoman.agents.executor.events import event_of
-from dragoman.agents.executor.nouns import Situation
 from dragoman.clock import wait
 from dragoman.engine.execute.outputs import Ask, Conclude
 from dragoman.model.error import Failed, Rejected
@@ -22,39 +24,46 @@ from dragoman.model.state import Role, State
 from dragoman.model.task import Task, TaskStatus
 
 if TYPE_CHECKING:
-    from dragoman.agents.executor.nouns import Executor, Nouns
+    from dragoman.agents.executor.adapter import Adapter, Executor
     from dragoman.engine.execute.context import Context
     from dragoman.model.task import Artifact
 
-# How long an executor may take to return after it has asked, before it counts as one that waits for the answer itself.
-PATIENCE = 1.0
-GOODBYE = 10.0
+logger = logging.getLogger("dragoman.agent")
+
+# Seconds an executor may take to return after it has asked, before it counts as one that waits for the answer itself.
+ASK_GRACE = 1.0
+CANCEL_TIMEOUT = 10.0
 _QUESTIONS = {State.INPUT_REQUIRED: "input required", State.AUTH_REQUIRED: "authentication required"}
 
 
 class Execution:
     """One run: from a message to the end of the task, or to a question.
 
-    Artifacts and remarks are passed on while the executor enqueues them. The end of the task counts when it is said,
-    a question when `execute` returns.
+    Artifacts and remarks are passed on while the executor enqueues them. The end of the task counts when it is
+    enqueued, a question when `execute` returns; for a `one_shot` adapter it is the other way round. Executors that go
+    on after the end of their task are in `finishing` until they return.
     """
 
-    def __init__(self, executor: Executor, nouns: Nouns, ctx: Context) -> None:
+    def __init__(
+        self, executor: Executor, adapter: Adapter, ctx: Context, finishing: set[asyncio.Task[None]] | None = None
+    ) -> None:
         self._executor = executor
-        self._nouns = nouns
+        self._adapter = adapter
+        self._one_shot = adapter.one_shot
         self._ctx = ctx
-        self._queue = nouns.queue(self._take)
-        self._known = known_task(ctx)
+        self._finishing: set[asyncio.Task[None]] = set() if finishing is None else finishing
+        self._queue = adapter.queue(self._take)
+        self._task = None if self._one_shot else known_task(ctx)
         self._begun = {artifact.artifact_id for artifact in ctx.artifacts}
-        self._said: list[Message] = []
-        self._asked: TaskStatus | None = None
+        self._messages: list[Message] = []
+        self._question: TaskStatus | None = None
         self._end: TaskStatus | None = None
-        self._news = asyncio.Event()
-        self.work: asyncio.Task[None] | None = None
+        self._changed = asyncio.Event()
+        self._work: asyncio.Task[None] | None = None
 
-    async def outputs(self) -> AsyncGenerator[Any, None]:
-        """What the run yields. Raises Failed and Rejected, and whatever the executor raises."""
-        listening = asyncio.create_task(self._listen())
+    async def run(self) -> AsyncGenerator[Any, None]:
+        """The outputs of the run. Raises Failed and Rejected, and whatever the executor raises."""
+        listener = None if self._one_shot else asyncio.create_task(self._listen())
         message = self._ctx.message
         try:
             while True:
@@ -65,55 +74,75 @@ class Execution:
                         yield output
                     return
                 await asyncio.sleep(0)  # for a message that has come at this very moment
-                if not self._said:
-                    if self._asked is not None:
-                        yield question(self._ctx, self._asked)
+                if not self._messages:
+                    if self._question is not None:
+                        yield question(self._ctx, self._question)
                     return
                 # Whoever spoke while the executor worked has answered what it asked, if it asked anything.
-                message, self._known = self._said.pop(0), self._standing()
-                self._asked = None
+                message, self._task = self._messages.pop(0), self._current(self._question)
+                self._question = None
+        except asyncio.CancelledError:
+            if self._ctx.cancelled and not self._over:
+                situation = self._situation(None, self._current(None))
+                await cancel_executor(self._executor, self._adapter, self._queue, situation)
+            await stop(self._work)
+            raise
         finally:
-            listening.cancel()
-            with suppress(asyncio.CancelledError):
-                await listening
+            if listener is not None:
+                listener.cancel()
+                with suppress(asyncio.CancelledError):
+                    await listener
+            if not self._over:
+                await stop(self._work)
+            elif self._work is not None:
+                # Also when it has returned already: what it raised after the end is told nowhere else.
+                self._finishing.add(self._work)
+                self._work.add_done_callback(partial(self._finished, self._ctx.task_id))
 
     @property
-    def over(self) -> bool:
-        """True when the executor has said how the task ends."""
-        return self._end is not None
+    def _over(self) -> bool:
+        """True when the end of the task counts."""
+        return self._end is not None and (not self._one_shot or self._work is None or self._work.done())
 
-    async def cancel(self) -> None:
-        """Tell the executor that its caller does not want the task any more."""
-        ctx = self._ctx
-        task = Task(ctx.task_id, ctx.context_id, TaskStatus(State.WORKING), ctx.artifacts, ctx.history)
-        await canceled(self._executor, self._nouns, self._queue, self._situation(None, task))
+    @property
+    def _settled(self) -> bool:
+        """True when nothing the executor enqueues matters any more."""
+        return self._end is not None or (self._one_shot and self._question is not None)
 
     async def _listen(self) -> None:
         async for message in self._ctx.messages():
-            self._said.append(message)
+            self._messages.append(message)
+
+    def _finished(self, task_id: str, work: asyncio.Task[None]) -> None:
+        self._finishing.discard(work)
+        error = None if work.cancelled() else work.exception()
+        if error is not None:
+            logger.warning("an executor failed after the end of task %s", task_id, exc_info=error)
 
     # -- the executor --------------------------------------------------------------------------------------------------
 
     async def _execute(self, message: Message) -> None:
-        """Let the executor work until it returns, or has said how the task ends."""
-        context = self._nouns.context(self._situation(message, self._known))
-        self.work = work = asyncio.create_task(self._work(context))
-        work.add_done_callback(lambda _: self._news.set())
-        shown: TaskStatus | None = None
-        while self._end is None and not work.done():
-            asked = self._asked
-            if asked is not None and asked is not shown:
-                if not await wait(self._ctx.clock, work, PATIENCE) and self._asked is asked:
+        """Let the executor work until it returns, has ended the task, or has asked and is stopped for that."""
+        context = self._adapter.context(self._situation(message, self._task))
+        self._work = work = asyncio.create_task(self._call(context))
+        work.add_done_callback(lambda _: self._changed.set())
+        reported: TaskStatus | None = None
+        while not (self._settled or work.done()):
+            asked = self._question
+            if asked is not None and asked is not reported:
+                if not await wait(self._ctx.clock, work, ASK_GRACE) and self._question is asked:
                     # It waits for the answer itself, which comes on some other way: callers must hear of it.
-                    shown = asked
+                    reported = asked
                     await self._ctx.progress(_text(asked) or _QUESTIONS[asked.state])
                 continue
-            self._news.clear()
-            await self._news.wait()
-        if self._end is None:
+            self._changed.clear()
+            await self._changed.wait()
+        if not self._settled:
             self._returned(work)
+        elif self._one_shot and self._end is not None:
+            await asyncio.wait((work,))
 
-    async def _work(self, context: Any) -> None:
+    async def _call(self, context: Any) -> None:
         try:
             await self._executor.execute(context, self._queue)
         except SystemExit as error:
@@ -127,7 +156,7 @@ class Execution:
         error = work.exception()
         if error is None:
             return
-        text = self._nouns.public_text(error)
+        text = self._adapter.public_text(error)
         if text is not None:
             raise Failed(text) from error
         raise error
@@ -138,26 +167,25 @@ class Execution:
             ctx.task_id, ctx.context_id, message, task, ctx.metadata, ctx.user, ctx.tenant, frozenset(ctx.extensions)
         )
 
-    def _standing(self) -> Task:
+    def _current(self, status: TaskStatus | None) -> Task:
         ctx = self._ctx
-        status = self._asked or TaskStatus(State.WORKING)
-        return Task(ctx.task_id, ctx.context_id, status, ctx.artifacts, ctx.history)
+        return Task(ctx.task_id, ctx.context_id, status or TaskStatus(State.WORKING), ctx.artifacts, ctx.history)
 
-    # -- what it says --------------------------------------------------------------------------------------------------
+    # -- its events ----------------------------------------------------------------------------------------------------
 
     async def _take(self, value: Any) -> None:
         event = event_of(value)
         if self._end is not None:
             self._ctx.log.warning("the executor goes on after the end of task %s", self._ctx.task_id)
             return
-        if self._ctx.cancelled:  # what `cancel` says has come true already
+        if self._settled or self._ctx.cancelled:  # what `cancel` enqueues has come true already
             return
         if isinstance(event, ArtifactUpdate):
             await self._artifact(event.artifact, event.append, event.last_chunk, event.metadata)
         elif isinstance(event, StatusUpdate):
             await self._status(event.status, event.metadata)
         elif isinstance(event, Task):
-            await self._task(event)
+            await self._whole_task(event)
         else:
             self._finish(TaskStatus(State.COMPLETED, event))
 
@@ -165,13 +193,13 @@ class Execution:
         self, artifact: Artifact, append: bool, last_chunk: bool, metadata: dict[str, Any] | None
     ) -> None:
         # What continues an artifact that was never begun is thrown away by clients: it begins it.
-        append = append and artifact.artifact_id in self._begun
+        append = append and (self._one_shot or artifact.artifact_id in self._begun)
         self._begun.add(artifact.artifact_id)
         await self._ctx.update_artifact(artifact, append=append, last_chunk=last_chunk, metadata=metadata)
 
-    async def _task(self, task: Task) -> None:
+    async def _whole_task(self, task: Task) -> None:
         """Take a whole task. Many executors begin with one, after a pause with the one they were given."""
-        known = self._known
+        known = self._task
         before = {artifact.artifact_id: artifact for artifact in known.artifacts} if known is not None else {}
         for artifact in task.artifacts:
             if before.get(artifact.artifact_id) != artifact:
@@ -184,18 +212,18 @@ class Execution:
         if state.final:
             self._finish(status)
         elif state.waiting:
-            self._asked = status
-            self._news.set()
+            self._question = status
+            self._changed.set()
         else:
-            self._asked = None
+            self._question = None
             text = _text(status)
-            if text:
+            if text and (state is State.WORKING or not self._one_shot):
                 done, total = (_number((metadata or {}).get(key)) for key in ("done", "total"))
                 await self._ctx.progress(text, done, total)
 
     def _finish(self, status: TaskStatus) -> None:
-        self._end, self._asked = status, None
-        self._news.set()
+        self._end, self._question = status, None
+        self._changed.set()
 
     async def _ended(self, status: TaskStatus) -> Conclude | None:
         state, message, text = status.state, status.message, _text(status)
@@ -233,8 +261,8 @@ def known_task(ctx: Context) -> Task | None:
         return None
     status = asked_status(answered.ref)
     if status is None:  # asked by whatever this agent was made from before
-        said = Message(new_id(), Role.AGENT, (Part(text=answered.question),), ctx.context_id, ctx.task_id)
-        status = TaskStatus(State.INPUT_REQUIRED, said)
+        message = Message(new_id(), Role.AGENT, (Part(text=answered.question),), ctx.context_id, ctx.task_id)
+        status = TaskStatus(State.INPUT_REQUIRED, message)
     return Task(ctx.task_id, ctx.context_id, status, ctx.artifacts, ctx.history)
 
 
@@ -246,10 +274,24 @@ def asked_status(ref: Any) -> TaskStatus | None:
         return None
 
 
-async def canceled(executor: Executor, nouns: Nouns, queue: Any, situation: Situation) -> None:
-    """Call `cancel`. The task has ended already, so that it has no say in that; raises what the executor raises."""
-    async with asyncio.timeout(GOODBYE):
-        await executor.cancel(nouns.context(situation), queue)
+async def cancel_executor(executor: Executor, adapter: Adapter, queue: Any, situation: Situation) -> None:
+    """Call `cancel`, for a task that is canceled whatever comes of that. A failure is logged."""
+    try:
+        async with asyncio.timeout(None if adapter.one_shot else CANCEL_TIMEOUT):
+            await executor.cancel(adapter.context(situation), queue)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - the executor's own
+        logger.warning("the executor could not cancel task %s: %s: %s", situation.task_id, type(error).__name__, error)
+
+
+async def stop(work: asyncio.Task[None] | None) -> None:
+    """Cancel the work of an executor, and wait for its end."""
+    if work is None:
+        return
+    if not work.done():
+        work.cancel()
+        await asyncio.wait((work,))
+    if not work.cancelled():
+        work.exception()  # seen: nobody asks for it any more
 
 
 def _text(status: TaskStatus) -> str:

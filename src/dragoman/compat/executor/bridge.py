@@ -1,41 +1,76 @@
-"""From an executor to an agent: what it enqueues becomes what a run says."""
+"""The author's side, an `AgentExecutor`, and the adapter that makes one the `run` of an agent."""
 
 from __future__ import annotations
 
-import asyncio
+from abc import ABC, abstractmethod
 from contextlib import aclosing
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from dragoman.compat.executor.agent_executor import RequestContext, executor_of
-from dragoman.compat.executor.event_queue import EventQueues
-from dragoman.compat.executor.events import TaskArtifactUpdateEvent, TaskStatusUpdateEvent
-from dragoman.compat.executor.message import Message
-from dragoman.compat.executor.task import Task, TaskState, TaskStatus
-from dragoman.engine.execute.outputs import Ask, Conclude
-from dragoman.model.error import Failed, InvalidAgentResponse, Rejected
-from dragoman.model.state import State
+from msgspec import structs
+
+from dragoman.agents.executor.execution import Execution
+from dragoman.compat.executor.event_queue import EventQueue, EventQueues
+from dragoman.compat.executor.types import Event, Message, Task, TaskState, TaskStatus
+from dragoman.model.error import ConfigError, Failed, InvalidAgentResponse
+from dragoman.model.event import ArtifactUpdate, StatusUpdate
+from dragoman.model.message import Message as ModelMessage
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Callable
+    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 
-    from dragoman.compat.executor.agent_executor import AgentExecutor, ExecutorSpec
-    from dragoman.compat.executor.event_queue import EventQueue
+    from dragoman.agents.executor.adapter import Situation
     from dragoman.compat.executor.result import Failure
     from dragoman.compat.executor.task_store import TaskStore
     from dragoman.engine.execute.context import Context
-    from dragoman.model.message import Message as ModelMessage
-    from dragoman.model.task import Artifact
-    from dragoman.model.task import TaskStatus as ModelStatus
-
-_QUESTIONS = {State.INPUT_REQUIRED: "input required", State.AUTH_REQUIRED: "authentication required"}
 
 
-class _End(NamedTuple):
-    """The executor said how the task ends: with an output, with an exception, or plainly."""
+@dataclass(frozen=True, slots=True)
+class RequestContext:
+    """What an executor knows about a request. `task` is there when the message goes on with an earlier task."""
 
-    output: Conclude | None = None
-    error: Exception | None = None
+    task_id: str
+    context_id: str
+    message: Message
+    queue: EventQueue
+    task: Task | None = None
+    metadata: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+class AgentExecutor(ABC):
+    """Does the work of an agent, and says what happens by `await context.queue.enqueue(event)`.
+
+    Returning ends the task as completed, unless an event said otherwise. Raising ends it as failed.
+    """
+
+    @abstractmethod
+    async def execute(self, context: RequestContext, task_id: str) -> Failure | None:
+        """Work on a message. `("error", reason)` fails the task with "execution failed: reason"."""
+
+    @abstractmethod
+    async def cancel(self, context: RequestContext, task_id: str) -> Failure | None:
+        """Stop working on a task that has been canceled; afterwards `execute` is itself cancelled."""
+
+
+ExecutorSpec: TypeAlias = AgentExecutor | type[AgentExecutor] | tuple[type[AgentExecutor], Any]
+
+
+def executor_of(spec: ExecutorSpec) -> AgentExecutor:
+    """The executor a spec means: one, a class of one, or a class and the configuration to make one with.
+
+    Raises:
+        ConfigError: it is none of these.
+    """
+    made = cast("object", spec)
+    if isinstance(made, tuple):
+        implementation, config = cast("tuple[Any, Any]", made)
+        made = implementation(config) if isinstance(implementation, type) else None
+    elif isinstance(made, type):
+        made = made()
+    if not isinstance(made, AgentExecutor):
+        raise ConfigError("an executor is an AgentExecutor, a class of one, or a pair of such a class and its config")
+    return made
 
 
 def run_of(
@@ -58,11 +93,8 @@ async def _run(
 ) -> AsyncGenerator[Any, None]:
     queue = queues.get_or_create(ctx.task_id)
     try:
-        context = await _context(ctx, queue, task_store)
-        # Without a task store nobody can say whether an earlier run left artifacts: they must be expected.
-        has_artifacts = context.task is not None and (task_store is None or bool(context.task.artifacts))
-        bridge = _Bridge(executor, ctx, context, has_artifacts=has_artifacts)
-        async with aclosing(bridge.outputs()) as outputs:
+        adapter = _Adapter(executor, await _context(ctx, queue, task_store), ctx)
+        async with aclosing(Execution(adapter, adapter, ctx).run()) as outputs:
             async for output in outputs:
                 yield output
     finally:
@@ -82,133 +114,66 @@ async def _context(ctx: Context, queue: EventQueue, task_store: TaskStore | None
     return RequestContext(ctx.task_id, ctx.context_id, message, queue, task, ctx.metadata)
 
 
-class _Bridge:
-    """One run of an executor."""
+class _Adapter:
+    """One run of an executor, as `dragoman.agents.executor` has both: the executor, and the adapter to its nouns."""
 
-    def __init__(self, executor: AgentExecutor, ctx: Context, context: RequestContext, *, has_artifacts: bool) -> None:
+    one_shot = True
+
+    def __init__(self, executor: AgentExecutor, context: RequestContext, ctx: Context) -> None:
         self._executor = executor
-        self._ctx = ctx
         self._context = context
-        self._queue = context.queue
-        self._has_artifacts = has_artifacts
+        self._ctx = ctx
+        self._refused: InvalidAgentResponse | None = None
 
-    async def outputs(self) -> AsyncGenerator[Any, None]:
-        """Run the executor, and say what it says."""
-        events = self._queue.subscribe()
-        work = asyncio.create_task(self._execute())
-        try:
-            async for event in events:
-                said = await self._said(event)
-                if isinstance(said, Ask):
-                    yield said
-                    return
-                if said is not None:
-                    self._queue.close()
-                    await self._finished(work)
-                    if said.error is not None:
-                        raise said.error
-                    if said.output is not None:
-                        yield said.output
-                    return
-            # Not `await work`: a cancel must reach the executor's `cancel` before it reaches the work.
-            await asyncio.wait([work])
-            if work.cancelled():
-                # Passed on, it would look as if the server were stopping, and the task would never end.
-                raise Failed("execution failed: the executor cancelled itself")
-            reason = _reason(work.result())
-            if reason is not None:
-                raise Failed(f"execution failed: {reason}")
-        except asyncio.CancelledError:
-            events.leave()
-            if self._ctx.cancelled:
-                await self._cancel()
-            raise
-        finally:
-            work.cancel()
-            await asyncio.wait([work])
-            if not work.cancelled():
-                work.exception()
+    # -- the adapter ---------------------------------------------------------------------------------------------------
 
-    async def _execute(self) -> Failure | None:
-        try:
-            return await self._executor.execute(self._context, self._context.task_id)
-        finally:
-            self._queue.close()
+    def context(self, situation: Situation) -> RequestContext:
+        """The same for `execute` and `cancel`."""
+        return self._context
 
-    async def _finished(self, work: asyncio.Task[Failure | None]) -> None:
-        """Let the executor return; the task's end has been said and stands, whatever happens now."""
-        await asyncio.wait([work])
-        error = None if work.cancelled() else work.exception()
-        if error is not None:
-            self._ctx.log.warning("the executor failed after the end of task %s", self._ctx.task_id, exc_info=error)
+    def queue(self, take: Callable[[Any], Awaitable[None]]) -> EventQueue:
+        """The queue of the task."""
+        self._context.queue.forward(partial(self._forward, take))
+        return self._context.queue
 
-    async def _cancel(self) -> None:
-        try:
-            outcome = await self._executor.cancel(self._context, self._context.task_id)
-        except Exception:
-            self._ctx.log.exception("cancel failed: task %s", self._ctx.task_id)
-        else:
-            reason = _reason(outcome)
-            if reason is not None:
-                self._ctx.log.warning("cancel failed: task %s: %s", self._ctx.task_id, reason)
-
-    # -- events ----------------------------------------------------------------------------------------------------
-
-    async def _said(self, event: object) -> Ask | _End | None:
-        if isinstance(event, TaskArtifactUpdateEvent):
-            update = event.to_model()
-            await self._artifact(update.artifact, append=update.append, last_chunk=update.last_chunk)
-            return None
-        if isinstance(event, TaskStatusUpdateEvent):
-            return await self._status(event.to_model().status)
-        if isinstance(event, Message):
-            return await self._completed(event.to_model())
-        if isinstance(event, Task):
-            task = event.to_model()
-            for artifact in task.artifacts:
-                await self._artifact(artifact, append=False, last_chunk=True)
-            return await self._status(task.status)
-        raise InvalidAgentResponse(f"an executor enqueued a {type(event).__name__}, which is no event")
-
-    async def _artifact(self, artifact: Artifact, *, append: bool, last_chunk: bool) -> None:
-        self._has_artifacts = True
-        await self._ctx.update_artifact(artifact, append=append, last_chunk=last_chunk)
-
-    async def _status(self, status: ModelStatus) -> Ask | _End | None:
-        state, message = status.state, status.message
-        text = message.text if message is not None else ""
-        if state is State.COMPLETED:
-            return await self._completed(message)
-        if state is State.FAILED:
-            return _End(error=Failed(text or "execution failed"))
-        if state is State.REJECTED:
-            return _End(error=Rejected(text or "rejected"))
-        if state is State.CANCELED:
-            # A task is canceled by its caller, and then this is only the echo; a run cannot cancel itself.
-            return _End(error=Failed(text or "canceled by the agent"))
-        if state.waiting:
-            return _ask(state, message)
-        if state is State.WORKING and text:
-            await self._ctx.progress(text)
+    def public_text(self, error: BaseException) -> str | None:
+        """No exception is meant for callers."""
         return None
 
-    async def _completed(self, message: ModelMessage | None) -> _End:
-        if message is None or not message.parts:
-            return _End()
-        if not self._has_artifacts:
-            return _End(Conclude(message.parts))
-        # The engine takes a Conclude only without artifacts.
-        if message.text:
-            await self._ctx.progress(message.text)
-        return _End()
+    async def _forward(self, take: Callable[[Any], Awaitable[None]], event: object) -> None:
+        if not isinstance(event, Event):
+            self._refused = InvalidAgentResponse(f"an executor enqueued a {type(event).__name__}, which is no event")
+            self._context.queue.close()
+            raise self._refused
+        model = event.to_model()
+        if isinstance(model, (ArtifactUpdate, StatusUpdate)):
+            model = structs.replace(model, metadata=None)
+        await take(model)
+        if isinstance(model, ModelMessage) or (not isinstance(model, ArtifactUpdate) and model.status.state.final):
+            self._context.queue.close()
 
+    # -- the executor --------------------------------------------------------------------------------------------------
 
-def _ask(state: State, message: ModelMessage | None) -> Ask:
-    parts = message.parts if message is not None else ()
-    auth = state is State.AUTH_REQUIRED
-    if parts and parts[0].text is not None:
-        return Ask(parts[0].text, auth=auth, details=parts[1:])
-    return Ask(_QUESTIONS[state], auth=auth, details=parts)
+    async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
+        """Work on a message. Raises Failed for a reason the executor returns, and whatever it raises."""
+        try:
+            reason = _reason(await self._executor.execute(context, context.task_id))
+        finally:
+            event_queue.close()
+        if self._refused is not None:  # whoever enqueued it may have caught that
+            raise self._refused
+        if reason is not None:
+            raise Failed(f"execution failed: {reason}")
+
+    async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
+        """Stop working on a task. A failure is logged."""
+        try:
+            reason = _reason(await self._executor.cancel(context, context.task_id))
+        except Exception:
+            self._ctx.log.exception("cancel failed: task %s", context.task_id)
+        else:
+            if reason is not None:
+                self._ctx.log.warning("cancel failed: task %s: %s", context.task_id, reason)
 
 
 def _reason(outcome: object) -> str | None:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, cast
 from dragoman.compat.executor.result import NOT_FOUND
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Awaitable, Callable, Hashable
 
-    from dragoman.compat.executor.events import Event
     from dragoman.compat.executor.result import Failure, Ok
+    from dragoman.compat.executor.types import Event
 
 LIMIT = 256
 
@@ -73,14 +73,15 @@ class EventQueue:
         self.task_id = task_id
         self._limit = limit
         self._on_close = on_close
+        self._forward: Callable[[Event], Awaitable[None]] | None = None
         self._subscriptions: dict[Hashable, Subscription] = {}
         self._order = asyncio.Lock()
         self._closed = asyncio.Event()
 
     @property
     def subscribers(self) -> int:
-        """How many listen now."""
-        return len(self._subscriptions)
+        """How many listen now, the task itself included."""
+        return len(self._subscriptions) + (self._forward is not None)
 
     @property
     def closed(self) -> bool:
@@ -88,11 +89,23 @@ class EventQueue:
         return self._closed.is_set()
 
     async def enqueue(self, event: Event) -> Ok[Event] | Failure:
-        """Give an event to every subscriber; an event for a closed queue is `not_found` and goes nowhere."""
+        """Give an event to every subscriber and to the task; for a closed queue it is `not_found` and goes nowhere.
+
+        Raises:
+            InvalidAgentResponse: a task is at work, and this is no event.
+        """
         async with self._order:
             for subscription in list(self._subscriptions.values()):
                 await subscription.put(event)
-            return NOT_FOUND if self.closed else ("ok", event)
+            if self.closed:
+                return NOT_FOUND
+            if self._forward is not None:
+                await self._forward(event)
+            return ("ok", event)
+
+    def forward(self, take: Callable[[Event], Awaitable[None]]) -> None:
+        """Hand every event to `take` as well; the bridge to the task does."""
+        self._forward = take
 
     def subscribe(self, subscriber: Hashable | None = None) -> Subscription:
         """Listen from now on. The same subscriber, by default the running asyncio task, always gets the same.
@@ -117,6 +130,7 @@ class EventQueue:
         if self.closed:
             return
         self._closed.set()
+        self._forward = None
         for subscriber, subscription in list(self._subscriptions.items()):
             subscription.end()
             self._remove(subscriber)

@@ -6,9 +6,10 @@ import logging
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from dragoman.compat.executor.bridge import run_of
 from dragoman.compat.executor.event_queue import EventQueues
-from dragoman.compat.executor.given_card import GivenCard
 from dragoman.compat.executor.jsonrpc import (
     METHODS,
     Error,
@@ -19,9 +20,10 @@ from dragoman.compat.executor.jsonrpc import (
     response_map,
     streaming,
 )
-from dragoman.compat.executor.push_store import PushConfigStore
 from dragoman.compat.executor.task_store import ORIGIN, TaskStore
+from dragoman.compat.executor.webhooks import PushConfigStore
 from dragoman.dialects.errors import rpc_error
+from dragoman.dialects.table import V0_3
 from dragoman.engine.call import Call
 from dragoman.engine.journal.follow import Stream
 from dragoman.engine.operations import EngineSettings, Service
@@ -29,6 +31,7 @@ from dragoman.model.error import A2AError, ExtendedAgentCardNotConfigured, Inter
 from dragoman.model.json import decode_any
 from dragoman.model.operation import Operation
 from dragoman.server.agent.agent import Agent
+from dragoman.server.cards.cache import MAX_AGE, Cards
 from dragoman.server.config.settings import Limits
 from dragoman.server.http.address import Addresses
 from dragoman.server.http.app import App, Hosted
@@ -39,12 +42,39 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from dragoman.compat.executor.agent_executor import ExecutorSpec
-    from dragoman.compat.executor.card import AgentCard
+    from dragoman.compat.executor.bridge import ExecutorSpec
     from dragoman.compat.executor.jsonrpc import Request
-    from dragoman.compat.executor.push_sender import PushSender
+    from dragoman.compat.executor.params import AgentCard
+    from dragoman.compat.executor.webhooks import PushSender
     from dragoman.engine.ports.webhooks import Outbox
-    from dragoman.webhooks.delivery import Courier
+    from dragoman.model.user import User
+    from dragoman.transports.http import Header
+    from dragoman.transports.http import Request as HttpRequest
+    from dragoman.webhooks.delivery import DeliveryService
+
+_NONE = b'{"error":"agent card not configured"}'
+
+
+class GivenCard(Cards):
+    """Serves one card at every address, or says that there is none."""
+
+    def __init__(self, agent: Agent, card: AgentCard | None, started_ms: int) -> None:
+        super().__init__(agent, V0_3, started_ms)
+        self._body = None if card is None else msgspec.json.encode(card.to_map())
+
+    def serve(self, request: HttpRequest, base: str, user: User | None = None) -> tuple[int, bytes, list[Header]]:
+        """Status, body and headers for the card."""
+        if self._body is None:
+            return 404, _NONE, []
+        return (
+            200,
+            self._body,
+            [
+                (b"cache-control", b"public, max-age=%d" % MAX_AGE),
+                (b"access-control-allow-origin", b"*"),
+            ],
+        )
+
 
 logger = logging.getLogger("dragoman.compat")
 
@@ -81,16 +111,16 @@ class RequestHandler:
         hosted = Hosted(self._agent, cards, self._make_service, Limits().body, blocking=True)
         self.push_configs = None if push_sender is None else PushConfigStore(self.task_store, push_sender)
         self._push_sender = push_sender
-        couriers = None if push_sender is None else self._make_courier
+        deliveries = None if push_sender is None else self._make_delivery
         keys = None if push_sender is None else push_sender.keys
-        self._app = App([hosted], store, Addresses(None, ()), lambda: None, couriers=couriers, keys=keys)
+        self._app = App([hosted], store, Addresses(None, ()), lambda: None, couriers=deliveries, keys=keys)
 
-    def _make_courier(self) -> Courier:
+    def _make_delivery(self) -> DeliveryService:
         assert self._push_sender is not None
         assert self.push_configs is not None
-        courier = self._push_sender.courier(self.task_store)
-        self.push_configs.attach(courier)
-        return courier
+        delivery = self._push_sender.delivery(self.task_store)
+        self.push_configs.attach(delivery)
+        return delivery
 
     def _make_service(self, outbox: Outbox | None) -> Service:
         store = self.task_store

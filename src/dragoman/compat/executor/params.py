@@ -1,48 +1,90 @@
-"""The parameters of the methods of A2A 0.3."""
+"""The parameters of the methods of A2A 0.3, and its agent card."""
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 
-from dragoman.compat.executor.message import Message
-from dragoman.compat.executor.push import PushConfig
-from dragoman.compat.executor.wire import Wire, read
+from dragoman.compat.executor.types import Message, Wire, read
+from dragoman.dialects.cards.card import card_json, read_card
 from dragoman.dialects.v03.dialect import V03_RPC
+from dragoman.model.card import AgentExtension, AgentProvider
 from dragoman.model.json import decode_any
-from dragoman.model.operation import CancelTaskRequest, Count, GetTaskRequest, Operation, SendMessageRequest
+from dragoman.model.operation import (
+    CancelTaskRequest,
+    Count,
+    GetTaskRequest,
+    Operation,
+    SendMessageRequest,
+    TaskPushNotificationConfig,
+)
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from dragoman.model.card import AgentCard as ModelCard
+
+R = TypeVar("R", CancelTaskRequest, GetTaskRequest, SendMessageRequest, TaskPushNotificationConfig)
+PROTOCOL_VERSION = "0.3.0"
+_TEXT = ("text/plain",)
 
 
-class TaskIDParams(Wire, frozen=True):
+class Params(Wire, Generic[R], frozen=True):
+    """The parameters of one operation."""
+
+    operation: ClassVar[Operation]
+
+    def to_model(self) -> R:
+        """The request in the words of A2A 1.0. Raises InvalidParams when it cannot be asked for."""
+        return cast("R", V03_RPC.request_from(self.operation, self.to_map()))
+
+    @classmethod
+    def from_model(cls, request: R) -> Self:
+        """Spell a request of A2A 1.0."""
+        return read(cls, decode_any(V03_RPC.params(cls.operation, request)))
+
+
+class TaskIDParams(Params[CancelTaskRequest], frozen=True):
     """Which task: for `tasks/cancel` and `tasks/resubscribe`."""
+
+    operation: ClassVar[Operation] = Operation.CANCEL
 
     id: str
     metadata: dict[str, Any] | None = None
 
-    def to_model(self) -> CancelTaskRequest:
-        """The request to cancel, in the words of A2A 1.0. Raises InvalidParams when the id is empty."""
-        return cast("CancelTaskRequest", V03_RPC.request_from(Operation.CANCEL, self.to_map()))
 
-    @classmethod
-    def from_model(cls, request: CancelTaskRequest) -> TaskIDParams:
-        """Spell a request of A2A 1.0."""
-        return read(cls, decode_any(V03_RPC.params(Operation.CANCEL, request)))
-
-
-class TaskQueryParams(Wire, frozen=True):
+class TaskQueryParams(Params[GetTaskRequest], frozen=True):
     """Which task, and how much of its history: for `tasks/get`."""
+
+    operation: ClassVar[Operation] = Operation.GET
 
     id: str
     history_length: Count | None = None
     metadata: dict[str, Any] | None = None
 
-    def to_model(self) -> GetTaskRequest:
-        """The request in the words of A2A 1.0. Raises InvalidParams when the id is empty."""
-        return cast("GetTaskRequest", V03_RPC.request_from(Operation.GET, self.to_map()))
 
-    @classmethod
-    def from_model(cls, request: GetTaskRequest) -> TaskQueryParams:
-        """Spell a request of A2A 1.0."""
-        return read(cls, decode_any(V03_RPC.params(Operation.GET, request)))
+class PushAuthInfo(Wire, frozen=True):
+    """What the receiver wants to see in `Authorization`."""
+
+    schemes: tuple[str, ...]
+    credentials: str | None = None
+
+
+class PushConfig(Wire, frozen=True):
+    """A webhook."""
+
+    url: str
+    id: str | None = None
+    token: str | None = None
+    authentication: PushAuthInfo | None = None
+
+
+class TaskPushConfig(Params[TaskPushNotificationConfig], frozen=True):
+    """A webhook and its task; of several schemes A2A 1.0 keeps one."""
+
+    operation: ClassVar[Operation] = Operation.CREATE_PUSH
+
+    task_id: str
+    push_notification_config: PushConfig
 
 
 class MessageSendConfig(Wire, frozen=True):
@@ -54,18 +96,65 @@ class MessageSendConfig(Wire, frozen=True):
     push_notification_config: PushConfig | None = None
 
 
-class MessageSendParams(Wire, frozen=True):
+class MessageSendParams(Params[SendMessageRequest], frozen=True):
     """A message and how to handle it: for `message/send` and `message/stream`."""
+
+    operation: ClassVar[Operation] = Operation.SEND
 
     message: Message
     configuration: MessageSendConfig | None = None
     metadata: dict[str, Any] | None = None
 
-    def to_model(self) -> SendMessageRequest:
-        """The request in the words of A2A 1.0. Raises InvalidParams when the message cannot be sent."""
-        return cast("SendMessageRequest", V03_RPC.request_from(Operation.SEND, self.to_map()))
+
+# -- the agent card ----------------------------------------------------------------------------------------------------
+
+
+class AgentCapabilities(Wire, frozen=True):
+    """What the agent can do beyond plain requests; what it cannot is not said."""
+
+    streaming: bool = False
+    push_notifications: bool = False
+    state_transition_history: bool = False
+    extensions: tuple[AgentExtension, ...] = ()
+
+
+class AgentSkill(Wire, frozen=True):
+    """One thing the agent can be asked to do."""
+
+    id: str
+    name: str
+    description: str
+    tags: tuple[str, ...]
+    examples: tuple[str, ...] = ()
+    input_modes: tuple[str, ...] = ()
+    output_modes: tuple[str, ...] = ()
+
+
+class AgentCard(Wire, frozen=True, omit_defaults=False):
+    """What an agent says about itself."""
+
+    name: str
+    description: str
+    url: str
+    version: str
+    protocol_version: str = PROTOCOL_VERSION
+    capabilities: AgentCapabilities = AgentCapabilities()
+    skills: tuple[AgentSkill, ...] = ()
+    default_input_modes: tuple[str, ...] = _TEXT
+    default_output_modes: tuple[str, ...] = _TEXT
+    provider: AgentProvider | None = None
+    documentation_url: str | None = None
+    icon_url: str | None = None
+    supports_authenticated_extended_card: bool | None = None
+    preferred_transport: str | None = None
+    security_schemes: dict[str, Any] | None = None
+    security: tuple[dict[str, Any], ...] | None = None
+
+    def to_model(self) -> ModelCard:
+        """The card in the words of A2A 1.0. Raises BadCard when it has no name or no address."""
+        return read_card(self.to_map())
 
     @classmethod
-    def from_model(cls, request: SendMessageRequest) -> MessageSendParams:
-        """Spell a request of A2A 1.0."""
-        return read(cls, decode_any(V03_RPC.params(Operation.SEND, request)))
+    def from_model(cls, card: ModelCard) -> AgentCard:
+        """Spell a card of A2A 1.0."""
+        return read(cls, card_json(card, {}, "0.3"))

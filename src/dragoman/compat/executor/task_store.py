@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import structs
 
 from dragoman.bus.local import LocalBus
 from dragoman.clock import SystemClock, milliseconds
 from dragoman.compat.executor.result import NOT_FOUND
-from dragoman.compat.executor.shared_store import shared
-from dragoman.compat.executor.task import Task
+from dragoman.compat.executor.types import Task
 from dragoman.dialects.table import V0_3
 from dragoman.engine.accept.locks import KeyedLocks
 from dragoman.engine.journal.live import UNAVAILABLE
@@ -31,6 +30,38 @@ if TYPE_CHECKING:
     from dragoman.compat.executor.result import Failure, Ok
     from dragoman.engine.ports.store import Store, StoredTask
     from dragoman.model.task import Task as ModelTask
+
+
+class _Shared:
+    """The store itself, except that the first user opens it and the last one closes it."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._users = 0
+        self._changing = asyncio.Lock()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def open(self) -> None:
+        async with self._changing:
+            if not self._users:
+                await self._store.open()
+            self._users += 1
+
+    async def close(self) -> None:
+        async with self._changing:
+            if not self._users:
+                return
+            self._users -= 1
+            if not self._users:
+                await self._store.close()
+
+
+def shared(store: Store) -> Store:
+    """The store, opened by its first user and closed by its last."""
+    return cast("Store", _Shared(store))
+
 
 ORIGIN = V0_3
 

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.clock import SystemClock
 from dragoman.compat.errors import ExternalServiceError, ValidationError
-from dragoman.compat.remote.exchange import exchange, good, guard_of, json_object, status_line, under
+from dragoman.compat.remote.exchange import good, guard_of, json_object, status_line, under
 from dragoman.model.error import BadResponse, CannotConnect, DragomanError
+from dragoman.net.aio import fetch
 from dragoman.net.exchange import HttpRequest
 from dragoman.net.guard import Forbidden, Guard
 
@@ -41,14 +42,27 @@ class CardCache:
 
     async def fetch(self, base_url: str, clock: Clock, guard: Guard | None = None) -> dict[str, Any]:
         """See `fetch_agent_card`."""
-        if guard is not None:
-            _check(guard, base_url)
-        url = _card_url(base_url)
-        self._prune(clock.now())
-        kept = self._kept.get((url, guard))
-        if kept is not None:
-            return _card(url, kept[1])
-        body = await _body(url, clock, guard)
+        url = base_url
+        try:
+            if guard is not None:
+                guard.check_url(base_url)
+            url = under(base_url, CARD_PATH)
+            self._prune(clock.now())
+            kept = self._kept.get((url, guard))
+            if kept is not None:
+                return _card(url, kept[1])
+            request = HttpRequest("GET", url, {"Accept": "application/json"}, operation="card")
+            status, body = await fetch(request, clock=clock, seconds=FETCH_SECONDS, most=MAX_CARD, guard=guard)
+        except Forbidden as error:
+            raise ValidationError(f"Blocked URL: {error}") from error
+        except CannotConnect as error:
+            text = f"A2A: Failed to fetch Agent Card from {url}: {error}"
+            raise ExternalServiceError(text, reason=error.reason, arrived=error.arrived) from error
+        except BadResponse as error:
+            raise ValidationError(f"A2A: Agent Card from {url} is invalid: {error}") from error
+        if not good(status):
+            text = f"A2A: Failed to fetch Agent Card from {url}: {status_line(status)}"
+            raise ExternalServiceError(text, status=status, arrived=True)
         card = _card(url, body)
         self._kept[url, guard] = (clock.now(), body)
         return card
@@ -90,46 +104,6 @@ async def discover_agent(
 def clear_agent_card_cache() -> None:
     """Forget every card: the next fetch goes to the network."""
     _CARDS.clear()
-
-
-def _card_url(base_url: str) -> str:
-    try:
-        return under(base_url, CARD_PATH)
-    except CannotConnect as error:
-        raise _not_fetched(base_url, error) from error
-
-
-def _check(guard: Guard, base_url: str) -> None:
-    try:
-        guard.check_url(base_url)
-    except Forbidden as error:
-        raise _blocked(error) from error
-
-
-async def _body(url: str, clock: Clock, guard: Guard | None) -> bytes:
-    request = HttpRequest("GET", url, {"Accept": "application/json"}, operation="card")
-    try:
-        status, body = await exchange(request, clock=clock, seconds=FETCH_SECONDS, most=MAX_CARD, guard=guard)
-    except Forbidden as error:
-        raise _blocked(error) from error
-    except CannotConnect as error:
-        raise _not_fetched(url, error) from error
-    except BadResponse as error:
-        raise ValidationError(f"A2A: Agent Card from {url} is invalid: {error}") from error
-    if not good(status):
-        raise ExternalServiceError(
-            f"A2A: Failed to fetch Agent Card from {url}: {status_line(status)}", status=status, arrived=True
-        )
-    return body
-
-
-def _blocked(error: Forbidden) -> ValidationError:
-    return ValidationError(f"Blocked URL: {error}")
-
-
-def _not_fetched(url: str, error: CannotConnect) -> ExternalServiceError:
-    text = f"A2A: Failed to fetch Agent Card from {url}: {error}"
-    return ExternalServiceError(text, reason=error.reason, arrived=error.arrived)
 
 
 def _card(url: str, body: bytes) -> dict[str, Any]:

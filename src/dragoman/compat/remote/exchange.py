@@ -1,21 +1,14 @@
-"""One HTTP exchange over a connection of its own: nothing is left for the next."""
+"""What the requests to remote agents have in common: addresses, guards, and how responses are read."""
 
 from __future__ import annotations
 
-import asyncio
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 from urllib.parse import urlsplit
 
-from dragoman.clock import wait
 from dragoman.model.error import CannotConnect
 from dragoman.model.json import decode_any
-from dragoman.net.aio import AioClient
-from dragoman.net.exchange import MAX_ANSWER, HttpRequest
 from dragoman.net.guard import Guard
-
-if TYPE_CHECKING:
-    from dragoman.clock import Clock
 
 _EXCERPT = 200
 _PUBLIC = Guard(setting="the guard's allow")
@@ -26,48 +19,6 @@ def guard_of(guard: Guard | bool | None) -> Guard | None:
     if isinstance(guard, Guard):
         return guard
     return _PUBLIC if guard else None
-
-
-async def exchange(
-    request: HttpRequest,
-    *,
-    clock: Clock,
-    seconds: float | None,
-    verify: bool = True,
-    most: int = MAX_ANSWER,
-    guard: Guard | None = None,
-) -> tuple[int, bytes]:
-    """Send a request and read the whole answer: its status and its body. `seconds` limits all of it by the clock.
-
-    A redirect is not followed: it is the answer. The guard sees the URL, and the address that is connected to.
-
-    Raises:
-        Forbidden: the guard does not let it through; nothing was sent.
-        CannotConnect: nobody answers, or not within that time.
-        BadResponse: the body has more than `most` bytes.
-    """
-    # The clock alone tells the time, so that a test can be the one who moves it.
-    request.connect = request.silence = None
-    carrying = asyncio.create_task(_carry(request, verify, most, guard))
-    try:
-        if seconds is None:
-            await asyncio.wait([carrying])
-        elif not await wait(clock, carrying, seconds):
-            raise CannotConnect(f"{request.url} did not answer within {seconds:g} s", reason="TIMED_OUT")
-        return carrying.result()
-    finally:
-        if not carrying.done():
-            carrying.cancel()
-            await asyncio.gather(carrying, return_exceptions=True)
-
-
-async def _carry(request: HttpRequest, verify: bool, most: int, guard: Guard | None) -> tuple[int, bytes]:
-    http = AioClient(verify=verify, guard=guard)
-    try:
-        response = await http.send(request)
-        return response.status, await response.read(most)
-    finally:
-        await http.close()
 
 
 def under(base_url: str, path: str) -> str:

@@ -1,26 +1,45 @@
-"""A task for a remote agent: submitted once, then looked after until it ends."""
+"""Submits a task to a remote agent and polls it until it ends."""
 
 from __future__ import annotations
 
-import asyncio
 import os
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
 
-from dragoman.clock import SystemClock, wait
+from msgspec import Struct
+
+from dragoman.clock import SystemClock, sleep
 from dragoman.compat.errors import BudgetExceededError
 from dragoman.compat.invocation_guard import max_depth_of
-from dragoman.compat.remote.exchange import exchange, good, guard_of, json_object, refusal, under
-from dragoman.compat.remote.result import RemoteInvocationResult
-from dragoman.model.error import DragomanError
-from dragoman.model.json import encode
+from dragoman.compat.remote.exchange import good, guard_of, json_object, refusal, under
+from dragoman.model.error import BadResponse, DragomanError
+from dragoman.model.json import decode_any, encode
 from dragoman.model.message import told_depth
+from dragoman.net.aio import fetch
 from dragoman.net.exchange import HttpRequest
 from dragoman.net.guard import Forbidden, Guard
 
 if TYPE_CHECKING:
     from dragoman.clock import Clock
     from dragoman.compat.remote.budget import SessionBudget
+
+
+class RemoteInvocationResult(Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """The outcome of `invoke_remote_agent`.
+
+    Attributes are in snake_case. As JSON, and in `to_map()`, the names are the source document's: `success`,
+    `taskId`, and of `responseText` and `error` the one that is there. `task_id` is empty when nothing was submitted.
+    """
+
+    success: bool
+    task_id: str
+    response_text: str | None = None
+    error: str | None = None
+
+    def to_map(self) -> dict[str, Any]:
+        """The result as JSON values."""
+        return decode_any(encode(self))
+
 
 POLL_SECONDS = 3.0
 TIMEOUT_MS = 5 * 60 * 1000
@@ -69,114 +88,80 @@ async def invoke_remote_agent(
         params["depth"] = depth
     if source_agent is not None:
         params["sourceAgent"] = source_agent
-    line = _Line(base_url, clock, guard_of(guard))
+    guard = guard_of(guard)
     try:
-        line.check(depth)
-        request = _submission(line, params)
+        if depth is not None and depth > max_depth_of(os.environ):
+            return _not_sent("Invocation depth limit exceeded.")
+        if guard is not None:
+            guard.check_url(base_url)
+        body = encode({"method": "tasks/send", "params": params})
+        headers = {"Content-Type": "application/json", "Accept": "application/json"}
+        request = HttpRequest("POST", under(base_url, "/a2a/tasks/send"), headers, body, operation="send")
         if budget is not None:
             # Last of all: what is not sent for another reason costs nothing.
             budget.take(session, base_url)
-        task_id = await _submit(line, request)
-    except (_NotTakenError, BudgetExceededError) as error:
-        return RemoteInvocationResult(False, "", error=str(error))
-    task = await _ended(line, task_id, timeout_ms)
+        task_id = _task_id(*await fetch(request, clock=clock, seconds=SUBMIT_SECONDS, guard=guard))
+    except Forbidden as error:
+        return _not_sent(f"Blocked URL: {error}")
+    except BudgetExceededError as error:
+        return _not_sent(str(error))
+    except UnicodeEncodeError:
+        return _not_sent("Submit failed: the message has characters that are not Unicode")
+    except DragomanError as error:
+        return _not_sent(f"Submit failed: {error}")
+    task = await _ended(f"{under(base_url, '/a2a/tasks')}/{quote(task_id, safe='')}", timeout_ms, clock, guard)
     if task is None:
         return RemoteInvocationResult(False, task_id, error=f"Timed out after {timeout_ms}ms")
-    text = _last_words(task)
-    if task["state"] == "completed":
-        return RemoteInvocationResult(True, task_id, response_text=text)
-    return RemoteInvocationResult(False, task_id, error=text or f"Task {task['state']}")
+    return _result(task_id, task)
 
 
-class _Line:
-    """Whom the requests of one invocation go to, and what watches over them."""
-
-    def __init__(self, base_url: str, clock: Clock, guard: Guard | None) -> None:
-        self.base_url = base_url
-        self.clock = clock
-        self.guard = guard
-
-    def check(self, depth: int | None) -> None:
-        """Raises _NotTakenError when nothing may be sent."""
-        if depth is not None and depth > max_depth_of(os.environ):
-            raise _NotTakenError("Invocation depth limit exceeded.")
-        if self.guard is not None:
-            try:
-                self.guard.check_url(self.base_url)
-            except Forbidden as error:
-                raise _NotTakenError(f"Blocked URL: {error}") from error
-
-    async def carry(self, request: HttpRequest, seconds: float) -> tuple[int, bytes]:
-        """See `exchange`."""
-        return await exchange(request, clock=self.clock, seconds=seconds, guard=self.guard)
+def _not_sent(error: str) -> RemoteInvocationResult:
+    return RemoteInvocationResult(False, "", error=error)
 
 
-# -- submit --------------------------------------------------------------------------------------------------------
-
-
-class _NotTakenError(Exception):
-    """There is no task over there, as far as one can tell. The text is for the result."""
-
-
-def _submission(line: _Line, params: dict[str, Any]) -> HttpRequest:
-    headers = {"Content-Type": "application/json", "Accept": "application/json"}
-    try:
-        body = encode({"method": "tasks/send", "params": params})
-        return HttpRequest("POST", under(line.base_url, "/a2a/tasks/send"), headers, body, operation="send")
-    except UnicodeEncodeError as error:
-        raise _NotTakenError("Submit failed: the message has characters that are not Unicode") from error
-    except DragomanError as error:
-        raise _NotTakenError(f"Submit failed: {error}") from error
-
-
-async def _submit(line: _Line, request: HttpRequest) -> str:
-    try:
-        status, answer = await line.carry(request, SUBMIT_SECONDS)
-    except Forbidden as error:
-        raise _NotTakenError(f"Blocked URL: {error}") from error
-    except DragomanError as error:
-        raise _NotTakenError(f"Submit failed: {error}") from error
+def _task_id(status: int, body: bytes) -> str:
+    """The id of the task a response brings. Raises BadResponse when it brings none."""
     if not good(status):
-        raise _NotTakenError(f"Submit failed: {refusal(status, answer)}")
-    task = json_object(answer)
-    task_id = None if task is None else task.get("id")
+        raise BadResponse(refusal(status, body))
+    task_id = (json_object(body) or {}).get("id")
     if not isinstance(task_id, str) or not task_id:
-        raise _NotTakenError("Submit failed: the answer is not a task")
+        raise BadResponse("the answer is not a task")
     return task_id
 
 
 # -- poll ----------------------------------------------------------------------------------------------------------
 
 
-async def _ended(line: _Line, task_id: str, timeout_ms: int) -> dict[str, Any] | None:
+async def _ended(url: str, timeout_ms: int, clock: Clock, guard: Guard | None) -> dict[str, Any] | None:
     """The task once it has ended, or None when the time is up before."""
-    url = under(line.base_url, f"/a2a/tasks/{quote(task_id, safe='')}")
-    clock = line.clock
     until = clock.now() + timeout_ms
     while (left := (until - clock.now()) / 1000) > 0:
-        task = await _look(line, url, min(LOOK_SECONDS, left))
+        task = await _look(url, min(LOOK_SECONDS, left), clock, guard)
         if task is not None and task.get("state") in _ENDS:
             return task
         left = (until - clock.now()) / 1000
         if left > 0:
-            await _pause(clock, min(POLL_SECONDS, left))
+            await sleep(clock, min(POLL_SECONDS, left))
     return None
 
 
-async def _look(line: _Line, url: str, seconds: float) -> dict[str, Any] | None:
+async def _look(url: str, seconds: float, clock: Clock, guard: Guard | None) -> dict[str, Any] | None:
     request = HttpRequest("GET", url, {"Accept": "application/json"}, operation="get")
     try:
-        status, body = await line.carry(request, seconds)
+        status, body = await fetch(request, clock=clock, seconds=seconds, guard=guard)
     except DragomanError:
         return None
     return json_object(body) if good(status) else None
 
 
-async def _pause(clock: Clock, seconds: float) -> None:
-    await wait(clock, asyncio.get_running_loop().create_future(), seconds)
-
-
 # -- read ----------------------------------------------------------------------------------------------------------
+
+
+def _result(task_id: str, task: dict[str, Any]) -> RemoteInvocationResult:
+    text = _last_words(task)
+    if task["state"] == "completed":
+        return RemoteInvocationResult(True, task_id, response_text=text)
+    return RemoteInvocationResult(False, task_id, error=text or f"Task {task['state']}")
 
 
 def _last_words(task: dict[str, Any]) -> str | None:

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from dragoman.transports.endpoint import Answers, ExtendedCard
     from dragoman.transports.http import AsgiScope, Header, Receive, Send
     from dragoman.transports.limits import Denials
-    from dragoman.webhooks.delivery import Courier
+    from dragoman.webhooks.delivery import DeliveryService
 
 logger = logging.getLogger("dragoman.server")
 _OLDEST = "/a2a"
@@ -73,7 +73,7 @@ class App:
         guard: Guard | None = None,
         janitor: Janitor | None = None,
         *,
-        couriers: Callable[[], Courier] | None = None,
+        couriers: Callable[[], DeliveryService] | None = None,
         keys: Keys | None = None,
         limiter: Limiter | None = None,
         extra: Sequence[Routes] = (),
@@ -90,7 +90,7 @@ class App:
         self._guard = guard or Guard(None, (), (), open_list=False)
         self._janitor = janitor
         self._couriers = couriers
-        self._courier: Courier | None = None
+        self._courier: DeliveryService | None = None
         self._keys = keys
         self._limiter = limiter or Limiter(Limits(), SystemClock(), addresses)
         self._extra = extra

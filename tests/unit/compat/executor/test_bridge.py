@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -26,7 +26,7 @@ from dragoman.compat.executor import (
     run_of,
 )
 from dragoman.engine.call import Call
-from dragoman.model.error import ConfigError
+from dragoman.model.error import ConfigError, InvalidAgentResponse
 from dragoman.model.message import Message as ModelMessage
 from dragoman.model.operation import CancelTaskRequest, Operation, SendMessageConfiguration, SendMessageRequest
 from dragoman.model.part import Part
@@ -346,6 +346,15 @@ async def test_something_that_is_no_event_fails_the_task(doing: Any) -> None:
     async def work(told: Any) -> None:
         await told.context.queue.enqueue("not an event")
         await asyncio.Event().wait()
+
+    assert (await answer_of(doing(work))).state is State.FAILED
+
+
+async def test_something_that_is_no_event_fails_the_task_of_an_executor_that_goes_on(doing: Any) -> None:
+    async def work(told: Any) -> None:
+        with suppress(InvalidAgentResponse):
+            await told.context.queue.enqueue("not an event")
+        await told.status(TaskState.COMPLETED)
 
     assert (await answer_of(doing(work))).state is State.FAILED
 

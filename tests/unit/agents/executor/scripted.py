@@ -10,7 +10,7 @@ from typing import Any
 
 from dragoman import Agent, Client, Task
 from dragoman.agents.executor import ExecutorRuns
-from dragoman.agents.executor.plain_nouns import PlainContext, PlainNouns
+from dragoman.agents.executor.plain import PlainAdapter, PlainContext
 from dragoman.model.message import Message
 from dragoman.model.operation import (
     CancelTaskRequest,
@@ -69,7 +69,7 @@ class Scripted:
 
 
 def agent_of(executor: object) -> Agent:
-    bridge = ExecutorRuns(executor, nouns=PlainNouns())
+    bridge = ExecutorRuns(executor, adapter=PlainAdapter())
     agent = Agent("x", run=partial(bridge.run))
     agent._closing, agent._canceled = bridge.close, bridge.canceled
     return agent

@@ -9,8 +9,8 @@ import pytest
 from executor_scripted import Said, Scripted, agent_of, answer_of, begin, canceled, connected, end_of
 
 from dragoman import Agent, Client, Context, State, Task
-from dragoman.agents.executor.execution import PATIENCE
-from dragoman.agents.executor.plain_nouns import PlainContext
+from dragoman.agents.executor.execution import ASK_GRACE
+from dragoman.agents.executor.plain import PlainContext
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
 from dragoman.model.ids import new_id
 from dragoman.model.message import Message
@@ -138,7 +138,7 @@ async def test_an_executor_that_waits_for_the_answer_itself_goes_on_and_its_ques
     async with connected(executor, clock) as connection:
         task = await begin(connection)
         await executor.began.wait()
-        await clock.advance(PATIENCE)
+        await clock.advance(ASK_GRACE)
         seen = await connection.perform(Operation.GET, GetTaskRequest(task.id))
         assert isinstance(seen, Task)
         assert seen.state is State.WORKING

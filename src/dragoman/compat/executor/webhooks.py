@@ -1,35 +1,74 @@
-"""The webhooks of tasks, beside the tasks."""
+"""The webhooks of tasks: who posts them, and where they are kept."""
 
 from __future__ import annotations
 
 from contextlib import suppress
 from typing import TYPE_CHECKING, Literal
 
-from dragoman.compat.executor.push import PushConfig, TaskPushConfig
-from dragoman.compat.executor.push_sender import PushSender
+from dragoman.compat.executor.params import PushConfig, TaskPushConfig
 from dragoman.compat.executor.result import NOT_FOUND
 from dragoman.compat.executor.task_store import ORIGIN, TaskStore
 from dragoman.engine.journal.tasks import Tasks
 from dragoman.engine.ports.store import Scope
 from dragoman.engine.webhooks import Pushes
-from dragoman.model.error import A2AError, TaskNotFound
+from dragoman.model.error import A2AError, DragomanError, TaskNotFound
+from dragoman.model.ids import new_id
+from dragoman.model.json import encode
 from dragoman.model.operation import AuthenticationInfo, GetPushConfigRequest, TaskPushNotificationConfig
-from dragoman.webhooks.config import Registry
+from dragoman.net.guard import Guard
+from dragoman.server.http.lazy import LazyHttp, LazyKeys
+from dragoman.webhooks.config import WebhookRegistry
+from dragoman.webhooks.delivery import DeliveryService
+from dragoman.webhooks.request import post, post_request, secrets_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dragoman.compat.executor.result import Failure, Ok
-    from dragoman.engine.ports.store import Push, TaskRow
-    from dragoman.webhooks.delivery import Courier
+    from dragoman.compat.executor.types import Task
+    from dragoman.engine.ports.store import Push
+    from dragoman.net.exchange import HttpClient
 
 
-class _Kept(Registry):
-    """Webhooks that nobody serves: there is no handler."""
+class PushSender:
+    """Posts tasks to webhooks: by `send` once, and for a handler with every change until it arrives.
 
-    def follow(self, row: TaskRow, push: Push) -> None:
-        """See `Outbox.follow`."""
+    `allow` are hosts or networks off the public internet that may be called. `secret` seals what is stored and signs
+    what is sent; without it, both last as long as this object.
+    """
 
-    def leave(self, task: int, push_id: str) -> None:
-        """See `Outbox.leave`."""
+    def __init__(self, *, allow: Sequence[str] = (), secret: str | None = None) -> None:
+        self.guard = Guard(allow, setting="allow")
+        self.keys = LazyKeys(secret, None)
+        self._http = LazyHttp(self._client)
+
+    def _client(self) -> HttpClient:
+        from dragoman.net.aio import AioClient
+
+        return AioClient(guard=self.guard)
+
+    async def send(self, task: Task, config: PushConfig) -> Literal["ok"] | Failure:
+        """Post a task once. Whatever goes wrong is the reason of a failure; raises nothing.
+
+        The answer must be 2xx: `push endpoint returned 500` is another. Who is done calls `close`.
+        """
+        try:
+            secrets = secrets_of(TaskPushConfig(task.id, config).to_model())
+            request = post_request(config.url, encode(task.to_map()), new_id(), secrets)
+            status, _ = await post(self._http, request)
+        except DragomanError as error:
+            return ("error", str(error))
+        return "ok" if 200 <= status < 300 else ("error", f"push endpoint returned {status}")
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self._http.close()
+
+    def delivery(self, tasks: TaskStore) -> DeliveryService:
+        """What delivers every change of a handler's tasks."""
+        store = tasks.engine_store
+        http = LazyHttp(self._client)
+        return DeliveryService(store, tasks.bus, tasks.clock, http, self.keys, self.guard, signer=self.keys)
 
 
 class PushConfigStore:
@@ -44,10 +83,11 @@ class PushConfigStore:
         self._scope = Scope(self.task_store.agent, "", "")
         self._tasks = Tasks(self.task_store.engine_store, self.task_store.bus, self.task_store.clock)
         sender = sender or PushSender()
-        self.attach(_Kept(self.task_store.clock, sender.keys, sender.guard, None))
+        # Until a handler attaches what delivers, webhooks are kept and served by nobody.
+        self.attach(WebhookRegistry(self.task_store.clock, sender.keys, sender.guard, None))
 
-    def attach(self, outbox: Courier | _Kept) -> None:
-        """Say who brings what is put here; the handler does."""
+    def attach(self, outbox: WebhookRegistry) -> None:
+        """Say who delivers what is put here; the handler does."""
         self._outbox = outbox
         self._pushes = Pushes(self._tasks, outbox)
 

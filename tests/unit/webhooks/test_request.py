@@ -20,7 +20,7 @@ from dragoman.keys.signer import Signer
 from dragoman.model.operation import AuthenticationInfo, TaskPushNotificationConfig
 from dragoman.model.state import State
 from dragoman.push import BadSignature, verify
-from dragoman.webhooks.request import Secrets, letter, secrets_of
+from dragoman.webhooks.request import Secrets, delivery_request, secrets_of
 
 NOW = 1_800_000_000
 KEYS = KeyRing.random()
@@ -40,7 +40,7 @@ def sent(
     dialect: str = "1.0",
 ) -> Any:
     push = Push(1, id, dialect, "https://hooks.example.com/in?x=1", b"", 1, 0)
-    return letter(
+    return delivery_request(
         push,
         secrets or Secrets(),
         task,

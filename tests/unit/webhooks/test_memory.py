@@ -12,11 +12,11 @@ import pytest
 from tests.unit.mcp.receiver import Receiver
 
 from dragoman.clock import SystemClock
-from dragoman.mcp import webhooks as outboxes
-from dragoman.mcp.peers import Reach
-from dragoman.mcp.webhooks import MOST, PAUSES, Outbox
+from dragoman.net.exchange import is_loopback
 from dragoman.net.sockets import SocketClient
 from dragoman.testing import Clock
+from dragoman.webhooks import memory
+from dragoman.webhooks.memory import MOST, PAUSES, MemoryDelivery
 
 
 @pytest.fixture
@@ -26,17 +26,16 @@ async def http() -> AsyncIterator[SocketClient]:
     await client.close()
 
 
-def made(url: str, http: SocketClient, clock: Any = None) -> Outbox:
-    return Outbox(url, http, clock or SystemClock(), Reach((), ()).check)
+def made(url: str, http: SocketClient, clock: Any = None) -> MemoryDelivery:
+    return MemoryDelivery(url, http, clock or SystemClock(), is_loopback)
 
 
 def body(task: str, number: int) -> bytes:
     return json.dumps({"task": task, "number": number}).encode()
 
 
-async def rest(outbox: Outbox) -> None:
-    while outbox.workers:
-        await asyncio.wait([*outbox.workers])
+async def rest(delivery: MemoryDelivery) -> None:
+    await delivery.drain()
 
 
 async def paused(clock: Clock) -> None:
@@ -47,11 +46,11 @@ async def paused(clock: Clock) -> None:
 
 async def test_the_events_of_each_task_arrive_in_order(http: SocketClient) -> None:
     with Receiver() as receiver:
-        outbox = made(receiver.url, http)
+        delivery = made(receiver.url, http)
         for number in range(20):
             for task in "abcdefghijkl":
-                outbox.put(task, body(task, number))
-        await rest(outbox)
+                delivery.put(task, body(task, number))
+        await rest(delivery)
     for task in "abcdefghijkl":
         assert [each["number"] for each in receiver.came if each["task"] == task] == list(range(20))
 
@@ -62,14 +61,14 @@ async def test_an_error_of_the_receiver_is_tried_again_with_the_same_key_and_hol
     answers = iter([500, 503, 200, 200])
     clock = Clock()
     with Receiver(lambda _: next(answers)) as receiver:
-        outbox = made(receiver.url, http, clock)
-        outbox.put("a", body("a", 1))
-        outbox.put("a", body("a", 2))
+        delivery = made(receiver.url, http, clock)
+        delivery.put("a", body("a", 1))
+        delivery.put("a", body("a", 2))
         for tries, pause in enumerate(PAUSES, 1):
             await receiver.until(lambda tries=tries: len(receiver.tries) == tries)
             await paused(clock)
             clock.move(pause)
-        await rest(outbox)
+        await rest(delivery)
     assert [each["number"] for each in receiver.tries] == [1, 1, 1, 2]
     keys = [each["idempotency-key"] for each in receiver.headers]
     assert len(set(keys[:3])) == 1
@@ -79,12 +78,12 @@ async def test_an_error_of_the_receiver_is_tried_again_with_the_same_key_and_hol
 async def test_after_three_tries_it_goes_on_with_the_next(
     http: SocketClient, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outboxes, "PAUSES", (0.0, 0.0))
+    monkeypatch.setattr(memory, "PAUSES", (0.0, 0.0))
     with Receiver(lambda said: 500 if said["number"] == 1 else 200) as receiver:
-        outbox = made(receiver.url, http)
-        outbox.put("a", body("a", 1))
-        outbox.put("a", body("a", 2))
-        await rest(outbox)
+        delivery = made(receiver.url, http)
+        delivery.put("a", body("a", 1))
+        delivery.put("a", body("a", 2))
+        await rest(delivery)
     assert [each["number"] for each in receiver.tries] == [1, 1, 1, 2]
     assert "HTTP 500" in caplog.text
 
@@ -92,9 +91,9 @@ async def test_after_three_tries_it_goes_on_with_the_next(
 @pytest.mark.parametrize("status", [302, 400, 410])
 async def test_what_the_receiver_does_not_want_is_not_tried_again(http: SocketClient, status: int) -> None:
     with Receiver(lambda _: status) as receiver:
-        outbox = made(receiver.url, http)
-        outbox.put("a", body("a", 1))
-        await rest(outbox)
+        delivery = made(receiver.url, http)
+        delivery.put("a", body("a", 1))
+        await rest(delivery)
     assert len(receiver.tries) == 1
 
 
@@ -102,13 +101,13 @@ async def test_a_receiver_that_comes_back_gets_what_was_tried_meanwhile(http: So
     clock = Clock()
     with Receiver() as receiver:
         pass  # its port is closed now
-    outbox = made(receiver.url, http, clock)
-    outbox.put("a", body("a", 1))
+    delivery = made(receiver.url, http, clock)
+    delivery.put("a", body("a", 1))
     await paused(clock)
     assert receiver.tries == []
     with Receiver(port=receiver.port) as again:
         clock.move(PAUSES[0])
-        await rest(outbox)
+        await rest(delivery)
     assert [each["number"] for each in again.came] == [1]
 
 
@@ -116,32 +115,32 @@ async def test_what_is_too_much_is_dropped_from_the_oldest_on(
     http: SocketClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     with Receiver() as receiver:
-        outbox = made(receiver.url, http)
+        delivery = made(receiver.url, http)
         for number in range(MOST + 50):  # before anybody has begun to bring the first
-            outbox.put("a", body("a", number))
-        assert outbox.waiting == MOST
-        await rest(outbox)
+            delivery.put("a", body("a", number))
+        assert delivery.waiting == MOST
+        await rest(delivery)
     assert [each["number"] for each in receiver.came] == list(range(50, MOST + 50))
     assert "has missed 50 events" in caplog.text
     assert len([each for each in caplog.records if each.levelno == logging.WARNING]) == 2
 
 
 async def test_large_events_count_by_their_size(http: SocketClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outboxes, "MOST_BYTES", 100)
+    monkeypatch.setattr(memory, "MOST_BYTES", 100)
     with Receiver() as receiver:
-        outbox = made(receiver.url, http)
+        delivery = made(receiver.url, http)
         for number in range(10):
-            outbox.put(f"task {number}", body("x" * 30, number))
-        outbox.put("large", body("x" * 1000, 10))
-        assert outbox.waiting == 1
-        await rest(outbox)
+            delivery.put(f"task {number}", body("x" * 30, number))
+        delivery.put("large", body("x" * 1000, 10))
+        assert delivery.waiting == 1
+        await rest(delivery)
     assert [each["number"] for each in receiver.came] == [10]
 
 
 async def test_an_address_that_may_not_be_called_any_more_is_not_called(
     http: SocketClient, caplog: pytest.LogCaptureFixture
 ) -> None:
-    outbox = made("https://hooks.example.com/in", http)
-    outbox.put("a", body("a", 1))
-    await rest(outbox)
+    delivery = made("https://hooks.example.com/in", http)
+    delivery.put("a", body("a", 1))
+    await rest(delivery)
     assert "may not be called any more" in caplog.text

@@ -21,6 +21,7 @@ from dragoman.stores.memory import MemoryStore
 from dragoman.testing import Clock
 from dragoman.webhooks import backoff as patience
 from dragoman.webhooks import delivery as courier_module
+from dragoman.webhooks import request as request_module
 from dragoman.webhooks.delivery import LOST_KEY
 
 OTHER = "https://other.example.com/in"
@@ -341,7 +342,7 @@ async def test_something_nobody_thought_of_is_logged_and_tried_again(world: Any,
 
 
 async def test_an_answer_that_never_ends_is_let_go(world: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr(courier_module, "_ANSWER_SECONDS", 0.01)
+    monkeypatch.setattr(request_module, "DISCARD_SECONDS", 0.01)
 
     class Endless:
         status = 200

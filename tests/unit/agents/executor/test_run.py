@@ -12,7 +12,7 @@ import pytest
 from executor_scripted import Said, Scripted, agent_of, answer_of, begin, connected
 
 from dragoman import Client, State, Task
-from dragoman.agents.executor.plain_nouns import PlainContext
+from dragoman.agents.executor.plain import PlainContext
 from dragoman.engine.call import Call
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
 from dragoman.model.message import Message

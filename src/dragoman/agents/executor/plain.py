@@ -1,4 +1,4 @@
-"""A request context and an event queue of the usual shapes, where there is no a2a-sdk."""
+"""The adapter where there is no a2a-sdk: a request context and an event queue of the usual shapes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dragoman.model.operation import SendMessageConfiguration
 
 if TYPE_CHECKING:
-    from dragoman.agents.executor.nouns import Situation
+    from dragoman.agents.executor.adapter import Situation
     from dragoman.model.message import Message
     from dragoman.model.task import Task
     from dragoman.model.user import User
@@ -83,17 +83,19 @@ class PlainQueue:
         await self._take(event)
 
 
-class PlainNouns:
-    """See `Nouns`."""
+class PlainAdapter:
+    """See `Adapter`."""
+
+    one_shot = False
 
     def context(self, situation: Situation) -> PlainContext:
-        """See `Nouns.context`."""
+        """See `Adapter.context`."""
         return PlainContext(situation)
 
     def queue(self, take: Callable[[Any], Awaitable[None]]) -> PlainQueue:
-        """See `Nouns.queue`."""
+        """See `Adapter.queue`."""
         return PlainQueue(take)
 
     def public_text(self, error: BaseException) -> str | None:
-        """See `Nouns.public_text`."""
+        """See `Adapter.public_text`."""
         return None

@@ -8,12 +8,12 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.webhooks.scheduler import Lanes
+from dragoman.webhooks.scheduler import FairScheduler
 
 
 def test_a_place_has_only_so_many_and_others_go_past_it() -> None:
     begun: list[str] = []
-    lanes = Lanes[str](lambda item: begun.append(item) or True, each=2, most=3)
+    lanes = FairScheduler[str](lambda item: begun.append(item) or True, each=2, most=3)
     for item in ("a1", "a2", "a3", "a4", "b1", "b2"):
         lanes.join(item[0], item)
     assert (begun, lanes.waiting) == (["a1", "a2", "b1"], 3)
@@ -31,7 +31,7 @@ def test_who_does_not_want_its_turn_any_more_takes_nobody_elses() -> None:
         begun.append(item)
         return "gone" not in item
 
-    lanes = Lanes[str](begin, each=1, most=1)
+    lanes = FairScheduler[str](begin, each=1, most=1)
     for item in ("first", "gone 1", "gone 2", "last"):
         lanes.join("a", item)
     lanes.leave("a")
@@ -48,7 +48,7 @@ def test_never_too_many_and_nobody_is_forgotten(steps: list[tuple[str, bool]], d
         begun.append(item)
         return True
 
-    lanes = Lanes[tuple[str, int]](begin, each=2, most=4)
+    lanes = FairScheduler[tuple[str, int]](begin, each=2, most=4)
     joined: list[tuple[str, int]] = []
     for number, (place, leaves) in enumerate(steps):
         joined.append((place, number))

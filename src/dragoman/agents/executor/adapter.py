@@ -1,4 +1,4 @@
-"""In whose types an executor is spoken to."""
+"""What an executor is, and the adapters that speak to it in its own types."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from msgspec import Struct
 
-from dragoman.agents.executor.plain_nouns import PlainNouns
-from dragoman.agents.executor.proto_nouns import ProtoNouns
-from dragoman.agents.executor.pydantic_nouns import PydanticNouns
+from dragoman.agents.executor.plain import PlainAdapter
+from dragoman.agents.executor.sdk import ProtobufAdapter, PydanticAdapter
 from dragoman.model.error import ConfigError
 from dragoman.model.message import Message
 from dragoman.model.task import Task
@@ -21,8 +20,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-class Nouns(Protocol):
-    """The request context and the event queue of one version of a2a-sdk."""
+class Adapter(Protocol):
+    """The request context and the event queue of one kind of executor, such as those of one version of a2a-sdk.
+
+    A `one_shot` executor works on one message: its question stops it, the end of the task counts when it returns,
+    messages that come meanwhile are not for it, and its artifacts are passed on as they are.
+    """
+
+    @property
+    def one_shot(self) -> bool:
+        """True when an executor works on one message and no more."""
+        ...
 
     def context(self, situation: Situation) -> Any:
         """The request context of this situation."""
@@ -37,17 +45,17 @@ class Nouns(Protocol):
         ...
 
 
-def installed_nouns() -> Nouns:
-    """Those of the a2a-sdk that is installed; plain ones where none is."""
+def installed_adapter() -> Adapter:
+    """That of the a2a-sdk that is installed; a plain one where none is."""
     try:
         import_module("a2a.server.agent_execution")
         import_module("a2a.server.events")
         types: Any = import_module("a2a.types")
     except ImportError:
-        return PlainNouns()
+        return PlainAdapter()
     if hasattr(types, "SendMessageRequest") and hasattr(types.Message, "DESCRIPTOR"):
-        return ProtoNouns()
-    return PydanticNouns() if hasattr(types, "MessageSendParams") else PlainNouns()
+        return ProtobufAdapter()
+    return PydanticAdapter() if hasattr(types, "MessageSendParams") else PlainAdapter()
 
 
 class Executor(Protocol):

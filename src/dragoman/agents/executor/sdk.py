@@ -1,0 +1,135 @@
+"""Adapters for the types of a2a-sdk: 1.x has protobuf messages, 0.3 has pydantic models.
+
+a2a-sdk is imported by name: it is no dependency, and its types are unknown here.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from dragoman.dialects.v03.codec import message_to_03, task_to_03
+from dragoman.model.json import decode_any, encode
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from dragoman.agents.executor.adapter import Situation
+    from dragoman.model.user import User
+
+
+class _SdkAdapter:
+    """What both versions have in common: where the types are, the caller, and the queue."""
+
+    one_shot = False
+
+    def __init__(self, error: str) -> None:
+        self._types: Any = import_module("a2a.types")
+        self._context: Any = import_module("a2a.server.agent_execution").RequestContext
+        self._call: Any = import_module("a2a.server.context").ServerCallContext
+        self._error: Any = getattr(import_module("a2a.utils.errors"), error)
+        self._queue = _queue_type()
+
+    def queue(self, take: Callable[[Any], Awaitable[None]]) -> Any:
+        """See `Adapter.queue`."""
+        return self._queue(take)
+
+    def _call_context(self, situation: Situation, **members: Any) -> Any:
+        call = self._call(requested_extensions=set(situation.extensions), **members)
+        if situation.user is not None:
+            call.user = _caller(situation.user)
+        return call
+
+
+class ProtobufAdapter(_SdkAdapter):
+    """See `Adapter`. Raises ImportError when a2a-sdk 1.x is not there."""
+
+    def __init__(self) -> None:
+        super().__init__("A2AError")
+        self._parse: Any = import_module("google.protobuf.json_format").ParseDict
+
+    def context(self, situation: Situation) -> Any:
+        """See `Adapter.context`."""
+        call = self._call_context(situation, tenant=situation.tenant)
+        request = task = None
+        if situation.message is not None:
+            params = {"message": decode_any(encode(situation.message)), "metadata": situation.metadata}
+            request = self._message(params, self._types.SendMessageRequest)
+            # There, and empty: what a caller wants of the answer is seen to by the server.
+            request.configuration.SetInParent()
+        if situation.task is not None:
+            task = self._message(decode_any(encode(situation.task)), self._types.Task)
+        return self._context(
+            call, request=request, task_id=situation.task_id, context_id=situation.context_id, task=task
+        )
+
+    def public_text(self, error: BaseException) -> str | None:
+        """See `Adapter.public_text`."""
+        if not isinstance(error, self._error) or type(error).__name__ == "InternalError":
+            return None
+        return str(error)
+
+    def _message(self, values: dict[str, Any], type_: Any) -> Any:
+        return self._parse(values, type_(), ignore_unknown_fields=True)
+
+
+class PydanticAdapter(_SdkAdapter):
+    """See `Adapter`. Raises ImportError when a2a-sdk 0.3 is not there."""
+
+    def __init__(self) -> None:
+        super().__init__("ServerError")
+
+    def context(self, situation: Situation) -> Any:
+        """See `Adapter.context`."""
+        call = self._call_context(situation)
+        request = task = None
+        if situation.message is not None:
+            message = decode_any(encode(message_to_03(situation.message)))
+            request = self._types.MessageSendParams(
+                message=self._types.Message.model_validate(message),
+                configuration=self._types.MessageSendConfiguration(),
+                metadata=situation.metadata or None,
+            )
+        if situation.task is not None:
+            task = self._types.Task.model_validate(decode_any(encode(task_to_03(situation.task))))
+        return self._context(
+            request, task_id=situation.task_id, context_id=situation.context_id, task=task, call_context=call
+        )
+
+    def public_text(self, error: BaseException) -> str | None:
+        """See `Adapter.public_text`."""
+        cause = getattr(error, "error", None) if isinstance(error, self._error) else None
+        return None if cause is None or type(cause).__name__ == "InternalError" else cause.message
+
+
+def _caller(user: User) -> Any:
+    caller = _caller_type()()
+    caller.user = user
+    return caller
+
+
+@cache
+def _caller_type() -> Any:
+    base: Any = import_module("a2a.auth.user").User
+
+    def user_name(self: Any) -> str:
+        return self.user.id
+
+    members = {"is_authenticated": property(lambda _: True), "user_name": property(user_name), "user": None}
+    return type("Caller", (base,), members)
+
+
+def _queue_type() -> Any:
+    """The class of queues that are a2a-sdk's own by type, and hold nothing."""
+    base: Any = import_module("a2a.server.events").EventQueue
+
+    def __init__(self: Any, take: Callable[[Any], Awaitable[None]]) -> None:
+        base.__init__(self)
+        self.take = take
+
+    async def enqueue_event(self: Any, event: Any) -> None:
+        await self.take(event)
+
+    made: Any = type("DirectQueue", (base,), {"__init__": __init__, "enqueue_event": enqueue_event})
+    return made

@@ -1,0 +1,335 @@
+"""The objects of A2A 0.3 in the source document's nouns: parts, messages, tasks, artifacts and update events.
+
+Only their shapes are here. How 0.3 is spelled, and what it means in A2A 1.0, is the 0.3 dialect's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from functools import cache
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast
+
+import msgspec
+from msgspec import Struct, field, structs
+
+from dragoman.clock import SystemClock, timestamp
+from dragoman.compat.executor.ids import new_id
+from dragoman.dialects.reading.lenient import Reader, from_base64
+from dragoman.dialects.spelling import ROLE_WORDS, WORDS, role_of, state_of
+from dragoman.dialects.v03.codec import event_to_03, part_from_03, part_to_03
+from dragoman.dialects.v03.dialect import V03_RPC
+from dragoman.dialects.v03.types import Part03
+from dragoman.model.error import InvalidParams
+from dragoman.model.event import ArtifactUpdate, StatusUpdate
+from dragoman.model.json import decode_any, encode
+from dragoman.model.message import Message as ModelMessage
+from dragoman.model.part import Part as ModelPart
+from dragoman.model.state import Role as ModelRole
+from dragoman.model.state import State
+from dragoman.model.task import Task as ModelTask
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from dragoman.clock import Clock
+    from dragoman.compat.executor.result import Failure, Ok
+
+W = TypeVar("W", bound="Wire")
+M = TypeVar("M", ModelMessage, ModelTask, StatusUpdate, ArtifactUpdate)
+
+
+class Wire(Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """An object of A2A 0.3."""
+
+    def to_map(self) -> dict[str, Any]:
+        """The object as JSON values: camelCase keys, `kind` where 0.3 has one, nothing that is not there."""
+        return {key: value for key, value in _plain(self).items() if value is not None}
+
+    @classmethod
+    def from_map(cls, map: Mapping[str, Any]) -> Ok[Self] | Failure:
+        """Read the object from JSON values; the reason of a failure names the field. Raises nothing."""
+        try:
+            return ("ok", read(cls, map))
+        except InvalidParams as error:
+            return ("error", error.message)
+
+
+class WireEvent(Wire, Generic[M], frozen=True):
+    """An object of A2A 0.3 that an executor may enqueue and a stream may carry."""
+
+    def to_model(self) -> M:
+        """The object in the words of A2A 1.0. Raises BadResponse when a file is not base64."""
+        return cast("M", V03_RPC.event_from(self.to_map()).payload)
+
+    @classmethod
+    def from_model(cls, model: M) -> Self:
+        """Spell an object of A2A 1.0."""
+        return read(cls, _plain(event_to_03(model, last=False)))
+
+
+def read(cls: type[W], map: Mapping[str, Any]) -> W:
+    """Read an object from JSON values.
+
+    Raises:
+        InvalidParams: with the field named.
+    """
+    return _reader(cls).value(dict(map) if isinstance(map, Mapping) else map)  # pyright: ignore[reportUnnecessaryIsInstance]
+
+
+@cache
+def _reader(cls: type[W]) -> Reader[W]:
+    return Reader(cls)
+
+
+def _plain(value: Struct) -> dict[str, Any]:
+    """An object as decoded JSON, with lists where it has tuples."""
+    return decode_any(encode(value))
+
+
+def _read_kind(what: str, kinds: Mapping[str, type[W]], map: Mapping[str, Any]) -> Ok[W] | Failure:
+    kind = map.get("kind")
+    if kind is None:
+        return ("error", f"missing {what} kind")
+    if not isinstance(kind, str) or kind not in kinds:
+        return ("error", f"unknown {what} kind: {kind}")
+    return kinds[kind].from_map(map)
+
+
+# -- parts -------------------------------------------------------------------------------------------------------------
+
+
+class FileBytes(Wire, frozen=True):
+    """A file that travels inside the message; `bytes` is base64 text."""
+
+    bytes: str
+    name: str | None = None
+    mime_type: str | None = None
+
+
+class FileURI(Wire, frozen=True):
+    """A file that is somewhere else."""
+
+    uri: str
+    name: str | None = None
+    mime_type: str | None = None
+
+
+if TYPE_CHECKING:
+    File: TypeAlias = FileBytes | FileURI
+else:
+    # msgspec cannot tell two objects without a tag apart: FilePart does.
+    File = Any
+
+
+class _Part(Wire, frozen=True):
+    def to_model(self) -> ModelPart:
+        """The part in the words of A2A 1.0. Raises InvalidParams when the bytes of a file are not base64."""
+        try:
+            return part_from_03(msgspec.convert(self.to_map(), Part03), "part")
+        except msgspec.ValidationError as error:
+            raise InvalidParams(f"part is wrong: {error}", field="part") from None
+
+
+class TextPart(_Part, frozen=True, tag_field="kind", tag="text"):
+    """Text."""
+
+    text: str
+    metadata: dict[str, Any] | None = None
+
+
+class FilePart(_Part, frozen=True, tag_field="kind", tag="file"):
+    """A file, with its bytes or by its address. One that is read must have exactly one of them, and real base64."""
+
+    file: File
+    metadata: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        file = cast("object", self.file)
+        if isinstance(file, (FileBytes, FileURI)):
+            return
+        if not isinstance(file, Mapping):
+            raise ValueError("file must be an object")
+        structs.force_setattr(self, "file", _file(cast("Mapping[str, Any]", file)))
+
+
+class DataPart(_Part, frozen=True, tag_field="kind", tag="data"):
+    """A JSON object."""
+
+    data: dict[str, Any]
+    metadata: dict[str, Any] | None = None
+
+
+Part: TypeAlias = TextPart | FilePart | DataPart
+_PARTS: dict[str, type[Part]] = {"text": TextPart, "file": FilePart, "data": DataPart}
+
+
+def part_from_map(map: Mapping[str, Any]) -> Ok[Part] | Failure:
+    """Read a part of any kind. A failure says which kind is unknown or which field is wrong. Raises nothing."""
+    return _read_kind("part", _PARTS, map)
+
+
+def part_from_model(part: ModelPart) -> Part:
+    """Spell a part of A2A 1.0 as 0.3 does; data that is no object is wrapped into one."""
+    values = _plain(part_to_03(part, "kind"))
+    return read(_PARTS[values["kind"]], values)
+
+
+def _file(map: Mapping[str, Any]) -> FileBytes | FileURI:
+    content, uri = map.get("bytes"), map.get("uri")
+    if (content is None) == (uri is None):
+        raise ValueError("a file has either bytes or uri")
+    if uri is not None:
+        return read(FileURI, map)
+    file = read(FileBytes, map)
+    from_base64(file.bytes)
+    return file
+
+
+# -- messages and tasks ------------------------------------------------------------------------------------------------
+
+
+class Role(StrEnum):
+    """Who speaks. A word nobody knows is read as the user's."""
+
+    USER = "user"
+    AGENT = "agent"
+
+    @classmethod
+    def _missing_(cls, value: object) -> Role | None:
+        return cls(ROLE_WORDS[role_of(value) or ModelRole.USER]) if isinstance(value, str) else None
+
+
+class Message(WireEvent[ModelMessage], frozen=True, tag_field="kind", tag="message"):
+    """A message; one that is read without a `messageId` is given one."""
+
+    role: Role
+    parts: tuple[TextPart | FilePart | DataPart, ...]
+    message_id: str = field(default_factory=new_id)
+    context_id: str | None = None
+    task_id: str | None = None
+    reference_task_ids: tuple[str, ...] = ()
+    extensions: tuple[str, ...] = ()
+    metadata: dict[str, Any] | None = None
+
+    @property
+    def text(self) -> str:
+        """The text of all parts, joined."""
+        return "".join(part.text for part in self.parts if isinstance(part, TextPart))
+
+
+class TaskState(StrEnum):
+    """The ten states, spelled as the wire spells them. Any known spelling is read; a foreign word is `unknown`."""
+
+    SUBMITTED = "submitted"
+    WORKING = "working"
+    INPUT_REQUIRED = "input-required"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELED = "canceled"
+    REJECTED = "rejected"
+    AUTH_REQUIRED = "auth-required"
+    UNKNOWN = "unknown"
+    UNSPECIFIED = "unspecified"
+
+    @classmethod
+    def _missing_(cls, value: object) -> TaskState | None:
+        return cls(WORDS[state_of(value) or State.UNSPECIFIED]) if isinstance(value, str) else None
+
+    @property
+    def terminal(self) -> bool:
+        """True when nothing can change any more."""
+        return self.to_model().final
+
+    def to_model(self) -> State:
+        """The state of A2A 1.0, which has one name for `unknown` and `unspecified`."""
+        return state_of(self.value) or State.UNSPECIFIED
+
+    @classmethod
+    def from_model(cls, state: State) -> TaskState:
+        """Spell a state of A2A 1.0."""
+        return cls(WORDS[state])
+
+
+class TaskStatus(Wire, frozen=True):
+    """Where a task stands, since when, and what the agent says about it."""
+
+    state: TaskState
+    message: Message | None = None
+    timestamp: str | None = None
+
+
+class Artifact(Wire, frozen=True):
+    """A result of a task."""
+
+    artifact_id: str
+    parts: tuple[TextPart | FilePart | DataPart, ...]
+    name: str | None = None
+    description: str | None = None
+    extensions: tuple[str, ...] = ()
+    metadata: dict[str, Any] | None = None
+
+
+class Task(WireEvent[ModelTask], frozen=True, tag_field="kind", tag="task"):
+    """A unit of work."""
+
+    id: str
+    context_id: str
+    status: TaskStatus
+    artifacts: tuple[Artifact, ...] = ()
+    history: tuple[Message, ...] = ()
+    metadata: dict[str, Any] | None = None
+
+    @classmethod
+    def new_submitted(cls, message: Message, *, clock: Clock | None = None) -> Task:
+        """A task that begins with a message: submitted now, the message its whole history."""
+        task_id = message.task_id or new_id()
+        context_id = message.context_id or new_id()
+        status = TaskStatus(TaskState.SUBMITTED, timestamp=timestamp((clock or SystemClock()).now()))
+        first = structs.replace(message, task_id=task_id, context_id=context_id)
+        return cls(task_id, context_id, status, history=(first,))
+
+
+# -- events ------------------------------------------------------------------------------------------------------------
+
+
+class TaskStatusUpdateEvent(
+    WireEvent[StatusUpdate], frozen=True, omit_defaults=False, tag_field="kind", tag="status-update"
+):
+    """The task's status changed; `final` is always said. A2A 1.0 has no `final`."""
+
+    task_id: str
+    context_id: str
+    status: TaskStatus
+    final: bool = False
+    metadata: dict[str, Any] | None = None
+
+    @classmethod
+    def from_model(cls, model: StatusUpdate, *, final: bool | None = None) -> Self:
+        """Spell an event of A2A 1.0; without `final`, a terminal state is final."""
+        return read(cls, _plain(event_to_03(model, last=model.status.state.final if final is None else final)))
+
+
+class TaskArtifactUpdateEvent(WireEvent[ArtifactUpdate], frozen=True, tag_field="kind", tag="artifact-update"):
+    """An artifact is new, replaced or longer; flags that are false are not said."""
+
+    task_id: str
+    context_id: str
+    artifact: Artifact
+    append: bool = False
+    last_chunk: bool = False
+    metadata: dict[str, Any] | None = None
+
+
+Event: TypeAlias = Message | Task | TaskStatusUpdateEvent | TaskArtifactUpdateEvent
+_EVENTS: dict[str, type[Event]] = {
+    "message": Message,
+    "task": Task,
+    "status-update": TaskStatusUpdateEvent,
+    "artifact-update": TaskArtifactUpdateEvent,
+}
+
+
+def event_from_map(map: Mapping[str, Any]) -> Ok[Event] | Failure:
+    """Read an event by its `kind`. A failure says which kind is unknown or which field is wrong. Raises nothing."""
+    return _read_kind("event", _EVENTS, map)

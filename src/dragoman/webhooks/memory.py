@@ -1,0 +1,144 @@
+"""Delivers events that no store keeps: three tries each, and the oldest are dropped when too many wait."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from functools import partial
+from typing import TYPE_CHECKING
+
+from dragoman.clock import sleep
+from dragoman.model.error import CannotConnect
+from dragoman.model.ids import new_id
+from dragoman.net.exchange import origin_of
+from dragoman.webhooks.request import post, post_request
+from dragoman.webhooks.scheduler import FairScheduler
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dragoman.clock import Clock
+    from dragoman.net.exchange import HttpClient
+
+logger = logging.getLogger("dragoman.push")
+# What waits beyond these is dropped, the oldest first: a receiver that is away must not fill the memory.
+MOST = 1000
+MOST_BYTES = 16 * 1024 * 1024
+AT_ONCE = 8
+# Before the second try, and before the third and last.
+PAUSES = (0.2, 1.0)
+_SECONDS = 10.0
+
+
+class MemoryDelivery:
+    """Delivers events to one webhook in the background: those of one task in order, those of several side by side.
+
+    `allowed` is asked before each try whether the address may still be called.
+    """
+
+    def __init__(self, url: str, http: HttpClient, clock: Clock, allowed: Callable[[str], bool]) -> None:
+        self._url = url
+        self._http = http
+        self._clock = clock
+        self._allowed = allowed
+        # What waits, the oldest first, by a number that never comes again.
+        self._bodies: dict[int, bytes] = {}
+        self._size = 0
+        self._count = 0
+        self._scheduler = FairScheduler[tuple[str, int]](self._begin, each=1, most=AT_ONCE)
+        self._dropped = 0
+        self._is_failing = False
+        self._workers: set[asyncio.Task[None]] = set()
+
+    @property
+    def waiting(self) -> int:
+        """How many events nobody has begun to deliver."""
+        return len(self._bodies)
+
+    def put(self, task_id: str, body: bytes) -> None:
+        """Deliver an event, after those of the same task."""
+        self._count += 1
+        self._bodies[self._count] = body
+        self._size += len(body)
+        self._make_room()
+        self._scheduler.join(task_id, (task_id, self._count))
+
+    async def drain(self) -> None:
+        """Wait until everything is delivered or given up."""
+        while self._workers:
+            await asyncio.wait(self._workers)
+
+    async def close(self, seconds: float) -> int:
+        """Wait so long at most, then stop; how many events were not delivered."""
+        draining = asyncio.ensure_future(self.drain())
+        await asyncio.wait((draining,), timeout=seconds)
+        draining.cancel()
+        left = len(self._workers) + self.waiting
+        self._bodies.clear()
+        self._dropped = 0
+        for worker in self._workers:
+            worker.cancel()
+        await self.drain()
+        return left
+
+    def _make_room(self) -> None:
+        while len(self._bodies) > 1 and (len(self._bodies) > MOST or self._size > MOST_BYTES):
+            self._take(next(iter(self._bodies)))
+            if not self._dropped:
+                logger.warning("the webhook at %s is too slow: the oldest events are dropped", origin_of(self._url))
+            self._dropped += 1
+
+    def _take(self, number: int) -> bytes | None:
+        """What waits under that number; None when it was dropped."""
+        body = self._bodies.pop(number, None)
+        if body is not None:
+            self._size -= len(body)
+        return body
+
+    def _begin(self, item: tuple[str, int]) -> bool:
+        task_id, number = item
+        worker = asyncio.create_task(self._deliver(number))
+        self._workers.add(worker)
+        worker.add_done_callback(partial(self._done, task_id))
+        return True
+
+    def _done(self, task_id: str, worker: asyncio.Task[None]) -> None:
+        self._workers.discard(worker)
+        self._scheduler.leave(task_id)
+        if self._dropped and not self._bodies:
+            logger.warning("the webhook at %s has missed %d events", origin_of(self._url), self._dropped)
+            self._dropped = 0
+
+    async def _deliver(self, number: int) -> None:
+        body = self._take(number)
+        if body is None:
+            return
+        # The same for every try: a receiver can tell a repeat, where a response was lost.
+        key = new_id()
+        try:
+            for pause in (*PAUSES, None):
+                problem, may_pass = await self._try(body, key)
+                if not problem:
+                    self._is_failing = False
+                    return
+                if pause is None or not may_pass:
+                    # Of an address only the origin is logged: many have a secret in their path.
+                    level = logging.DEBUG if self._is_failing else logging.WARNING
+                    logger.log(level, "an event was not posted to the webhook at %s: %s", origin_of(self._url), problem)
+                    self._is_failing = True
+                    return
+                await sleep(self._clock, pause)
+        except Exception:
+            logger.exception("an event could not be posted")
+
+    async def _try(self, body: bytes, key: str) -> tuple[str, bool]:
+        """What went wrong, if anything, and whether that may pass."""
+        if not self._allowed(self._url):
+            return "its address may not be called any more", False
+        try:
+            status, _ = await post(self._http, post_request(self._url, body, key, silence=_SECONDS), _SECONDS)
+        except TimeoutError:
+            return "timeout", True
+        except CannotConnect as error:
+            return error.reason, True
+        return ("", False) if 200 <= status < 300 else (f"HTTP {status}", status >= 500)
