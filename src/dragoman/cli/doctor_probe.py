@@ -54,11 +54,6 @@ class Probe:
     """Asks. `card` is what credentials are chosen by, once it is known."""
 
     def __init__(self, options: Options) -> None:
-        around: list[Any] = []
-        if options.wire:
-            from dragoman.cli.wire import Wire
-
-            around.append(Wire([options.token] if options.token else []))
         self.card: AgentCard | None = None
         self._http = AioClient(verify=not options.insecure)
         self._sender = Sender(
@@ -66,7 +61,7 @@ class Probe:
             origin=options.address.url,
             credential=credential_of(options.token),
             headers=options.headers,
-            interceptors=around,
+            interceptors=options.interceptors(),
         )
 
     async def ask(self, request: HttpRequest) -> Reply:

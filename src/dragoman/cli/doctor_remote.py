@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from dragoman.cli.doctor_interface import Checkup
 from dragoman.cli.doctor_probe import Probe, Reply
 from dragoman.cli.doctor_tls import examine_tls
+from dragoman.cli.printing import state_name
 from dragoman.client.discovery import WELL_KNOWN, interfaces_of, is_card_url
 from dragoman.dialects.cards.card import parse_card
 from dragoman.dialects.cards.rules.validate import card_problems
@@ -165,7 +166,7 @@ async def _sent(client: Client, text: str) -> Finding:
         return Finding("FAIL", "send", str(error), "A2A 1.0, 3.1.1: a message is answered with a Task or a Message")
     kind = "a task" if isinstance(answer, Task) else "a message"
     return Finding(
-        "ok", "send", f"{kind}, {_state(answer.state.name)}, in {1000 * (time.perf_counter() - start):.0f} ms"
+        "ok", "send", f"{kind}, {state_name(answer.state)}, in {1000 * (time.perf_counter() - start):.0f} ms"
     )
 
 
@@ -184,12 +185,8 @@ async def _streamed(client: Client, text: str) -> Finding:
                     break
     except DragomanError as error:
         return Finding("FAIL", "stream", str(error), "A2A 1.0, 3.1.2: a stream goes on until the task ends or asks")
-    state = _state(stream.result.state.name)
+    state = state_name(stream.result.state)
     says = f"{events} events, the first after {1000 * began:.0f} ms, {state}"
     if first is not None and first.kind not in ("task", "message"):
         return Finding("warn", "stream", f"{says}; it begins with an event of kind {first.kind}", _FIRST)
     return Finding("ok", "stream", says)
-
-
-def _state(name: str) -> str:
-    return name.lower().replace("_", "-")

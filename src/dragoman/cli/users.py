@@ -8,15 +8,15 @@ import sys
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from dragoman.cli.on_store import HELP, on_store
-from dragoman.cli.printing import out, print_json, print_table, say
+from dragoman.cli.on_store import IN_MEMORY, on_store
+from dragoman.cli.options import HELP, with_options
+from dragoman.cli.printing import out, print_json, print_table, say, utc
 from dragoman.model.error import ConfigError
 from dragoman.server.config.settings import Settings
 
@@ -53,7 +53,7 @@ def _duration(ctx: click.Context, parameter: click.Parameter, value: str | None)
 def _on_store(function: Callable[..., None]) -> Callable[..., None]:
     """Add `--store` and `--config`, and give the function what they name."""
 
-    @on_store("users")
+    @on_store(IN_MEMORY.format("users"))
     @wraps(function)
     def command(path: Path, settings: Settings, *args: Any, **more: Any) -> None:
         function(_Place(path, settings.secret), *args, **more)
@@ -65,18 +65,12 @@ _for = click.option(
     "--for", "seconds", metavar="TIME", callback=_duration, help="How long it holds: 30s, 15m, 1h, 30d; else for good."
 )
 _name = click.argument("name")
-_password_options = (
+_with_password = with_options(
     click.option(
         "--password", metavar="TEXT", help="The password. Others can see it in the list of processes: better be asked."
     ),
     click.option("--password-stdin", is_flag=True, help="Read the password from standard input."),
 )
-
-
-def _with_password(function: Callable[..., None]) -> Callable[..., None]:
-    for option in reversed(_password_options):
-        function = option(function)
-    return function
 
 
 @click.group("users", short_help="Say who may call: passwords, permissions, keys, cookies.", context_settings=HELP)
@@ -241,10 +235,6 @@ def _audit(event: str, name: str) -> None:
     Audit().administered(event, user=name)
 
 
-def _time(at: int) -> str:
-    return datetime.fromtimestamp(at / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
 def _row(user: Listed) -> tuple[str, ...]:
     marks = ["password"] if user.has_password else []
     marks += [f"dk_…{each.hint}{_until(each.until)}" for each in user.keys]
@@ -253,22 +243,22 @@ def _row(user: Listed) -> tuple[str, ...]:
 
 
 def _until(at: int | None) -> str:
-    return "" if at is None else f" until {_time(at)}"
+    return "" if at is None else f" until {utc(at)}"
 
 
 def _json(user: Listed) -> dict[str, Any]:
     return {
         "name": user.name,
-        "created": _time(user.created),
+        "created": utc(user.created),
         "password": user.has_password,
         "permissions": [
-            {"key": each.permission, "until": None if each.until is None else _time(each.until)} for each in user.grants
+            {"key": each.permission, "until": None if each.until is None else utc(each.until)} for each in user.grants
         ],
         "keys": [
             {
                 "hint": each.hint,
-                "created": _time(each.created),
-                "until": None if each.until is None else _time(each.until),
+                "created": utc(each.created),
+                "until": None if each.until is None else utc(each.until),
             }
             for each in user.keys
         ],
