@@ -19,13 +19,15 @@ from dragoman.model.error import ConfigError, ServerError
 if sys.platform == "win32":
     import msvcrt
 
-    def _try_lock(file: int) -> None:
+    def try_lock(file: int, *, shared: bool = False) -> None:
+        """Lock an open file, if nobody else has it. Raises OSError."""
         msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
 else:
     import fcntl
 
-    def _try_lock(file: int) -> None:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    def try_lock(file: int, *, shared: bool = False) -> None:
+        """Lock an open file, if nobody else has it. Raises OSError."""
+        fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
 
 
 def is_still(name: str, opened: os.stat_result) -> bool:
@@ -64,7 +66,7 @@ class FileLock:
         """Take the lock if it is free."""
         file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            _try_lock(file)
+            try_lock(file)
         except OSError:
             os.close(file)
             return False
