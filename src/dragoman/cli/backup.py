@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
 import click
 
-from dragoman.cli.printing import CLEAR, out, warn
-from dragoman.model.error import ConfigError
-from dragoman.server.config.settings import SETTINGS, load_settings
-from dragoman.server.config.store_url import parse_store
+from dragoman.cli.on_store import on_store
+from dragoman.cli.printing import CLEAR, out
+from dragoman.server.config.settings import Settings
 
 
 @click.command("backup", short_help="Copy the SQLite store, also while the server runs.")
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--store", metavar="URL", help=SETTINGS["store"].help)
-@click.option("--config", metavar="FILE", type=click.Path(path_type=Path), help="File, if not ./dragoman.toml.")
+@on_store(
+    "the store is memory: it lives in the server's process, and nobody else can copy it. "
+    "Serve with --store sqlite:///FILE to have one that can be"
+)
 @click.option("--force", is_flag=True, help="Replace FILE if it is there.")
-def command(file: Path, store: str | None, config: Path | None, force: bool) -> None:
+def command(source: Path, _: Settings, file: Path, force: bool) -> None:
     """Copy the SQLite store to FILE, also while the server runs.
 
     FILE shows the store as it was at one moment, has been checked, and is a store by itself:
@@ -27,13 +27,6 @@ def command(file: Path, store: str | None, config: Path | None, force: bool) -> 
     """
     from dragoman.stores.sqlite.backup import back_up
 
-    settings = load_settings({}, environ=os.environ, config=config, cwd=Path.cwd(), flags={"store": store}, warn=warn)
-    source = parse_store(settings.store)
-    if source is None:
-        raise ConfigError(
-            "the store is memory: it lives in the server's process, and nobody else can copy it. "
-            "Serve with --store sqlite:///FILE to have one that can be"
-        )
     shows = sys.stderr.isatty()
     copied = back_up(source, file, force=force, progress=_show if shows else None)
     if shows:

@@ -33,7 +33,8 @@ def command(url: str, skill: str, arguments: tuple[str, ...], **shared: Any) -> 
         schemas = session.run(schemas_of(session.client)) if any(is_text for _, _, is_text in given) else {}
         values = {name: value_of(value, schemas, skill, name) if is_text else value for name, value, is_text in given}
         reader = Reader(session, quiet=True)
-        finish(session, reader, converse(session, reader, session.client.stream(tool=skill, arguments=values)))
+        stream = session.client.stream(tool=skill, arguments=values)
+        finish(session, reader, converse(session, reader, reader.read(stream)))
 
 
 def _argument(text: str) -> tuple[str, Any, bool]:

@@ -15,13 +15,13 @@ from dragoman.cli.remote import Session, calling, options_of, url_argument
 @calling
 def command(url: str, task: str, **shared: Any) -> None:
     """Cancel a task. One that has ended cannot be canceled any more: exit code 4."""
-    from dragoman.cli.get import task_json
-    from dragoman.cli.printing import field, print_json, say, state_shown
+    from dragoman.cli.printing import field, print_result, say, state_shown
+    from dragoman.model.operation import Operation
 
     options = options_of(url, shared)
     with Session(options) as session:
         found = session.run(session.client.cancel_task(task))
     if options.as_json:
-        print_json(task_json(found))
+        print_result(Operation.GET, found)
     else:
         say(field(found.id, err=True), " ", state_shown(found.state, err=True))

@@ -63,7 +63,7 @@ async def examine_signature(
         first = headers[0]
         return Signed(first.kid, first.alg, "", first.jku or ""), []
     http = SocketClient(verify=not options.insecure)
-    sender = Sender(http, origin=options.address.url, headers=options.headers, interceptors=_around(options))
+    sender = Sender(http, origin=options.address.url, headers=options.headers, interceptors=options.interceptors())
     trust = Trust(True if keys is None else keys, sender, SystemClock(), timeout=_PATIENCE)
     try:
         held = await trust.verified(card, url)
@@ -80,11 +80,3 @@ async def examine_signature(
 def _is_unnamed(headers: list[Header], error: Exception) -> bool:
     """True when no signature says where its key is, and it is not where it was looked for either."""
     return all(header.jku is None for header in headers) and getattr(error, "reason", "") != "BAD_SIGNATURE"
-
-
-def _around(options: Options) -> list[Any]:
-    if not options.wire:
-        return []
-    from dragoman.cli.wire import Wire
-
-    return [Wire([options.token] if options.token else [])]

@@ -103,11 +103,11 @@ class _Chatting:
         self._print(self._last)
 
     def _print(self, result: Task | Message) -> None:
-        from dragoman.cli.conversation import print_answer_json
-        from dragoman.cli.printing import coloured, say, state_name
+        from dragoman.cli.printing import coloured, print_result, say, state_name
+        from dragoman.model.operation import Operation
 
         if self._session.options.as_json:
-            print_answer_json(result, compact=True)
+            print_result(Operation.SEND, result, compact=True)
         elif result.question is not None:
             say(coloured(result.question, "magenta", err=True))
         elif result.state.final and result.state.name != "COMPLETED":

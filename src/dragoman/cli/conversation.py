@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Generator
+from collections.abc import Coroutine, Generator
 from contextlib import aclosing, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from dragoman.cli.printing import CLEAR, coloured, on_terminal, out, print_json, print_parts, print_rest, say
+from dragoman.cli.printing import CLEAR, coloured, on_terminal, out, print_parts, print_rest, print_result, say
 from dragoman.model.error import CannotConnect, InputRequired, ResponseTooLarge
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
 from dragoman.model.message import Message
+from dragoman.model.operation import Operation
 from dragoman.model.state import State
 from dragoman.model.task import Task
 
@@ -136,8 +137,8 @@ def resume_line(session: Session, task_id: str, state: State) -> str:
     return "the task goes on: " + session.line("watch", task_id)
 
 
-def converse(session: Session, reader: Reader, stream: EventStream) -> Task | Message:
-    """Read a stream, ask on the terminal what the agent asks, and go on, until it ends or nobody answers.
+def converse(session: Session, reader: Reader, reading: Coroutine[Any, Any, Task | Message]) -> Task | Message:
+    """Read a task, ask on the terminal what the agent asks, and go on, until it ends or nobody answers.
 
     Raises:
         KeyboardInterrupt: Ctrl-C. The task goes on, and how to come back to it has been told.
@@ -145,13 +146,13 @@ def converse(session: Session, reader: Reader, stream: EventStream) -> Task | Me
     """
     with leaving(session, reader):
         while True:
-            result = session.run(reader.read(stream))
+            result = session.run(reading)
             if not isinstance(result, Task) or result.state is not State.INPUT_REQUIRED or not sys.stdin.isatty():
                 return result
             answer = asked(result.question or "The agent waits for an answer.")
             if answer is None:
                 return result
-            stream = session.client.stream(answer, task=result)
+            reading = reader.read(session.client.stream(answer, task=result))
 
 
 def asked(question: str) -> str | None:
@@ -175,20 +176,12 @@ def finish(session: Session, reader: Reader, result: Task | Message) -> None:
         TaskEnded: it failed, was rejected or canceled.
     """
     if session.options.as_json:
-        print_answer_json(result)
+        print_result(Operation.SEND, result)
     if isinstance(result, Task) and result.state.waiting:
         raise unanswered(session, result)
     result.raise_for_state()
     if not session.options.as_json:
         reader.print(result)
-
-
-def print_answer_json(result: Task | Message, *, compact: bool = False) -> None:
-    """An answer as A2A 1.0 spells it."""
-    from dragoman.dialects.v1.dialect import V1_0
-    from dragoman.model.operation import Operation
-
-    print_json(V1_0.result(Operation.SEND, result), compact=compact)
 
 
 def unanswered(session: Session, task: Task) -> InputRequired:

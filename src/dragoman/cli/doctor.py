@@ -14,6 +14,8 @@ from typing import Any, cast
 import click
 
 from dragoman import __version__
+from dragoman.cli.on_store import store_option
+from dragoman.cli.options import config_option
 from dragoman.cli.printing import coloured, out, print_json
 from dragoman.cli.remote import Session, calling, options_of, url_argument
 from dragoman.model.error import ConfigError
@@ -28,8 +30,8 @@ _COLOURS = {"ok": "green", "warn": "yellow", "FAIL": "red"}
 @click.command("doctor", short_help="Check an agent, or the store, the settings and this machine.")
 @url_argument(required=False)
 @click.option("--send", "text", metavar="TEXT", help="With a URL: send and stream this message too.")
-@click.option("--store", metavar="URL", help=SETTINGS["store"].help)
-@click.option("--config", metavar="FILE", type=click.Path(path_type=Path), help="File, if not ./dragoman.toml.")
+@store_option
+@config_option
 @click.option("--full", is_flag=True, help="Look for damage in all of the store, however long it takes.")
 @calling
 @click.pass_context

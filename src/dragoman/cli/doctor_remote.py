@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+import ssl
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlsplit
 
+import msgspec
 from msgspec.structs import replace
 
+from dragoman.auth.outbound.choose import credential_of
 from dragoman.cli.doctor_interface import Checkup
-from dragoman.cli.doctor_probe import Probe, Reply
-from dragoman.cli.doctor_tls import examine_tls
+from dragoman.cli.printing import state_name
+from dragoman.client.connection import Sender
 from dragoman.client.discovery import WELL_KNOWN, interfaces_of, is_card_url
 from dragoman.dialects.cards.card import parse_card
 from dragoman.dialects.cards.rules.validate import card_problems
 from dragoman.model.error import BadCard, ConfigError, DragomanError
 from dragoman.model.task import Task
-from dragoman.net.exchange import HttpRequest, shown
+from dragoman.net.aio import AioClient
+from dragoman.net.exchange import HttpRequest, is_loopback, shown
 from dragoman.stores.sqlite.health import Finding
+from dragoman.transports.sse import SseReader
 
 if TYPE_CHECKING:
     from dragoman.cli.remote import Options, Session
@@ -27,6 +34,7 @@ if TYPE_CHECKING:
     from dragoman.client.discovery import Interface
     from dragoman.client.event import Event
     from dragoman.model.card import AgentCard
+    from dragoman.net.exchange import HttpResponse
 
 _PLACE = "A2A 1.0, 8.2: the card is at /.well-known/agent-card.json"
 _OLD_PLACE = "A2A 0.2: the card is at /.well-known/agent.json"
@@ -35,6 +43,14 @@ _CACHING = "A2A 1.0, 8.6.1: a card is served with an ETag and with Cache-Control
 _CONDITIONAL = "RFC 9110, 13.1.2: a request with the current ETag in If-None-Match is answered 304"
 _FIRST = "A2A 1.0, 3.1.2: a stream begins with a Task or a Message"
 _MAX_AGE = re.compile(r"max-age\s*=\s*\"?\d", re.IGNORECASE)
+_ENCRYPTED = "A2A 1.0, 7.1: in production all is encrypted, with a modern TLS"
+_IDENTITY = "A2A 1.0, 7.2: callers check the certificate of the server"
+# What starts no work is answered at once.
+_REPLY_TIMEOUT = 20.0
+_TLS_TIMEOUT = 10.0
+_LARGEST = 4 * 1024 * 1024
+_FEW_DAYS = 14
+_DAY = 86_400
 
 
 async def examine_agent(session: Session, text: str | None) -> list[Finding]:
@@ -55,6 +71,128 @@ async def examine_agent(session: Session, text: str | None) -> list[Finding]:
     finally:
         await probe.close()
     return found
+
+
+# -- asking ----------------------------------------------------------------------------------------------------------
+
+
+class Reply(NamedTuple):
+    """An answer. Of a stream, `body` is the first event."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    seconds: float
+
+    @property
+    def kind(self) -> str:
+        """The media type of the body, without its parameters."""
+        return self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+
+    @property
+    def shown(self) -> str:
+        """What came, in a few words."""
+        return f"HTTP {self.status}, {self.kind or 'no content type'}"
+
+    def json(self) -> Any:
+        """The body decoded. Raises what msgspec raises."""
+        return msgspec.json.decode(self.body)
+
+    @property
+    def is_json(self) -> bool:
+        """True when the body is JSON."""
+        try:
+            self.json()
+        except (msgspec.DecodeError, RecursionError):
+            return False
+        return True
+
+
+class Probe:
+    """Asks. `card` is what credentials are chosen by, once it is known."""
+
+    def __init__(self, options: Options) -> None:
+        self.card: AgentCard | None = None
+        self._http = AioClient(verify=not options.insecure)
+        self._sender = Sender(
+            self._http,
+            origin=options.address.url,
+            credential=credential_of(options.token),
+            headers=options.headers,
+            interceptors=options.interceptors(),
+        )
+
+    async def ask(self, request: HttpRequest) -> Reply:
+        """Send a request and read the answer.
+
+        Raises:
+            CannotConnect: nobody answers.
+            BadResponse: it redirects elsewhere, or does not end.
+            AuthError: the credentials cannot be had, or are not meant for that address.
+        """
+        request.silence = _REPLY_TIMEOUT
+        start = time.perf_counter()
+        response = await self._sender.send(request, self.card)
+        streams = response.headers.get("Content-Type", "").startswith("text/event-stream")
+        body = await _first_event(response) if streams else await response.read(_LARGEST)
+        return Reply(response.status, response.headers, body, time.perf_counter() - start)
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self._http.close()
+
+
+async def _first_event(response: HttpResponse) -> bytes:
+    reader = SseReader()
+    try:
+        async for chunk in response.chunks():
+            for data, _ in reader.feed(chunk):
+                if data:
+                    return bytes(data)
+        return b""
+    finally:
+        await response.close()
+
+
+# -- the certificate -------------------------------------------------------------------------------------------------
+
+
+async def examine_tls(url: str, *, insecure: bool, now: float | None = None) -> Finding:
+    """Whether what is said to a server stays between the two, and for how long its certificate is valid.
+
+    With `insecure`, a certificate nobody vouches for is a warning.
+    """
+    parts = urlsplit(url)
+    if parts.scheme != "https":
+        if is_loopback(url):
+            return Finding("ok", "tls", "none, on this machine")
+        return Finding("warn", "tls", "none: everybody on the way can read and change what is said", _ENCRYPTED)
+    host = parts.hostname or ""
+    try:
+        async with asyncio.timeout(_TLS_TIMEOUT):
+            _, writer = await asyncio.open_connection(host, parts.port or 443, ssl=ssl.create_default_context())
+    except ssl.SSLCertVerificationError as error:
+        says = f"the certificate is not trusted: {error.verify_message}"
+        return Finding("warn" if insecure else "FAIL", "tls", says, _IDENTITY)
+    except (OSError, TimeoutError) as error:
+        # There may be a proxy on the way that we are not to go round.
+        return Finding("warn", "tls", f"the certificate could not be looked at: {error or 'no answer'}")
+    try:
+        return _certificate(writer.get_extra_info("ssl_object"), time.time() if now is None else now)
+    finally:
+        writer.transport.abort()
+
+
+def _certificate(tls: ssl.SSLObject, now: float) -> Finding:
+    version = tls.version() or "TLS"
+    until = (tls.getpeercert() or {}).get("notAfter")
+    days = int((ssl.cert_time_to_seconds(str(until)) - now) // _DAY) if until else 0
+    says = f"{version}, the certificate is valid for {days} more {'day' if days == 1 else 'days'}"
+    if days < _FEW_DAYS:
+        return Finding("warn", "tls", says, "renew it")
+    if version not in ("TLSv1.2", "TLSv1.3"):
+        return Finding("warn", "tls", says, _ENCRYPTED)
+    return Finding("ok", "tls", says)
 
 
 # -- discovery -------------------------------------------------------------------------------------------------------
@@ -165,7 +303,7 @@ async def _sent(client: Client, text: str) -> Finding:
         return Finding("FAIL", "send", str(error), "A2A 1.0, 3.1.1: a message is answered with a Task or a Message")
     kind = "a task" if isinstance(answer, Task) else "a message"
     return Finding(
-        "ok", "send", f"{kind}, {_state(answer.state.name)}, in {1000 * (time.perf_counter() - start):.0f} ms"
+        "ok", "send", f"{kind}, {state_name(answer.state)}, in {1000 * (time.perf_counter() - start):.0f} ms"
     )
 
 
@@ -184,12 +322,8 @@ async def _streamed(client: Client, text: str) -> Finding:
                     break
     except DragomanError as error:
         return Finding("FAIL", "stream", str(error), "A2A 1.0, 3.1.2: a stream goes on until the task ends or asks")
-    state = _state(stream.result.state.name)
+    state = state_name(stream.result.state)
     says = f"{events} events, the first after {1000 * began:.0f} ms, {state}"
     if first is not None and first.kind not in ("task", "message"):
         return Finding("warn", "stream", f"{says}; it begins with an event of kind {first.kind}", _FIRST)
     return Finding("ok", "stream", says)
-
-
-def _state(name: str) -> str:
-    return name.lower().replace("_", "-")

@@ -18,13 +18,14 @@ if TYPE_CHECKING:
 @calling
 def command(url: str, task: str, **shared: Any) -> None:
     """Show a task as it is now: its answer on stdout, what there is to know about it on stderr."""
-    from dragoman.cli.printing import print_json, print_parts
+    from dragoman.cli.printing import print_parts, print_result
+    from dragoman.model.operation import Operation
 
     options = options_of(url, shared)
     with Session(options) as session:
         found = session.run(session.client.get_task(task))
     if options.as_json:
-        print_json(task_json(found))
+        print_result(Operation.GET, found)
         return
     describe(found)
     if found.artifacts or found.state.name == "COMPLETED":
@@ -44,11 +45,3 @@ def describe(task: Task) -> None:
     for name, value in lines:
         if value:
             say(f"{name:<8} ", value)
-
-
-def task_json(task: Task) -> bytes:
-    """A task as A2A 1.0 spells it."""
-    from dragoman.dialects.v1.dialect import V1_0
-    from dragoman.model.operation import Operation
-
-    return V1_0.result(Operation.GET, task)

@@ -7,15 +7,15 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 from urllib.parse import urlsplit
 
 import click
 
-from dragoman.cli.on_store import HELP
+from dragoman.cli.options import HELP, config_option, remote_bytes_option, with_options
 from dragoman.cli.printing import out, say, warn
 from dragoman.cli.remote import complete_alias
 from dragoman.mcp.hosts import install as installing
@@ -25,8 +25,6 @@ from dragoman.model.error import ConfigError
 if TYPE_CHECKING:
     from dragoman.mcp.registry import Keeper
     from dragoman.server.config.remotes import Remote
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Given(NamedTuple):
@@ -41,9 +39,9 @@ class Given(NamedTuple):
     limits_remote_bytes: int | None
 
 
-_SHARED = (
+_shared = with_options(
     click.argument("urls", nargs=-1, metavar="[URL]...", shell_complete=complete_alias),
-    click.option("--config", metavar="FILE", type=click.Path(path_type=Path), help="File, if not ./dragoman.toml."),
+    config_option,
     click.option("--allow", metavar="HOST", multiple=True, help="Host that tools may reach too; repeat for several."),
     click.option("--store", metavar="URL", help="Remember agents and tasks, as in sqlite:///FILE."),
     click.option(
@@ -53,22 +51,11 @@ _SHARED = (
         default=WAIT_SECONDS,
         help=f"How long a tool waits for a result.  [default: {WAIT_SECONDS:g}]",
     ),
-    click.option(
-        "--limits-remote-bytes",
-        metavar="BYTES",
-        type=click.IntRange(0),
-        help="How much one task may bring; 0 is any number.  [default: 64 MB]",
-    ),
+    remote_bytes_option,
     click.option(
         "--simple-tools", is_flag=True, help="Offer two simple tools too: look at an agent, and have it do something."
     ),
 )
-
-
-def _shared(function: F) -> F:
-    for option in reversed(_SHARED):
-        function = option(function)
-    return function
 
 
 class _McpGroup(click.Group):

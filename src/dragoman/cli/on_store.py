@@ -10,25 +10,29 @@ from typing import Any
 
 import click
 
+from dragoman.cli.options import config_option
 from dragoman.cli.printing import warn
 from dragoman.model.error import ConfigError
 from dragoman.server.config.settings import SETTINGS, Settings, load_settings
 from dragoman.server.config.store_url import parse_store
 
 Command = Callable[..., None]
-# A group that is used by itself, without the one above it, asks for help in the same words.
-HELP = {"help_option_names": ["-h", "--help"]}
+store_option = click.option("--store", metavar="URL", help=SETTINGS["store"].help)
+IN_MEMORY = (
+    "the store is memory: its {} live in the server's process, and nobody else can reach them. "
+    "Serve with --store sqlite:///FILE to have some that last"
+)
 
 
-def on_store(kept: str) -> Callable[[Command], Command]:
+def on_store(in_memory: str) -> Callable[[Command], Command]:
     """Give a function the file and the settings that the options name, before its other arguments.
 
-    `kept` is what the file is wanted for, in the plural. Raises ConfigError for a store that is no file.
+    `in_memory` is the text of the ConfigError for a store that is no file.
     """
 
     def decorate(function: Command) -> Command:
-        @click.option("--store", metavar="URL", help=SETTINGS["store"].help)
-        @click.option("--config", metavar="FILE", type=click.Path(path_type=Path), help="File, if not ./dragoman.toml.")
+        @store_option
+        @config_option
         @wraps(function)
         def command(*args: Any, store: str | None, config: Path | None, **more: Any) -> None:
             settings: Settings = load_settings(
@@ -36,10 +40,7 @@ def on_store(kept: str) -> Callable[[Command], Command]:
             )
             path = parse_store(settings.store)
             if path is None:
-                raise ConfigError(
-                    f"the store is memory: its {kept} live in the server's process, and nobody else can reach them. "
-                    "Serve with --store sqlite:///FILE to have some that last"
-                )
+                raise ConfigError(in_memory)
             function(path, settings, *args, **more)
 
         return command

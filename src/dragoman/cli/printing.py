@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,6 +19,8 @@ from dragoman.telemetry.printable import cleaned, json_escaped, one_line
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from dragoman.dialects.dialect import Result
+    from dragoman.model.operation import Operation
     from dragoman.model.part import Part
 
 _COLOURS = {
@@ -102,6 +105,13 @@ def print_json(value: Any, *, compact: bool = False) -> None:
     out(json_escaped(json.dumps(decoded, ensure_ascii=False, indent=None if compact else 2)))
 
 
+def print_result(operation: Operation, result: Result, *, compact: bool = False) -> None:
+    """What an operation gave, on stdout, as A2A 1.0 spells it."""
+    from dragoman.dialects.v1.dialect import V1_0
+
+    print_json(V1_0.result(operation, result), compact=compact)
+
+
 def print_parts(parts: Sequence[Part]) -> None:
     """An answer on stdout, its parts in their order: texts joined, data as JSON. Files are named on stderr."""
     text = ""
@@ -148,6 +158,11 @@ def first_words(text: str, width: int) -> str:
     """The beginning of a text, in one line."""
     line = " ".join(text.split())
     return line if len(line) <= width else f"{line[: width - 1].rstrip()}…"
+
+
+def utc(at: int) -> str:
+    """A time, given in milliseconds since 1970."""
+    return datetime.fromtimestamp(at / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def print_table(rows: Iterable[tuple[str, ...]], colours: Iterable[str | None] = ()) -> None:

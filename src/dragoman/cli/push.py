@@ -5,15 +5,15 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager
-from datetime import UTC, datetime
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from dragoman.cli.on_store import HELP, on_store
-from dragoman.cli.printing import print_json, print_table, say
+from dragoman.cli.on_store import IN_MEMORY, on_store
+from dragoman.cli.options import HELP
+from dragoman.cli.printing import print_json, print_table, say, utc
 from dragoman.model.error import ConfigError
 from dragoman.server.config.settings import Settings
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def _on_store(function: Callable[..., None]) -> Callable[..., None]:
     """Add `--store` and `--config`, and give the function the file they name, if it can be used."""
 
-    @on_store("webhooks")
+    @on_store(IN_MEMORY.format("webhooks"))
     @wraps(function)
     def command(path: Path, _: Settings, *args: Any, **more: Any) -> None:
         with _usable(path):
@@ -107,7 +107,7 @@ def _state(push: Push) -> str:
 def _row(push: Push, row: TaskRow) -> tuple[str, ...]:
     from dragoman.net.exchange import shown
 
-    trouble = f"{push.error}, {push.tries} tries since {_time(push.failing_ms)}" if push.failing_ms else push.error
+    trouble = f"{push.error}, {push.tries} tries since {utc(push.failing_ms)}" if push.failing_ms else push.error
     return row.id, _state(push), push.id, shown(push.url), trouble
 
 
@@ -123,11 +123,7 @@ def _json(push: Push, row: TaskRow) -> dict[str, Any]:
         "state": _state(push),
         "behind": row.generation - push.cursor,
         "tries": push.tries,
-        "failingSince": _time(push.failing_ms) if push.failing_ms else None,
-        "due": _time(push.due_ms) if push.due_ms > 0 else None,
+        "failingSince": utc(push.failing_ms) if push.failing_ms else None,
+        "due": utc(push.due_ms) if push.due_ms > 0 else None,
         "error": push.error or None,
     }
-
-
-def _time(at: int) -> str:
-    return datetime.fromtimestamp(at / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

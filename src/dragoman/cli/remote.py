@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
+from dragoman.cli.options import remote_bytes_option, with_options
 from dragoman.model.error import AuthError, CannotConnect, ConfigError
 
 if TYPE_CHECKING:
@@ -54,6 +55,14 @@ class Options(NamedTuple):
     insecure: bool
     limit: int | None
 
+    def interceptors(self) -> list[Interceptor]:
+        """What shows the exchanges, with --wire. It is the last to see a request: what it shows is what is sent."""
+        if not self.wire:
+            return []
+        from dragoman.cli.wire import Wire
+
+        return [Wire([self.token] if self.token else [])]
+
 
 # -- the options -----------------------------------------------------------------------------------------------------
 
@@ -78,7 +87,7 @@ def url_argument(*, required: bool = True) -> Callable[[F], F]:
     return click.argument("url", metavar=metavar, required=required, shell_complete=complete_alias)
 
 
-_SHARED = (
+calling = with_options(
     click.option("--json", "as_json", is_flag=True, help="Print JSON, in the form of A2A 1.0."),
     click.option("--wire", is_flag=True, help="Show every exchange on stderr, with secrets masked."),
     click.option("--protocol", metavar="VERSION", help="Speak this version of A2A, as in 0.3."),
@@ -88,21 +97,9 @@ _SHARED = (
     click.option(
         "--timeout", metavar="SECONDS", type=click.FloatRange(0, min_open=True), help="Give up after this long."
     ),
-    click.option(
-        "--limits-remote-bytes",
-        metavar="BYTES",
-        type=click.IntRange(0),
-        help="How much one task may bring; 0 is any number.  [default: 64 MB]",
-    ),
+    remote_bytes_option,
     click.option("--insecure", is_flag=True, help="Accept any TLS certificate."),
 )
-
-
-def calling(function: F) -> F:
-    """Add the options that every verb that calls has."""
-    for option in reversed(_SHARED):
-        function = option(function)
-    return function
 
 
 def options_of(url: str, shared: dict[str, Any]) -> Options:
@@ -198,12 +195,6 @@ class Session:
         self.options = options
         self._runner = asyncio.Runner()
         self._left = options.timeout
-        around = list(interceptors)
-        if options.wire:
-            from dragoman.cli.wire import Wire
-
-            # The last to see a request: what it shows is what is sent.
-            around.append(Wire([options.token] if options.token else []))
         self.client: Client = Client(
             options.address.url,
             auth=options.token,
@@ -211,7 +202,7 @@ class Session:
             transport=options.transport,
             verify=not options.insecure,
             headers=options.headers or None,
-            interceptors=around,
+            interceptors=[*interceptors, *options.interceptors()],
             limit=options.limit,
         )
 

@@ -50,7 +50,7 @@ def command(url: str, no_wait: bool, **given: Any) -> None:
             _leave(session, session.run(_sent(session.client, said)))
             return
         reader = Reader(session, quiet=options.as_json)
-        finish(session, reader, converse(session, reader, session.client.stream(**said)))
+        finish(session, reader, converse(session, reader, reader.read(session.client.stream(**said))))
 
 
 async def _sent(client: Client, said: dict[str, Any]) -> Any:
@@ -58,12 +58,12 @@ async def _sent(client: Client, said: dict[str, Any]) -> Any:
 
 
 def _leave(session: Session, result: Any) -> None:
-    from dragoman.cli.conversation import print_answer_json
-    from dragoman.cli.printing import field, out, print_parts
+    from dragoman.cli.printing import field, out, print_parts, print_result
+    from dragoman.model.operation import Operation
     from dragoman.model.task import Task
 
     if session.options.as_json:
-        print_answer_json(result)
+        print_result(Operation.SEND, result)
     elif isinstance(result, Task):
         out(field(result.id))
     else:  # an agent that had nothing to begin

@@ -32,14 +32,15 @@ _WORDS = 60
 @calling
 def command(url: str, state: str | None, context: str | None, since: str | None, limit: int, **shared: Any) -> None:
     """List your tasks, those that changed last first: id, state, time and first words."""
-    from dragoman.cli.printing import print_json, print_table, say, state_colour
+    from dragoman.cli.printing import print_result, print_table, say, state_colour
+    from dragoman.model.operation import ListTasksResponse, Operation
 
     options = options_of(url, shared)
     with Session(options) as session:
         found = session.run(_listed(session.client, limit, state=state, context=context, since=_since(since)))
     shown = found[:limit]
     if options.as_json:
-        print_json(_json(shown))
+        print_result(Operation.LIST, ListTasksResponse(tuple(shown), "", len(shown), len(shown)))
         return
     print_table(map(_row, shown), [state_colour(task.state) for task in shown])
     if not shown:
@@ -77,10 +78,3 @@ def _said(message: Message) -> str:
     data = message.data
     tool = cast("dict[str, Any]", data).get("tool") if isinstance(data, dict) else None
     return message.text or (str(tool) if tool else "")
-
-
-def _json(tasks: list[Task]) -> bytes:
-    from dragoman.dialects.v1.dialect import V1_0
-    from dragoman.model.operation import ListTasksResponse, Operation
-
-    return V1_0.result(Operation.LIST, ListTasksResponse(tuple(tasks), "", len(tasks), len(tasks)))

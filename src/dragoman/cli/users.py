@@ -8,39 +8,25 @@ import sys
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from dragoman.cli.on_store import HELP, on_store
-from dragoman.cli.printing import out, print_json, print_table, say
+from dragoman.cli.on_store import IN_MEMORY, on_store
+from dragoman.cli.options import HELP, with_options
+from dragoman.cli.printing import out, print_json, print_table, say, utc
 from dragoman.model.error import ConfigError
 from dragoman.server.config.settings import Settings
 
 if TYPE_CHECKING:
-    from dragoman.keys.ring import KeyRing
     from dragoman.model.user import Account, Listed
     from dragoman.stores.sqlite.users import SqliteUsers
 
 _TIME = re.compile(r"([1-9][0-9]{0,5})([smhdw])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _HINT = 4
-
-
-class _Place(NamedTuple):
-    """Where the users are, and the secret that cookies are sealed with, if it is not in the key file."""
-
-    path: Path
-    secret: str | None
-
-    def ring(self) -> KeyRing:
-        from dragoman.keys.ring import KeyRing
-
-        key_file = self.path.with_name(self.path.name + ".key")
-        return KeyRing.from_text(self.secret) if self.secret else KeyRing.from_file(key_file)
 
 
 def _duration(ctx: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
@@ -51,12 +37,13 @@ def _duration(ctx: click.Context, parameter: click.Parameter, value: str | None)
 
 
 def _on_store(function: Callable[..., None]) -> Callable[..., None]:
-    """Add `--store` and `--config`, and give the function what they name."""
+    """Add `--store` and `--config`, and give the function the users of the store that they name."""
 
-    @on_store("users")
+    @on_store(IN_MEMORY.format("users"))
     @wraps(function)
-    def command(path: Path, settings: Settings, *args: Any, **more: Any) -> None:
-        function(_Place(path, settings.secret), *args, **more)
+    def command(path: Path, _: Settings, *args: Any, **more: Any) -> None:
+        with _users(path) as users:
+            function(users, *args, **more)
 
     return command
 
@@ -65,18 +52,12 @@ _for = click.option(
     "--for", "seconds", metavar="TIME", callback=_duration, help="How long it holds: 30s, 15m, 1h, 30d; else for good."
 )
 _name = click.argument("name")
-_password_options = (
+_with_password = with_options(
     click.option(
         "--password", metavar="TEXT", help="The password. Others can see it in the list of processes: better be asked."
     ),
     click.option("--password-stdin", is_flag=True, help="Read the password from standard input."),
 )
-
-
-def _with_password(function: Callable[..., None]) -> Callable[..., None]:
-    for option in reversed(_password_options):
-        function = option(function)
-    return function
 
 
 @click.group("users", short_help="Say who may call: passwords, permissions, keys, cookies.", context_settings=HELP)
@@ -89,9 +70,10 @@ def command() -> None:
 @_with_password
 @click.option("--no-password", is_flag=True, help="A user with keys and cookies only.")
 @click.option("--permission", "permissions", metavar="KEY", multiple=True, help="What the user may use; repeat.")
-@_on_store
+@on_store(IN_MEMORY.format("users"))
 def add(
-    place: _Place,
+    path: Path,
+    _: Settings,
     name: str,
     password: str | None,
     password_stdin: bool,
@@ -103,7 +85,7 @@ def add(
 
     if no_password and (password is not None or password_stdin):
         raise click.UsageError("--no-password goes with no other option for a password")
-    with _users(place) as users:
+    with _users(path) as users:
         if users.account(name) is not None:
             raise ConfigError(f"there is a user {name!r} already: `dragoman users password {name}` sets the password")
         hashed = "" if no_password else new_password(_password(password, password_stdin))
@@ -116,13 +98,12 @@ def add(
 @_name
 @_with_password
 @_on_store
-def set_password(place: _Place, name: str, password: str | None, password_stdin: bool) -> None:
+def set_password(users: SqliteUsers, name: str, password: str | None, password_stdin: bool) -> None:
     """Set another password. Cookies of the user stop counting; a lock ends."""
     from dragoman.auth.inbound.passwords import new_password
 
-    with _users(place) as users:
-        _known(users, name)
-        users.set_password(name, new_password(_password(password, password_stdin)))
+    _known(users, name)
+    users.set_password(name, new_password(_password(password, password_stdin)))
     _audit("password-set", name)
     say(f"{name} has another password")
 
@@ -130,10 +111,9 @@ def set_password(place: _Place, name: str, password: str | None, password_stdin:
 @command.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @_on_store
-def list_users(place: _Place, as_json: bool) -> None:
+def list_users(users: SqliteUsers, as_json: bool) -> None:
     """List the users with their permissions and the last characters of their keys."""
-    with _users(place) as users:
-        found = users.listed()
+    found = users.listed()
     if as_json:
         print_json([_json(user) for user in found])
         return
@@ -147,10 +127,9 @@ def list_users(place: _Place, as_json: bool) -> None:
 @click.argument("permission", metavar="KEY")
 @_for
 @_on_store
-def grant(place: _Place, name: str, permission: str, seconds: float | None) -> None:
+def grant(users: SqliteUsers, name: str, permission: str, seconds: float | None) -> None:
     """Give a user a permission, for a time or for good."""
-    with _users(place) as users:
-        users.grant(name, permission, seconds)
+    users.grant(name, permission, seconds)
     _audit("granted", name)
     until = "" if seconds is None else _until(int((time.time() + seconds) * 1000))
     say(f"granted to {name}{until}")
@@ -160,15 +139,14 @@ def grant(place: _Place, name: str, permission: str, seconds: float | None) -> N
 @_name
 @click.argument("what", metavar="[KEY]", required=False)
 @_on_store
-def revoke(place: _Place, name: str, what: str | None) -> None:
+def revoke(users: SqliteUsers, name: str, what: str | None) -> None:
     """Take back a permission, or a key (dk_… as `list` shows it); without KEY let the user in no more."""
-    with _users(place) as users:
-        if what is None:
-            users.revoke(name)
-        elif what.startswith("dk_"):
-            users.revoke_key(name, what[-_HINT:])
-        else:
-            users.revoke_permission(name, what)
+    if what is None:
+        users.revoke(name)
+    elif what.startswith("dk_"):
+        users.revoke_key(name, what[-_HINT:])
+    else:
+        users.revoke_permission(name, what)
     _audit("revoked" if what is None else "key-revoked" if what.startswith("dk_") else "permission-revoked", name)
     say(f"revoked {name}" if what is None else f"revoked from {name}")
 
@@ -177,43 +155,46 @@ def revoke(place: _Place, name: str, what: str | None) -> None:
 @_name
 @_for
 @_on_store
-def key(place: _Place, name: str, seconds: float | None) -> None:
+def key(users: SqliteUsers, name: str, seconds: float | None) -> None:
     """Make a key and print it. It is shown this once: only its digest is kept."""
     from dragoman.auth.inbound.passwords import key_digest, new_key
 
     made = new_key()
-    with _users(place) as users:
-        users.add_key(name, key_digest(made), made[-_HINT:], seconds)
+    users.add_key(name, key_digest(made), made[-_HINT:], seconds)
     _audit("key-made", name)
     out(made)
 
 
 @command.command("cookie")
 @_name
-@_on_store
-def cookie(place: _Place, name: str) -> None:
+@on_store(IN_MEMORY.format("users"))
+def cookie(path: Path, settings: Settings, name: str) -> None:
     """Print the value of a cookie `user` for this user."""
     from dragoman.auth.inbound.cookie import seal_cookie
     from dragoman.clock import SystemClock
+    from dragoman.keys.ring import KeyRing
 
-    with _users(place) as users:
+    with _users(path) as users:
         account = _known(users, name)
-    sealed = seal_cookie(place.ring(), account, SystemClock())
+    # Where the settings have no secret, it is in the key file.
+    key_file = path.with_name(path.name + ".key")
+    ring = KeyRing.from_text(settings.secret) if settings.secret else KeyRing.from_file(key_file)
+    sealed = seal_cookie(ring, account, SystemClock())
     _audit("cookie-made", name)
     out(sealed)
 
 
 @contextmanager
-def _users(place: _Place) -> Generator[SqliteUsers]:
+def _users(path: Path) -> Generator[SqliteUsers]:
     from dragoman.stores.sqlite.schema import unusable
     from dragoman.stores.sqlite.users import SqliteUsers
 
-    users = SqliteUsers(place.path)
+    users = SqliteUsers(path)
     try:
         users.prepare()
         yield users
     except sqlite3.Error as error:
-        raise unusable(place.path, error) from None
+        raise unusable(path, error) from None
 
 
 def _known(users: SqliteUsers, name: str) -> Account:
@@ -241,10 +222,6 @@ def _audit(event: str, name: str) -> None:
     Audit().administered(event, user=name)
 
 
-def _time(at: int) -> str:
-    return datetime.fromtimestamp(at / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
 def _row(user: Listed) -> tuple[str, ...]:
     marks = ["password"] if user.has_password else []
     marks += [f"dk_…{each.hint}{_until(each.until)}" for each in user.keys]
@@ -253,22 +230,22 @@ def _row(user: Listed) -> tuple[str, ...]:
 
 
 def _until(at: int | None) -> str:
-    return "" if at is None else f" until {_time(at)}"
+    return "" if at is None else f" until {utc(at)}"
 
 
 def _json(user: Listed) -> dict[str, Any]:
     return {
         "name": user.name,
-        "created": _time(user.created),
+        "created": utc(user.created),
         "password": user.has_password,
         "permissions": [
-            {"key": each.permission, "until": None if each.until is None else _time(each.until)} for each in user.grants
+            {"key": each.permission, "until": None if each.until is None else utc(each.until)} for each in user.grants
         ],
         "keys": [
             {
                 "hint": each.hint,
-                "created": _time(each.created),
-                "until": None if each.until is None else _time(each.until),
+                "created": utc(each.created),
+                "until": None if each.until is None else utc(each.until),
             }
             for each in user.keys
         ],

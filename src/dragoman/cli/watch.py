@@ -24,28 +24,14 @@ def command(url: str, task: str, **shared: Any) -> None:
 
     A question of the agent is asked on the terminal. Where nobody is there to answer, it is told with exit code 6.
     """
-    from dragoman.cli.conversation import Reader, asked, converse, finish, leaving
+    from dragoman.cli.conversation import Reader, converse, finish
     from dragoman.model.state import State
-    from dragoman.model.task import Task
 
     options = options_of(url, shared)
     with Session(options) as session:
         reader = Reader(session, quiet=options.as_json)
         reader.task_id, reader.state = task, State.WORKING
-        with leaving(session, reader):
-            result = session.run(_followed(session.client, reader, task))
-            answer: str | None = None
-            if isinstance(result, Task) and result.state is State.INPUT_REQUIRED and _somebody_is_there():
-                answer = asked(result.question or "The agent waits for an answer.")
-        if answer is not None:
-            result = converse(session, reader, session.client.stream(answer, task=result))
-        finish(session, reader, result)
-
-
-def _somebody_is_there() -> bool:
-    import sys
-
-    return sys.stdin.isatty()
+        finish(session, reader, converse(session, reader, _followed(session.client, reader, task)))
 
 
 async def _followed(client: Client, reader: Reader, task_id: str) -> Task | Message:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from dragoman.auth.outbound.choose import credential_of
+from dragoman.auth.outbound.credential import sendable
 from dragoman.auth.outbound.place import is_token
-from dragoman.auth.outbound.secret import sendable
 from dragoman.client.connection import DEFAULT_LIMIT, Connection, InProcess, Sender
 from dragoman.client.discovery import CardCache, Discovery, GivenCard, check, main_url
 from dragoman.client.remote import RemoteConnection

@@ -174,15 +174,15 @@ def _make(path: Path) -> None:
             pass
         finally:
             part.unlink()
-        _settle(path.absolute().parent)
+        sync_folder(path.absolute().parent)  # what was sealed with a lost key is lost too
     except OSError as error:
         raise ConfigError(
             f"the key file {path} cannot be made: {error.strerror}: make it by hand, or set DRAGOMAN_SECRET"
         ) from None
 
 
-def _settle(folder: Path) -> None:
-    """Make the new name survive a power loss: what was sealed with a lost key is lost too."""
+def sync_folder(folder: Path) -> None:
+    """Make the names of new files in a folder survive a power loss."""
     if os.name != "posix":
         return
     file = os.open(folder, os.O_RDONLY)

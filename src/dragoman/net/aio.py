@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from functools import lru_cache, partial
 from typing import Any
@@ -16,7 +16,7 @@ from yarl import URL
 from dragoman.clock import Clock, wait
 from dragoman.model.error import CannotConnect
 from dragoman.net.connector import GuardedConnector
-from dragoman.net.exchange import MAX_ANSWER, HttpRequest, is_loopback, shown, too_large
+from dragoman.net.exchange import MAX_ANSWER, Chunks, HttpRequest, is_loopback, read_within, shown, too_large
 from dragoman.net.guard import Guard
 
 # A peer that vanished without a word is found out after about two minutes, however long a stream is silent.
@@ -120,14 +120,7 @@ class AioResponse:
             # What is compressed is as large as it wants to be: that is counted as it comes.
             if response.content_length is not None and not response.headers.get("Content-Encoding"):
                 return await response.read()
-            chunks: list[bytes] = []
-            size = 0
-            async for chunk in response.content.iter_any():
-                size += len(chunk)
-                if size > limit:
-                    raise too_large(limit)
-                chunks.append(chunk)
-            return b"".join(chunks)
+            return await read_within(limit, response.content.iter_any())
         except _TROUBLE as error:
             raise _broke(error, self._request) from error
         finally:
@@ -135,7 +128,7 @@ class AioResponse:
 
     def chunks(self) -> AsyncIterator[bytes]:
         """See `HttpResponse.chunks`."""
-        return _Chunks(self, self._response.content.readany, self._request)
+        return Chunks(self._next_chunk)
 
     async def close(self) -> None:
         """See `HttpResponse.close`."""
@@ -145,30 +138,15 @@ class AioResponse:
         else:
             self._response.close()
 
-
-class _Chunks:
-    """A body as it arrives. No generator: there is nothing left over when its reader leaves early."""
-
-    __slots__ = ("_read", "_request", "_response")
-
-    def __init__(self, response: AioResponse, read: Callable[[], Awaitable[bytes]], request: HttpRequest) -> None:
-        self._response = response
-        self._read = read
-        self._request = request
-
-    def __aiter__(self) -> _Chunks:
-        return self
-
-    async def __anext__(self) -> bytes:
+    async def _next_chunk(self) -> bytes | None:
         try:
-            chunk = await self._read()
+            chunk = await self._response.content.readany()
         except _TROUBLE as error:
-            await self._response.close()
+            await self.close()
             raise _broke(error, self._request) from error
-        if chunk:
-            return chunk
-        await self._response.close()
-        raise StopAsyncIteration
+        if not chunk:
+            await self.close()
+        return chunk or None
 
 
 @lru_cache(256)

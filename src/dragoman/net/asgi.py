@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from dragoman.model.error import CannotConnect
-from dragoman.net.exchange import MAX_ANSWER, HttpRequest, shown, too_large
+from dragoman.net.exchange import MAX_ANSWER, Chunks, Headers, HttpRequest, read_within, shown
 
 T = TypeVar("T")
 Message = MutableMapping[str, Any]
@@ -68,7 +68,7 @@ class AsgiResponse:
         self._asked = False
         self.begun = asyncio.Event()
         self.status = 0
-        self.headers: dict[str, str] = {}
+        self.headers = Headers()
         self.problem: BaseException | None = None
         self.whole = False
         self.task: asyncio.Task[None] | None = None
@@ -94,30 +94,29 @@ class AsgiResponse:
 
     async def read(self, limit: int = MAX_ANSWER) -> bytes:
         """See `HttpResponse.read`."""
-        found: list[bytes] = []
-        size = 0
         try:
-            while (chunk := await self.next_chunk()) is not None:
-                size += len(chunk)
-                if size > limit:
-                    raise too_large(limit)
-                found.append(chunk)
+            return await read_within(limit, self.chunks())
         finally:
             await self.close()
-        return b"".join(found)
 
     def chunks(self) -> AsyncIterator[bytes]:
         """See `HttpResponse.chunks`."""
-        return _Chunks(self)
+        return Chunks(self.next_chunk)
 
     async def next_chunk(self) -> bytes | None:
         """What the app says next; None at the end. Raises CannotConnect when it broke off or says nothing."""
         chunk = None
-        if not (self._chunks.empty() and self.task is not None and self.task.done()):
-            waits = self._chunks.empty() and self._request.silence is not None
-            chunk = await (_within(self._request, self._chunks.get()) if waits else self._chunks.get())
-        if chunk is None and not self.whole:
-            raise CannotConnect(f"the app broke: {self.fault}", reason="CONNECTION_LOST") from self.problem
+        try:
+            if not (self._chunks.empty() and self.task is not None and self.task.done()):
+                waits = self._chunks.empty() and self._request.silence is not None
+                chunk = await (_within(self._request, self._chunks.get()) if waits else self._chunks.get())
+            if chunk is None and not self.whole:
+                raise CannotConnect(f"the app broke: {self.fault}", reason="CONNECTION_LOST") from self.problem
+        except CannotConnect:
+            await self.close()
+            raise
+        if chunk is None:
+            await self.close()
         return chunk
 
     async def close(self) -> None:
@@ -137,7 +136,7 @@ class AsgiResponse:
         if message["type"] == "http.response.start":
             self.status = message["status"]
             pairs = message.get("headers", ())
-            self.headers = _Headers((name.decode("latin-1"), value.decode("latin-1")) for name, value in pairs)
+            self.headers = Headers((name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in pairs)
             self.begun.set()
             return
         if self._gone.is_set():
@@ -148,43 +147,6 @@ class AsgiResponse:
         if not message.get("more_body", False):
             self.whole = True
             await self._chunks.put(None)
-
-
-class _Chunks:
-    """A body as it arrives. No generator: there is nothing left over when its reader leaves early."""
-
-    def __init__(self, response: AsgiResponse) -> None:
-        self._response = response
-
-    def __aiter__(self) -> _Chunks:
-        return self
-
-    async def __anext__(self) -> bytes:
-        try:
-            chunk = await self._response.next_chunk()
-        except CannotConnect:
-            await self._response.close()
-            raise
-        if chunk is None:
-            await self._response.close()
-            raise StopAsyncIteration
-        return chunk
-
-
-class _Headers(dict[str, str]):
-    """Found by their names in any case."""
-
-    def __init__(self, pairs: Any) -> None:
-        super().__init__((name.lower(), value) for name, value in pairs)
-
-    def get(self, key: str, default: Any = None) -> Any:
-        return super().get(key.lower(), default)
-
-    def __getitem__(self, key: str) -> str:
-        return super().__getitem__(key.lower())
-
-    def __contains__(self, key: object) -> bool:
-        return isinstance(key, str) and super().__contains__(key.lower())
 
 
 class _Lifespan:

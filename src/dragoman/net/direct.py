@@ -7,13 +7,13 @@ import os
 import re
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from typing import Any
 
 from dragoman.model.error import CannotConnect
-from dragoman.net.exchange import MAX_ANSWER, HttpRequest, shown
+from dragoman.net.exchange import HttpRequest, shown
 from dragoman.net.place import Place, place_of, spelled
 from dragoman.net.wire import Answer, Wire
 
@@ -39,7 +39,7 @@ class DirectClient:
         self._agent = agent
         self._pools: dict[asyncio.AbstractEventLoop, _Pool] = {}
 
-    async def send(self, request: HttpRequest) -> DirectResponse:
+    async def send(self, request: HttpRequest) -> Answer:
         """See `HttpClient.send`."""
         loop = asyncio.get_running_loop()
         pool = self._pools.get(loop) or self._pool(loop)
@@ -60,7 +60,7 @@ class DirectClient:
                 raise
             answer = (await self._connected(pool, place, request)).ask(data, request)
             await answer.head()
-        return DirectResponse(answer)
+        return answer
 
     async def close(self) -> None:
         """See `HttpClient.close`. What another loop uses at this time is that loop's to close."""
@@ -145,47 +145,6 @@ def _context(verify: bool) -> ssl.SSLContext:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     return context
-
-
-class DirectResponse:
-    """See `HttpResponse`."""
-
-    __slots__ = ("_answer", "headers", "status")
-
-    def __init__(self, answer: Answer) -> None:
-        self._answer = answer
-        self.status = answer.status
-        self.headers: Mapping[str, str] = answer.headers
-
-    async def read(self, limit: int = MAX_ANSWER) -> bytes:
-        """See `HttpResponse.read`."""
-        return await self._answer.read(limit)
-
-    def chunks(self) -> AsyncIterator[bytes]:
-        """See `HttpResponse.chunks`."""
-        return _Chunks(self._answer)
-
-    async def close(self) -> None:
-        """See `HttpResponse.close`."""
-        await self._answer.close()
-
-
-class _Chunks:
-    """A body as it arrives. No generator: there is nothing left over when its reader leaves early."""
-
-    __slots__ = ("_next",)
-
-    def __init__(self, answer: Answer) -> None:
-        self._next = answer.next
-
-    def __aiter__(self) -> _Chunks:
-        return self
-
-    async def __anext__(self) -> bytes:
-        piece = await self._next()
-        if piece is None:
-            raise StopAsyncIteration
-        return piece
 
 
 def _keep_alive(made: socket.socket | None) -> None:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping
 from functools import lru_cache
 from ipaddress import ip_address
-from typing import Protocol
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from dragoman.model.error import ResponseTooLarge
 
 # An answer larger than this is garbage, or a file that should have been a link.
 MAX_ANSWER = 64 * 1024 * 1024
-_PORTS = {"http": 80, "https": 443}
+PORTS = {"http": 80, "https": 443}
 
 
 class HttpRequest:
@@ -97,6 +97,53 @@ class HttpClient(Protocol):
         ...
 
 
+class Headers(dict[str, str]):
+    """Headers under their lower-case names, found by their names in any case."""
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The value, or the default."""
+        return super().get(key.lower(), default)
+
+    def __getitem__(self, key: str) -> str:
+        return super().__getitem__(key.lower())
+
+    def __contains__(self, key: object) -> bool:
+        return isinstance(key, str) and super().__contains__(key.lower())
+
+
+class Chunks:
+    """A body as it arrives: `next_chunk` gives None at its end.
+
+    No generator: there is nothing left over when its reader leaves early.
+    """
+
+    __slots__ = ("_next",)
+
+    def __init__(self, next_chunk: Callable[[], Awaitable[bytes | None]]) -> None:
+        self._next = next_chunk
+
+    def __aiter__(self) -> Chunks:
+        return self
+
+    async def __anext__(self) -> bytes:
+        chunk = await self._next()
+        if chunk is None:
+            raise StopAsyncIteration
+        return chunk
+
+
+async def read_within(limit: int, chunks: AsyncIterable[bytes]) -> bytes:
+    """A whole body. Raises ResponseTooLarge when it has more than `limit` bytes."""
+    found: list[bytes] = []
+    size = 0
+    async for chunk in chunks:
+        size += len(chunk)
+        if size > limit:
+            raise too_large(limit)
+        found.append(chunk)
+    return b"".join(found)
+
+
 CallNext = Callable[[HttpRequest], Awaitable[HttpResponse]]
 Interceptor = Callable[[HttpRequest, CallNext], Awaitable[HttpResponse]]
 
@@ -105,7 +152,7 @@ def origin_of(url: str) -> str:
     """Scheme, host and port of a URL, in one spelling: credentials belong to an origin."""
     try:
         parts = urlsplit(url)
-        port = parts.port or _PORTS.get(parts.scheme, 0)
+        port = parts.port or PORTS.get(parts.scheme, 0)
     except ValueError:  # it names no place at all, and so none that is the same as another
         return f"nowhere:{url}"
     host = (parts.hostname or "").rstrip(".")

@@ -13,9 +13,8 @@ from urllib.parse import SplitResult, urlsplit
 
 from dragoman.model.error import ConfigError, DragomanError
 from dragoman.net.addresses import EMBEDDED, METADATA, Address, Network, kind_of, kind_of_name, read_address, read_host
-from dragoman.net.exchange import shown
+from dragoman.net.exchange import PORTS, shown
 
-_PORTS = {"http": 80, "https": 443}
 _SHOWN = 100
 # Not to be had by a name, whoever may give that name an address: the credentials of the machine, and what may be them.
 _BY_ADDRESS = (METADATA, EMBEDDED)
@@ -61,14 +60,14 @@ class Guard:
         if not url.isprintable() or " " in url or "\\" in url:
             raise Forbidden(f"{told} is not a URL: it holds characters that no URL has")
         parts, port = _split(url)
-        if parts.scheme not in _PORTS:
+        if parts.scheme not in PORTS:
             raise Forbidden(f"{told} is not an http or https URL")
         if "@" in parts.netloc:
             raise Forbidden("a URL with a user name or a password in it is not called: leave them out")
         if not parts.hostname:
             raise Forbidden(f"{told} names no host")
         # `hostname` drops nothing that matters: a zone stays in it and is refused.
-        self.check_host(parts.hostname, _PORTS[parts.scheme] if port is None else port)
+        self.check_host(parts.hostname, PORTS[parts.scheme] if port is None else port)
 
     def check_host(self, host: str, port: int) -> None:
         """Check a host as a URL names it: a name, or an address in any spelling.

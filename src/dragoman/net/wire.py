@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any, cast
 
 import httptools
 
 from dragoman.model.error import BadResponse, CannotConnect
-from dragoman.net.exchange import HttpRequest, shown, too_large
+from dragoman.net.exchange import MAX_ANSWER, Chunks, Headers, HttpRequest, shown, too_large
 
 # How much of an answer may wait for its reader, as a socket's own buffer would.
 _WINDOW = 256 * 1024
@@ -20,20 +20,6 @@ _TOGETHER = 0.001
 # How much is unpacked at once.
 _UNPACKED = 1024 * 1024
 _CODINGS = {"gzip": 31, "x-gzip": 31, "deflate": 47}
-
-
-class Headers(dict[str, str]):
-    """Found by their names in any case; of several with one name, all, joined by commas."""
-
-    def get(self, key: str, default: Any = None) -> Any:
-        """The value, or the default."""
-        return super().get(key.lower(), default)
-
-    def __getitem__(self, key: str) -> str:
-        return super().__getitem__(key.lower())
-
-    def __contains__(self, key: object) -> bool:
-        return isinstance(key, str) and super().__contains__(key.lower())
 
 
 class Wire(asyncio.BufferedProtocol):
@@ -288,7 +274,7 @@ class Answer:
             assert self._error is not None
             raise self._error
 
-    async def read(self, limit: int) -> bytes:
+    async def read(self, limit: int = MAX_ANSWER) -> bytes:
         """See `HttpResponse.read`."""
         length = self.headers.get("content-length", "")
         if length.isdecimal() and int(length) > limit:
@@ -313,8 +299,11 @@ class Answer:
             raise self._error
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
-    async def next(self) -> bytes | None:
-        """What has arrived since the last call, or None at the end. Raises CannotConnect."""
+    def chunks(self) -> AsyncIterator[bytes]:
+        """See `HttpResponse.chunks`."""
+        return Chunks(self._next)
+
+    async def _next(self) -> bytes | None:
         self.streamed = True
         while True:
             piece = self._taken(_WINDOW * 16)

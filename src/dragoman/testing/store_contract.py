@@ -28,332 +28,299 @@ from dragoman.dialects.table import V0_1
 from dragoman.engine.ports.store import Cursor, Note, Repeat, Scope, TaskQuery
 from dragoman.model.record import Record
 from dragoman.model.state import State
-from dragoman.testing import store_durability as durability
-from dragoman.testing import store_retention as retention
-from dragoman.testing.store_drafts import DRAFTS, a_draft_survives
-from dragoman.testing.store_pushes import PUSHES
-from dragoman.testing.store_writes import ALL, NOW, SCOPE, append, body, create, found, outcome, row_of, write
+from dragoman.testing import store_drafts, store_durability, store_pushes, store_retention
+from dragoman.testing.store_writes import ALL, NOW, SCOPE, Contract, append, body, create, found, outcome, row_of, write
 
 if TYPE_CHECKING:
-    from dragoman.engine.ports.store import TaskRow
-    from dragoman.testing.store_writes import Check, OpenStore
+    from dragoman.engine.ports.store import Store, TaskRow
+
+contract = Contract()
 
 
 # -- tasks ---------------------------------------------------------------------------------------------------------
 
 
-async def a_created_task_is_found_with_its_row_and_origin(open_store: OpenStore) -> None:
+@contract.check
+async def a_created_task_is_found_with_its_row_and_origin(store: Store) -> None:
     """The row comes back as it was given, the origin with it."""
-    async with open_store() as store:
-        row = row_of(store, "a", origin=V0_1, status_ms=NOW + 5)
-        await create(store, row)
-        stored = await found(store, "a")
-        assert stored.row == row, f"the row has changed: {stored.row}"
-        assert stored.snapshot is None, "there is a snapshot that nobody wrote"
-        assert stored.snapshot_generation == 0, "there is no snapshot, so it shows generation 0"
+    row = row_of(store, "a", origin=V0_1, status_ms=NOW + 5)
+    await create(store, row)
+    stored = await found(store, "a")
+    assert stored.row == row, f"the row has changed: {stored.row}"
+    assert stored.snapshot is None, "there is a snapshot that nobody wrote"
+    assert stored.snapshot_generation == 0, "there is no snapshot, so it shows generation 0"
 
 
-async def what_is_unknown_is_none_or_empty(open_store: OpenStore) -> None:
+@contract.check
+async def what_is_unknown_is_none_or_empty(store: Store) -> None:
     """Nothing is made up, and ids are compared exactly."""
-    async with open_store() as store:
-        await create(store, row_of(store, "a"))
-        number = store.next_number()
-        assert await store.task("b") is None, "a task was found that is not there"
-        assert await store.task("A") is None, "ids differ by case"
-        assert await store.records(number, 0, ALL) == [], "there are records of a task that is not there"
-        assert await store.notes(number) == [], "there are notes of a task that is not there"
-        assert await store.context_state(SCOPE, "context") is None, "there is a state that nobody wrote"
-        assert await store.repeated(b"key", NOW) is None, "there is a repeat that nobody marked"
+    await create(store, row_of(store, "a"))
+    number = store.next_number()
+    assert await store.task("b") is None, "a task was found that is not there"
+    assert await store.task("A") is None, "ids differ by case"
+    assert await store.records(number, 0, ALL) == [], "there are records of a task that is not there"
+    assert await store.notes(number) == [], "there are notes of a task that is not there"
+    assert await store.context_state(SCOPE, "context") is None, "there is a state that nobody wrote"
+    assert await store.repeated(b"key", NOW) is None, "there is a repeat that nobody marked"
 
 
-async def two_tasks_never_share_a_number(open_store: OpenStore) -> None:
+@contract.check
+async def two_tasks_never_share_a_number(store: Store) -> None:
     """Numbers grow with every call, whether a task follows or not."""
-    async with open_store() as store:
-        numbers: list[int] = []
-        for name in range(20):
-            row = row_of(store, f"t{name}")
-            numbers += [row.number, store.next_number()]
-            await create(store, row)
-        assert all(one < next_one for one, next_one in pairwise(numbers)), f"numbers do not grow: {numbers}"
+    numbers: list[int] = []
+    for name in range(20):
+        row = row_of(store, f"t{name}")
+        numbers += [row.number, store.next_number()]
+        await create(store, row)
+    assert all(one < next_one for one, next_one in pairwise(numbers)), f"numbers do not grow: {numbers}"
 
 
-async def an_id_is_taken_once(open_store: OpenStore) -> None:
+@contract.check
+async def an_id_is_taken_once(store: Store) -> None:
     """A second task with the same id is refused, in any scope."""
-    async with open_store() as store:
-        first = row_of(store, "a")
-        await create(store, first)
-        second = row_of(store, "a", context_id="other", scope=Scope("agent", "", "somebody else"))
-        error = await outcome(store, second, create=True, records=(Record(1, b"{}"),))
-        assert error is not None, "a second task with the same id was accepted"
-        assert (await found(store, "a")).row == first, "the first task has changed"
-        assert await store.records(second.number, 0, ALL) == [], "the refused task left a record"
+    first = row_of(store, "a")
+    await create(store, first)
+    second = row_of(store, "a", context_id="other", scope=Scope("agent", "", "somebody else"))
+    error = await outcome(store, second, create=True, records=(Record(1, b"{}"),))
+    assert error is not None, "a second task with the same id was accepted"
+    assert (await found(store, "a")).row == first, "the first task has changed"
+    assert await store.records(second.number, 0, ALL) == [], "the refused task left a record"
 
 
-async def a_deleted_task_is_gone_with_all_that_belongs_to_it(open_store: OpenStore) -> None:
+@contract.check
+async def a_deleted_task_is_gone_with_all_that_belongs_to_it(store: Store) -> None:
     """Its id can be used again, and other tasks stay as they are."""
-    async with open_store() as store:
-        request = (Note(1, "request", b"r"),)
-        a = await create(store, row_of(store, "a"), notes=request, repeat=Repeat(b"a", NOW + 1000))
-        a = await append(store, a, snapshot=b"a")
-        b = await create(store, row_of(store, "b"), notes=request, repeat=Repeat(b"b", NOW + 1000))
-        await write(store, a, delete=True)
-        assert await store.task("a") is None, "the task is still found"
-        assert await store.records(a.number, 0, ALL) == [], "its journal is still there"
-        assert await store.notes(a.number) == [], "its notes are still there"
-        assert await store.repeated(b"a", NOW) is None, "its mark is still there"
-        page = await store.page(TaskQuery(SCOPE))
-        left = await store.unfinished("agent")
-        assert [stored.row for stored in page.tasks] == [stored.row for stored in left] == [b], "it is still listed"
-        assert page.total == 1, "it is still counted"
-        assert await store.repeated(b"b", NOW) == "b", "the mark of another task is gone"
-        assert await store.notes(b.number) == list(request), "the notes of another task are gone"
-        late = structs.replace(a, generation=3)
-        assert await outcome(store, late, records=(Record(3, b"{}"),)) is not None, "a late record was accepted"
-        again = await create(store, row_of(store, "a"))
-        assert await found(store, "a") == (again, None, 0), "the new task has something of the old one"
+    request = (Note(1, "request", b"r"),)
+    a = await create(store, row_of(store, "a"), notes=request, repeat=Repeat(b"a", NOW + 1000))
+    a = await append(store, a, snapshot=b"a")
+    b = await create(store, row_of(store, "b"), notes=request, repeat=Repeat(b"b", NOW + 1000))
+    await write(store, a, delete=True)
+    assert await store.task("a") is None, "the task is still found"
+    assert await store.records(a.number, 0, ALL) == [], "its journal is still there"
+    assert await store.notes(a.number) == [], "its notes are still there"
+    assert await store.repeated(b"a", NOW) is None, "its mark is still there"
+    page = await store.page(TaskQuery(SCOPE))
+    left = await store.unfinished("agent")
+    assert [stored.row for stored in page.tasks] == [stored.row for stored in left] == [b], "it is still listed"
+    assert page.total == 1, "it is still counted"
+    assert await store.repeated(b"b", NOW) == "b", "the mark of another task is gone"
+    assert await store.notes(b.number) == list(request), "the notes of another task are gone"
+    late = structs.replace(a, generation=3)
+    assert await outcome(store, late, records=(Record(3, b"{}"),)) is not None, "a late record was accepted"
+    again = await create(store, row_of(store, "a"))
+    assert await found(store, "a") == (again, None, 0), "the new task has something of the old one"
 
 
 # -- the journal -----------------------------------------------------------------------------------------------------
 
 
-async def records_come_back_byte_for_byte_and_in_order(open_store: OpenStore) -> None:
+@contract.check
+async def records_come_back_byte_for_byte_and_in_order(store: Store) -> None:
     """Streams forward these bytes as they are."""
-    async with open_store() as store:
-        rows = {name: await create(store, row_of(store, name)) for name in ("a", "b")}
-        for generation in range(2, 6):
-            for name in rows:
-                rows[name] = await append(store, rows[name], body(f"{name}{generation}"))
-        for name, row in rows.items():
-            records = await store.records(row.number, 0, ALL)
-            wanted = [(1, b"{}"), *((number, body(f"{name}{number}")) for number in range(2, 6))]
-            assert [(record.generation, record.body) for record in records] == wanted, "the records are not as written"
+    rows = {name: await create(store, row_of(store, name)) for name in ("a", "b")}
+    for generation in range(2, 6):
+        for name in rows:
+            rows[name] = await append(store, rows[name], body(f"{name}{generation}"))
+    for name, row in rows.items():
+        records = await store.records(row.number, 0, ALL)
+        wanted = [(1, b"{}"), *((number, body(f"{name}{number}")) for number in range(2, 6))]
+        assert [(record.generation, record.body) for record in records] == wanted, "the records are not as written"
 
 
-async def reading_records_keeps_to_after_and_limit(open_store: OpenStore) -> None:
+@contract.check
+async def reading_records_keeps_to_after_and_limit(store: Store) -> None:
     """A slow reader reads the journal a page at a time."""
-    async with open_store() as store:
-        row = await create(store, row_of(store, "a"))
-        for _ in range(9):
-            row = await append(store, row)
-
-        async def read(after: int, limit: int) -> list[int]:
-            return [record.generation for record in await store.records(row.number, after, limit)]
-
-        assert await read(0, 3) == [1, 2, 3], "not the first three"
-        assert await read(3, 3) == [4, 5, 6], "not the next three"
-        assert await read(8, 3) == [9, 10], "not the last two"
-        assert await read(10, 3) == [], "there is something after the last record"
-
-
-async def notes_come_back_in_the_order_they_were_written(open_store: OpenStore) -> None:
-    """Also several of one generation, and those that came without a record."""
-    async with open_store() as store:
-        request = Note(1, "request", body("request"))
-        row = await create(store, row_of(store, "a"), notes=(request,))
-        told = [Note(1, "message", b"z"), Note(1, "message", b"a"), Note(1, "once", b"m")]
-        for note in told:
-            await write(store, row, notes=(note,))
-        answered = (Note(2, "answer", b"b"), Note(2, "message", b"a"))
-        await append(store, row, notes=answered)
-        assert await store.notes(row.number) == [request, *told, *answered], "the notes are not as written"
-        assert len(await store.records(row.number, 0, ALL)) == 2, "a note took a number"
-
-
-async def a_snapshot_is_kept_with_the_generation_it_shows(open_store: OpenStore) -> None:
-    """Records and notes after it leave it alone; a newer one replaces it."""
-    async with open_store() as store:
-        row = await create(store, row_of(store, "a"))
-        row = await append(store, row, snapshot=body("two"))
+    row = await create(store, row_of(store, "a"))
+    for _ in range(9):
         row = await append(store, row)
-        await write(store, row, notes=(Note(3, "message", b"m"),))
-        stored = await found(store, "a")
-        assert (stored.snapshot, stored.snapshot_generation) == (body("two"), 2), "the snapshot is not as written"
-        assert stored.row.generation == 3, "the row is not that of the last record"
-        await append(store, row, snapshot=body("four"))
-        stored = await found(store, "a")
-        assert (stored.snapshot, stored.snapshot_generation) == (body("four"), 4), "the newer snapshot is not there"
+
+    async def read(after: int, limit: int) -> list[int]:
+        return [record.generation for record in await store.records(row.number, after, limit)]
+
+    assert await read(0, 3) == [1, 2, 3], "not the first three"
+    assert await read(3, 3) == [4, 5, 6], "not the next three"
+    assert await read(8, 3) == [9, 10], "not the last two"
+    assert await read(10, 3) == [], "there is something after the last record"
+
+
+@contract.check
+async def notes_come_back_in_the_order_they_were_written(store: Store) -> None:
+    """Also several of one generation, and those that came without a record."""
+    request = Note(1, "request", body("request"))
+    row = await create(store, row_of(store, "a"), notes=(request,))
+    told = [Note(1, "message", b"z"), Note(1, "message", b"a"), Note(1, "once", b"m")]
+    for note in told:
+        await write(store, row, notes=(note,))
+    answered = (Note(2, "answer", b"b"), Note(2, "message", b"a"))
+    await append(store, row, notes=answered)
+    assert await store.notes(row.number) == [request, *told, *answered], "the notes are not as written"
+    assert len(await store.records(row.number, 0, ALL)) == 2, "a note took a number"
+
+
+@contract.check
+async def a_snapshot_is_kept_with_the_generation_it_shows(store: Store) -> None:
+    """Records and notes after it leave it alone; a newer one replaces it."""
+    row = await create(store, row_of(store, "a"))
+    row = await append(store, row, snapshot=body("two"))
+    row = await append(store, row)
+    await write(store, row, notes=(Note(3, "message", b"m"),))
+    stored = await found(store, "a")
+    assert (stored.snapshot, stored.snapshot_generation) == (body("two"), 2), "the snapshot is not as written"
+    assert stored.row.generation == 3, "the row is not that of the last record"
+    await append(store, row, snapshot=body("four"))
+    stored = await found(store, "a")
+    assert (stored.snapshot, stored.snapshot_generation) == (body("four"), 4), "the newer snapshot is not there"
 
 
 # -- lists -----------------------------------------------------------------------------------------------------------
 
 
-async def pages_show_every_task_once_newest_status_first(open_store: OpenStore) -> None:
+@contract.check
+async def pages_show_every_task_once_newest_status_first(store: Store) -> None:
     """Also among equal times, whatever the size of the page."""
-    async with open_store() as store:
-        # Many equal times, and an order that is neither that of the numbers nor that of the ids.
-        rows = [row_of(store, f"t{name}", status_ms=NOW + name * 7 % 4) for name in range(17)]
-        for row in rows:
-            await create(store, row)
-        wanted = sorted(rows, key=lambda row: (row.status_ms, row.number), reverse=True)
-        for limit in (1, 4, 16, 17, 100):
-            listed: list[TaskRow] = []
-            cursor: Cursor | None = None
-            more = True
-            while more:
-                tasks, more, total = await store.page(TaskQuery(SCOPE, limit=limit, after=cursor))
-                assert total == 17, f"the total is {total} on a page of {limit}"
-                left = 17 - len(listed)
-                assert len(tasks) == min(limit, left), f"a page of {limit} has {len(tasks)} tasks with {left} left"
-                assert more is (left > limit), f"more is {more} with {left} left and a page of {limit}"
-                listed += [stored.row for stored in tasks]
-                cursor = Cursor(listed[-1].status_ms, listed[-1].number)
-            assert listed == wanted, f"pages of {limit} are not in order"
+    # Many equal times, and an order that is neither that of the numbers nor that of the ids.
+    rows = [row_of(store, f"t{name}", status_ms=NOW + name * 7 % 4) for name in range(17)]
+    for row in rows:
+        await create(store, row)
+    wanted = sorted(rows, key=lambda row: (row.status_ms, row.number), reverse=True)
+    for limit in (1, 4, 16, 17, 100):
+        listed: list[TaskRow] = []
+        cursor: Cursor | None = None
+        more = True
+        while more:
+            tasks, more, total = await store.page(TaskQuery(SCOPE, limit=limit, after=cursor))
+            assert total == 17, f"the total is {total} on a page of {limit}"
+            left = 17 - len(listed)
+            assert len(tasks) == min(limit, left), f"a page of {limit} has {len(tasks)} tasks with {left} left"
+            assert more is (left > limit), f"more is {more} with {left} left and a page of {limit}"
+            listed += [stored.row for stored in tasks]
+            cursor = Cursor(listed[-1].status_ms, listed[-1].number)
+        assert listed == wanted, f"pages of {limit} are not in order"
 
 
-async def a_page_ends_at_its_bytes(open_store: OpenStore) -> None:
+@contract.check
+async def a_page_ends_at_its_bytes(store: Store) -> None:
     """With one task at least, whole, and the next page goes on after the last one."""
-    async with open_store() as store:
-        sizes = {"a": 10, "b": 500, "c": 40, "d": 50, "e": 20, "f": 0}
-        for place, (name, size) in enumerate(sizes.items()):
-            row = await create(store, row_of(store, name, status_ms=NOW - place))
-            if size:
-                ended = structs.replace(row, state=State.COMPLETED)
-                await append(store, ended, snapshot=b"x" * size)
-        for budget, wanted in ((100, "a b cd ef"), (500, "a b cdef"), (620, "abcdef"), (1, "a b c d e f")):
-            listed: list[str] = []
-            cursor: Cursor | None = None
-            more = True
-            while more:
-                tasks, more, total = await store.page(TaskQuery(SCOPE, after=cursor, budget=budget))
-                assert total == len(sizes), f"the total is {total} on a page of {budget} bytes"
-                assert all(len(one.snapshot or b"") == sizes[one.row.id] for one in tasks), "a task is not whole"
-                listed.append("".join(stored.row.id for stored in tasks))
-                cursor = Cursor(tasks[-1].row.status_ms, tasks[-1].row.number)
-            assert " ".join(listed) == wanted, f"pages of {budget} bytes are {listed}"
-        short = await store.page(TaskQuery(SCOPE, limit=1, budget=620))
-        assert ([one.row.id for one in short.tasks], short.more) == (["a"], True), "the number counts no more"
+    sizes = {"a": 10, "b": 500, "c": 40, "d": 50, "e": 20, "f": 0}
+    for place, (name, size) in enumerate(sizes.items()):
+        row = await create(store, row_of(store, name, status_ms=NOW - place))
+        if size:
+            ended = structs.replace(row, state=State.COMPLETED)
+            await append(store, ended, snapshot=b"x" * size)
+    for budget, wanted in ((100, "a b cd ef"), (500, "a b cdef"), (620, "abcdef"), (1, "a b c d e f")):
+        listed: list[str] = []
+        cursor: Cursor | None = None
+        more = True
+        while more:
+            tasks, more, total = await store.page(TaskQuery(SCOPE, after=cursor, budget=budget))
+            assert total == len(sizes), f"the total is {total} on a page of {budget} bytes"
+            assert all(len(one.snapshot or b"") == sizes[one.row.id] for one in tasks), "a task is not whole"
+            listed.append("".join(stored.row.id for stored in tasks))
+            cursor = Cursor(tasks[-1].row.status_ms, tasks[-1].row.number)
+        assert " ".join(listed) == wanted, f"pages of {budget} bytes are {listed}"
+    short = await store.page(TaskQuery(SCOPE, limit=1, budget=620))
+    assert ([one.row.id for one in short.tasks], short.more) == (["a"], True), "the number counts no more"
 
 
-async def a_list_follows_the_status_of_its_tasks(open_store: OpenStore) -> None:
+@contract.check
+async def a_list_follows_the_status_of_its_tasks(store: Store) -> None:
     """A new status moves a task up, other records do not, and new tasks shift no page."""
-    async with open_store() as store:
-        rows = [await create(store, row_of(store, name, status_ms=NOW + at)) for at, name in enumerate("abc")]
-        await append(store, structs.replace(rows[0], status_ms=NOW + 9, state=State.COMPLETED), snapshot=b"a")
-        await append(store, rows[1])
-        first = await store.page(TaskQuery(SCOPE, limit=2))
-        assert [stored.row.id for stored in first.tasks] == ["a", "c"], "the newest status does not come first"
-        assert first.tasks[0] == await found(store, "a"), "a listed task differs from the one that is found"
-        await create(store, row_of(store, "d", status_ms=NOW + 10))
-        after = Cursor(first.tasks[-1].row.status_ms, first.tasks[-1].row.number)
-        rest = await store.page(TaskQuery(SCOPE, limit=2, after=after))
-        assert [stored.row.id for stored in rest.tasks] == ["b"], "a newer task shifted the pages"
-        assert (rest.more, rest.total) == (False, 4), "the last page is not told as such"
+    rows = [await create(store, row_of(store, name, status_ms=NOW + at)) for at, name in enumerate("abc")]
+    await append(store, structs.replace(rows[0], status_ms=NOW + 9, state=State.COMPLETED), snapshot=b"a")
+    await append(store, rows[1])
+    first = await store.page(TaskQuery(SCOPE, limit=2))
+    assert [stored.row.id for stored in first.tasks] == ["a", "c"], "the newest status does not come first"
+    assert first.tasks[0] == await found(store, "a"), "a listed task differs from the one that is found"
+    await create(store, row_of(store, "d", status_ms=NOW + 10))
+    after = Cursor(first.tasks[-1].row.status_ms, first.tasks[-1].row.number)
+    rest = await store.page(TaskQuery(SCOPE, limit=2, after=after))
+    assert [stored.row.id for stored in rest.tasks] == ["b"], "a newer task shifted the pages"
+    assert (rest.more, rest.total) == (False, 4), "the last page is not told as such"
 
 
-async def each_filter_selects_and_counts(open_store: OpenStore) -> None:
+@contract.check
+async def each_filter_selects_and_counts(store: Store) -> None:
     """Scope, context, state and time, with the total of what they match."""
-    async with open_store() as store:
-        scopes = [SCOPE, Scope("agent2", "tenant", "owner"), Scope("agent", "", "owner"), Scope("agent", "tenant", "")]
-        for place, scope in enumerate(scopes):
-            await create(store, row_of(store, f"s{place}", scope=scope, context_id="one", status_ms=NOW))
-        await create(store, row_of(store, "x", context_id="two", status_ms=NOW + 1))
-        await create(store, row_of(store, "y", context_id="two", status_ms=NOW + 2, state=State.WORKING))
+    scopes = [SCOPE, Scope("agent2", "tenant", "owner"), Scope("agent", "", "owner"), Scope("agent", "tenant", "")]
+    for place, scope in enumerate(scopes):
+        await create(store, row_of(store, f"s{place}", scope=scope, context_id="one", status_ms=NOW))
+    await create(store, row_of(store, "x", context_id="two", status_ms=NOW + 1))
+    await create(store, row_of(store, "y", context_id="two", status_ms=NOW + 2, state=State.WORKING))
 
-        async def ids(scope: Scope = SCOPE, **filters: Any) -> list[str]:
-            page = await store.page(TaskQuery(scope, **filters))
-            short = await store.page(TaskQuery(scope, limit=1, **filters))
-            found = [stored.row.id for stored in page.tasks]
-            assert (page.total, short.total) == (len(found), len(found)), f"the total is wrong for {filters}"
-            assert short.more is (len(found) > 1), f"more is wrong for {filters}"
-            return found
+    async def ids(scope: Scope = SCOPE, **filters: Any) -> list[str]:
+        page = await store.page(TaskQuery(scope, **filters))
+        short = await store.page(TaskQuery(scope, limit=1, **filters))
+        found = [stored.row.id for stored in page.tasks]
+        assert (page.total, short.total) == (len(found), len(found)), f"the total is wrong for {filters}"
+        assert short.more is (len(found) > 1), f"more is wrong for {filters}"
+        return found
 
-        assert await ids() == ["y", "x", "s0"], "without filters, all tasks of the scope"
-        for place, scope in enumerate(scopes[1:], 1):
-            assert await ids(scope) == [f"s{place}"], f"tasks of other scopes are listed for {scope}"
-        assert await ids(Scope("agent", "tenant", "stranger")) == [], "a stranger sees tasks"
-        assert await ids(context_id="two") == ["y", "x"], "wrong tasks of a context"
-        assert await ids(state=State.SUBMITTED) == ["x", "s0"], "wrong tasks in a state"
-        assert await ids(context_id="two", state=State.SUBMITTED) == ["x"], "two filters are not both applied"
-        assert await ids(since_ms=NOW + 1) == ["y", "x"], "since means: then or later"
-        assert await ids(since_ms=NOW + 3) == [], "since means: then or later"
+    assert await ids() == ["y", "x", "s0"], "without filters, all tasks of the scope"
+    for place, scope in enumerate(scopes[1:], 1):
+        assert await ids(scope) == [f"s{place}"], f"tasks of other scopes are listed for {scope}"
+    assert await ids(Scope("agent", "tenant", "stranger")) == [], "a stranger sees tasks"
+    assert await ids(context_id="two") == ["y", "x"], "wrong tasks of a context"
+    assert await ids(state=State.SUBMITTED) == ["x", "s0"], "wrong tasks in a state"
+    assert await ids(context_id="two", state=State.SUBMITTED) == ["x"], "two filters are not both applied"
+    assert await ids(since_ms=NOW + 1) == ["y", "x"], "since means: then or later"
+    assert await ids(since_ms=NOW + 3) == [], "since means: then or later"
 
 
 # -- indexes ---------------------------------------------------------------------------------------------------------
 
 
-async def the_state_of_a_conversation_is_kept_per_scope(open_store: OpenStore) -> None:
+@contract.check
+async def the_state_of_a_conversation_is_kept_per_scope(store: Store) -> None:
     """The last one written counts."""
-    async with open_store() as store:
-        other = Scope("agent", "tenant", "somebody else")
-        a = await create(store, row_of(store, "a", context_id="c"), context_state=body("first"))
-        await create(store, row_of(store, "b", context_id="c", scope=other), context_state=body("other"))
-        await create(store, row_of(store, "d", context_id="c"))
-        assert await store.context_state(SCOPE, "c") == body("first"), "the state is not as written"
-        await append(store, a, context_state=body("second"))
-        assert await store.context_state(SCOPE, "c") == body("second"), "the newer state is not there"
-        assert await store.context_state(other, "c") == body("other"), "a state went into another scope"
-        assert await store.context_state(SCOPE, "d") is None, "a state went into another context"
+    other = Scope("agent", "tenant", "somebody else")
+    a = await create(store, row_of(store, "a", context_id="c"), context_state=body("first"))
+    await create(store, row_of(store, "b", context_id="c", scope=other), context_state=body("other"))
+    await create(store, row_of(store, "d", context_id="c"))
+    assert await store.context_state(SCOPE, "c") == body("first"), "the state is not as written"
+    await append(store, a, context_state=body("second"))
+    assert await store.context_state(SCOPE, "c") == body("second"), "the newer state is not there"
+    assert await store.context_state(other, "c") == body("other"), "a state went into another scope"
+    assert await store.context_state(SCOPE, "d") is None, "a state went into another context"
 
 
-async def a_repeat_is_found_until_it_expires(open_store: OpenStore) -> None:
+@contract.check
+async def a_repeat_is_found_until_it_expires(store: Store) -> None:
     """A mark left again leads to the newer task."""
-    async with open_store() as store:
-        key = bytes(range(32))
-        a = await create(store, row_of(store, "a"), repeat=Repeat(key, NOW + 1000))
-        assert await store.repeated(key, NOW) == "a", "a fresh mark is not found"
-        assert await store.repeated(key, NOW + 999) == "a", "a mark is gone before its time"
-        assert await store.repeated(key, NOW + 1000) is None, "a mark outlived its time"
-        assert await store.repeated(key[:-1], NOW) is None, "a part of a key was taken for the key"
-        await write(store, a, notes=(Note(1, "message", b"m"),), repeat=Repeat(b"told", NOW + 1000))
-        assert await store.repeated(b"told", NOW) == "a", "the mark of a note is not found"
-        await create(store, row_of(store, "b"), repeat=Repeat(key, NOW + 3000))
-        assert await store.repeated(key, NOW + 2000) == "b", "a mark left again does not lead to the newer task"
+    key = bytes(range(32))
+    a = await create(store, row_of(store, "a"), repeat=Repeat(key, NOW + 1000))
+    assert await store.repeated(key, NOW) == "a", "a fresh mark is not found"
+    assert await store.repeated(key, NOW + 999) == "a", "a mark is gone before its time"
+    assert await store.repeated(key, NOW + 1000) is None, "a mark outlived its time"
+    assert await store.repeated(key[:-1], NOW) is None, "a part of a key was taken for the key"
+    await write(store, a, notes=(Note(1, "message", b"m"),), repeat=Repeat(b"told", NOW + 1000))
+    assert await store.repeated(b"told", NOW) == "a", "the mark of a note is not found"
+    await create(store, row_of(store, "b"), repeat=Repeat(key, NOW + 3000))
+    assert await store.repeated(key, NOW + 2000) == "b", "a mark left again does not lead to the newer task"
 
 
-async def unfinished_are_the_submitted_and_working_of_one_agent(open_store: OpenStore) -> None:
+@contract.check
+async def unfinished_are_the_submitted_and_working_of_one_agent(store: Store) -> None:
     """They are what a restart has to decide about, oldest first."""
-    async with open_store() as store:
-        for place, state in enumerate(State):
-            # The newest status is the oldest task's, so that only the age can give the order.
-            at = NOW - place
-            await create(store, row_of(store, f"mine-{state.name}", state=state, status_ms=at))
-            theirs = Scope("other agent", "tenant", "owner")
-            await create(store, row_of(store, f"theirs-{state.name}", state=state, status_ms=at, scope=theirs))
-        late = await create(store, row_of(store, "late", scope=Scope("agent", "", "somebody")))
-        snapped = await append(store, late, snapshot=b"late")
-        left = await store.unfinished("agent")
-        names = [stored.row.id for stored in left]
-        assert names == ["mine-SUBMITTED", "mine-WORKING", "late"], f"unfinished are {names}"
-        assert left[-1] == (snapped, b"late", 2), "an unfinished task differs from what was written"
-        assert await store.unfinished("nobody") == [], "an agent without tasks has unfinished ones"
+    for place, state in enumerate(State):
+        # The newest status is the oldest task's, so that only the age can give the order.
+        at = NOW - place
+        await create(store, row_of(store, f"mine-{state.name}", state=state, status_ms=at))
+        theirs = Scope("other agent", "tenant", "owner")
+        await create(store, row_of(store, f"theirs-{state.name}", state=state, status_ms=at, scope=theirs))
+    late = await create(store, row_of(store, "late", scope=Scope("agent", "", "somebody")))
+    snapped = await append(store, late, snapshot=b"late")
+    left = await store.unfinished("agent")
+    names = [stored.row.id for stored in left]
+    assert names == ["mine-SUBMITTED", "mine-WORKING", "late"], f"unfinished are {names}"
+    assert left[-1] == (snapped, b"late", 2), "an unfinished task differs from what was written"
+    assert await store.unfinished("nobody") == [], "an agent without tasks has unfinished ones"
 
 
-store_contract: tuple[Check, ...] = (
-    *retention.checks,
-    a_created_task_is_found_with_its_row_and_origin,
-    what_is_unknown_is_none_or_empty,
-    two_tasks_never_share_a_number,
-    an_id_is_taken_once,
-    a_deleted_task_is_gone_with_all_that_belongs_to_it,
-    records_come_back_byte_for_byte_and_in_order,
-    reading_records_keeps_to_after_and_limit,
-    notes_come_back_in_the_order_they_were_written,
-    a_snapshot_is_kept_with_the_generation_it_shows,
-    pages_show_every_task_once_newest_status_first,
-    a_page_ends_at_its_bytes,
-    a_list_follows_the_status_of_its_tasks,
-    each_filter_selects_and_counts,
-    the_state_of_a_conversation_is_kept_per_scope,
-    a_repeat_is_found_until_it_expires,
-    unfinished_are_the_submitted_and_working_of_one_agent,
-    *PUSHES,
-    *DRAFTS,
-    durability.a_write_is_reported_once_in_order_and_never_from_within,
-    durability.a_write_is_reported_only_when_reads_see_it,
-    durability.a_record_that_is_there_already_changes_nothing,
-    durability.a_record_that_skips_a_number_is_refused,
-    durability.a_refused_write_harms_no_other,
-    durability.a_refused_write_is_no_ill_health,
-    durability.many_writers_and_readers_at_once_lose_nothing,
-    durability.closing_finishes_what_was_queued,
-    durability.a_healthy_store_passes_its_check,
+store_contract = (
+    *store_retention.contract.checks,
+    *contract.checks,
+    *store_pushes.contract.checks,
+    *store_drafts.contract.checks,
+    *store_durability.contract.checks,
 )
-
-durable_store_contract: tuple[Check, ...] = (
-    durability.everything_is_there_after_reopening,
-    durability.numbers_go_on_growing_after_reopening,
-    durability.the_number_of_a_deleted_task_is_not_given_again,
-    durability.a_task_goes_on_after_reopening,
-    durability.what_was_queued_before_closing_is_there_after_reopening,
-    a_draft_survives,
-)
+durable_store_contract = (*store_durability.durable.checks, *store_drafts.durable.checks)

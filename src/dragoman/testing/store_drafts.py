@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 from dragoman.dialects.table import V1_0
 from dragoman.engine.ports.store import Note, Push, Repeat, StoredTask, TaskQuery
-from dragoman.testing.store_writes import ALL, NOW, SCOPE, append, create, found, row_of, write
+from dragoman.testing.store_writes import ALL, NOW, SCOPE, Contract, append, create, found, row_of, write
 
 if TYPE_CHECKING:
     from dragoman.engine.ports.store import Store, TaskRow
-    from dragoman.testing.store_writes import Check, OpenStore
+    from dragoman.testing.store_writes import OpenStore
 
+contract, durable = Contract(), Contract()
 KEY = Repeat(b"key", NOW + 1000)
 
 
@@ -20,77 +21,78 @@ async def _plan(store: Store, row: TaskRow) -> None:
     await write(store, row, draft=True, snapshot=b"task " + row.id.encode(), notes=request, repeat=KEY)
 
 
-async def a_draft_is_found_by_its_agent_only(open_store: OpenStore) -> None:
+@contract.check
+async def a_draft_is_found_by_its_agent_only(store: Store) -> None:
     """It is no task: it is neither found nor listed nor counted, and its mark leads to its id."""
-    async with open_store() as store:
-        row = row_of(store, "a")
-        await _plan(store, row)
-        assert await store.drafts("agent") == [StoredTask(row, b"task a", 1)], "the draft is not as it was written"
-        assert await store.drafts("another") == [], "another agent has it"
-        assert await store.task("a") is None, "the draft is found as a task"
-        assert await store.unfinished("agent") == [], "the draft counts as a task at work"
-        page = await store.page(TaskQuery(SCOPE))
-        assert (list(page.tasks), page.total) == ([], 0), "the draft is listed or counted"
-        assert await store.repeated(KEY.key, NOW) == "a", "its mark is not found"
-        assert await store.reply(KEY.key, NOW) is None, "it is answered before it was"
+    row = row_of(store, "a")
+    await _plan(store, row)
+    assert await store.drafts("agent") == [StoredTask(row, b"task a", 1)], "the draft is not as it was written"
+    assert await store.drafts("another") == [], "another agent has it"
+    assert await store.task("a") is None, "the draft is found as a task"
+    assert await store.unfinished("agent") == [], "the draft counts as a task at work"
+    page = await store.page(TaskQuery(SCOPE))
+    assert (list(page.tasks), page.total) == ([], 0), "the draft is listed or counted"
+    assert await store.repeated(KEY.key, NOW) == "a", "its mark is not found"
+    assert await store.reply(KEY.key, NOW) is None, "it is answered before it was"
 
 
-async def a_draft_that_is_opened_is_a_task_with_its_notes(open_store: OpenStore) -> None:
+@contract.check
+async def a_draft_that_is_opened_is_a_task_with_its_notes(store: Store) -> None:
     """The task is created as any other, with what was noted before."""
-    async with open_store() as store:
-        row = row_of(store, "a")
-        await _plan(store, row)
-        await write(store, row, notes=(Note(1, "begun", b"pay"),))
-        row = await create(store, row, opens=True, repeat=KEY)
-        row = await append(store, row)
-        assert await store.drafts("agent") == [], "it is still a draft"
-        assert (await found(store, "a")).row == row, "the task is not as it was written"
-        kinds = [note.kind for note in await store.notes(row.number)]
-        assert kinds == ["request", "begun"], f"its notes are {kinds}"
-        assert (await store.page(TaskQuery(SCOPE))).total == 1, "it is not counted"
-        assert await store.repeated(KEY.key, NOW) == "a", "its mark is gone"
+    row = row_of(store, "a")
+    await _plan(store, row)
+    await write(store, row, notes=(Note(1, "begun", b"pay"),))
+    row = await create(store, row, opens=True, repeat=KEY)
+    row = await append(store, row)
+    assert await store.drafts("agent") == [], "it is still a draft"
+    assert (await found(store, "a")).row == row, "the task is not as it was written"
+    kinds = [note.kind for note in await store.notes(row.number)]
+    assert kinds == ["request", "begun"], f"its notes are {kinds}"
+    assert (await store.page(TaskQuery(SCOPE))).total == 1, "it is not counted"
+    assert await store.repeated(KEY.key, NOW) == "a", "its mark is gone"
 
 
-async def a_draft_that_is_answered_leaves_its_reply_for_repeats(open_store: OpenStore) -> None:
+@contract.check
+async def a_draft_that_is_answered_leaves_its_reply_for_repeats(store: Store) -> None:
     """The reply is kept for as long as the mark is; the draft is gone with its notes, and its number is used up."""
-    async with open_store() as store:
-        row = row_of(store, "a")
-        await _plan(store, row)
-        await write(store, row, draft=True, delete=True, repeat=KEY, reply=b"hello")
-        assert await store.drafts("agent") == [], "it is still a draft"
-        assert await store.task("a") is None, "it became a task"
-        assert await store.notes(row.number) == [], "its notes are still there"
-        assert await store.records(row.number, 0, ALL) == [], "it has a journal"
-        assert await store.reply(KEY.key, NOW) == b"hello", "the reply is not kept"
-        assert await store.reply(KEY.key, NOW + 1000) is None, "the reply outlived its mark"
-        assert store.next_number() > row.number, "its number is given again"
+    row = row_of(store, "a")
+    await _plan(store, row)
+    await write(store, row, draft=True, delete=True, repeat=KEY, reply=b"hello")
+    assert await store.drafts("agent") == [], "it is still a draft"
+    assert await store.task("a") is None, "it became a task"
+    assert await store.notes(row.number) == [], "its notes are still there"
+    assert await store.records(row.number, 0, ALL) == [], "it has a journal"
+    assert await store.reply(KEY.key, NOW) == b"hello", "the reply is not kept"
+    assert await store.reply(KEY.key, NOW + 1000) is None, "the reply outlived its mark"
+    assert store.next_number() > row.number, "its number is given again"
 
 
-async def a_draft_without_a_mark_is_answered_too(open_store: OpenStore) -> None:
+@contract.check
+async def a_draft_without_a_mark_is_answered_too(store: Store) -> None:
     """Nobody can ask for it again."""
-    async with open_store() as store:
-        row = row_of(store, "a")
-        await write(store, row, draft=True, snapshot=b"task")
-        await write(store, row, draft=True, delete=True)
-        assert await store.drafts("agent") == [], "it is still a draft"
+    row = row_of(store, "a")
+    await write(store, row, draft=True, snapshot=b"task")
+    await write(store, row, draft=True, delete=True)
+    assert await store.drafts("agent") == [], "it is still a draft"
 
 
-async def a_webhook_waits_with_its_draft(open_store: OpenStore) -> None:
+@contract.check
+async def a_webhook_waits_with_its_draft(store: Store) -> None:
     """It is owed nothing before there is a task; it is there with the task, and gone with the draft."""
-    async with open_store() as store:
-        opened, answered = row_of(store, "a"), row_of(store, "b")
-        for row in (opened, answered):
-            hook = Push(row.number, "hook", V1_0, "https://example.com/", b"sealed", 1, NOW)
-            await write(store, row, draft=True, snapshot=b"task", pushes=(hook,))
-        assert await store.owed() == [], "a draft owes something"
-        await write(store, answered, draft=True, delete=True)
-        row = await create(store, opened, opens=True)
-        owed = [(push.id, owner.id) for push, owner in await store.owed()]
-        assert owed == [("hook", "a")], f"owed are {owed}"
-        assert [push.id for push in await store.pushes(row.number)] == ["hook"], "the task has lost its webhook"
-        assert await store.pushes(answered.number) == [], "the webhook of an answered draft is still there"
+    opened, answered = row_of(store, "a"), row_of(store, "b")
+    for row in (opened, answered):
+        hook = Push(row.number, "hook", V1_0, "https://example.com/", b"sealed", 1, NOW)
+        await write(store, row, draft=True, snapshot=b"task", pushes=(hook,))
+    assert await store.owed() == [], "a draft owes something"
+    await write(store, answered, draft=True, delete=True)
+    row = await create(store, opened, opens=True)
+    owed = [(push.id, owner.id) for push, owner in await store.owed()]
+    assert owed == [("hook", "a")], f"owed are {owed}"
+    assert [push.id for push in await store.pushes(row.number)] == ["hook"], "the task has lost its webhook"
+    assert await store.pushes(answered.number) == [], "the webhook of an answered draft is still there"
 
 
+@durable.opening
 async def a_draft_survives(open_store: OpenStore) -> None:
     """What becomes of it is decided after the restart; a reply that was kept is still there."""
     async with open_store() as store:
@@ -102,12 +104,3 @@ async def a_draft_survives(open_store: OpenStore) -> None:
         assert [stored.row for stored in await store.drafts("agent")] == [open_row], "the draft is lost"
         assert await store.reply(b"b", NOW) == b"hello", "the reply is lost"
         assert store.next_number() > answered.number, "a number is given again"
-
-
-DRAFTS: tuple[Check, ...] = (
-    a_draft_is_found_by_its_agent_only,
-    a_draft_that_is_opened_is_a_task_with_its_notes,
-    a_draft_that_is_answered_leaves_its_reply_for_repeats,
-    a_draft_without_a_mark_is_answered_too,
-    a_webhook_waits_with_its_draft,
-)

@@ -12,46 +12,48 @@ from dragoman.dialects.table import V0_3
 from dragoman.engine.ports.store import Cursor, Note, Repeat, StoredTask, TaskQuery, Write
 from dragoman.model.record import Record
 from dragoman.model.state import State
-from dragoman.testing.store_writes import ALL, NOW, SCOPE, append, body, create, found, outcome, row_of, write
+from dragoman.testing.store_writes import ALL, NOW, SCOPE, Contract, append, body, create, found, outcome, row_of, write
 
 if TYPE_CHECKING:
     from dragoman.engine.ports.store import Store, TaskRow
     from dragoman.testing.store_writes import OpenStore
 
+contract, durable = Contract(), Contract()
+
 
 # -- reports ---------------------------------------------------------------------------------------------------------
 
 
-async def a_write_is_reported_once_in_order_and_never_from_within(open_store: OpenStore) -> None:
+@contract.check
+async def a_write_is_reported_once_in_order_and_never_from_within(store: Store) -> None:
     """Callers write in the middle of something and must not be called back there."""
-    async with open_store() as store:
-        reported: list[tuple[str, BaseException | None]] = []
-        rows = [row_of(store, f"t{name}") for name in range(30)]
-        for row in rows:
-            store.write(Write(row, partial(_report, reported, row.id), create=True, records=(Record(1, b"{}"),)))
-            assert not reported, "a write was reported from within the call"
-        await create(store, row_of(store, "last"))
-        names = [(row.id, None) for row in rows]
-        assert reported == names, f"reported were {reported}"
-        await append(store, rows[0])
-        assert reported == names, "a write was reported again"
+    reported: list[tuple[str, BaseException | None]] = []
+    rows = [row_of(store, f"t{name}") for name in range(30)]
+    for row in rows:
+        store.write(Write(row, partial(_report, reported, row.id), create=True, records=(Record(1, b"{}"),)))
+        assert not reported, "a write was reported from within the call"
+    await create(store, row_of(store, "last"))
+    names = [(row.id, None) for row in rows]
+    assert reported == names, f"reported were {reported}"
+    await append(store, rows[0])
+    assert reported == names, "a write was reported again"
 
 
 def _report(reported: list[tuple[str, BaseException | None]], task_id: str, error: BaseException | None) -> None:
     reported.append((task_id, error))
 
 
-async def a_write_is_reported_only_when_reads_see_it(open_store: OpenStore) -> None:
+@contract.check
+async def a_write_is_reported_only_when_reads_see_it(store: Store) -> None:
     """Persist, then publish."""
-    async with open_store() as store:
-        row = await create(store, row_of(store, "a"))
-        for _ in range(10):
-            row = structs.replace(row, generation=row.generation + 1)
-            reading: asyncio.Future[asyncio.Task[list[Record]]] = asyncio.get_running_loop().create_future()
-            store.write(Write(row, partial(_read, store, row, reading), records=(Record(row.generation, b"{}"),)))
-            records = await (await reading)
-            assert len(records) == row.generation, "a record was reported before it could be read"
-            assert (await found(store, "a")).row == row, "the row is older than what was reported"
+    row = await create(store, row_of(store, "a"))
+    for _ in range(10):
+        row = structs.replace(row, generation=row.generation + 1)
+        reading: asyncio.Future[asyncio.Task[list[Record]]] = asyncio.get_running_loop().create_future()
+        store.write(Write(row, partial(_read, store, row, reading), records=(Record(row.generation, b"{}"),)))
+        records = await (await reading)
+        assert len(records) == row.generation, "a record was reported before it could be read"
+        assert (await found(store, "a")).row == row, "the row is older than what was reported"
 
 
 def _read(
@@ -60,6 +62,7 @@ def _read(
     reading.set_result(asyncio.ensure_future(store.records(row.number, 0, ALL)))
 
 
+@contract.opening
 async def closing_finishes_what_was_queued(open_store: OpenStore) -> None:
     """Nobody is left waiting."""
     reported: list[tuple[str, BaseException | None]] = []
@@ -74,88 +77,87 @@ def _queue_ten(store: Store, reported: list[tuple[str, BaseException | None]]) -
         store.write(Write(row, partial(_report, reported, row.id), create=True, records=(Record(1, body(row.id)),)))
 
 
-async def a_healthy_store_passes_its_check(open_store: OpenStore) -> None:
+@contract.check
+async def a_healthy_store_passes_its_check(store: Store) -> None:
     """Before the first write and after it."""
-    async with open_store() as store:
-        await store.check()
-        await create(store, row_of(store, "a"))
-        await store.check()
+    await store.check()
+    await create(store, row_of(store, "a"))
+    await store.check()
 
 
 # -- conflicts -------------------------------------------------------------------------------------------------------
 
 
-async def a_record_that_is_there_already_changes_nothing(open_store: OpenStore) -> None:
+@contract.check
+async def a_record_that_is_there_already_changes_nothing(store: Store) -> None:
     """The generation is an optimistic lock: all of the losing write is refused."""
-    async with open_store() as store:
-        row = await create(store, row_of(store, "a"))
-        row = await append(store, row, body("mine"), snapshot=b"mine", notes=(Note(2, "message", b"mine"),))
-        error = await outcome(
-            store,
-            structs.replace(row, state=State.FAILED, status_ms=NOW + 99),
-            records=(Record(2, body("theirs")),),
-            snapshot=b"theirs",
-            notes=(Note(2, "message", b"theirs"),),
-            context_state=b"theirs",
-            repeat=Repeat(b"theirs", NOW + 1000),
-        )
-        assert error is not None, "two records with the same number were accepted"
-        assert await found(store, "a") == StoredTask(row, b"mine", 2), "the refused write changed the task"
-        bodies = [record.body for record in await store.records(row.number, 0, ALL)]
-        assert bodies == [b"{}", body("mine")], "the refused write changed the journal"
-        assert await store.notes(row.number) == [Note(2, "message", b"mine")], "the refused write left a note"
-        assert await store.context_state(SCOPE, "context") is None, "the refused write left a state"
-        assert await store.repeated(b"theirs", NOW) is None, "the refused write left a mark"
-        await append(store, row)
+    row = await create(store, row_of(store, "a"))
+    row = await append(store, row, body("mine"), snapshot=b"mine", notes=(Note(2, "message", b"mine"),))
+    error = await outcome(
+        store,
+        structs.replace(row, state=State.FAILED, status_ms=NOW + 99),
+        records=(Record(2, body("theirs")),),
+        snapshot=b"theirs",
+        notes=(Note(2, "message", b"theirs"),),
+        context_state=b"theirs",
+        repeat=Repeat(b"theirs", NOW + 1000),
+    )
+    assert error is not None, "two records with the same number were accepted"
+    assert await found(store, "a") == StoredTask(row, b"mine", 2), "the refused write changed the task"
+    bodies = [record.body for record in await store.records(row.number, 0, ALL)]
+    assert bodies == [b"{}", body("mine")], "the refused write changed the journal"
+    assert await store.notes(row.number) == [Note(2, "message", b"mine")], "the refused write left a note"
+    assert await store.context_state(SCOPE, "context") is None, "the refused write left a state"
+    assert await store.repeated(b"theirs", NOW) is None, "the refused write left a mark"
+    await append(store, row)
 
 
-async def a_record_that_skips_a_number_is_refused(open_store: OpenStore) -> None:
+@contract.check
+async def a_record_that_skips_a_number_is_refused(store: Store) -> None:
     """Alone, and in the company of others that are committed with it."""
-    async with open_store() as store:
-        a, b = await create(store, row_of(store, "a")), row_of(store, "b")
-        error = await outcome(store, structs.replace(a, generation=3), records=(Record(3, b"{}"),))
-        assert error is not None, "a journal with a gap was accepted"
-        assert (await found(store, "a")).row == a, "the refused write changed the task"
-        outcomes = await asyncio.gather(
-            outcome(store, b, create=True, records=(Record(1, b"{}"),)),
-            outcome(store, structs.replace(b, generation=3), records=(Record(3, b"{}"),)),
-            outcome(store, structs.replace(a, generation=2), records=(Record(2, b"{}"),)),
-            outcome(store, structs.replace(a, generation=4), records=(Record(4, b"{}"),)),
-        )
-        refused = [error is not None for error in outcomes]
-        assert refused == [False, True, False, True], (
-            f"of writes with gaps, queued together, these were told: {outcomes}"
-        )
+    a, b = await create(store, row_of(store, "a")), row_of(store, "b")
+    error = await outcome(store, structs.replace(a, generation=3), records=(Record(3, b"{}"),))
+    assert error is not None, "a journal with a gap was accepted"
+    assert (await found(store, "a")).row == a, "the refused write changed the task"
+    outcomes = await asyncio.gather(
+        outcome(store, b, create=True, records=(Record(1, b"{}"),)),
+        outcome(store, structs.replace(b, generation=3), records=(Record(3, b"{}"),)),
+        outcome(store, structs.replace(a, generation=2), records=(Record(2, b"{}"),)),
+        outcome(store, structs.replace(a, generation=4), records=(Record(4, b"{}"),)),
+    )
+    refused = [error is not None for error in outcomes]
+    assert refused == [False, True, False, True], f"of writes with gaps, queued together, these were told: {outcomes}"
 
 
-async def a_refused_write_harms_no_other(open_store: OpenStore) -> None:
+@contract.check
+async def a_refused_write_harms_no_other(store: Store) -> None:
     """Not those that were queued with it, nor later ones of the same task."""
-    async with open_store() as store:
-        a, b = await create(store, row_of(store, "a")), row_of(store, "b")
-        outcomes = await asyncio.gather(
-            outcome(store, structs.replace(a, generation=2), records=(Record(2, b"{}"),)),
-            outcome(store, structs.replace(a, generation=2), records=(Record(2, b"[]"),)),
-            outcome(store, b, create=True, records=(Record(1, b"{}"),)),
-            outcome(store, structs.replace(a, generation=3), records=(Record(3, b"{}"),)),
-        )
-        refused = [error is not None for error in outcomes]
-        assert refused == [False, True, False, False], f"these outcomes are wrong: {outcomes}"
-        bodies = [record.body for record in await store.records(a.number, 0, ALL)]
-        assert bodies == [b"{}"] * 3, f"the journal is {bodies}"
-        assert (await found(store, "b")).row == b, "the other task is not there"
+    a, b = await create(store, row_of(store, "a")), row_of(store, "b")
+    outcomes = await asyncio.gather(
+        outcome(store, structs.replace(a, generation=2), records=(Record(2, b"{}"),)),
+        outcome(store, structs.replace(a, generation=2), records=(Record(2, b"[]"),)),
+        outcome(store, b, create=True, records=(Record(1, b"{}"),)),
+        outcome(store, structs.replace(a, generation=3), records=(Record(3, b"{}"),)),
+    )
+    refused = [error is not None for error in outcomes]
+    assert refused == [False, True, False, False], f"these outcomes are wrong: {outcomes}"
+    bodies = [record.body for record in await store.records(a.number, 0, ALL)]
+    assert bodies == [b"{}"] * 3, f"the journal is {bodies}"
+    assert (await found(store, "b")).row == b, "the other task is not there"
 
 
-async def a_refused_write_is_no_ill_health(open_store: OpenStore) -> None:
+@contract.check
+async def a_refused_write_is_no_ill_health(store: Store) -> None:
     """The store can take the next write, and says so."""
-    async with open_store() as store:
-        row = await create(store, row_of(store, "a"))
-        assert await outcome(store, row, records=(Record(1, b"{}"),)) is not None, "a record was accepted twice"
-        await store.check()
+    row = await create(store, row_of(store, "a"))
+    assert await outcome(store, row, records=(Record(1, b"{}"),)) is not None, "a record was accepted twice"
+    await store.check()
 
 
 # -- many at once ----------------------------------------------------------------------------------------------------
 
 
+@contract.opening
 async def many_writers_and_readers_at_once_lose_nothing(open_store: OpenStore) -> None:
     """Every reader sees every record of its task once, in order, while all of them grow."""
     tasks, length = 50, 20
@@ -199,6 +201,7 @@ async def _follow(store: Store, row: TaskRow, length: int) -> None:
 # -- reopening -------------------------------------------------------------------------------------------------------
 
 
+@durable.opening
 async def everything_is_there_after_reopening(open_store: OpenStore) -> None:
     """Tasks, journals, notes, snapshots, states, marks and lists."""
     async with open_store() as store:
@@ -219,6 +222,7 @@ async def everything_is_there_after_reopening(open_store: OpenStore) -> None:
         assert (page.tasks, page.total) == ([stored], 2), f"the list is now {page}"
 
 
+@durable.opening
 async def numbers_go_on_growing_after_reopening(open_store: OpenStore) -> None:
     """A number is never given twice."""
     async with open_store() as store:
@@ -228,6 +232,7 @@ async def numbers_go_on_growing_after_reopening(open_store: OpenStore) -> None:
         assert number > max(row.number for row in rows), f"the number {number} is taken"
 
 
+@durable.opening
 async def the_number_of_a_deleted_task_is_not_given_again(open_store: OpenStore) -> None:
     """Not even after reopening: what was late for the old task must not reach a new one."""
     async with open_store() as store:
@@ -238,6 +243,7 @@ async def the_number_of_a_deleted_task_is_not_given_again(open_store: OpenStore)
         assert number > row.number, f"the number {row.number} was followed by {number}"
 
 
+@durable.opening
 async def a_task_goes_on_after_reopening(open_store: OpenStore) -> None:
     """Conflicts are still found."""
     async with open_store() as store:
@@ -254,6 +260,7 @@ async def a_task_goes_on_after_reopening(open_store: OpenStore) -> None:
         assert bodies == [b"{}", body("two")], f"the journal is now {bodies}"
 
 
+@durable.opening
 async def what_was_queued_before_closing_is_there_after_reopening(open_store: OpenStore) -> None:
     """Closing waits for the disk."""
     async with open_store() as store:

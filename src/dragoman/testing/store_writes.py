@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
+from functools import wraps
 from typing import Any, TypeAlias
 
 from msgspec import structs
@@ -20,6 +21,28 @@ Check: TypeAlias = Callable[[OpenStore], Awaitable[None]]
 NOW = 1_800_000_000_000
 SCOPE = Scope("agent", "tenant", "owner")
 ALL = 1000
+
+
+class Contract:
+    """Checks of a store, in the order they are declared."""
+
+    def __init__(self) -> None:
+        self.checks: list[Check] = []
+
+    def check(self, function: Callable[[Store], Awaitable[None]]) -> Check:
+        """Declare a check of one open store with nothing in it."""
+
+        @wraps(function)
+        async def check(open_store: OpenStore) -> None:
+            async with open_store() as store:
+                await function(store)
+
+        return self.opening(check)
+
+    def opening(self, check: Check) -> Check:
+        """Declare a check that opens the store itself, once or several times."""
+        self.checks.append(check)
+        return check
 
 
 def row_of(

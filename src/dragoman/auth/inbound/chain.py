@@ -147,7 +147,3 @@ class Recall(Generic[T]):
         while len(self._found) >= self._size:
             del self._found[next(iter(self._found))]
         self._found[digest] = (value, end if until is None else int(min(end, until)))
-
-    def forget(self, digest: bytes) -> None:
-        """Remember it no more."""
-        self._found.pop(digest, None)

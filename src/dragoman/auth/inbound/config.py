@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.auth.inbound.cookie import MAX_AGE, NAME, CookieScheme
-from dragoman.auth.inbound.issuer_keys import FetchedKeys, GivenKeys, OneKey, discovery, safe
+from dragoman.auth.inbound.issuer_keys import FetchedKeys, GivenKeys, IssuerKeys, safe
 from dragoman.auth.inbound.mtls import By, MtlsScheme
 from dragoman.auth.inbound.passwords import Passwords, UserStore
 from dragoman.auth.inbound.scheme import AddressOf, Scheme, address
@@ -47,20 +47,6 @@ def check_word(text: str, source: str) -> None:
         raise ConfigError(f"{source}: {text!r} has characters that cannot stand in a header")
 
 
-def fetched(http: HttpClient, url: str, clock: Clock) -> FetchedKeys:
-    """The keys at an address."""
-
-    async def locate() -> str:
-        return url
-
-    return FetchedKeys(http, locate, clock)
-
-
-def discovered(http: HttpClient, issuer: str, url: str, clock: Clock) -> FetchedKeys:
-    """The keys that an issuer's own document names."""
-    return FetchedKeys(http, discovery(http, issuer, url), clock)
-
-
 def metadata_url(issuer: str) -> str:
     """Where an OAuth 2 server tells about itself: between the host and the path of its name (RFC 8414)."""
     parts = urlsplit(issuer)
@@ -82,7 +68,7 @@ def from_jwks_file(path: Path, source: str) -> GivenKeys:
     return GivenKeys(cast("dict[str, Any]", jwks))
 
 
-def from_pem_file(path: Path, source: str) -> OneKey:
+def from_pem_file(path: Path, source: str) -> GivenKeys:
     """The public key of a PEM file, alone or in a certificate.
 
     Raises:
@@ -105,12 +91,14 @@ def from_pem_file(path: Path, source: str) -> OneKey:
     except (ValueError, UnsupportedAlgorithm):
         raise ConfigError(f"{source}: {path} is no public key in PEM form") from None
     if isinstance(key, rsa.RSAPublicKey):
-        return OneKey(RSAAlgorithm.to_jwk(key, as_dict=True))
-    if isinstance(key, ec.EllipticCurvePublicKey):
-        return OneKey(ECAlgorithm.to_jwk(key, as_dict=True))
-    if isinstance(key, ed25519.Ed25519PublicKey):
-        return OneKey(OKPAlgorithm.to_jwk(key, as_dict=True))
-    raise ConfigError(f"{source}: {path} has a key of a kind that tokens are not signed with")
+        jwk = RSAAlgorithm.to_jwk(key, as_dict=True)
+    elif isinstance(key, ec.EllipticCurvePublicKey):
+        jwk = ECAlgorithm.to_jwk(key, as_dict=True)
+    elif isinstance(key, ed25519.Ed25519PublicKey):
+        jwk = OKPAlgorithm.to_jwk(key, as_dict=True)
+    else:
+        raise ConfigError(f"{source}: {path} has a key of a kind that tokens are not signed with")
+    return GivenKeys({"keys": [jwk]}, named=False)
 
 
 def _content(path: Path, source: str) -> bytes:
@@ -165,16 +153,9 @@ class BasicConfig(Struct, frozen=True, kw_only=True):
     """`[auth.basic]`: users' names and passwords. There is nothing to set."""
 
 
-class TokenConfig(Struct, frozen=True, kw_only=True):
-    """What all tables for tokens have. `permissions` is the claim with the caller's permissions; else scopes count."""
+class TokenConfig(TokenRules, frozen=True, kw_only=True):
+    """What all tables for tokens have."""
 
-    audience: str | None = None
-    issuer: str | None = None
-    scopes: tuple[str, ...] = ()
-    algorithms: tuple[str, ...] = ALGORITHMS
-    leeway: float = 60.0
-    subject: str = "sub"
-    permissions: str | None = None
     jwks_url: str | None = None
 
 
@@ -194,7 +175,7 @@ class Oauth2Config(TokenConfig, frozen=True, kw_only=True):
     authorization_url: str | None = None
     device_url: str | None = None
     refresh_url: str | None = None
-    offered: dict[str, str] = {}
+    offered: dict[str, str] = {}  # noqa: RUF012 - a Struct, which copies it
     metadata_url: str | None = None
 
 
@@ -312,13 +293,12 @@ def _bearer(table: Mapping[str, Any], parts: _Parts) -> Scheme:
     if len(sources) > 1:
         raise ConfigError("[auth.bearer] has several sources of keys: keep one of jwks_url, jwks_file and pem")
     if config.jwks_url is not None:
-        source = fetched(_http("bearer", parts), safe(config.jwks_url, "[auth.bearer] jwks_url"), parts.clock)
+        source = _published("bearer", config.jwks_url, parts)
     elif config.jwks_file is not None:
         source = from_jwks_file(parts.base / config.jwks_file, "[auth.bearer] jwks_file")
     else:
         source = from_pem_file(parts.base / sources[0], "[auth.bearer] pem")
-    tokens = Tokens("bearer", source, _rules("bearer", config), parts.clock)
-    return BearerScheme(users, tokens, scopes=config.scopes)
+    return BearerScheme(users, _tokens("bearer", source, config, parts), scopes=config.scopes)
 
 
 def _oauth2(table: Mapping[str, Any], parts: _Parts) -> Scheme:
@@ -326,26 +306,23 @@ def _oauth2(table: Mapping[str, Any], parts: _Parts) -> Scheme:
     issuer = safe(_need(config.issuer, "oauth2", "needs issuer"), "[auth.oauth2] issuer")
     card = oauth2_card(config)
     if config.jwks_url is not None:
-        source = fetched(_http("oauth2", parts), safe(config.jwks_url, "[auth.oauth2] jwks_url"), parts.clock)
+        source = _published("oauth2", config.jwks_url, parts)
     else:
-        url = config.metadata_url or metadata_url(issuer)
-        source = discovered(_http("oauth2", parts), issuer, safe(url, "[auth.oauth2] metadata_url"), parts.clock)
-    tokens = Tokens("oauth2", source, _rules("oauth2", config), parts.clock)
-    return IssuedTokenScheme("oauth2", tokens, card, config.scopes)
+        url = safe(config.metadata_url or metadata_url(issuer), "[auth.oauth2] metadata_url")
+        source = FetchedKeys(_http("oauth2", parts), url, parts.clock, issuer)
+    return IssuedTokenScheme("oauth2", _tokens("oauth2", source, config, parts), card, config.scopes)
 
 
 def _oidc(table: Mapping[str, Any], parts: _Parts) -> Scheme:
     config = _read("oidc", table, OidcConfig)
     issuer = safe(_need(config.issuer, "oidc", "needs issuer"), "[auth.oidc] issuer")
     url = f"{issuer.rstrip('/')}/.well-known/openid-configuration"
-    http = _http("oidc", parts)
     if config.jwks_url is not None:
-        source = fetched(http, safe(config.jwks_url, "[auth.oidc] jwks_url"), parts.clock)
+        source = _published("oidc", config.jwks_url, parts)
     else:
-        source = discovered(http, issuer, url, parts.clock)
-    tokens = Tokens("oidc", source, _rules("oidc", config), parts.clock)
+        source = FetchedKeys(_http("oidc", parts), url, parts.clock, issuer)
     card = {"openIdConnectSecurityScheme": {"openIdConnectUrl": url}}
-    return IssuedTokenScheme("oidc", tokens, card, config.scopes)
+    return IssuedTokenScheme("oidc", _tokens("oidc", source, config, parts), card, config.scopes)
 
 
 def _mtls(table: Mapping[str, Any], parts: _Parts) -> Scheme:
@@ -358,10 +335,14 @@ def _http(name: str, parts: _Parts) -> HttpClient:
     return _need(parts.http, name, "needs to fetch keys, and nothing is there to fetch with")
 
 
-def _rules(name: str, config: TokenConfig) -> TokenRules:
-    audience = _need(
-        config.audience or None, name, "needs audience: the name by which the issuer's tokens mean this server"
-    )
+def _published(name: str, url: str, parts: _Parts) -> FetchedKeys:
+    http = _http(name, parts)
+    return FetchedKeys(http, safe(url, f"[auth.{name}] jwks_url"), parts.clock)
+
+
+def _tokens(name: str, keys: IssuerKeys, config: TokenConfig, parts: _Parts) -> Tokens:
+    """What judges the tokens of a scheme. Raises ConfigError for rules that are none."""
+    _need(config.audience or None, name, "needs audience: the name by which the issuer's tokens mean this server")
     for scope in config.scopes:
         check_word(scope, f"[auth.{name}] scopes")
     for algorithm in config.algorithms:
@@ -369,15 +350,7 @@ def _rules(name: str, config: TokenConfig) -> TokenRules:
             raise ConfigError(f"[auth.{name}] algorithms: there is no `{algorithm}`{_nearest(algorithm, ALGORITHMS)}")
     if not 0 <= config.leeway <= 600:
         raise ConfigError(f"[auth.{name}] leeway: must be seconds, from 0 to 600")
-    return TokenRules(
-        audience=audience,
-        issuer=config.issuer,
-        scopes=config.scopes,
-        algorithms=config.algorithms,
-        leeway=config.leeway,
-        subject=config.subject,
-        permissions=config.permissions,
-    )
+    return Tokens(name, keys, config, parts.clock)
 
 
 _MAKERS: dict[str, Callable[[Mapping[str, Any], _Parts], Scheme]] = {

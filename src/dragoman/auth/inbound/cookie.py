@@ -42,6 +42,7 @@ def seal_cookie(ring: KeyRing, account: Account, clock: Clock) -> str:
 class CookieScheme:
     """A cookie that the login page or `dragoman users cookie` made."""
 
+    name = "cookie"
     scopes: tuple[str, ...] = ()
     ambient = True
 
@@ -51,11 +52,9 @@ class CookieScheme:
         ring: KeyRing,
         clock: Clock,
         *,
-        name: str = "cookie",
         cookie_name: str = NAME,
         max_age: float = MAX_AGE,
     ) -> None:
-        self.name = name
         self.cookie_name = cookie_name
         self.max_age = max_age
         self._users = users

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
 from typing import Any, Protocol, cast
 
 import msgspec
@@ -47,33 +46,17 @@ class IssuerKeys(Protocol):
 
 
 class GivenKeys:
-    """Keys from a file, which stay as they are."""
+    """Keys from a file, which stay as they are. Those that are not `named` are whatever tokens call them."""
 
     version = 0
 
-    def __init__(self, jwks: Json) -> None:
+    def __init__(self, jwks: Json, *, named: bool = True) -> None:
         self._jwks = jwks
+        self._named = named
 
     async def current(self, kid: str) -> Json:
         """The key set."""
-        return self._jwks
-
-    async def newer(self) -> Json | None:
-        """Nothing: there is nobody to ask."""
-        return None
-
-
-class OneKey:
-    """One key, whatever tokens call it: a PEM file gives it no name."""
-
-    version = 0
-
-    def __init__(self, jwk: Json) -> None:
-        self._jwk = jwk
-
-    async def current(self, kid: str) -> Json:
-        """A set of that key, under this name."""
-        return {"keys": [{**self._jwk, "kid": kid}]}
+        return self._jwks if self._named else {"keys": [{**each, "kid": kid} for each in self._jwks["keys"]]}
 
     async def newer(self) -> Json | None:
         """Nothing: there is nobody to ask."""
@@ -81,11 +64,15 @@ class OneKey:
 
 
 class FetchedKeys:
-    """Keys from an address, asked for when they are first needed, once an hour, and when one is missing."""
+    """Keys from an address, asked for when they are first needed, once an hour, and when one is missing.
 
-    def __init__(self, http: HttpClient, locate: Callable[[], Awaitable[str]], clock: Clock) -> None:
+    With an `issuer` the address is that of a document that names the place of its keys.
+    """
+
+    def __init__(self, http: HttpClient, url: str, clock: Clock, issuer: str | None = None) -> None:
         self._http = http
-        self._locate = locate
+        self._url = url
+        self._issuer = issuer
         self._clock = clock
         self._jwks: Json | None = None
         self._fetched = 0
@@ -146,6 +133,18 @@ class FetchedKeys:
                 self._jwks = jwks
                 self.version += 1
 
+    async def _locate(self) -> str:
+        """Where the keys are. The document of an issuer must speak for that very issuer."""
+        if self._issuer is None:
+            return self._url
+        document = await fetch_object(self._http, self._url)
+        if document.get("issuer") != self._issuer:
+            raise BadResponse(f"{shown(self._url)} speaks for another issuer than {self._issuer}")
+        found = document.get("jwks_uri")
+        if not isinstance(found, str) or not is_safe(found):
+            raise BadResponse(f"{shown(self._url)} has no jwks_uri that begins with https://")
+        return found
+
 
 async def fetch_object(http: HttpClient, url: str) -> Json:
     """A JSON object from an address.
@@ -167,21 +166,6 @@ async def fetch_object(http: HttpClient, url: str) -> Json:
     if not isinstance(body, dict):
         raise BadResponse(f"the answer of {shown(url)} is not a JSON object")
     return cast("Json", body)
-
-
-def discovery(http: HttpClient, issuer: str, url: str) -> Callable[[], Awaitable[str]]:
-    """Finds the address of an issuer's keys in the document at `url`, which must speak for that very issuer."""
-
-    async def locate() -> str:
-        document = await fetch_object(http, url)
-        if document.get("issuer") != issuer:
-            raise BadResponse(f"{shown(url)} speaks for another issuer than {issuer}")
-        found = document.get("jwks_uri")
-        if not isinstance(found, str) or not is_safe(found):
-            raise BadResponse(f"{shown(url)} has no jwks_uri that begins with https://")
-        return found
-
-    return locate
 
 
 def is_safe(url: str) -> bool:

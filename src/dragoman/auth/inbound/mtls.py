@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Literal, cast
-
-from msgspec import Struct
 
 from dragoman.auth.inbound.passwords import UserStore
 from dragoman.auth.inbound.scheme import Denied, Presented
@@ -19,11 +18,6 @@ By = Literal["subject", "uri", "dns", "email"]
 _REMEMBERED = 1024
 
 
-class _Known(Struct, frozen=True):
-    name: str
-    until: int
-
-
 class MtlsScheme:
     """A certificate that one of the authorities in `tls_ca` signed.
 
@@ -31,6 +25,7 @@ class MtlsScheme:
     users of the store, who bring their permissions; all others have none.
     """
 
+    name = "mtls"
     scopes: tuple[str, ...] = ()
     ambient = True
 
@@ -38,20 +33,16 @@ class MtlsScheme:
         self,
         clock: Clock,
         *,
-        name: str = "mtls",
         by: By = "subject",
         allow: frozenset[str] = frozenset(),
         users: Mapping[str, str] | None = None,
         store: UserStore | None = None,
     ) -> None:
-        self.name = name
         self._clock = clock
-        self._by: By = by
         self._allow = allow
         self._users = dict(users or {})
         self._store = store
-        # By the certificate's text, which is one object as long as the connection lives.
-        self._known: dict[str, _Known] = {}
+        self._read = lru_cache(_REMEMBERED)(partial(_read, by))
 
     def card(self) -> dict[str, Any]:
         """See `Scheme.card`."""
@@ -70,12 +61,12 @@ class MtlsScheme:
             return None
         if tls.get("client_cert_error"):
             raise Denied("the client certificate is not valid", cause="bad-certificate")
-        known = self._read(chain[0])
-        if known.until <= self._clock.now():
-            raise Denied("the client certificate has expired", cause="expired", user=f"cert|{known.name}")
-        if self._allow and known.name not in self._allow and known.name not in self._users:
-            raise Denied("this client certificate is not on the list", cause="not-allowed", user=f"cert|{known.name}")
-        return await self._user(known.name)
+        name, until = self._read(chain[0])
+        if until <= self._clock.now():
+            raise Denied("the client certificate has expired", cause="expired", user=f"cert|{name}")
+        if self._allow and name not in self._allow and name not in self._users:
+            raise Denied("this client certificate is not on the list", cause="not-allowed", user=f"cert|{name}")
+        return await self._user(name)
 
     async def _user(self, name: str) -> User:
         mapped = self._users.get(name)
@@ -86,23 +77,20 @@ class MtlsScheme:
             raise Denied("this client certificate belongs to a user who does not exist", cause="no-such-user")
         return account.user
 
-    def _read(self, pem: str) -> _Known:
-        known = self._known.get(pem)
-        if known is None:
-            from cryptography.x509 import load_pem_x509_certificate
 
-            try:
-                certificate = load_pem_x509_certificate(pem.encode())
-                name = _name(certificate, self._by)
-                until = int(certificate.not_valid_after_utc.timestamp() * 1000)
-            except ValueError:
-                raise Denied("the client certificate cannot be read", cause="bad-certificate") from None
-            if not name:
-                raise Denied(f"the client certificate has no name of the kind {self._by!r}", cause="no-name")
-            if len(self._known) >= _REMEMBERED:
-                self._known.clear()
-            known = self._known[pem] = _Known(name, until)
-        return known
+def _read(by: By, pem: str) -> tuple[str, int]:
+    """The name of a certificate, and when it expires, in milliseconds since 1970. Raises Denied."""
+    from cryptography.x509 import load_pem_x509_certificate
+
+    try:
+        certificate = load_pem_x509_certificate(pem.encode())
+        name = _name(certificate, by)
+        until = int(certificate.not_valid_after_utc.timestamp() * 1000)
+    except ValueError:
+        raise Denied("the client certificate cannot be read", cause="bad-certificate") from None
+    if not name:
+        raise Denied(f"the client certificate has no name of the kind {by!r}", cause="no-name")
+    return name, until
 
 
 def _name(certificate: Certificate, by: By) -> str:

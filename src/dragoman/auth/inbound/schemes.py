@@ -28,12 +28,10 @@ Location = Literal["header", "query", "cookie"]
 class ApiKeyScheme:
     """A key that `dragoman users key` made."""
 
+    name = "apikey"
     scopes: tuple[str, ...] = ()
 
-    def __init__(
-        self, users: UserStore, *, name: str = "apikey", location: Location = "header", key_name: str = "X-API-Key"
-    ) -> None:
-        self.name = name
+    def __init__(self, users: UserStore, *, location: Location = "header", key_name: str = "X-API-Key") -> None:
         self.ambient = location == "cookie"
         self._users = users
         self._location: Location = location
@@ -66,11 +64,11 @@ async def user_of_key(users: UserStore, key: str) -> User:
 class BasicScheme:
     """Users with passwords."""
 
+    name = "basic"
     scopes: tuple[str, ...] = ()
     ambient = True
 
-    def __init__(self, passwords: Passwords, *, name: str = "basic", address_of: AddressOf = address) -> None:
-        self.name = name
+    def __init__(self, passwords: Passwords, *, address_of: AddressOf = address) -> None:
         self._passwords = passwords
         self._address_of = address_of
 
@@ -121,17 +119,10 @@ def bearer_token(request: Presented) -> str | None:
 class BearerScheme:
     """Users' keys where `users` is given, the tokens of an issuer where `tokens` is."""
 
+    name = "bearer"
     ambient = False
 
-    def __init__(
-        self,
-        users: UserStore | None,
-        tokens: Tokens | None = None,
-        *,
-        name: str = "bearer",
-        scopes: tuple[str, ...] = (),
-    ) -> None:
-        self.name = name
+    def __init__(self, users: UserStore | None, tokens: Tokens | None = None, *, scopes: tuple[str, ...] = ()) -> None:
         self.scopes = scopes
         self._users = users
         self._tokens = tokens

@@ -24,9 +24,9 @@ _MAX_PERMISSIONS = 1000
 
 
 class TokenRules(Struct, frozen=True, kw_only=True):
-    """What a token must say."""
+    """What a token must say. Without an audience every token is refused."""
 
-    audience: str
+    audience: str | None = None
     issuer: str | None = None
     scopes: tuple[str, ...] = ()
     algorithms: tuple[str, ...] = ALGORITHMS
@@ -91,7 +91,7 @@ class Tokens:
         return verify_jwt(
             token,
             jwks,
-            audience=rules.audience,
+            audience=rules.audience or "",
             issuer=rules.issuer,
             required=("exp", rules.subject),
             leeway=rules.leeway,

@@ -8,13 +8,12 @@ import ssl
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from dragoman.auth.outbound.credential import Credential, Unchanging
+from dragoman.auth.outbound.credential import Credential, Unchanging, sendable
 from dragoman.auth.outbound.device import DeviceCode
 from dragoman.auth.outbound.fixed import ApiKey, Basic, Bearer
 from dragoman.auth.outbound.oauth2 import OAuth2
 from dragoman.auth.outbound.place import carries, put, takes_bearer
 from dragoman.auth.outbound.requirement import Scheme, alternatives, declared
-from dragoman.auth.outbound.secret import sendable
 from dragoman.model.card import AgentCard
 from dragoman.model.error import AuthError, ConfigError
 from dragoman.net.exchange import HttpClient, HttpRequest
@@ -89,7 +88,7 @@ def _likelihood(scheme: Scheme) -> int:
     return 1 if scheme.kind == "apiKey" and scheme.details.get("location") == "cookie" else 0
 
 
-class Asked:
+class Asked(Unchanging):
     """A function that gives the string for a scheme. It is called for every request: what is worth keeping, it keeps.
 
     It is given the card and the name of the scheme there, or None when the card demands nothing. Where the card demands
@@ -123,10 +122,6 @@ class Asked:
     def reject(self) -> bool:
         """See `Credential.reject`. It may have a newer one by now."""
         return True
-
-    def ssl_context(self, verify: bool | ssl.SSLContext | str) -> ssl.SSLContext | None:
-        """See `Credential.ssl_context`."""
-        return None
 
     def __repr__(self) -> str:
         return f"Asked({getattr(self._function, '__qualname__', type(self._function).__name__)})"

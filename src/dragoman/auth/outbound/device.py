@@ -6,24 +6,18 @@ import asyncio
 import inspect
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, NamedTuple
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any
 from urllib.parse import urlsplit
 
-from dragoman.auth.outbound.credential import Unchanging
 from dragoman.auth.outbound.foreign import card_address, given_address, shown
-from dragoman.auth.outbound.issuer import Answer, ask_issuer
-from dragoman.auth.outbound.oauth2 import card_scopes, flow_scheme, read_scopes
-from dragoman.auth.outbound.place import put_bearer
-from dragoman.auth.outbound.secret import sendable
-from dragoman.auth.outbound.token import Token, TokenKeeper, read_token
-from dragoman.model.card import AgentCard
-from dragoman.model.error import AuthError, CannotConnect, ConfigError
-from dragoman.net.exchange import HttpClient, HttpRequest
+from dragoman.auth.outbound.oauth2 import FetchedToken, Want
+from dragoman.auth.outbound.token import Answer, Token, ask_issuer, read_token
+from dragoman.model.error import AuthError, CannotConnect
+from dragoman.net.exchange import HttpClient
 
 Prompt = Callable[[str, str, str | None], object]
 
-_FLOW = "deviceCode"
 _GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 _INTERVAL = 5.0
 _SLOWER = 5.0
@@ -31,16 +25,7 @@ _SLOWER = 5.0
 _PATIENCE = 1800.0
 
 
-class _Want(NamedTuple):
-    """Where a code and a token come from and what they are for: tokens of different wants are kept apart."""
-
-    device_url: str
-    token_url: str
-    refresh_url: str
-    scopes: tuple[str, ...]
-
-
-class DeviceCode(Unchanging):
+class DeviceCode(FetchedToken):
     """Asks a person to allow the access in a browser, waits until they have, and refreshes the token from then on.
 
     `prompt(verification_uri, user_code, verification_uri_complete)` tells them, as a plain or an async function; the
@@ -51,7 +36,7 @@ class DeviceCode(Unchanging):
         ConfigError: a value cannot be sent, or an address is not https.
     """
 
-    __slots__ = ("_device_url", "_id", "_keepers", "_now", "_pause", "_prompt", "_scopes", "_token_url")
+    __slots__ = ("_given_device_url", "_pause", "_prompt")
 
     def __init__(
         self,
@@ -64,20 +49,10 @@ class DeviceCode(Unchanging):
         _now: Callable[[], float] = time.monotonic,
         _pause: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
-        self._id = sendable(client_id, "client_id", ConfigError)
-        self._scopes = read_scopes(scopes)
-        self._device_url = None if device_url is None else given_address(device_url, "device_url")
-        self._token_url = None if token_url is None else given_address(token_url, "token_url")
+        super().__init__("deviceCode", client_id, scopes, token_url, _now)
+        self._given_device_url = None if device_url is None else given_address(device_url, "device_url")
         self._prompt = prompt or _tell
-        self._now = _now
         self._pause = _pause
-        self._keepers: dict[_Want, TokenKeeper] = {}
-
-    async def apply(self, request: HttpRequest, card: AgentCard | None, http: HttpClient) -> None:
-        """See `Credential.apply`. Waits for the person, the first time."""
-        want = self._want(request, card)
-        keeper = self._keepers.setdefault(want, TokenKeeper(self._now))
-        put_bearer(request, await keeper.get(lambda refresh: self._fetch(http, want, refresh, request.connect)))
 
     def reject(self) -> bool:
         """See `Credential.reject`. Without a refresh token it is for the next call to ask the person again."""
@@ -88,19 +63,11 @@ class DeviceCode(Unchanging):
     def __repr__(self) -> str:
         return f"DeviceCode({self._id!r})"
 
-    def _want(self, request: HttpRequest, card: AgentCard | None) -> _Want:
-        scheme = flow_scheme(card, _FLOW)
-        flow = scheme.flow(_FLOW) if scheme else {}
-        scopes = self._scopes if self._scopes is not None else card_scopes(scheme, _FLOW)
-        device_url = self._device_url or card_address(flow.get("deviceAuthorizationUrl"), request.url, "device_url")
-        if self._token_url is not None:
-            return _Want(device_url, self._token_url, self._token_url, scopes)
-        url = card_address(flow.get("tokenUrl"), request.url, "token_url")
-        refresh = flow.get("refreshUrl")
-        refresh_url = card_address(refresh, request.url, "token_url") if refresh else url
-        return _Want(device_url, url, refresh_url, scopes)
+    def _device_url(self, flow: Mapping[str, Any], request_url: str) -> str:
+        said = flow.get("deviceAuthorizationUrl")
+        return self._given_device_url or card_address(said, request_url, "device_url")
 
-    async def _fetch(self, http: HttpClient, want: _Want, refresh: str | None, connect: float | None) -> Token:
+    async def _fetch(self, http: HttpClient, want: Want, refresh: str | None, connect: float | None) -> Token:
         if refresh is not None:
             form = {"grant_type": "refresh_token", "refresh_token": refresh, "client_id": self._id}
             asked_at = self._now()
@@ -110,7 +77,7 @@ class DeviceCode(Unchanging):
             # It has expired too, or was taken back: ask the person again.
         return await self._ask_person(http, want, connect)
 
-    async def _ask_person(self, http: HttpClient, want: _Want, connect: float | None) -> Token:
+    async def _ask_person(self, http: HttpClient, want: Want, connect: float | None) -> Token:
         form = {"client_id": self._id}
         if want.scopes:
             form["scope"] = " ".join(want.scopes)
@@ -124,7 +91,7 @@ class DeviceCode(Unchanging):
             await said
         interval = max(1.0, _seconds(answer.body.get("interval"), _INTERVAL))
         deadline = started + min(_PATIENCE, _seconds(answer.body.get("expires_in"), _PATIENCE))
-        return await self._poll(http, want.token_url, code, interval, deadline, connect)
+        return await self._poll(http, want.url, code, interval, deadline, connect)
 
     async def _poll(
         self, http: HttpClient, url: str, code: str, interval: float, deadline: float, connect: float | None

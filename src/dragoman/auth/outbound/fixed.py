@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dragoman.auth.outbound.credential import Unchanging
+from dragoman.auth.outbound.credential import Secret, Unchanging, sendable
 from dragoman.auth.outbound.place import LOCATIONS, is_token, put_basic, put_bearer, put_cookie, put_key
 from dragoman.auth.outbound.requirement import Scheme, first_scheme
-from dragoman.auth.outbound.secret import Secret, sendable
 from dragoman.model.card import AgentCard
 from dragoman.model.error import AuthError, ConfigError
 from dragoman.net.exchange import HttpClient, HttpRequest

@@ -6,12 +6,13 @@ import os
 import ssl
 from pathlib import Path
 
+from dragoman.auth.outbound.credential import Unchanging
 from dragoman.model.card import AgentCard
 from dragoman.model.error import AuthError, ConfigError
 from dragoman.net.exchange import HttpClient, HttpRequest
 
 
-class MutualTLS:
+class MutualTLS(Unchanging):
     """A client certificate, shown when the connection is made.
 
     `cert` is a PEM file with the certificate (and its chain), `key` one with the private key when that is not in
@@ -41,10 +42,6 @@ class MutualTLS:
         """
         if not request.url.lower().startswith("https:"):
             raise AuthError("a client certificate needs an https:// address")
-
-    def reject(self) -> bool:
-        """See `Credential.reject`."""
-        return False
 
     def ssl_context(self, verify: bool | ssl.SSLContext | str) -> ssl.SSLContext | None:
         """See `Credential.ssl_context`. A context of the user's own is given the certificate."""

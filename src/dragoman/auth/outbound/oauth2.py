@@ -4,33 +4,75 @@ from __future__ import annotations
 
 import time
 from base64 import b64encode
-from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
 from urllib.parse import quote_plus
 
-from dragoman.auth.outbound.credential import Unchanging
+from dragoman.auth.outbound.credential import Secret, Unchanging, sendable
 from dragoman.auth.outbound.foreign import as_texts, card_address, given_address
-from dragoman.auth.outbound.issuer import Answer, ask_issuer
 from dragoman.auth.outbound.place import put_bearer
 from dragoman.auth.outbound.requirement import Scheme, first_scheme
-from dragoman.auth.outbound.secret import Secret, sendable
-from dragoman.auth.outbound.token import Token, TokenKeeper, read_token
+from dragoman.auth.outbound.token import Answer, Token, TokenKeeper, ask_issuer, read_token
 from dragoman.model.card import AgentCard
 from dragoman.model.error import AuthError, ConfigError
 from dragoman.net.exchange import HttpClient, HttpRequest
 
-_FLOW = "clientCredentials"
 
-
-class _Want(NamedTuple):
+class Want(NamedTuple):
     """Where a token comes from and what it is for: tokens of different wants are kept apart."""
 
     url: str
     refresh_url: str
     scopes: tuple[str, ...]
+    device_url: str = ""
 
 
-class OAuth2(Unchanging):
+class FetchedToken(Unchanging):
+    """A bearer token that an issuer gives out, kept as long as it holds. `flow` is its name on cards."""
+
+    __slots__ = ("_flow", "_id", "_keepers", "_now", "_scopes", "_token_url")
+
+    def __init__(
+        self,
+        flow: str,
+        client_id: str,
+        scopes: Iterable[str] | None,
+        token_url: str | None,
+        now: Callable[[], float],
+    ) -> None:
+        self._flow = flow
+        self._id = sendable(client_id, "client_id", ConfigError)
+        self._scopes = read_scopes(scopes)
+        self._token_url = None if token_url is None else given_address(token_url, "token_url")
+        self._now = now
+        self._keepers: dict[Want, TokenKeeper] = {}
+
+    async def apply(self, request: HttpRequest, card: AgentCard | None, http: HttpClient) -> None:
+        """See `Credential.apply`."""
+        want = self._want(request, card)
+        keeper = self._keepers.setdefault(want, TokenKeeper(self._now))
+        put_bearer(request, await keeper.get(lambda refresh: self._fetch(http, want, refresh, request.connect)))
+
+    async def _fetch(self, http: HttpClient, want: Want, refresh: str | None, connect: float | None) -> Token:
+        raise NotImplementedError
+
+    def _device_url(self, flow: Mapping[str, Any], request_url: str) -> str:
+        return ""
+
+    def _want(self, request: HttpRequest, card: AgentCard | None) -> Want:
+        scheme = flow_scheme(card, self._flow)
+        flow = scheme.flow(self._flow) if scheme else {}
+        scopes = self._scopes if self._scopes is not None else card_scopes(scheme, self._flow)
+        device_url = self._device_url(flow, request.url)
+        if self._token_url is not None:
+            return Want(self._token_url, self._token_url, scopes, device_url)
+        url = card_address(flow.get("tokenUrl"), request.url, "token_url")
+        refresh = flow.get("refreshUrl")
+        refresh_url = card_address(refresh, request.url, "token_url") if refresh else url
+        return Want(url, refresh_url, scopes, device_url)
+
+
+class OAuth2(FetchedToken):
     """Fetches a token with a client's id and secret, and keeps it until it expires or is refused.
 
     `env` names an environment variable that has the secret. `token_url` and `scopes` are taken from the card when they
@@ -40,7 +82,7 @@ class OAuth2(Unchanging):
         ConfigError: a value cannot be sent, or `token_url` is not an https address.
     """
 
-    __slots__ = ("_audience", "_id", "_in_body", "_keepers", "_now", "_scopes", "_secret", "_token_url")
+    __slots__ = ("_audience", "_in_body", "_secret")
 
     def __init__(
         self,
@@ -53,21 +95,11 @@ class OAuth2(Unchanging):
         audience: str | None = None,
         _now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._id = sendable(client_id, "client_id", ConfigError)
+        super().__init__("clientCredentials", client_id, scopes, token_url, _now)
         # Without a secret it is a public client.
         self._secret = None if client_secret is None and env is None else Secret("client_secret", client_secret, env)
-        self._scopes = read_scopes(scopes)
-        self._token_url = None if token_url is None else given_address(token_url, "token_url")
         self._audience = audience
-        self._now = _now
         self._in_body = False
-        self._keepers: dict[_Want, TokenKeeper] = {}
-
-    async def apply(self, request: HttpRequest, card: AgentCard | None, http: HttpClient) -> None:
-        """See `Credential.apply`."""
-        want = self._want(request, card)
-        keeper = self._keepers.setdefault(want, TokenKeeper(self._now))
-        put_bearer(request, await keeper.get(lambda refresh: self._fetch(http, want, refresh, request.connect)))
 
     def reject(self) -> bool:
         """See `Credential.reject`."""
@@ -78,17 +110,7 @@ class OAuth2(Unchanging):
     def __repr__(self) -> str:
         return f"OAuth2({self._id!r}, {self._secret!r})" if self._secret else f"OAuth2({self._id!r})"
 
-    def _want(self, request: HttpRequest, card: AgentCard | None) -> _Want:
-        scheme = flow_scheme(card, _FLOW)
-        flow = scheme.flow(_FLOW) if scheme else {}
-        scopes = self._scopes if self._scopes is not None else card_scopes(scheme, _FLOW)
-        if self._token_url is not None:
-            return _Want(self._token_url, self._token_url, scopes)
-        url = card_address(flow.get("tokenUrl"), request.url, "token_url")
-        refresh = flow.get("refreshUrl")
-        return _Want(url, card_address(refresh, request.url, "token_url") if refresh else url, scopes)
-
-    async def _fetch(self, http: HttpClient, want: _Want, refresh: str | None, connect: float | None) -> Token:
+    async def _fetch(self, http: HttpClient, want: Want, refresh: str | None, connect: float | None) -> Token:
         asked_at = self._now()
         if refresh is not None:
             form = {"grant_type": "refresh_token", "refresh_token": refresh}

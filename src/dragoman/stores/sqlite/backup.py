@@ -10,8 +10,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
+from dragoman.keys.ring import sync_folder
 from dragoman.model.error import ConfigError, DragomanError
-from dragoman.stores.sqlite.file import real_path
+from dragoman.stores.sqlite.file import is_still, real_path
 from dragoman.stores.sqlite.health import NO_SPACE, in_bytes, read_only, schema_version
 
 # Between two steps the interpreter gets its turn, and with it Ctrl-C.
@@ -136,17 +137,17 @@ def _write(
             os.fsync(file)
             size = os.fstat(file).st_size
             _refuse_taken(target, force=force)
-            if not _is_still(part, mine):
+            if not is_still(str(part), mine):
                 raise FileNotFoundError
         finally:
             os.close(file)
         part.replace(target)
     except BaseException as error:
-        if isinstance(error, Exception) and not _is_still(part, mine):
+        if isinstance(error, Exception) and not is_still(str(part), mine):
             raise DragomanError(f"another backup to {target} was forced meanwhile: this one is not kept") from error
         _clear(part, mine)
         raise
-    _settle(target.absolute().parent)
+    sync_folder(target.absolute().parent)
     return Copied(tasks, size)
 
 
@@ -168,25 +169,7 @@ def _copy(store: sqlite3.Connection, part: Path, progress: Callable[[int, int], 
         return int(copy.execute("SELECT count(*) FROM tasks").fetchone()[0])
 
 
-def _is_still(part: Path, mine: os.stat_result) -> bool:
-    try:
-        return os.path.samestat(mine, part.stat())
-    except FileNotFoundError:
-        return False
-
-
 def _clear(part: Path, mine: os.stat_result) -> None:
-    if _is_still(part, mine):
+    if is_still(str(part), mine):
         for suffix in ("", "-journal", "-wal", "-shm"):
             part.with_name(part.name + suffix).unlink(missing_ok=True)
-
-
-def _settle(folder: Path) -> None:
-    """Make the new name survive a power loss."""
-    if os.name != "posix":
-        return
-    file = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)

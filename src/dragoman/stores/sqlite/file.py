@@ -19,13 +19,15 @@ from dragoman.model.error import ConfigError, ServerError
 if sys.platform == "win32":
     import msvcrt
 
-    def _try_lock(file: int) -> None:
+    def try_lock(file: int, *, shared: bool = False) -> None:
+        """Lock an open file, if nobody else has it. Raises OSError."""
         msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
 else:
     import fcntl
 
-    def _try_lock(file: int) -> None:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    def try_lock(file: int, *, shared: bool = False) -> None:
+        """Lock an open file, if nobody else has it. Raises OSError."""
+        fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
 
 
 def is_still(name: str, opened: os.stat_result) -> bool:
@@ -50,17 +52,11 @@ class FileLock:
         Raises:
             ConfigError: another process has it.
         """
-        file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            _try_lock(file)
-        except OSError:
-            holder = os.read(file, 32).decode(errors="replace").strip()
-            os.close(file)
-            who = f"pid {holder}" if holder else "another process"
-            raise ConfigError(f"{subject} is in use by {who}: use another --store") from None
-        os.ftruncate(file, 0)
-        os.write(file, str(os.getpid()).encode())
-        self._file = file
+        if not self.try_take() or self._file is None:
+            holder = self.path.read_bytes()[:32].decode(errors="replace").strip()
+            raise _in_use(subject, holder)
+        os.ftruncate(self._file, 0)
+        os.write(self._file, str(os.getpid()).encode())
 
     def is_in_place(self) -> bool:
         """True while the name leads to the file that is locked: who takes the lock now is refused."""
@@ -70,7 +66,7 @@ class FileLock:
         """Take the lock if it is free."""
         file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            _try_lock(file)
+            try_lock(file)
         except OSError:
             os.close(file)
             return False
@@ -176,7 +172,7 @@ class StoreFile:
         _make_folder(self.path.parent)
         with _opening:
             if _identity(self.path) in _open_here:
-                raise _in_use(self._given, os.getpid())
+                raise _in_use(self._given.name, str(os.getpid()))
             # Tasks are nobody else's business: the file is ours alone before anything is in it.
             self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
             try:
@@ -194,7 +190,7 @@ class StoreFile:
             _lock_bytes(file)
         except OSError as error:
             if error.errno in (errno.EAGAIN, errno.EACCES):
-                raise _in_use(self._given, _holder(os.fstat(file))) from None
+                raise _in_use(self._given.name, _holder(os.fstat(file))) from None
             return False  # this system or this disk has no such locks
         return True
 
@@ -271,19 +267,19 @@ def _identity(path: Path) -> _Identity | None:
         return None
 
 
-def _in_use(path: Path, pid: int | None) -> ConfigError:
-    who = "another process" if pid is None else f"pid {pid}"
-    return ConfigError(f"{path.name} is in use by {who}: use another --store")
+def _in_use(subject: str, pid: str) -> ConfigError:
+    who = f"pid {pid}" if pid else "another process"
+    return ConfigError(f"{subject} is in use by {who}: use another --store")
 
 
-def _holder(found: os.stat_result) -> int | None:
-    """The process that has our lock on a file, where the system tells."""
+def _holder(found: os.stat_result) -> str:
+    """The process that has our lock on a file; empty where the system does not tell."""
     for process in _entries(Path("/proc")):
         if process.name.isdecimal():
             for opened in _entries(process / "fd"):
                 if is_still(str(opened), found) and _holds_lock(process / "fdinfo" / opened.name):
-                    return int(process.name)
-    return None
+                    return process.name
+    return ""
 
 
 def _entries(folder: Path) -> list[Path]:

@@ -7,27 +7,14 @@ import shlex
 import shutil
 import sqlite3
 import stat
-import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from dragoman.model.error import ConfigError
-from dragoman.stores.sqlite.file import real_path
+from dragoman.stores.sqlite.file import real_path, try_lock
 from dragoman.stores.sqlite.schema import STATES, VERSION, prepare
-
-if sys.platform == "win32":
-    import msvcrt
-
-    def _try_share(file: int) -> None:
-        msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
-else:
-    import fcntl
-
-    def _try_share(file: int) -> None:
-        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-
 
 Level = Literal["ok", "warn", "FAIL"]
 
@@ -208,7 +195,7 @@ def _server(path: Path) -> tuple[bool, Finding]:
     except PermissionError:
         return True, Finding("warn", "lock", "whether a server is running cannot be told", _AS_SERVER)
     try:
-        _try_share(file)
+        try_lock(file, shared=True)
     except OSError:
         holder = os.read(file, 32).decode(errors="replace").strip()
         return True, Finding("ok", "lock", f"in use by {f'pid {holder}' if holder else 'another process'}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 from contextlib import closing
 from typing import Any
 
@@ -11,16 +12,16 @@ from dragoman.model.record import Record
 from dragoman.stores.sqlite.schema import NUMBERS, STATES
 from dragoman.stores.sqlite.webhooks import COLUMNS, push_of
 
-_TASK = """
-SELECT t.number, t.id, s.agent, s.tenant, s.owner, t.context_id, t.origin, t.state, t.status_ms, t.generation,
-       t.created_ms, p.body, p.generation
-FROM tasks t JOIN scopes s USING (scope) LEFT JOIN snapshots p ON p.task = t.number
+_ROW = """
+t.number, t.id, s.agent, s.tenant, s.owner, t.context_id, t.origin, t.state, t.status_ms, t.generation, t.created_ms
 """
+_TASK = f"""
+SELECT {_ROW}, p.body, p.generation
+FROM tasks t JOIN scopes s USING (scope) LEFT JOIN snapshots p ON p.task = t.number
+"""  # noqa: S608 - fixed texts only
 _COLUMNS = 13
 _PUSHES = f"""
-SELECT t.number, t.id, s.agent, s.tenant, s.owner, t.context_id, t.origin, t.state, t.status_ms, t.generation,
-       t.created_ms, NULL, NULL, {COLUMNS}
-FROM pushes w JOIN tasks t ON t.number = w.task JOIN scopes s USING (scope)
+SELECT {_ROW}, NULL, NULL, {COLUMNS} FROM pushes w JOIN tasks t ON t.number = w.task JOIN scopes s USING (scope)
 """  # noqa: S608 - fixed texts only
 
 
@@ -47,12 +48,9 @@ def notes(connection: sqlite3.Connection, number: int) -> list[Note]:
 
 def page(connection: sqlite3.Connection, query: TaskQuery) -> Page:
     """One page of tasks, newest status first, and how many there are."""
-    known = connection.execute(
-        "SELECT scope FROM scopes WHERE agent = ? AND tenant = ? AND owner = ?", query.scope
-    ).fetchone()
-    if known is None:
+    scope = _value(connection, "SELECT scope FROM scopes WHERE agent = ? AND tenant = ? AND owner = ?", query.scope)
+    if scope is None:
         return Page((), more=False, total=0)
-    scope = int(known[0])
     where = ["t.scope = ?"]
     values: list[Any] = [scope]
     if query.context_id is not None:
@@ -68,7 +66,7 @@ def page(connection: sqlite3.Connection, query: TaskQuery) -> Page:
     if total is None:
         # Only fixed texts are joined here; every value is a parameter.
         counting = f"SELECT count(*) FROM tasks t WHERE {' AND '.join(where)}"  # noqa: S608
-        total = int(connection.execute(counting, values).fetchone()[0])
+        total = int(_value(connection, counting, values))
     if query.after is not None:
         where.append("(t.status_ms, t.number) < (?, ?)")
         values.extend(query.after)
@@ -85,39 +83,31 @@ def _kept_total(connection: sqlite3.Connection, query: TaskQuery, scope: int) ->
     if query.since_ms is not None or (query.state is not None and query.context_id is not None):
         return None
     if query.context_id is not None:
-        row = connection.execute(
-            "SELECT tasks FROM context_counts WHERE scope = ? AND context_id = ?", (scope, query.context_id)
-        ).fetchone()
-        return None if row is None else int(row[0])
+        by_context = "SELECT tasks FROM context_counts WHERE scope = ? AND context_id = ?"
+        return _value(connection, by_context, (scope, query.context_id))
     if query.state is not None:
-        row = connection.execute(
-            "SELECT tasks FROM state_counts WHERE scope = ? AND state = ?", (scope, NUMBERS[query.state])
-        ).fetchone()
-        return 0 if row is None else int(row[0])
-    row = connection.execute("SELECT sum(tasks) FROM state_counts WHERE scope = ?", (scope,)).fetchone()
-    return int(row[0] or 0)
+        by_state = "SELECT tasks FROM state_counts WHERE scope = ? AND state = ?"
+        return _value(connection, by_state, (scope, NUMBERS[query.state])) or 0
+    return _value(connection, "SELECT sum(tasks) FROM state_counts WHERE scope = ?", (scope,)) or 0
 
 
 def context_state(connection: sqlite3.Connection, scope: Scope, context_id: str) -> bytes | None:
     """The state kept for a conversation."""
-    row = connection.execute(
+    query = (
         "SELECT c.state FROM contexts c JOIN scopes s USING (scope) "
-        "WHERE s.agent = ? AND s.tenant = ? AND s.owner = ? AND c.context_id = ?",
-        (*scope, context_id),
-    ).fetchone()
-    return None if row is None else row[0]
+        "WHERE s.agent = ? AND s.tenant = ? AND s.owner = ? AND c.context_id = ?"
+    )
+    return _value(connection, query, (*scope, context_id))
 
 
 def repeated(connection: sqlite3.Connection, key: bytes, now_ms: int) -> str | None:
     """The task that took a message with this mark."""
-    row = connection.execute("SELECT task_id FROM repeats WHERE key = ? AND until_ms > ?", (key, now_ms)).fetchone()
-    return None if row is None else row[0]
+    return _value(connection, "SELECT task_id FROM repeats WHERE key = ? AND until_ms > ?", (key, now_ms))
 
 
 def reply(connection: sqlite3.Connection, key: bytes, now_ms: int) -> bytes | None:
     """The bare message that one with this mark was answered with."""
-    row = connection.execute("SELECT reply FROM repeats WHERE key = ? AND until_ms > ?", (key, now_ms)).fetchone()
-    return None if row is None else row[0]
+    return _value(connection, "SELECT reply FROM repeats WHERE key = ? AND until_ms > ?", (key, now_ms))
 
 
 def marks(connection: sqlite3.Connection, now_ms: int) -> list[bytes]:
@@ -154,6 +144,12 @@ def drafts(connection: sqlite3.Connection, agent: str) -> list[StoredTask]:
         (agent,),
     )
     return [_stored(row) for row in rows]
+
+
+def _value(connection: sqlite3.Connection, query: str, values: Sequence[Any]) -> Any:
+    """The first column of the first row; None when there is no row."""
+    row = connection.execute(query, values).fetchone()
+    return None if row is None else row[0]
 
 
 def _stored(row: tuple[Any, ...]) -> StoredTask:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from dragoman.clock import Clock, SystemClock
 from dragoman.model.error import ConfigError, ServerError
@@ -26,135 +26,52 @@ from dragoman.stores.sqlite.store import SqliteStore
 FRESH_MS = 5000
 # `failures` and `locked_until_ms` are of earlier versions: nobody is locked any more.
 _COLUMNS = "users.user, users.name, users.password, users.epoch"
-
-
-class _Row(NamedTuple):
-    user: int
-    name: str
-    password: str
-    epoch: int
+_HOLDS = "(until_ms IS NULL OR until_ms > ?)"
 
 
 def account(connection: sqlite3.Connection, name: str, now: int) -> Account | None:
     """A user who was not revoked, with the permissions that hold now."""
-    row = connection.execute(f"SELECT {_COLUMNS} FROM users WHERE name = ? AND NOT revoked", (name,)).fetchone()  # noqa: S608
-    return None if row is None else _account(connection, _Row(*row), now, None)
+    row = connection.execute(
+        f"SELECT NULL, {_COLUMNS} FROM users WHERE name = ? AND NOT revoked",  # noqa: S608
+        (name,),
+    ).fetchone()
+    return None if row is None else _account(connection, now, *row)
 
 
 def account_of_key(connection: sqlite3.Connection, digest: bytes, now: int) -> Account | None:
     """The user a key was given to, while the key holds."""
     row = connection.execute(
         f"SELECT api_keys.until_ms, {_COLUMNS} FROM api_keys JOIN users USING (user) "  # noqa: S608
-        "WHERE digest = ? AND NOT revoked AND (until_ms IS NULL OR until_ms > ?)",
+        f"WHERE digest = ? AND NOT revoked AND {_HOLDS}",
         (digest, now),
     ).fetchone()
-    return None if row is None else _account(connection, _Row(*row[1:]), now, row[0])
+    return None if row is None else _account(connection, now, *row)
 
 
-def _account(connection: sqlite3.Connection, row: _Row, now: int, until: int | None) -> Account:
-    grants = connection.execute(
-        "SELECT permission, until_ms FROM grants WHERE user = ? AND (until_ms IS NULL OR until_ms > ?)",
-        (row.user, now),
-    ).fetchall()
-    ends = [end for end in (until, *(end for _, end in grants)) if end is not None]
+def _account(
+    connection: sqlite3.Connection, now: int, until: int | None, user: int, name: str, password: str, epoch: int
+) -> Account:
+    grants = _grants(connection, user, now)
+    ends = [end for end in (until, *(grant.until for grant in grants)) if end is not None]
     return Account(
-        user=User(row.name, row.name, frozenset(permission for permission, _ in grants)),
-        password=row.password,
-        epoch=row.epoch,
+        user=User(name, name, frozenset(grant.permission for grant in grants)),
+        password=password,
+        epoch=epoch,
         fresh_until=min(now + FRESH_MS, *ends) if ends else now + FRESH_MS,
     )
 
 
-def listed(connection: sqlite3.Connection, now: int) -> list[Listed]:
-    """Every user who was not revoked, by name, with what holds now."""
-    found: list[Listed] = []
-    rows = connection.execute(
-        "SELECT user, name, created_ms, password <> '' FROM users WHERE NOT revoked ORDER BY name"
-    ).fetchall()
-    for user, name, created, has_password in rows:
-        grants = connection.execute(
-            "SELECT permission, until_ms FROM grants WHERE user = ? AND (until_ms IS NULL OR until_ms > ?) "
-            "ORDER BY permission",
-            (user, now),
-        )
-        keys = connection.execute(
-            "SELECT hint, created_ms, until_ms FROM api_keys WHERE user = ? AND (until_ms IS NULL OR until_ms > ?) "
-            "ORDER BY created_ms, hint",
-            (user, now),
-        )
-        found.append(
-            Listed(
-                name,
-                created,
-                bool(has_password),
-                tuple(Grant(*grant) for grant in grants.fetchall()),
-                tuple(KeyNote(*key) for key in keys.fetchall()),
-            )
-        )
-    return found
+def _grants(connection: sqlite3.Connection, user: int, now: int) -> tuple[Grant, ...]:
+    query = f"SELECT permission, until_ms FROM grants WHERE user = ? AND {_HOLDS} ORDER BY permission"  # noqa: S608
+    return tuple(Grant(*row) for row in connection.execute(query, (user, now)).fetchall())
 
 
-def add(connection: sqlite3.Connection, name: str, password: str, permissions: tuple[str, ...], now: int) -> None:
-    """Make a user, or let one who was revoked in again. Raises ConfigError when there is one."""
-    known = connection.execute("SELECT user, revoked FROM users WHERE name = ?", (name,)).fetchone()
-    if known is None:
-        connection.execute("INSERT INTO users (name, password, created_ms) VALUES (?, ?, ?)", (name, password, now))
-    elif known[1]:
-        connection.execute("UPDATE users SET revoked = 0, password = ? WHERE user = ?", (password, known[0]))
-    else:
-        raise ConfigError(f"there is a user {name!r} already: `dragoman users password {name}` sets another password")
-    for permission in permissions:
-        grant(connection, name, permission, None)
-
-
-def set_password(connection: sqlite3.Connection, name: str, password: str) -> None:
-    """Another password: cookies that were given out do not count any more. Raises ConfigError."""
-    connection.execute(
-        "UPDATE users SET password = ?, epoch = epoch + 1 WHERE user = ?", (password, _number(connection, name))
+def _keys(connection: sqlite3.Connection, user: int, now: int) -> tuple[KeyNote, ...]:
+    query = (
+        f"SELECT hint, created_ms, until_ms FROM api_keys WHERE user = ? AND {_HOLDS} "  # noqa: S608
+        "ORDER BY created_ms, hint"
     )
-
-
-def grant(connection: sqlite3.Connection, name: str, permission: str, until: int | None) -> None:
-    """A permission from now on; it replaces the same one. Raises ConfigError."""
-    connection.execute(
-        "INSERT INTO grants (user, permission, until_ms) VALUES (?, ?, ?) "
-        "ON CONFLICT DO UPDATE SET until_ms = excluded.until_ms",
-        (_number(connection, name), permission, until),
-    )
-
-
-def add_key(connection: sqlite3.Connection, name: str, digest: bytes, hint: str, until: int | None, now: int) -> None:
-    """A key for a user; those that have run out go. Raises ConfigError."""
-    user = _number(connection, name)
-    connection.execute("DELETE FROM api_keys WHERE user = ? AND until_ms <= ?", (user, now))
-    connection.execute("INSERT INTO api_keys VALUES (?, ?, ?, ?, ?)", (digest, user, hint, now, until))
-
-
-def revoke(connection: sqlite3.Connection, name: str) -> None:
-    """Let a user in no more. The row stays, so that nobody else gets the name and with it the tasks."""
-    user = _number(connection, name)
-    connection.execute("DELETE FROM grants WHERE user = ?", (user,))
-    connection.execute("DELETE FROM api_keys WHERE user = ?", (user,))
-    connection.execute("UPDATE users SET revoked = 1, password = '', epoch = epoch + 1 WHERE user = ?", (user,))
-
-
-def revoke_permission(connection: sqlite3.Connection, name: str, permission: str) -> None:
-    """Take a permission back. Raises ConfigError when the user does not have it."""
-    done = connection.execute(
-        "DELETE FROM grants WHERE user = ? AND permission = ?", (_number(connection, name), permission)
-    )
-    if not done.rowcount:
-        raise ConfigError(f"{name} does not have that permission: `dragoman users list` shows which")
-
-
-def revoke_key(connection: sqlite3.Connection, name: str, hint: str) -> None:
-    """Take a key back. Raises ConfigError when the user has none with these last characters, or several."""
-    user = _number(connection, name)
-    found = connection.execute("SELECT digest FROM api_keys WHERE user = ? AND hint = ?", (user, hint)).fetchall()
-    if len(found) != 1:
-        many = "several keys that end" if found else "no key that ends"
-        raise ConfigError(f"{name} has {many} in {hint!r}: `dragoman users list` shows which there are")
-    connection.execute("DELETE FROM api_keys WHERE digest = ?", found[0])
+    return tuple(KeyNote(*row) for row in connection.execute(query, (user, now)).fetchall())
 
 
 def _number(connection: sqlite3.Connection, name: str) -> int:
@@ -256,33 +173,68 @@ class SqliteUsers:
             raise ConfigError(f"{name!r} cannot be a name: use letters, digits and . @ + - _, at most 100")
         for permission in permissions:
             _check_permission(permission)
-        now = self._clock.now()
-        self._change(lambda db: add(db, name, password, permissions, now))
+        with self._changing() as db:
+            known = db.execute("SELECT user, revoked FROM users WHERE name = ?", (name,)).fetchone()
+            if known is None:
+                new = (name, password, self._clock.now())
+                db.execute("INSERT INTO users (name, password, created_ms) VALUES (?, ?, ?)", new)
+            elif known[1]:
+                db.execute("UPDATE users SET revoked = 0, password = ? WHERE user = ?", (password, known[0]))
+            else:
+                raise ConfigError(
+                    f"there is a user {name!r} already: `dragoman users password {name}` sets another password"
+                )
+            for permission in permissions:
+                _grant(db, name, permission, None)
 
     def set_password(self, name: str, password: str) -> None:
         """Another password hash; cookies that were given out stop counting. Raises ConfigError."""
-        self._change(lambda db: set_password(db, name, password))
+        with self._changing() as db:
+            values = (password, _number(db, name))
+            db.execute("UPDATE users SET password = ?, epoch = epoch + 1 WHERE user = ?", values)
 
     def grant(self, name: str, permission: str, seconds: float | None = None) -> None:
-        """A permission, for a time or for good. Raises ConfigError."""
+        """A permission, for a time or for good; it replaces the same one. Raises ConfigError."""
         _check_permission(permission)
-        self._change(lambda db: grant(db, name, permission, self._until(seconds)))
+        with self._changing() as db:
+            _grant(db, name, permission, self._until(seconds))
 
     def add_key(self, name: str, digest: bytes, hint: str, seconds: float | None = None) -> None:
-        """A key, for a time or for good. `hint` is what of it may be shown. Raises ConfigError."""
-        self._change(lambda db: add_key(db, name, digest, hint, self._until(seconds), self._clock.now()))
+        """A key, for a time or for good; those that have run out go. `hint` is what of it may be shown.
+
+        Raises:
+            ConfigError: there is no such user.
+        """
+        with self._changing() as db:
+            user, now = _number(db, name), self._clock.now()
+            db.execute("DELETE FROM api_keys WHERE user = ? AND until_ms <= ?", (user, now))
+            db.execute("INSERT INTO api_keys VALUES (?, ?, ?, ?, ?)", (digest, user, hint, now, self._until(seconds)))
 
     def revoke(self, name: str) -> None:
         """Let a user in no more, by no key, cookie or password. Raises ConfigError."""
-        self._change(lambda db: revoke(db, name))
+        with self._changing() as db:
+            # The row stays, so that nobody else gets the name and with it the tasks.
+            user = (_number(db, name),)
+            db.execute("DELETE FROM grants WHERE user = ?", user)
+            db.execute("DELETE FROM api_keys WHERE user = ?", user)
+            db.execute("UPDATE users SET revoked = 1, password = '', epoch = epoch + 1 WHERE user = ?", user)
 
     def revoke_permission(self, name: str, permission: str) -> None:
-        """Take a permission back. Raises ConfigError."""
-        self._change(lambda db: revoke_permission(db, name, permission))
+        """Take a permission back. Raises ConfigError when the user does not have it."""
+        with self._changing() as db:
+            values = (_number(db, name), permission)
+            if not db.execute("DELETE FROM grants WHERE user = ? AND permission = ?", values).rowcount:
+                raise ConfigError(f"{name} does not have that permission: `dragoman users list` shows which")
 
     def revoke_key(self, name: str, hint: str) -> None:
-        """Take a key back, named by the hint it was made with. Raises ConfigError."""
-        self._change(lambda db: revoke_key(db, name, hint))
+        """Take a key back, named by the hint it was made with. Raises ConfigError when there is none, or several."""
+        with self._changing() as db:
+            values = (_number(db, name), hint)
+            found = db.execute("SELECT digest FROM api_keys WHERE user = ? AND hint = ?", values).fetchall()
+            if len(found) != 1:
+                many = "several keys that end" if found else "no key that ends"
+                raise ConfigError(f"{name} has {many} in {hint!r}: `dragoman users list` shows which there are")
+            db.execute("DELETE FROM api_keys WHERE digest = ?", found[0])
 
     def account(self, name: str) -> Account | None:
         """A user, with the permissions that hold now."""
@@ -290,9 +242,16 @@ class SqliteUsers:
             return account(reader, name, self._clock.now())
 
     def listed(self) -> list[Listed]:
-        """Every user who was not revoked, by name."""
+        """Every user who was not revoked, by name, with what holds now."""
+        now = self._clock.now()
         with self._reading() as reader:
-            return listed(reader, self._clock.now())
+            rows = reader.execute(
+                "SELECT user, name, created_ms, password <> '' FROM users WHERE NOT revoked ORDER BY name"
+            ).fetchall()
+            return [
+                Listed(name, created, bool(has_password), _grants(reader, user, now), _keys(reader, user, now))
+                for user, name, created, has_password in rows
+            ]
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
@@ -317,13 +276,18 @@ class SqliteUsers:
     async def _find(
         self, kept: dict[T, Account], key: T, read: Callable[[sqlite3.Connection], Account | None]
     ) -> Account | None:
+        if self._pool is None:
+            raise ServerError("the store of users is closed")
         generation = self._generation
 
         def work() -> Account | None:
             with self._reading() as reader:
                 return read(reader)
 
-        account = await self._in_thread(work)
+        try:
+            account = await asyncio.get_running_loop().run_in_executor(self._pool, work)
+        except sqlite3.Error as error:
+            raise ServerError(f"the users cannot be looked up now: {error}") from error
         # What was read before a change must not be kept after it.
         if account is not None and generation == self._generation:
             kept.pop(key, None)
@@ -331,14 +295,6 @@ class SqliteUsers:
                 del kept[next(iter(kept))]
             kept[key] = account
         return account
-
-    async def _in_thread(self, work: Callable[[], T]) -> T:
-        if self._pool is None:
-            raise ServerError("the store of users is closed")
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._pool, work)
-        except sqlite3.Error as error:
-            raise ServerError(f"the users cannot be looked up now: {error}") from error
 
     @contextmanager
     def _reading(self) -> Generator[sqlite3.Connection]:
@@ -352,20 +308,30 @@ class SqliteUsers:
             reader.execute("PRAGMA busy_timeout = 5000")
             yield reader
 
-    def _change(self, change: Callable[[sqlite3.Connection], None]) -> None:
+    @contextmanager
+    def _changing(self) -> Generator[sqlite3.Connection]:
+        """One transaction, taken back when the block raises."""
         if self._memory is not None:
             with self._turn, self._memory:
                 self._memory.execute("BEGIN")
-                change(self._memory)
+                yield self._memory
         else:
             assert self._path is not None
             with short_write(self._path) as connection:
-                change(connection)
+                yield connection
         # Told, not done here: what was read belongs to the server's loop, and this may be any thread.
         self._changes += 1
 
     def _until(self, seconds: float | None) -> int | None:
         return None if seconds is None else self._clock.now() + int(seconds * 1000)
+
+
+def _grant(connection: sqlite3.Connection, name: str, permission: str, until: int | None) -> None:
+    connection.execute(
+        "INSERT INTO grants (user, permission, until_ms) VALUES (?, ?, ?) "
+        "ON CONFLICT DO UPDATE SET until_ms = excluded.until_ms",
+        (_number(connection, name), permission, until),
+    )
 
 
 def _in_memory() -> sqlite3.Connection:

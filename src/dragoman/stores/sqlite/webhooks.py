@@ -5,11 +5,14 @@ from __future__ import annotations
 import sqlite3
 from typing import TYPE_CHECKING, Any
 
+from msgspec import structs
+
 from dragoman.engine.ports.store import WOKEN, Push, PushState
 
 if TYPE_CHECKING:
     from dragoman.engine.ports.store import Write
 
+# In the order of the fields of `Push`.
 COLUMNS = """
 w.task, w.id, w.dialect, w.url, w.secrets, w.cursor, w.created_ms, w.tries, w.failing_ms, w.due_ms, w.state, w.error
 """
@@ -29,7 +32,7 @@ WHERE task = ? AND id = ? AND created_ms = ?
 def write_pushes(connection: sqlite3.Connection, write: Write) -> None:
     """Write what a change says about webhooks."""
     for push in write.pushes:
-        connection.execute(_PUT, _row(push))
+        connection.execute(_PUT, structs.astuple(push))
     for push_id in write.unpushed:
         connection.execute("DELETE FROM pushes WHERE task = ? AND id = ?", (write.row.number, push_id))
     for push in write.progress:
@@ -61,22 +64,4 @@ def pushes(connection: sqlite3.Connection, number: int) -> list[Push]:
 
 def push_of(row: tuple[Any, ...]) -> Push:
     """A webhook from its columns."""
-    task, push_id, dialect, url, secrets, cursor, created, tries, failing, due, state, error = row
-    return Push(task, push_id, dialect, url, secrets, cursor, created, tries, failing, due, PushState(state), error)
-
-
-def _row(push: Push) -> tuple[Any, ...]:
-    return (
-        push.task,
-        push.id,
-        push.dialect,
-        push.url,
-        push.secrets,
-        push.cursor,
-        push.created_ms,
-        push.tries,
-        push.failing_ms,
-        push.due_ms,
-        int(push.state),
-        push.error,
-    )
+    return Push(*row[:10], state=PushState(row[10]), error=row[11])

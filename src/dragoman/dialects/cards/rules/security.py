@@ -159,7 +159,7 @@ def schemes_03(where: str, *, all_types: bool) -> Mapped:
         deprecated=_OUTDATED_03,
     )
     shapes = _schemes([where] * 5, "in", flows, *((_METADATA,) if all_types else ()))
-    types = dict(zip(("apiKey", "http", "oauth2", "openIdConnect", "mutualTLS"), shapes, strict=True))
+    types: dict[str, Shape] = dict(zip(("apiKey", "http", "oauth2", "openIdConnect", "mutualTLS"), shapes, strict=True))
     if not all_types:
         del types["mutualTLS"]
     return Mapped("an object of security schemes by name", _Typed("a security scheme", where, types))
