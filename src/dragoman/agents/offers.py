@@ -133,8 +133,7 @@ def request_of(ctx: Context, *, by_skill: bool = False) -> tuple[str | None, dic
     A data part `{"tool": …, "arguments": {…}}` comes first, then metadata `skillId`; the first data part is the
     arguments then. With `by_skill` the key may be `skill`, too.
     """
-    history = ctx.history
-    message = history[0] if history else ctx.message
+    message = ctx.first
     first: dict[str, Any] | None = None
     for part in message.parts:
         if isinstance(part.data, dict):

@@ -18,8 +18,8 @@ from dragoman.engine.execute.containment import contain_exits
 from dragoman.engine.execute.recovery import Recovery
 from dragoman.engine.execute.runner import Runner
 from dragoman.engine.journal.follow import Batch, Follower, Stream, single
-from dragoman.engine.journal.live import STOPPING
 from dragoman.engine.journal.tasks import Tasks
+from dragoman.engine.journal.writer import STOPPING
 from dragoman.engine.ownership.sole import SoleOwner
 from dragoman.engine.paging import shorten_first, shortened
 from dragoman.engine.ports.store import Cursor, Scope, TaskQuery

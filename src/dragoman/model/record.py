@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field, structs
 
-from dragoman.model.event import ArtifactUpdate, StatusUpdate, StreamResponse, response_of
+from dragoman.model.event import ArtifactUpdate, StatusUpdate, StreamResponse
 from dragoman.model.json import decode_event, encode
 from dragoman.model.message import Message
 from dragoman.model.part import Part
@@ -40,10 +40,10 @@ class Record(Struct, weakref=False):
             response = StreamResponse(status_update=event)
         elif isinstance(event, ArtifactUpdate):
             response = StreamResponse(artifact_update=event)
+        elif isinstance(event, Task):
+            response = StreamResponse(event if event.generation is None else structs.replace(event, generation=None))
         else:
-            if isinstance(event, Task) and event.generation is not None:
-                event = structs.replace(event, generation=None)
-            response = response_of(event)
+            response = StreamResponse(message=event)
         body = encode(response)
         if len(body) > _LARGE:  # the encoder leaves up to as much again behind it
             body = bytes(memoryview(body))
@@ -110,7 +110,9 @@ class Folding:
         self.history: list[Message] = list(task.history)
         self.metadata: dict[str, Any] | None = task.metadata
         self.generation = generation
-        self._artifacts: dict[str, Artifact] = {artifact.artifact_id: artifact for artifact in task.artifacts}
+        self._artifacts: dict[str, Artifact] = {}
+        for artifact in task.artifacts:
+            self._artifacts[artifact.artifact_id] = artifact
         # The parts of those to which something was appended.
         self._grown: dict[str, list[Part | _Texts]] = {}
 

@@ -67,7 +67,8 @@ def body(text: str) -> bytes:
 async def outcome(store: Store, row: TaskRow, **parts: Any) -> BaseException | None:
     """Write, and wait for what is reported."""
     reported: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
-    store.write(Write(row, reported.set_result, **parts))
+    size = sum(len(record.body) for record in parts.get("records", ()))
+    store.write(Write(row, reported.set_result, size=size, **parts))
     async with asyncio.timeout(30):
         return await reported
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dragoman import Agent
-from dragoman.engine.journal.live import AHEAD_BYTES, AHEAD_EVENTS
+from dragoman.engine.journal.writer import AHEAD_BYTES, AHEAD_EVENTS
 from dragoman.model.error import ServerError
 from dragoman.model.state import State
 from dragoman.outputs import Ask, Reply

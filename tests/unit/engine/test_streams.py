@@ -11,7 +11,7 @@ import pytest
 
 from dragoman import Agent
 from dragoman.engine.call import Call
-from dragoman.engine.journal.live import WINDOW_EVENTS
+from dragoman.engine.journal.writer import WINDOW_EVENTS
 from dragoman.engine.operations import EngineSettings
 from dragoman.engine.ports.store import Sweep
 from dragoman.model.error import ServerError, UnsupportedOperation

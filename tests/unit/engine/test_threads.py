@@ -9,21 +9,25 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextvars import copy_context
 from queue import SimpleQueue
 from typing import Any
 
 import pytest
 
-from dragoman.engine.execute.containment import context_for
+from dragoman.engine.accept.quota import caller_of
+from dragoman.engine.execute.containment import Work, begin_work
 from dragoman.engine.execute.threads import WARN_SECONDS, LoopThreads, Threads, in_thread
-from dragoman.engine.ports.store import Scope
+from dragoman.model.user import User
 
 SECONDS = 10
 
 
 def _of(caller: str, fn: Callable[..., Any], *args: Any, agent: str = "agent") -> Any:
     """Call something as code of a run for that caller does."""
-    return context_for(Scope(agent, "", caller), None).run(fn, *args)
+    context = copy_context()
+    context.run(begin_work, Work(agent, caller_of(User(caller)) if caller else ""))
+    return context.run(fn, *args)
 
 
 class Blocked:

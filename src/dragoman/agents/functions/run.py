@@ -17,6 +17,7 @@ from dragoman.agents.functions.skill import Kind
 from dragoman.agents.functions.sync_context import SyncContext
 from dragoman.agents.offers import may_use, permit, request_of
 from dragoman.engine.execute.threads import in_thread, skill_threads
+from dragoman.engine.ports.agent import Plan
 from dragoman.model.error import ConfigError, Failed
 from dragoman.schema.typed import Unfit, fit, is_text, type_name
 
@@ -58,7 +59,11 @@ class Functions:
         Raises:
             Failed: the named skill does not exist.
         """
-        name, arguments = request_of(ctx)
+        parts = ctx.first.parts
+        if not ctx.opening and len(parts) == 1 and parts[0].text is not None:  # as nearly all are
+            name, arguments = None, dict[str, Any]()
+        else:
+            name, arguments = request_of(ctx)
         if name is None:
             return self._default or self._default_for(ctx), arguments
         skill = self.skills.get(name)
@@ -77,19 +82,36 @@ class Functions:
         skills = self.skills.values()
         return next((skill for skill in skills if may_use(ctx, skill)), next(iter(skills)))
 
-    async def run(self, ctx: Context) -> AsyncGenerator[Any, None]:
-        """Run the chosen skill; an engine-level agent."""
-        ctx.message, ctx.metadata = ctx.history[0], ctx.opening
+    def plan(self, ctx: Context) -> Plan:
+        """Choose the skill that the message means."""
+        try:
+            skill, arguments = self.choose(ctx)
+        except Failed:
+            return Plan(self.run)  # which says so
+        return Plan(functools.partial(self._run, skill, arguments), skill.may_reply, skill.restart)
+
+    def run(self, ctx: Context) -> AsyncGenerator[Any, None]:
+        """Run the skill that the message means. Raises Failed when there is none."""
+        return self._run(*self.choose(ctx), ctx)
+
+    async def _run(self, skill: Skill, arguments: dict[str, Any], ctx: Context) -> AsyncGenerator[Any, None]:
+        ctx.message, ctx.metadata = ctx.first, ctx.opening
         ctx.listen_again()
-        skill, arguments = self.choose(ctx)
         ctx.skill = skill.id
-        permit(ctx, skill, skill.name)
+        if skill.permission is not None:
+            permit(ctx, skill, skill.name)
         # Most messages are one text for one function that asks nothing: there is nothing to read, to replay or to keep.
         text = ctx.text if skill.only_text is not None and not arguments else ""
         values = {skill.only_text: text} if skill.only_text is not None and text else None
         if values is not None and skill.is_direct and not ctx.answered:
             yield await skill.fn(**values)
             return
+        async for output in self._replayed(skill, arguments, values, ctx):
+            yield output
+
+    async def _replayed(
+        self, skill: Skill, arguments: dict[str, Any], values: dict[str, Any] | None, ctx: Context
+    ) -> AsyncGenerator[Any, None]:
         loaded = first = _copied(ctx.state)
         if ctx.answered:
             _become(ctx.state, cast("dict[str, Any]", ctx.answered[0].ref or {}).get("state", {}))

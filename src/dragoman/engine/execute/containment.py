@@ -12,13 +12,8 @@ import contextvars
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dragoman.engine.accept.quota import caller_of
-from dragoman.model.user import User
-
 if TYPE_CHECKING:
     from collections.abc import Generator
-
-    from dragoman.engine.ports.store import Scope
 
     TaskFactory = Callable[..., asyncio.Future[Any]]
 
@@ -33,17 +28,9 @@ class Work(NamedTuple):
 _work: contextvars.ContextVar[Work | None] = contextvars.ContextVar("dragoman-work", default=None)
 
 
-def context_for(scope: Scope, caller: str | None) -> contextvars.Context:
-    """The context of a new run: the current one, and for whom it runs: with None, for its task's owner."""
-    if caller is None:
-        caller = caller_of(User(scope.owner)) if scope.owner else ""
-    context = contextvars.copy_context()
-    context.run(_work.set, Work(scope.agent, caller))
-    return context
-
-
 # Whose run this is; None outside of any.
 current_work: Callable[[], Work | None] = _work.get
+begin_work: Callable[[Work], object] = _work.set
 
 
 _EXITS = (KeyboardInterrupt, SystemExit)

@@ -80,8 +80,8 @@ class Context:
         self.message = message
         self.metadata: dict[str, Any] = {**(message.metadata or {}), **(metadata or {})}
         # The same of the message that began the task: whatever an answer says, it chooses the skill.
-        first = live.folding.history[0] if live.folding.history else message
-        self.opening: dict[str, Any] = {**(first.metadata or {}), **(opening or {})}
+        self.first = live.folding.history[0] if live.folding.history else message
+        self.opening: dict[str, Any] = {**(self.first.metadata or {}), **(opening or {})}
         self.answered = answered
         self.restarted = restarted
         self.state: dict[str, Any] = state if state is not None else {}

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from dragoman.engine.execute.containment import context_for
+from dragoman.engine.accept.quota import caller_of
+from dragoman.engine.execute.containment import Work, begin_work
 from dragoman.engine.execute.context import Context
 from dragoman.engine.execute.run import Run
+from dragoman.model.user import User
 
 if TYPE_CHECKING:
     from dragoman.engine.accept.quota import Quota
@@ -39,6 +42,7 @@ class Runner:
         self.quota = quota
         self.settings = settings
         self.stopping = False
+        self._parallel = agent.parallel
         self._queues: dict[tuple[object, str], deque[Run]] = {}
         self._workers: set[asyncio.Task[None]] = set()
         self._note_metadata = None if agent.marks is None else agent.marks.note or None
@@ -88,7 +92,7 @@ class Runner:
 
     def create(self, live: LiveTask, ctx: Context, plan: Plan, *, new_context: bool, draft: bool, caller: str) -> None:
         """Write a new task and let it run, now or in its turn: then that it is at work is written with it."""
-        begins = self._is_free(live)
+        begins = self._parallel or (live.row.scope, live.context_id) not in self._queues
         if draft:
             live.write_draft()
             if begins and plan.prepare is None:
@@ -101,13 +105,10 @@ class Runner:
         self, live: LiveTask, ctx: Context, plan: Plan, *, attempt: int | None = None, caller: str | None = None
     ) -> None:
         """Let a task that is there run, now or in its turn. `attempt` counts the runs of one that may run again."""
-        begins = self._is_free(live)
+        begins = self._parallel or (live.row.scope, live.context_id) not in self._queues
         self._enter(Run(self, live, ctx, plan, caller, attempt=attempt), begins)
         if begins and plan.prepare is None:
             live.begin()
-
-    def _is_free(self, live: LiveTask) -> bool:
-        return self.agent.parallel or (live.row.scope, live.context_id) not in self._queues
 
     def _enter(self, run: Run, begins: bool) -> None:
         live = run.live
@@ -123,7 +124,11 @@ class Runner:
 
     def _spawn(self, key: tuple[object, str], run: Run) -> None:
         # Not by the loop's own factory, which contains what runs raise: a run does that itself.
-        context = context_for(run.live.row.scope, run.caller)
+        scope, caller = run.live.row.scope, run.caller
+        if caller is None:
+            caller = caller_of(User(scope.owner)) if scope.owner else ""
+        context = copy_context()
+        context.run(begin_work, Work(scope.agent, caller))
         worker = asyncio.Task(run.work(), loop=asyncio.get_running_loop(), context=context)
         run.live.attach(worker)
         self._workers.add(worker)

@@ -5,15 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from functools import partial
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, structs
 
 from dragoman.clock import timestamp
-from dragoman.engine.ownership.port import OwnershipLost
+from dragoman.engine.journal.writer import AHEAD_BYTES, WINDOW_EVENTS, TaskWriter
 from dragoman.engine.ports.store import Note, NoteKind, Push, Repeat, TaskRow, Write
-from dragoman.model.error import ServerError
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
 from dragoman.model.json import encode
 from dragoman.model.record import Folding, Record
@@ -21,7 +19,7 @@ from dragoman.model.state import State
 from dragoman.model.task import Task, TaskStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from dragoman.clock import Clock
     from dragoman.engine.ownership.port import Claim
@@ -31,19 +29,12 @@ if TYPE_CHECKING:
     from dragoman.model.message import Message
     from dragoman.model.task import Artifact
 
-# How far an agent may run ahead of the disk, and what subscribers find in memory.
-AHEAD_EVENTS = 256
-AHEAD_BYTES = 1_000_000
-WINDOW_EVENTS = 512
 # A task that waits for its turn is kept in memory when it is no larger than this: reading it again costs more.
 SMALL_BYTES = 64_000
-STOPPING = "the server is stopping: ask again when it is back"
-UNAVAILABLE = "the store cannot take writes now: try again later"
 
 
-def unavailable(error: BaseException | None) -> ServerError:
-    """What callers learn when the store refuses a write: the reason, where the store names one that is for them."""
-    return ServerError(str(error) if isinstance(error, ServerError) else UNAVAILABLE)
+def _size_of(notes: Iterable[tuple[NoteKind, bytes]]) -> int:
+    return sum(len(body) for _, body in notes)
 
 
 class NewTask(Struct, frozen=True):
@@ -61,15 +52,13 @@ class NewTask(Struct, frozen=True):
     webhook: Push | None = None
 
 
-class LiveTask:
-    """Numbers, folds, encodes and queues a task's events, and knows which of them are durable.
-
-    The agent never waits for the disk here; whatever leaves the process waits with `durable` or `settled`.
+class LiveTask(TaskWriter):
+    """A task that is being worked on: numbers, folds and encodes its events.
 
     A draft is in the store, but nobody is shown it: its first event creates the task, unless the run turns out to be a
     bare reply. `standing` are the artifacts a run builds on: those it found, or, when it runs again after a crash,
-    those of the last pause. `marks` is metadata that the agent writes on every status. `on_durable` is called once,
-    when the first write of a new task is. `claim` is the right to write a task that was not created here.
+    those of the last pause. `marks` is metadata that the agent writes on every status. `claim` is the right to write a
+    task that was not created here.
 
     `ended` is True when nothing may be added any more, `over` when what the run says does not count any more: the task
     has ended or paused, or was given up.
@@ -92,62 +81,28 @@ class LiveTask:
         claim: Claim | None = None,
         on_durable: Callable[[], None] | None = None,
     ) -> None:
-        self._store = store
-        self._bus = bus
-        self._clock = clock
-        self._new = new
-        self._in_store = in_store  # as a draft
-        self._marks = marks
-        self._row_maker = row_maker
-        self._on_durable = on_durable
+        super().__init__(store, bus, clock, row, folding, committed, on_durable)
         self.claim = claim
-        self.id = row.id
-        self.context_id = row.context_id
-        self.row = row
-        self.folding = folding
+        self.standing = standing
         self.state = state = folding.status.state
         self.ended: bool = state.final
         self.over: bool = state.final or state.waiting
-        self.committed = committed
-        self.standing = standing
-        self._artifact_ids = {artifact.artifact_id for artifact in standing} if standing else set[str]()
-        self.draft = False
         self.dormant = False
         self.reply: Message | None = None
         self.inbox: deque[Message] = deque()
         self.arrived = asyncio.Event()  # set when there is something to look at: a message, or the end
+        self.worker: asyncio.Task[None] | None = None
+        self._new = new
+        self._in_store = in_store  # as a draft
+        self._marks = marks
+        self._row_maker = row_maker
+        self._artifact_ids = {artifact.artifact_id for artifact in standing} if standing else set[str]()
         self._begun = False
         self._reply_kept = False
-        self.worker: asyncio.Task[None] | None = None
-        self._held: Callable[[], None] | None = None
+        self._flush_held: Callable[[], None] | None = None
         self._unwritten: tuple[Record, ...] = ()
-        self._window: deque[Record] = deque()
-        self._window_bytes = 0
-        self._ahead_bytes = 0
-        # How many records and notes must be durable before the future is done.
-        self._waiters: list[tuple[int, int, asyncio.Future[None]]] = []
-        self._notes_queued = 0
-        self._notes_kept = 0
-        self._settle_at: int | None = None
+        self._unwritten_bytes = 0
         self._settled_task: Task | None = None
-        self._settlers: list[asyncio.Future[None]] = []
-        self._broken: BaseException | None = None
-        self._abandoned = False
-
-    @property
-    def broken(self) -> bool:
-        """True when the store refused a write of this task."""
-        return self._broken is not None
-
-    @property
-    def lost(self) -> bool:
-        """True when somebody else may write this task now."""
-        return isinstance(self._broken, OwnershipLost)
-
-    @property
-    def refusal(self) -> ServerError:
-        """What to tell those who wait for something that the store refused."""
-        return unavailable(self._broken)
 
     @property
     def has_rows(self) -> bool:
@@ -167,7 +122,16 @@ class LiveTask:
 
     def hold(self, flush: Callable[[], None] | None) -> None:
         """Output waits one turn of the loop, to see whether it is the last. `flush` lets it go before any event."""
-        self._held = flush
+        self._flush_held, self._held_back = flush, flush is not None
+
+    def _refused(self) -> None:
+        self.ended = self.over = True
+        self.arrived.set()
+        self.stop_work()
+
+    def _given_up(self) -> None:
+        self.over = True
+        self.arrived.set()
 
     def deliver(self, message: Message) -> None:
         """Offer a message to the run."""
@@ -181,13 +145,13 @@ class LiveTask:
         assert self._new is not None
         self.draft = self._in_store = True
         snapshot = encode(self._new.task)
-        notes, webhooks = self._beside(self._new)
+        webhook = self._new.webhook
         self._store.write(
             Write(
                 self.row,
                 self._note_done,
-                notes=notes,
-                pushes=webhooks,
+                notes=self._request_notes(self._new),
+                pushes=() if webhook is None else (webhook,),
                 snapshot=snapshot,
                 repeat=self._new.repeat,
                 draft=True,
@@ -196,9 +160,8 @@ class LiveTask:
         )
         self._notes_queued += 1
 
-    def _beside(self, new: NewTask) -> tuple[tuple[Note, ...], tuple[Push, ...]]:
-        notes = () if new.request is None else (Note(1, "request", new.request),)
-        return notes, () if new.webhook is None else (new.webhook,)
+    def _request_notes(self, new: NewTask) -> tuple[Note, ...]:
+        return () if new.request is None else (Note(1, "request", new.request),)
 
     def create(self, *, begins: bool = False) -> None:
         """Write record 1, the task itself; when it `begins` at once, that it is at work too, in one change."""
@@ -206,9 +169,7 @@ class LiveTask:
         assert new is not None
         self.draft = False
         first = Record.of(1, new.task)
-        notes, webhooks = self._beside(new)
-        if self._in_store:
-            notes = ()
+        has_note = new.request is not None and not self._in_store
         records, size = (first,), len(first.body)
         if begins and self._row_maker is None:
             self._begun = True
@@ -225,15 +186,15 @@ class LiveTask:
         self._store.write(
             Write(
                 self.row,
-                partial(self._done, records[-1].generation, size),
+                partial(self._done, len(records), size),
                 create=True,
                 joins=new.joins,
                 records=records,
-                notes=notes,
+                notes=self._request_notes(new) if has_note else (),
                 repeat=new.repeat,
-                pushes=webhooks,
+                pushes=() if new.webhook is None else (new.webhook,),
                 opens=self._in_store,
-                size=size + sum([len(note.body) for note in notes]),
+                size=size if new.request is None else size + len(new.request),
             )
         )
         if begins and self._row_maker is not None:
@@ -265,10 +226,10 @@ class LiveTask:
 
         With `more`, another event follows at once: both are one change of the store.
         """
-        if self._broken is not None or self._abandoned:
+        if self.broken or self._abandoned:
             self._check()
-        if self._held is not None:
-            flush, self._held = self._held, None
+        if self._flush_held is not None:
+            flush, self._flush_held, self._held_back = self._flush_held, None, False
             flush()
         if self.draft:
             self.create(begins=isinstance(event, ArtifactUpdate))
@@ -307,11 +268,13 @@ class LiveTask:
         self._ahead_bytes += size
         if more:
             self._unwritten = (*self._unwritten, record)
+            self._unwritten_bytes += size
             return
         records = (record,)
         if self._unwritten:
             records, self._unwritten = (*self._unwritten, record), ()
-            size = sum([len(record.body) for record in records])
+            size += self._unwritten_bytes
+            self._unwritten_bytes = 0
         if self._window_bytes > AHEAD_BYTES or len(self._window) > WINDOW_EVENTS:
             self._trim()
         self._store.write(
@@ -325,7 +288,7 @@ class LiveTask:
                 context_state=context_state,
                 repeat=repeat,
                 rows=rows,
-                size=size + (0 if snapshot is None else len(snapshot)) + sum([len(body) for _, body in notes]),
+                size=size + (0 if snapshot is None else len(snapshot)) + (_size_of(notes) if notes else 0),
             )
         )
 
@@ -366,119 +329,9 @@ class LiveTask:
         self.keep(kind, body, repeat=repeat)
         return self._wait(0, self._notes_queued)
 
-    def keep(self, kind: NoteKind, body: bytes, *, repeat: Repeat | None = None) -> None:
-        """Keep something beside the last record, for whoever reads the task later; `durable` waits for it too."""
-        self._notes_queued += 1
-        note = Note(self.folding.generation, kind, body)
-        self._store.write(Write(self.row, self._note_done, notes=(note,), repeat=repeat, size=len(body)))
-
-    def _trim(self) -> None:
-        window = self._window
-        while window and (len(window) > WINDOW_EVENTS or self._window_bytes > AHEAD_BYTES):
-            if window[0].generation > self.committed:
-                return
-            self._window_bytes -= len(window.popleft().body)
-
-    # -- durability ------------------------------------------------------------------------------------------------
-
-    def _done(self, generation: int, size: int, error: BaseException | None) -> None:
-        self._ahead_bytes -= size
-        if error is not None:
-            self._break(error)
-            return
-        if generation > self.committed:
-            self.committed = generation
-        if self._window_bytes > AHEAD_BYTES:  # what is durable can be read from the store, however long the run takes
-            self._trim()
-        if self._on_durable is not None:
-            on_durable, self._on_durable = self._on_durable, None
-            on_durable()
-        if self._waiters:
-            self._wake_waiters()
-        if self._settlers and self._settle_at is not None and self.committed >= self._settle_at:
-            self._wake_settlers()
-        self._bus.notify(self.id, self.committed)
-
-    def _note_done(self, error: BaseException | None) -> None:
-        if error is not None:
-            self._break(error)
-            return
-        self._notes_kept += 1
-        self._wake_waiters()
-
-    def _wait(self, generation: int, notes: int) -> asyncio.Future[None]:
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters.append((generation, notes, future))
-        return future
-
-    def _wake_waiters(self) -> None:
-        waiters, self._waiters = self._waiters, []
-        for generation, notes, future in waiters:
-            if future.done():
-                continue
-            if generation > self.committed or notes > self._notes_kept:
-                self._waiters.append((generation, notes, future))
-            else:
-                future.set_result(None)
-
-    def _wake_settlers(self) -> None:
-        settlers, self._settlers = self._settlers, []
-        for future in settlers:
-            if not future.done():
-                future.set_result(None)
-
-    def _break(self, error: BaseException) -> None:
-        if self._broken is not None:  # the run is being told already
-            return
-        self._broken = error
-        self.ended = self.over = True
-        self._give_up(str(self.refusal))
-        self.stop_work()
-        # Wake the readers, and promise them nothing: no record follows.
-        self._bus.notify(self.id, self.committed)
-
-    def abandon(self) -> None:
-        """Nobody works on this task here any more, and it has neither ended nor paused: let nobody wait for that."""
-        self._abandoned = self.over = True
-        self._give_up(STOPPING)
-
-    def _give_up(self, reason: str) -> None:
-        waiting = [*(future for _, _, future in self._waiters), *self._settlers]
-        self._waiters, self._settlers = [], []
-        for future in waiting:
-            if not future.done():
-                future.set_exception(ServerError(reason))
-        self.arrived.set()
-
-    def _check(self) -> None:
-        if self._broken is not None:
-            raise self.refusal from self._broken
-        if self._abandoned:
-            raise ServerError(STOPPING)
-
-    async def durable(self, generation: int | None = None) -> None:
-        """Wait until that record (by default: all so far) survives a crash. Raises ServerError when it cannot."""
-        if self._broken is not None or self._abandoned:
-            self._check()
-        notes = self._notes_queued if generation is None else 0
-        wanted = generation if generation is not None else 0 if self.draft else self.folding.generation
-        if self.committed < wanted or self._notes_kept < notes:
-            await self._wait(wanted, notes)
-
-    async def room(self) -> None:
-        """Wait while the task is too far ahead of the store."""
-        while self.crowded:
-            await self.durable(max(self.committed + 1, self.folding.generation - AHEAD_EVENTS // 2))
-
-    @property
-    def crowded(self) -> bool:
-        """True when the task should wait for the store."""
-        ahead = self.folding.generation - self.committed + (self._held is not None)
-        return ahead >= AHEAD_EVENTS or self._ahead_bytes >= AHEAD_BYTES
-
     async def settled(self) -> None:
         """Wait until the run has ended or paused, and that is durable. Raises ServerError when it cannot be."""
-        if self._broken is not None or self._abandoned:
+        if self.broken or self._abandoned:
             self._check()
         if self._reply_kept or (self._settle_at is not None and self.committed >= self._settle_at):
             return
@@ -544,16 +397,6 @@ class LiveTask:
             self.folding, self.dormant = folding, False
 
     # -- reading ---------------------------------------------------------------------------------------------------
-
-    def after(self, generation: int) -> list[Record] | None:
-        """The durable records after that one, from memory; None when they must be read from the store."""
-        window = self._window
-        if generation >= self.committed:
-            return []
-        if not window or window[0].generation > generation + 1:
-            return None
-        start = generation + 1 - window[0].generation
-        return list(islice(window, start, start + self.committed - generation))
 
     def artifact_number(self) -> int:
         """Which artifact a new one would be, the first being 1. A run that begins again counts again."""

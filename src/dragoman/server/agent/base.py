@@ -12,7 +12,7 @@ from dragoman.agents.functions.run import Functions
 from dragoman.agents.functions.skill import Offer, returns_reply, skill_of
 from dragoman.engine.ports.agent import Plan
 from dragoman.model.card import AgentExtension
-from dragoman.model.error import ConfigError, Failed
+from dragoman.model.error import ConfigError
 from dragoman.server.plugins import PluginAttributes
 
 if TYPE_CHECKING:
@@ -168,11 +168,7 @@ class BareAgent(PluginAttributes):
         if self._run is not None and self._functions.named(ctx) is None:
             restarts = self._run_restarts if self._tools is None else self._tools.restarts(ctx)
             return Plan(self._run, self._run_replies, restarts, self._prepare)
-        try:
-            skill = self._functions.choose(ctx)[0]
-        except Failed:
-            return Plan(self._functions.run)
-        return Plan(self._functions.run, skill.may_reply, skill.restart)
+        return self._functions.plan(ctx)
 
     async def canceled(self, ref: Any) -> None:
         """Pass on that a waiting task was canceled, to whoever works for this agent elsewhere."""

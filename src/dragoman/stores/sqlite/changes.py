@@ -119,19 +119,28 @@ class Changes:
             Conflict: a record does not follow its task's last one.
             sqlite3.Error: the database refuses.
         """
-        self._insert_tasks(connection)
-        self._update_tasks(connection)
+        if self._created:
+            self._insert_tasks(connection)
+        if self._changed:
+            self._update_tasks(connection)
         connection.executemany("INSERT INTO events VALUES (?, ?, ?)", self._events)
-        connection.executemany("INSERT INTO notes (task, generation, kind, body) VALUES (?, ?, ?, ?)", self._notes)
-        connection.executemany("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?)", self._snapshots.values())
-        contexts = [(scope, context, state) for (scope, context), state in self._contexts.items()]
-        connection.executemany("INSERT OR REPLACE INTO contexts VALUES (?, ?, ?)", contexts)
-        connection.executemany("INSERT OR REPLACE INTO repeats VALUES (?, ?, ?, ?)", self._repeats)
-        self._write_counts(connection)
+        if self._notes:
+            connection.executemany("INSERT INTO notes (task, generation, kind, body) VALUES (?, ?, ?, ?)", self._notes)
+        if self._snapshots:
+            connection.executemany("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?)", self._snapshots.values())
+        if self._contexts:
+            contexts = [(scope, context, state) for (scope, context), state in self._contexts.items()]
+            connection.executemany("INSERT OR REPLACE INTO contexts VALUES (?, ?, ?)", contexts)
+        if self._repeats:
+            connection.executemany("INSERT OR REPLACE INTO repeats VALUES (?, ?, ?, ?)", self._repeats)
+        if self._counts:
+            self._write_counts(connection)
         for write in self._pushes:
             write_pushes(connection, write)
-        self._write_drafts(connection)
-        write_rows(connection, self._extra_rows.values())
+        if self._drafts or self._drafts_gone:
+            self._write_drafts(connection)
+        if self._extra_rows:
+            write_rows(connection, self._extra_rows.values())
         for row, scope in self._deleted:
             self._delete(connection, row, scope)
 
@@ -165,8 +174,6 @@ class Changes:
         )
 
     def _update_tasks(self, connection: sqlite3.Connection) -> None:
-        if not self._changed:
-            return
         done = connection.executemany(
             "UPDATE tasks SET state = ?, status_ms = ?, generation = ? WHERE number = ? AND generation = ?",
             [
@@ -182,6 +189,10 @@ class Changes:
             "INSERT INTO state_counts VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET tasks = tasks + excluded.tasks",
             [(scope, state, tasks) for (scope, state), tasks in self._counts.items() if tasks],
         )
+        if self._joined:
+            self._write_joined(connection)
+
+    def _write_joined(self, connection: sqlite3.Connection) -> None:
         # The first time a conversation is joined its tasks are counted; from then on the row is kept up.
         connection.executemany(
             "INSERT INTO context_counts VALUES "

@@ -43,8 +43,8 @@ class FileLock:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._name = str(path)
-        self._file: int | None = None
+        self.name = str(path)
+        self.file: int | None = None
 
     def take(self, subject: str) -> None:
         """Take the lock for `subject`.
@@ -52,15 +52,15 @@ class FileLock:
         Raises:
             ConfigError: another process has it.
         """
-        if not self.try_take() or self._file is None:
+        if not self.try_take() or self.file is None:
             holder = self.path.read_bytes()[:32].decode(errors="replace").strip()
             raise _in_use(subject, holder)
-        os.ftruncate(self._file, 0)
-        os.write(self._file, str(os.getpid()).encode())
+        os.ftruncate(self.file, 0)
+        os.write(self.file, str(os.getpid()).encode())
 
     def is_in_place(self) -> bool:
         """True while the name leads to the file that is locked: who takes the lock now is refused."""
-        return self._file is not None and is_still(self._name, os.fstat(self._file))
+        return self.file is not None and is_still(self.name, os.fstat(self.file))
 
     def try_take(self) -> bool:
         """Take the lock if it is free."""
@@ -70,14 +70,14 @@ class FileLock:
         except OSError:
             os.close(file)
             return False
-        self._file = file
+        self.file = file
         return True
 
     def release(self) -> None:
         """Let go."""
-        if self._file is not None:
-            os.close(self._file)
-            self._file = None
+        if self.file is not None:
+            os.close(self.file)
+            self.file = None
 
 
 if sys.platform == "linux":
@@ -153,6 +153,7 @@ class StoreFile:
         self._is_locked = False
         self._lock_is_lost = False
         self._log: dict[str, os.stat_result] = {}
+        self._known: list[tuple[str, int, int]] = []
 
     def beside(self, suffix: str) -> Path:
         """The name of a file that belongs to this one."""
@@ -197,6 +198,13 @@ class StoreFile:
     def watch(self) -> None:
         """Remember which files SQLite has open, now that it has them open."""
         self._log = {str(path): path.stat() for path in (self.beside("-wal"), self.beside("-shm"))}
+        self._know()
+
+    def _know(self) -> None:
+        """Remember what each name has to lead to, so that a look at all of them is short."""
+        opened = {self._name: self._file, self._lock.name: self._lock.file}
+        found = {name: os.fstat(file) for name, file in opened.items() if file is not None}
+        self._known = [(name, stat.st_dev, stat.st_ino) for name, stat in (found | self._log).items()]
 
     def close(self) -> None:
         """Let go, when SQLite has closed the file: closing it here too would end the locks that SQLite has."""
@@ -207,7 +215,7 @@ class StoreFile:
         if self._identity is not None:
             _open_here.discard(self._identity)
             self._identity = None
-        self._log = {}
+        self._log, self._known = {}, []
 
     def check(self) -> None:
         """Make sure that what SQLite writes is what the next start will read. This takes microseconds.
@@ -217,7 +225,19 @@ class StoreFile:
         """
         if self._file is None:
             return
-        if not is_still(self._name, os.fstat(self._file)):
+        with contextlib.suppress(OSError):
+            for name, device, number in self._known:
+                found = os.stat(name)  # noqa: PTH116 - it is asked with every commit
+                if found.st_ino != number or found.st_dev != device:
+                    break
+            else:
+                if self._known and not self._lock_is_lost:
+                    return
+        self._check_each(self._file)
+
+    def _check_each(self, file: int) -> None:
+        """Say which of them it is that has changed. Raises ServerError."""
+        if not is_still(self._name, os.fstat(file)):
             raise ServerError(
                 f"the file of the store, {self.path.name}, was moved, deleted or replaced: put it back, "
                 "or restore a backup and restart the server"
@@ -247,6 +267,7 @@ class StoreFile:
         logger.warning("%s was removed while the server was running: it is there again", lock.path)
         self._lock.release()
         self._lock = lock
+        self._know()
         return True
 
     def check_room(self) -> None:

@@ -44,7 +44,10 @@ class SqliteStore:
         self._tables: list[TaskTable] = []
         self._sweeper = Sweeper(self._tables)
         self._writer = Writer(self._file, self._tables)
-        self._numbers = itertools.count(1)
+        # A number no other task has, larger than all before.
+        self.next_number: Callable[[], int] = itertools.count(1).__next__
+        # Queues a change; its `done` is called when it survives a power loss.
+        self.write: Callable[[Write], None] = self._writer.put
         self._pool: ThreadPoolExecutor | None = None
         # One for each reading thread, all opened at the start: later there may be no room for another open file.
         self._idle: SimpleQueue[sqlite3.Connection] = SimpleQueue()
@@ -77,7 +80,7 @@ class SqliteStore:
             if isinstance(error, sqlite3.Error):
                 raise unusable(self._path, error) from None
             raise
-        self._numbers = itertools.count(last + 1)
+        self.next_number = itertools.count(last + 1).__next__
         self._pool = ThreadPoolExecutor(READERS, thread_name_prefix="dragoman-reader")
 
     async def close(self) -> None:
@@ -93,14 +96,6 @@ class SqliteStore:
             self._idle.get().close()
         await self._writer.close()
         self._file.close()
-
-    def next_number(self) -> int:
-        """A number no other task has, larger than all before."""
-        return next(self._numbers)
-
-    def write(self, write: Write) -> None:
-        """Queue a change; `write.done` is called when it survives a power loss."""
-        self._writer.put(write)
 
     async def task(self, task_id: str) -> StoredTask | None:
         """Find a task by its id."""

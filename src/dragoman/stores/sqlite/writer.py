@@ -10,7 +10,7 @@ import sqlite3
 import threading
 from collections import Counter, deque
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from dragoman.model.error import ServerError
 from dragoman.stores.sqlite.changes import Changes, Conflict
@@ -134,7 +134,8 @@ class Writer:
         def work(connection: sqlite3.Connection) -> None:
             result, error, changes = None, None, connection.total_changes
             try:
-                self._refuse_when_lost(connection)
+                if self._lost is not None:
+                    self._check_file(connection)
                 connection.execute("BEGIN IMMEDIATE")
                 result = job(connection)
                 connection.execute("COMMIT")
@@ -144,7 +145,7 @@ class Writer:
                 with contextlib.suppress(sqlite3.Error):
                     connection.execute("ROLLBACK")
             self._since_checkpoint += (connection.total_changes - changes) * JOB_ROW_BYTES
-            self._on_loop(lambda: tell(result, error))
+            self._on_loop(tell, result, error)
 
         self._queue.put(work)
         return await outcome
@@ -163,7 +164,7 @@ class Writer:
         assert connection is not None
         try:
             while batch := self._next_batch(connection):
-                self._report(batch, self._commit_to_file(connection, batch))
+                self._on_loop(_report, batch, self._commit_to_file(connection, batch))
                 self._checkpoint_when_due(connection)
         finally:
             self._checkpoint(connection)
@@ -220,16 +221,13 @@ class Writer:
     def _commit_to_file(self, connection: sqlite3.Connection, batch: list[Write]) -> list[BaseException | None]:
         """Commit, and make sure that it went into the file: nothing is acknowledged that no start will find."""
         try:
-            self._refuse_when_lost(connection)
+            if self._lost is not None:
+                self._check_file(connection)
             outcomes = self._commit(connection, batch)
             self._check_file(connection)
         except ServerError as error:
             return [error] * len(batch)
         return outcomes
-
-    def _refuse_when_lost(self, connection: sqlite3.Connection) -> None:
-        if self._lost is not None:
-            self._check_file(connection)
 
     def _check_file(self, connection: sqlite3.Connection) -> None:
         try:
@@ -247,7 +245,7 @@ class Writer:
 
     def _commit(self, connection: sqlite3.Connection, batch: list[Write]) -> list[BaseException | None]:
         error = self._try(connection, batch)
-        if _is_full(error) and self._since_checkpoint:
+        if error is not None and _is_full(error) and self._since_checkpoint:
             # The log may hold room that can be had back.
             self._checkpoint(connection)
             error = self._try(connection, batch)
@@ -263,7 +261,12 @@ class Writer:
     def _try(self, connection: sqlite3.Connection, batch: list[Write]) -> BaseException | None:
         try:
             connection.execute("BEGIN IMMEDIATE")
-            self._since_checkpoint += self._apply(connection, batch)
+            changes = Changes(self._tables)
+            for write in batch:
+                scope = self._scopes.get(write.row.scope)
+                changes.add(write, self._scope(connection, write.row.scope) if scope is None else scope)
+            changes.apply(connection)
+            self._since_checkpoint += changes.size
             connection.execute("COMMIT")
         except Exception as error:  # noqa: BLE001 - the thread must live; the error goes to whoever wrote
             self._scopes.clear()
@@ -272,30 +275,16 @@ class Writer:
             return error
         return None
 
-    def _apply(self, connection: sqlite3.Connection, batch: list[Write]) -> int:
-        changes = Changes(self._tables)
-        for write in batch:
-            changes.add(write, self._scope(connection, write.row.scope))
-        changes.apply(connection)
-        return changes.size
-
     def _scope(self, connection: sqlite3.Connection, scope: Scope) -> int:
-        known = self._scopes.get(scope)
-        if known is None:
-            connection.execute("INSERT OR IGNORE INTO scopes (agent, tenant, owner) VALUES (?, ?, ?)", scope)
-            found = connection.execute(
-                "SELECT scope FROM scopes WHERE agent = ? AND tenant = ? AND owner = ?", scope
-            ).fetchone()
-            known = self._scopes[scope] = int(found[0])
-        return known
+        connection.execute("INSERT OR IGNORE INTO scopes (agent, tenant, owner) VALUES (?, ?, ?)", scope)
+        query = "SELECT scope FROM scopes WHERE agent = ? AND tenant = ? AND owner = ?"
+        number = self._scopes[scope] = int(connection.execute(query, scope).fetchone()[0])
+        return number
 
-    def _report(self, batch: list[Write], outcomes: list[BaseException | None]) -> None:
-        self._on_loop(lambda: _tell(batch, outcomes))
-
-    def _on_loop(self, callback: Callable[[], None]) -> None:
+    def _on_loop(self, callback: Callable[..., None], *arguments: Any) -> None:
         assert self._loop is not None
         with contextlib.suppress(RuntimeError):  # the loop is gone, and with it whoever waited
-            self._loop.call_soon_threadsafe(callback)
+            self._loop.call_soon_threadsafe(callback, *arguments)
 
     def _checkpoint_when_due(self, connection: sqlite3.Connection) -> None:
         is_free = self._queue.empty() and not self._large
@@ -316,11 +305,11 @@ class Writer:
             self._checkpoint_lock.release()
 
 
-def _is_full(error: BaseException | None) -> bool:
+def _is_full(error: BaseException) -> bool:
     return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
 
 
-def _tell(batch: list[Write], outcomes: list[BaseException | None]) -> None:
+def _report(batch: list[Write], outcomes: list[BaseException | None]) -> None:
     for write, outcome in zip(batch, outcomes, strict=True):
         try:
             write.done(outcome)

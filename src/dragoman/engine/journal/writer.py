@@ -1,0 +1,207 @@
+"""Writes the journal of one task, and knows what of it is durable."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from dragoman.engine.ownership.port import OwnershipLost
+from dragoman.engine.ports.store import Note, NoteKind, Repeat, Write
+from dragoman.model.error import ServerError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dragoman.clock import Clock
+    from dragoman.engine.ports.bus import Bus
+    from dragoman.engine.ports.store import Store, TaskRow
+    from dragoman.model.record import Folding, Record
+
+# How far an agent may run ahead of the disk, and what subscribers find in memory.
+AHEAD_EVENTS = 256
+AHEAD_BYTES = 1_000_000
+WINDOW_EVENTS = 512
+STOPPING = "the server is stopping: ask again when it is back"
+UNAVAILABLE = "the store cannot take writes now: try again later"
+
+
+def unavailable(error: BaseException | None) -> ServerError:
+    """What callers learn when the store refuses a write: the reason, where the store names one that is for them."""
+    return ServerError(str(error) if isinstance(error, ServerError) else UNAVAILABLE)
+
+
+class TaskWriter:
+    """Queues the changes of one task for the store, keeps its last records at hand, and wakes who waits for the disk.
+
+    Whoever writes never waits for the disk here; whatever leaves the process waits with `durable`. `on_durable` is
+    called once, when the first write of a new task is. `broken` is True when the store refused a write.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        bus: Bus,
+        clock: Clock,
+        row: TaskRow,
+        folding: Folding,
+        committed: int,
+        on_durable: Callable[[], None] | None,
+    ) -> None:
+        self._store = store
+        self._bus = bus
+        self._clock = clock
+        self.id = row.id
+        self.context_id = row.context_id
+        self.row = row
+        self.folding = folding
+        self.committed = committed
+        self.draft = False  # nobody is shown it: no record is written
+        self.broken = False
+        self._held_back = False  # an event that is not numbered yet
+        self._on_durable = on_durable
+        self._window: deque[Record] = deque()
+        self._window_bytes = 0
+        self._ahead_bytes = 0
+        # How many records and notes must be durable before the future is done.
+        self._waiters: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._notes_queued: int = 0
+        self._notes_kept = 0
+        self._settle_at: int | None = None
+        self._settlers: list[asyncio.Future[None]] = []
+        self._error: BaseException | None = None
+        self._abandoned = False
+
+    @property
+    def lost(self) -> bool:
+        """True when somebody else may write this task now."""
+        return isinstance(self._error, OwnershipLost)
+
+    @property
+    def refusal(self) -> ServerError:
+        """What to tell those who wait for something that the store refused."""
+        return unavailable(self._error)
+
+    def keep(self, kind: NoteKind, body: bytes, *, repeat: Repeat | None = None) -> None:
+        """Keep something beside the last record, for whoever reads the task later; `durable` waits for it too."""
+        self._notes_queued += 1
+        note = Note(self.folding.generation, kind, body)
+        self._store.write(Write(self.row, self._note_done, notes=(note,), repeat=repeat, size=len(body)))
+
+    def _trim(self) -> None:
+        window = self._window
+        while window and (len(window) > WINDOW_EVENTS or self._window_bytes > AHEAD_BYTES):
+            if window[0].generation > self.committed:
+                return
+            self._window_bytes -= len(window.popleft().body)
+
+    def _done(self, generation: int, size: int, error: BaseException | None) -> None:
+        self._ahead_bytes -= size
+        if error is not None:
+            self._break(error)
+            return
+        if generation > self.committed:
+            self.committed = generation
+        if self._window_bytes > AHEAD_BYTES:  # what is durable can be read from the store, however long the run takes
+            self._trim()
+        if self._on_durable is not None:
+            on_durable, self._on_durable = self._on_durable, None
+            on_durable()
+        if self._waiters:
+            self._wake_waiters()
+        if self._settlers and self._settle_at is not None and self.committed >= self._settle_at:
+            self._wake_settlers()
+        self._bus.notify(self.id, self.committed)
+
+    def _note_done(self, error: BaseException | None) -> None:
+        if error is not None:
+            self._break(error)
+            return
+        self._notes_kept += 1
+        self._wake_waiters()
+
+    def _wait(self, generation: int, notes: int) -> asyncio.Future[None]:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append((generation, notes, future))
+        return future
+
+    def _wake_waiters(self) -> None:
+        waiters, self._waiters = self._waiters, []
+        for generation, notes, future in waiters:
+            if future.done():
+                continue
+            if generation > self.committed or notes > self._notes_kept:
+                self._waiters.append((generation, notes, future))
+            else:
+                future.set_result(None)
+
+    def _wake_settlers(self) -> None:
+        settlers, self._settlers = self._settlers, []
+        for future in settlers:
+            if not future.done():
+                future.set_result(None)
+
+    def _break(self, error: BaseException) -> None:
+        if self.broken:  # the run is being told already
+            return
+        self.broken, self._error = True, error
+        self._refused()
+        self._give_up(str(self.refusal))
+        # Wake the readers, and promise them nothing: no record follows.
+        self._bus.notify(self.id, self.committed)
+
+    def abandon(self) -> None:
+        """Nobody works on this task here any more, and it has neither ended nor paused: let nobody wait for that."""
+        self._abandoned = True
+        self._given_up()
+        self._give_up(STOPPING)
+
+    def _give_up(self, reason: str) -> None:
+        waiting = [*(future for _, _, future in self._waiters), *self._settlers]
+        self._waiters, self._settlers = [], []
+        for future in waiting:
+            if not future.done():
+                future.set_exception(ServerError(reason))
+
+    def _check(self) -> None:
+        if self.broken:
+            raise self.refusal from self._error
+        if self._abandoned:
+            raise ServerError(STOPPING)
+
+    async def durable(self, generation: int | None = None) -> None:
+        """Wait until that record (by default: all so far) survives a crash. Raises ServerError when it cannot."""
+        if self.broken or self._abandoned:
+            self._check()
+        notes = self._notes_queued if generation is None else 0
+        wanted = generation if generation is not None else 0 if self.draft else self.folding.generation
+        if self.committed < wanted or self._notes_kept < notes:
+            await self._wait(wanted, notes)
+
+    async def room(self) -> None:
+        """Wait while the task is too far ahead of the store."""
+        while self.crowded:
+            await self.durable(max(self.committed + 1, self.folding.generation - AHEAD_EVENTS // 2))
+
+    @property
+    def crowded(self) -> bool:
+        """True when the task should wait for the store."""
+        ahead = self.folding.generation - self.committed + self._held_back
+        return ahead >= AHEAD_EVENTS or self._ahead_bytes >= AHEAD_BYTES
+
+    def after(self, generation: int) -> list[Record] | None:
+        """The durable records after that one, from memory; None when they must be read from the store."""
+        window = self._window
+        if generation >= self.committed:
+            return []
+        if not window or window[0].generation > generation + 1:
+            return None
+        start = generation + 1 - window[0].generation
+        return list(islice(window, start, start + self.committed - generation))
+
+    def _refused(self) -> None:
+        """The store refused a write: stop what goes on."""
+
+    def _given_up(self) -> None:
+        """Nobody works on the task any more."""
