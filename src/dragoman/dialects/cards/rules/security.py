@@ -22,13 +22,11 @@ from dragoman.dialects.cards.rules.shape import (
     Report,
     Several,
     Shape,
-    as_list,
-    as_object,
     described,
     quoted,
 )
 from dragoman.dialects.cards.rules.values import OBJECT, SECURE_ADDRESS, STRING, TEXT, WORDS, one_of
-from dragoman.model.json import decode_any
+from dragoman.model.json import as_list, as_object, decode_any
 
 _V1 = "A2A 1.0, "
 _BASE64URL = re.compile(r"[A-Za-z0-9_-]+")
@@ -159,7 +157,7 @@ def schemes_03(where: str, *, all_types: bool) -> Mapped:
         deprecated=_OUTDATED_03,
     )
     shapes = _schemes([where] * 5, "in", flows, *((_METADATA,) if all_types else ()))
-    types = dict(zip(("apiKey", "http", "oauth2", "openIdConnect", "mutualTLS"), shapes, strict=True))
+    types: dict[str, Shape] = dict(zip(("apiKey", "http", "oauth2", "openIdConnect", "mutualTLS"), shapes, strict=True))
     if not all_types:
         del types["mutualTLS"]
     return Mapped("an object of security schemes by name", _Typed("a security scheme", where, types))
