@@ -294,9 +294,9 @@ class Codec03:
 
     def task_from(self, task: Any) -> Task:
         """Read a task. Raises InvalidParams when a part is wrong."""
+        status = self._status_from(task.status)
         artifacts = [self._artifact_from(each, f"artifacts[{index}]") for index, each in enumerate(task.artifacts)]
         history = [self.message_from(each, f"history[{index}]") for index, each in enumerate(task.history)]
-        status = self._status_from(task.status)
         return Task(task.id, task.context_id, status, tuple(artifacts), tuple(history), task.metadata)
 
     def event_to(self, event: Event, *, last: bool) -> Any:
