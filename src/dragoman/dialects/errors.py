@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, cast
 from dragoman.dialects.table import ErrorForm, row_of
 from dragoman.model import error as e
 from dragoman.model.error import A2AError, InvalidParams
+from dragoman.model.json import as_object, as_objects
 
 DOMAIN = "a2a-protocol.org"
 _ANY = "type.googleapis.com/"
@@ -129,10 +130,10 @@ def error_details(error: A2AError) -> list[dict[str, Any]]:
 
 def error_from_rpc(error: object) -> A2AError:
     """The error behind the `error` member of a JSON-RPC response; an unknown code is an internal error."""
-    members = _object(error)
+    members = as_object(error)
     code, data = members.get("code"), members.get("data")
     cls = _BY_CODE.get(code, e.InternalError) if isinstance(code, int) else e.InternalError
-    named = _BY_REASON.get(str(_error_info(data).get("reason") or _object(data).get("reason")))
+    named = _BY_REASON.get(str(_error_info(data).get("reason") or as_object(data).get("reason")))
     # An older version hides an error it does not know behind this code; the reason still tells.
     if named is not None and (cls is e.InternalError or issubclass(named, cls)):
         cls = named
@@ -141,16 +142,16 @@ def error_from_rpc(error: object) -> A2AError:
 
 def error_from_http(status: int, body: object) -> A2AError:
     """The error behind a REST answer: by its reason when the body says one, else by the status."""
-    members = _object(_object(body).get("error"))
+    members = as_object(as_object(body).get("error"))
     details = members.get("details")
     reason = _error_info(details).get("reason")
     by_status = _BY_HTTP.get(status, e.InvalidRequest if status < 500 else e.InternalError)
     # 0.3 left the form of errors free; the official SDKs name the error.
-    named, code = _object(body).get("type"), _object(body).get("code")
+    named, code = as_object(body).get("type"), as_object(body).get("code")
     by_code = _BY_CODE.get(code, by_status) if isinstance(code, int) and code < 0 else by_status
     by_name = _BY_SDK_NAME.get(str(named), by_code)
     cls = _BY_REASON.get(reason, by_name) if isinstance(reason, str) else by_name
-    message = members.get("message") or _object(body).get("message") or f"{cls.text} (HTTP {status})"
+    message = members.get("message") or as_object(body).get("message") or f"{cls.text} (HTTP {status})"
     rebuilt = _rebuilt(cls, message, details)
     rebuilt.status = status
     return rebuilt
@@ -184,27 +185,19 @@ def _rebuilt(cls: type[A2AError], message: object, data: object) -> A2AError:
     text = message if isinstance(message, str) else None
     rebuilt = cls(text, field=_field(data)) if issubclass(cls, InvalidParams) else cls(text)
     rebuilt.details = data
-    rebuilt.metadata = {key: str(value) for key, value in _object(_error_info(data).get("metadata")).items()}
+    rebuilt.metadata = {key: str(value) for key, value in as_object(_error_info(data).get("metadata")).items()}
     return rebuilt
 
 
 def _error_info(details: object) -> dict[str, Any]:
-    return next((each for each in _objects(details) if each.get("@type") == _ERROR_INFO), _object(None))
+    return next((each for each in as_objects(details) if each.get("@type") == _ERROR_INFO), as_object(None))
 
 
 def _field(data: object) -> str:
-    plain = _object(data).get("field")
+    plain = as_object(data).get("field")
     if isinstance(plain, str):
         return plain
-    for detail in _objects(data):
-        for violation in _objects(detail.get("fieldViolations")):
+    for detail in as_objects(data):
+        for violation in as_objects(detail.get("fieldViolations")):
             return str(violation.get("field", ""))
     return ""
-
-
-def _object(value: object) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-
-
-def _objects(value: object) -> list[dict[str, Any]]:
-    return [_object(each) for each in cast("list[Any]", value)] if isinstance(value, list) else []

@@ -150,9 +150,3 @@ def _hint(method: str) -> str:
     near = get_close_matches(method.lower(), spelled, n=1) if len(method) <= _LONGEST else []
     meant = _MEANT.get(method) or (spelled[near[0]] if near else None)
     return f". Did you mean {meant!r}?" if meant else ""
-
-
-DEFAULT = Dialects()
-for_method = DEFAULT.for_method
-for_rest = DEFAULT.for_rest
-answering = DEFAULT.answering

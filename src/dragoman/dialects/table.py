@@ -89,8 +89,9 @@ class Row(Struct, frozen=True):
 
     `asks`: callers can be asked for missing arguments. `returns_at_once`: a caller can have an answer before the task
     has ended. `subscribes_again`: a further subscription does no harm; servers on a2a-sdk 0.3 write down every event
-    once for each of their streams. `generations`: tasks and events are numbered. `alternative`: the version to try at
-    an address whose card may mean another.
+    once for each of their streams. `generations`: tasks and events are numbered. `counts_artifacts`: artifacts are
+    known by their place, so a stream that goes on in the middle needs the ids of those before. `alternative`: the
+    version to try at an address whose card may mean another.
     """
 
     version: str
@@ -109,6 +110,7 @@ class Row(Struct, frozen=True):
     returns_at_once: bool = True
     subscribes_again: bool = True
     generations: bool = False
+    counts_artifacts: bool = False
     alternative: str | None = None
 
 
@@ -192,6 +194,7 @@ _RPC_0_1 = Row(
     webhook=WebhookForm(single=True),
     asks=False,
     returns_at_once=False,
+    counts_artifacts=True,
     alternative=V0_3,
 )
 _RPC = (_RPC_0_1, _RPC_0_2, _RPC_0_3, _RPC_1_0, _RPC_1_1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -16,3 +16,20 @@ decode_any: Callable[[bytes], Any] = msgspec.json.Decoder().decode
 decode_event: Callable[[bytes], StreamResponse] = msgspec.json.Decoder(StreamResponse).decode
 decode_task: Callable[[bytes], Task] = msgspec.json.Decoder(Task).decode
 decode_message: Callable[[bytes], Message] = msgspec.json.Decoder(Message).decode
+# What decoding raises for bad input.
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+def as_object(value: object) -> dict[str, Any]:
+    """Decoded JSON if it is an object, otherwise an empty one."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def as_list(value: object) -> list[object]:
+    """Decoded JSON if it is an array, otherwise an empty one."""
+    return cast("list[object]", value) if isinstance(value, list) else []
+
+
+def as_objects(value: object) -> list[dict[str, Any]]:
+    """The entries of an array, each as an object."""
+    return [as_object(each) for each in as_list(value)]

@@ -18,6 +18,7 @@ from dragoman.model.error import (
     Unauthenticated,
     Unauthorized,
 )
+from dragoman.model.json import UNREADABLE
 from dragoman.net.exchange import shown
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def decoded(body: bytes, status: int, headers: Mapping[str, str], url: str) -> A
     """
     try:
         return msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         raise not_json(body, status, headers, url) from None
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.dialects.reading import limits as json_limits
-from dragoman.dialects.reading.limits import JsonLimits, check_depth
+from dragoman.dialects.reading.limits import JsonLimits
 from dragoman.model.error import InvalidParams
 
 JSON = st.recursive(
@@ -27,7 +27,7 @@ def depth_of(value: Any) -> int:
 
 def is_refused(text: bytes, limit: int) -> bool:
     try:
-        check_depth(text, limit)
+        JsonLimits(nesting=limit, values=0).check(text)
     except InvalidParams:
         return True
     return False
@@ -46,7 +46,7 @@ def test_what_is_no_json_raises_nothing_else(text: bytes, limit: int) -> None:
 
 def test_the_error_names_the_field_and_the_limit() -> None:
     with pytest.raises(InvalidParams, match="params is nested deeper than 2") as caught:
-        check_depth(b'{"a":[[1]]}', 2, "params")
+        JsonLimits(nesting=2, values=0).check(b'{"a":[[1]]}', "params")
     assert (caught.value.field, caught.value.metadata) == ("params", {"limit": "nesting"})
 
 

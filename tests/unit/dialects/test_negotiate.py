@@ -7,15 +7,7 @@ from typing import Any
 import pytest
 
 from dragoman.dialects.dialect import CallingDialect, Dialect, EventWriter
-from dragoman.dialects.negotiate import (
-    DEFAULT,
-    METHODS,
-    Dialects,
-    answering,
-    asked_version,
-    for_method,
-    for_rest,
-)
+from dragoman.dialects.negotiate import METHODS, Dialects, asked_version
 from dragoman.dialects.table import VERSIONS, rest_row
 from dragoman.dialects.v01.dialect import LEGACY
 from dragoman.dialects.v1.dialect import V1_0, V1_1
@@ -23,6 +15,8 @@ from dragoman.model.error import MethodNotFound, VersionNotSupported
 from dragoman.model.operation import Operation, SendMessageRequest
 
 ASKED = (None, *VERSIONS)
+DEFAULT = Dialects()
+for_method, for_rest, answering = DEFAULT.for_method, DEFAULT.for_rest, DEFAULT.answering
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,11 @@ from dragoman.dialects.cards.security import (
     schemes_from_01,
     schemes_to_01,
 )
-from dragoman.dialects.reading.lenient import UNREADABLE, Reader
+from dragoman.dialects.reading.lenient import Reader
 from dragoman.dialects.table import CARD_FORMATS, CARD_PROTOCOL_VERSION, JSONRPC, V0_1, V0_3, CardVersion
 from dragoman.model.card import AgentCard, AgentInterface
 from dragoman.model.error import BadCard, InvalidParams
-from dragoman.model.json import decode_any, encode
+from dragoman.model.json import UNREADABLE, as_object, as_objects, decode_any, encode
 
 Json = dict[str, Any]
 
@@ -146,10 +146,10 @@ def _modernised(card: Json) -> Json:
     if not modern.get("supportedInterfaces"):
         modern["supportedInterfaces"] = _interfaces_from(modern)
     if "securityRequirements" not in modern and isinstance(modern.get("security"), list):
-        modern["securityRequirements"] = [requirement_from(each) for each in _objects(modern["security"])]
+        modern["securityRequirements"] = [requirement_from(each) for each in as_objects(modern["security"])]
     if isinstance(modern.get("securitySchemes"), dict):
         schemes = cast("Json", modern["securitySchemes"])
-        modern["securitySchemes"] = {name: scheme_from(_object(each)) for name, each in schemes.items()}
+        modern["securitySchemes"] = {name: scheme_from(as_object(each)) for name, each in schemes.items()}
     elif isinstance(modern.get("authentication"), dict):
         schemes = schemes_from_01(cast("Json", modern["authentication"]))
         modern["securitySchemes"] = schemes
@@ -167,7 +167,7 @@ def _interfaces_from(card: Json) -> list[Json]:
     version = ".".join(said.split(".")[:2]) if isinstance(said, str) else V0_1 if _speaks_01(card) else V0_3
     main = {"url": card.get("url"), "transport": card.get("preferredTransport") or JSONRPC}
     found: list[Json] = []
-    for each in (main, *_objects(card.get("additionalInterfaces"))):
+    for each in (main, *as_objects(card.get("additionalInterfaces"))):
         interface = {
             "url": each.get("url"),
             "protocolBinding": each.get("transport") or JSONRPC,
@@ -202,12 +202,4 @@ def _skill_from(skill: Any) -> Any:
     modern = cast("Json", skill)
     if "securityRequirements" in modern or not isinstance(modern.get("security"), list):
         return modern
-    return modern | {"securityRequirements": [requirement_from(each) for each in _objects(modern["security"])]}
-
-
-def _object(value: object) -> Json:
-    return cast("Json", value) if isinstance(value, dict) else {}
-
-
-def _objects(value: object) -> list[Json]:
-    return [_object(each) for each in cast("list[Any]", value)] if isinstance(value, list) else []
+    return modern | {"securityRequirements": [requirement_from(each) for each in as_objects(modern["security"])]}

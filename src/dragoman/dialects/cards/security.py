@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+from dragoman.model.json import as_object
+
 _MEMBERS = {
     "apiKey": "apiKeySecurityScheme",
     "http": "httpAuthSecurityScheme",
@@ -27,10 +29,10 @@ def scheme_to_03(scheme: Json) -> Json:
     flat = _flat(scheme)
     flat.pop("location", None)
     if "flows" in flat:
-        flows = _object(flat["flows"])
+        flows = as_object(flat["flows"])
         flat["flows"] = {
             name: {key: flow[key] for key in _FLOW_KEYS_03 if key in flow}
-            for name, flow in ((name, _object(flows[name])) for name in _FLOWS_03 if name in flows)
+            for name, flow in ((name, as_object(flows[name])) for name in _FLOWS_03 if name in flows)
         }
     return flat
 
@@ -56,7 +58,7 @@ def scheme_from(scheme: Json) -> Json:
 
 def requirement_to_03(requirement: Json) -> Json:
     """Spell a 1.0 requirement as 0.3 does."""
-    return {name: _object(scopes).get("list", []) for name, scopes in _object(requirement.get("schemes")).items()}
+    return {name: as_object(scopes).get("list", []) for name, scopes in as_object(requirement.get("schemes")).items()}
 
 
 def requirement_from(requirement: Json) -> Json:
@@ -80,7 +82,7 @@ def schemes_to_01(schemes: Json) -> list[str]:
     """What a 0.1 card calls these schemes: those of HTTP by their own names, others as the card does."""
     names: list[str] = []
     for name, scheme in schemes.items():
-        http = _object(_object(scheme).get("httpAuthSecurityScheme"))
+        http = as_object(as_object(scheme).get("httpAuthSecurityScheme"))
         names.append(str(http.get("scheme") or name))
     return names
 
@@ -88,12 +90,8 @@ def schemes_to_01(schemes: Json) -> list[str]:
 def _flat(scheme: Json) -> Json:
     for kind, member in _MEMBERS.items():
         if isinstance(scheme.get(member), dict):
-            flat = {"type": kind, **_object(scheme[member])}
+            flat = {"type": kind, **as_object(scheme[member])}
             if kind == "apiKey" and "location" in flat:
                 flat["in"] = flat["location"]
             return flat
     return dict(scheme)
-
-
-def _object(value: object) -> Json:
-    return cast("Json", value) if isinstance(value, dict) else {}

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from dragoman.dialects.cards.security import schemes_to_01
 from dragoman.model.card import AgentCard
+from dragoman.model.json import as_object
 
 Json = dict[str, Any]
 
@@ -42,9 +43,9 @@ def _said(shown: Json, extra: Json) -> Json:
     for key, value in shown.items():
         own: Any = extra.get(key, value)
         if isinstance(value, dict):
-            said[key] = _said(cast("Json", value), _object(own))
+            said[key] = _said(cast("Json", value), as_object(own))
         elif key == "skills" and isinstance(own, list):
-            said[key] = [_skill(_object(each)) for each in cast("list[Any]", own)]
+            said[key] = [_skill(as_object(each)) for each in cast("list[Any]", own)]
         else:
             said[key] = own
     return said
@@ -54,7 +55,3 @@ def _skill(skill: Json) -> Json:
     name = skill.get("id", "")
     shown: Json = {"id": name, "name": name, "description": "", "tags": [], "examples": []}
     return {key: skill.get(key, value) for key, value in shown.items()}
-
-
-def _object(value: object) -> Json:
-    return cast("Json", value) if isinstance(value, dict) else {}

@@ -5,22 +5,15 @@ proto3 cannot tell an empty string from none, so an empty id that may be absent 
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 from msgspec.structs import replace
 
 from dragoman.clock import milliseconds
 from dragoman.dialects.reading.invalid import missing_field, quoted
 from dragoman.model.error import InvalidParams
 from dragoman.model.message import Message
-from dragoman.model.operation import (
-    CancelTaskRequest,
-    GetPushConfigRequest,
-    GetTaskRequest,
-    ListPushConfigsRequest,
-    ListTasksRequest,
-    SendMessageRequest,
-    SubscribeToTaskRequest,
-    TaskPushNotificationConfig,
-)
+from dragoman.model.operation import ListTasksRequest, Operation, SendMessageRequest
 from dragoman.model.state import Role, State
 
 
@@ -65,7 +58,7 @@ def sound_send(request: SendMessageRequest) -> SendMessageRequest:
     return replace(request, message=message, tenant=request.tenant or None)
 
 
-def sound_list(request: ListTasksRequest) -> ListTasksRequest:
+def _sound_list(request: ListTasksRequest) -> ListTasksRequest:
     """Check a list request; an empty filter is none.
 
     Raises:
@@ -90,53 +83,40 @@ def sound_list(request: ListTasksRequest) -> ListTasksRequest:
     )
 
 
-def sound_task_id(
-    request: GetTaskRequest | CancelTaskRequest | SubscribeToTaskRequest,
-) -> GetTaskRequest | CancelTaskRequest | SubscribeToTaskRequest:
-    """Check that a task is named.
+class _Needs(NamedTuple):
+    """The fields an operation cannot do without, and those that are absent when they are empty."""
+
+    required: tuple[str, ...]
+    optional: tuple[str, ...] = ("tenant",)
+
+
+_OF_TASK, _OF_WEBHOOK = _Needs(("id",)), _Needs(("task_id", "id"))
+_NEEDS = {
+    Operation.GET: _OF_TASK,
+    Operation.CANCEL: _OF_TASK,
+    Operation.SUBSCRIBE: _OF_TASK,
+    # One without an id gets it later.
+    Operation.CREATE_PUSH: _Needs(("task_id", "url"), ("id", "tenant")),
+    Operation.GET_PUSH: _OF_WEBHOOK,
+    Operation.LIST_PUSH: _Needs(("task_id",), ("page_token", "tenant")),
+    Operation.DELETE_PUSH: _OF_WEBHOOK,
+    Operation.EXTENDED_CARD: _Needs((), ()),
+}
+
+
+def sound(operation: Operation, request: Any) -> Any:
+    """Check a 1.x request.
 
     Raises:
-        InvalidParams: `id` is empty.
+        InvalidParams: a field is missing, empty or wrong.
     """
-    if not request.id:
-        raise missing_field("id")
-    return replace(request, tenant=None) if request.tenant == "" else request
-
-
-def sound_push(request: TaskPushNotificationConfig) -> TaskPushNotificationConfig:
-    """Check a webhook to be created; one without an id gets it later.
-
-    Raises:
-        InvalidParams: `taskId` or `url` is missing or empty.
-    """
-    if not request.task_id:
-        raise missing_field("taskId")
-    if not request.url:
-        raise missing_field("url")
-    if request.id == "" or request.tenant == "":
-        request = replace(request, id=request.id or None, tenant=request.tenant or None)
-    return request
-
-
-def sound_push_id(request: GetPushConfigRequest) -> GetPushConfigRequest:
-    """Check that a webhook is named.
-
-    Raises:
-        InvalidParams: `taskId` or `id` is empty.
-    """
-    if not request.task_id:
-        raise missing_field("taskId")
-    if not request.id:
-        raise missing_field("id")
-    return replace(request, tenant=None) if request.tenant == "" else request
-
-
-def sound_push_list(request: ListPushConfigsRequest) -> ListPushConfigsRequest:
-    """Check that a task is named.
-
-    Raises:
-        InvalidParams: `taskId` is empty.
-    """
-    if not request.task_id:
-        raise missing_field("taskId")
-    return replace(request, page_token=request.page_token or None, tenant=request.tenant or None)
+    if operation in (Operation.SEND, Operation.STREAM):
+        return sound_send(request)
+    if operation is Operation.LIST:
+        return _sound_list(request)
+    required, optional = _NEEDS[operation]
+    for name in required:
+        if not getattr(request, name):
+            raise missing_field("taskId" if name == "task_id" else name)
+    empty = {name: None for name in optional if getattr(request, name) == ""}
+    return replace(request, **empty) if empty else request

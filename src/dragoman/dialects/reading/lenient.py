@@ -16,7 +16,7 @@ from msgspec import inspect
 
 from dragoman.dialects.reading.invalid import invalid_params, parse_error
 from dragoman.dialects.spelling import role_of, state_of
-from dragoman.model.json import decode_any
+from dragoman.model.json import UNREADABLE, decode_any
 from dragoman.model.part import Part
 from dragoman.model.state import Role, State
 
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     Shape = Callable[[Any], Any]
 
 T = TypeVar("T")
-
-# What decoding JSON raises for bad input.
-UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 _INTEGER = re.compile(r"[+-]?\d{1,19}", re.ASCII)
 _BOOLEANS = {"true": True, "false": False}

@@ -8,6 +8,7 @@ from itertools import accumulate
 import msgspec
 
 from dragoman.model.error import InvalidParams
+from dragoman.model.json import UNREADABLE
 
 _OPENING, _CLOSING = b"[{", b"]}"
 _STEPS = bytes.maketrans(_OPENING + _CLOSING, bytes((1, 1, 255, 255)))  # as signed bytes: one down, one up
@@ -75,11 +76,6 @@ class JsonLimits(msgspec.Struct, frozen=True):
             raise InvalidParams(what, field="message.parts", limit="parts")
 
 
-def check_depth(text: bytes, limit: int, field: str = "") -> None:
-    """Refuse JSON whose arrays and objects are nested deeper than that. Raises InvalidParams."""
-    JsonLimits(nesting=limit, values=0).check(text, field)
-
-
 def _end_of_piece(text: bytes, start: int) -> int:
     """Where a piece ends that does not end between a backslash and what it escapes."""
     end = start + _PIECE
@@ -110,12 +106,12 @@ def _parts_of(text: bytes) -> list[msgspec.Raw]:
     found: list[msgspec.Raw] = []
     try:
         request = _request(text)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # its reader says what is wrong
+    except UNREADABLE:  # its reader says what is wrong
         return found
     for raw in (request.message, request.request):
         try:
             message = _message(raw)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except UNREADABLE:
             continue
         found += (message.parts, message.content)
     return found
@@ -124,5 +120,5 @@ def _parts_of(text: bytes) -> list[msgspec.Raw]:
 def _length(raw: msgspec.Raw) -> int:
     try:
         return len(_list(raw))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         return 0

@@ -70,24 +70,15 @@ def task_from_01(task: Task01) -> Task:
     Raises:
         InvalidParams: a part is wrong.
     """
-    return Task(
-        id=task.id,
-        context_id=task.session_id or "",
-        status=status_from_01(task.status, task.id),
-        artifacts=tuple(
-            [
-                artifact_from_01(each, f"artifacts[{place}]", each.index or place)
-                for place, each in enumerate(task.artifacts)
-            ]
-        ),
-        history=tuple(
-            [
-                message_from_01(each, f"history[{place}]", f"{task.id}-message-{place}")
-                for place, each in enumerate(task.history)
-            ]
-        ),
-        metadata=task.metadata,
-    )
+    status = status_from_01(task.status, task.id)
+    artifacts = [
+        artifact_from_01(each, f"artifacts[{place}]", each.index or place) for place, each in enumerate(task.artifacts)
+    ]
+    history = [
+        message_from_01(each, f"history[{place}]", f"{task.id}-message-{place}")
+        for place, each in enumerate(task.history)
+    ]
+    return Task(task.id, task.session_id or "", status, tuple(artifacts), tuple(history), task.metadata)
 
 
 def event_from_01(event: Event01) -> StatusUpdate | ArtifactUpdate:

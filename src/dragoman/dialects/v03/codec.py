@@ -5,7 +5,7 @@ The objects of 0.3 over REST have the same fields: `v03_proto` is a `Codec03` of
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, NamedTuple, cast
+from typing import Any, ClassVar, Literal, cast
 
 from msgspec import UNSET
 
@@ -42,14 +42,6 @@ _USUAL = ("bearer", "basic")
 # -- parts -------------------------------------------------------------------------------------------------------------
 
 
-class _Unpacked(NamedTuple):
-    """The metadata without what travelled in it, and that."""
-
-    metadata: dict[str, Any] | None
-    media_type: str | None
-    filename: str | None
-
-
 def pack(part: Part) -> dict[str, Any] | None:
     """The metadata of a text or data part, with its media type and file name; the author's own keys stand."""
     if part.media_type is None and part.filename is None:
@@ -62,13 +54,13 @@ def pack(part: Part) -> dict[str, Any] | None:
     return metadata
 
 
-def _unpack(metadata: dict[str, Any] | None) -> _Unpacked:
+def _unpack(metadata: dict[str, Any] | None) -> tuple[dict[str, Any] | None, str | None, str | None]:
     """Take media type and file name out of a text or data part's metadata."""
     if not metadata or (_MEDIA_TYPE not in metadata and _FILENAME not in metadata):
-        return _Unpacked(metadata, None, None)
+        return metadata, None, None
     rest = dict(metadata)
     media_type, filename = _text(rest, _MEDIA_TYPE), _text(rest, _FILENAME)
-    return _Unpacked(rest or None, media_type, filename)
+    return rest or None, media_type, filename
 
 
 def wrap(data: Any, metadata: dict[str, Any] | None) -> tuple[dict[str, Any], dict[str, Any] | None]:
@@ -294,9 +286,9 @@ class Codec03:
 
     def task_from(self, task: Any) -> Task:
         """Read a task. Raises InvalidParams when a part is wrong."""
+        status = self._status_from(task.status)
         artifacts = [self._artifact_from(each, f"artifacts[{index}]") for index, each in enumerate(task.artifacts)]
         history = [self.message_from(each, f"history[{index}]") for index, each in enumerate(task.history)]
-        status = self._status_from(task.status)
         return Task(task.id, task.context_id, status, tuple(artifacts), tuple(history), task.metadata)
 
     def event_to(self, event: Event, *, last: bool) -> Any:

@@ -10,19 +10,12 @@ from msgspec.structs import replace
 
 from dragoman.dialects import table
 from dragoman.dialects.cards.card import card_json, read_card
-from dragoman.dialects.reading.checks import (
-    sound_list,
-    sound_push,
-    sound_push_id,
-    sound_push_list,
-    sound_send,
-    sound_task_id,
-)
+from dragoman.dialects.reading.checks import sound, sound_send
 from dragoman.dialects.reading.invalid import Answers
-from dragoman.dialects.reading.lenient import UNREADABLE, Reader
+from dragoman.dialects.reading.lenient import Reader
 from dragoman.model.card import AgentCard
 from dragoman.model.event import StreamResponse
-from dragoman.model.json import decode_any, encode
+from dragoman.model.json import UNREADABLE, decode_any, encode
 from dragoman.model.message import Message
 from dragoman.model.operation import (
     REQUEST_TYPES,
@@ -36,7 +29,7 @@ from dragoman.model.operation import (
 from dragoman.model.task import Task
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from dragoman.dialects.dialect import Result
     from dragoman.model.record import Record
@@ -48,20 +41,6 @@ _ONLY_1_1 = frozenset({"ifGenerationMatch", "currentGeneration", "generation"})
 _GENERATION = re.compile(rb',"generation":\d+\}\}\Z')
 _GENERATION_ROOM = 40
 _ZERO, _NINE = b"09"
-
-_SOUND: dict[Operation, Callable[[Any], Any]] = {
-    Operation.SEND: sound_send,
-    Operation.STREAM: sound_send,
-    Operation.GET: sound_task_id,
-    Operation.LIST: sound_list,
-    Operation.CANCEL: sound_task_id,
-    Operation.SUBSCRIBE: sound_task_id,
-    Operation.CREATE_PUSH: sound_push,
-    Operation.GET_PUSH: sound_push_id,
-    Operation.LIST_PUSH: sound_push_list,
-    Operation.DELETE_PUSH: sound_push_id,
-    Operation.EXTENDED_CARD: lambda request: request,
-}
 
 
 class PushConfigs(Struct, frozen=True, rename="camel"):
@@ -99,7 +78,7 @@ class V1:
         """See `Dialect.request`."""
         reader = self._requests[operation]
         if operation not in _SENDS:
-            return self._known(_SOUND[operation](reader.json(params)))
+            return self._known(sound(operation, reader.json(params)))
         # Nearly every request is one of these, so this is short.
         try:
             request: Any = reader.strictly(params)
@@ -112,7 +91,7 @@ class V1:
 
     def request_from(self, operation: Operation, params: dict[str, Any]) -> Request:
         """See `Dialect.request_from`."""
-        return self._known(_SOUND[operation](self._requests[operation].value(params)))
+        return self._known(sound(operation, self._requests[operation].value(params)))
 
     def result(self, operation: Operation, result: Result) -> bytes:
         """See `Dialect.result`."""

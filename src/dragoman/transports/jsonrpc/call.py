@@ -11,6 +11,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from dragoman.dialects.errors import error_from_rpc
 from dragoman.dialects.table import JSONRPC, method_of
 from dragoman.model.error import BadResponse, DragomanError
+from dragoman.model.json import UNREADABLE
 from dragoman.model.operation import Operation
 from dragoman.net.exchange import HttpRequest, shown
 from dragoman.transports.binding import decoded, error_of, not_json, refused, start_of, told
@@ -69,7 +70,7 @@ class JsonRpcBinding:
         """See `Binding.result`."""
         try:
             envelope = _ENVELOPE.decode(body)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except UNREADABLE:
             # What is no envelope may still be JSON that says what is wrong.
             said: Any = decoded(body, status, headers, self.url)
             if status >= 400:
@@ -84,7 +85,7 @@ class JsonRpcBinding:
         """See `Binding.event`."""
         try:
             envelope = _ENVELOPE.decode(data)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except UNREADABLE:
             raise BadResponse(f"an event of {shown(self.url)} is not JSON-RPC: {start_of(data)}") from None
         return self.dialect.event_from(self._result(envelope, 200, {}, data))
 

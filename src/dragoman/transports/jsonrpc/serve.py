@@ -153,5 +153,6 @@ class JsonRpc:
             return msgspec.json.encode(failure)
 
         stream = outcome.result
-        writer = EventWriter(dialect, error, headers, before=prefix, after=b"}", artifacts=stream.artifacts)
+        artifacts = stream.artifacts if dialect.row.counts_artifacts else ()
+        writer = EventWriter(dialect, error, headers, before=prefix, after=b"}", artifacts=artifacts)
         await writer.write(stream.batches, request, send)

@@ -22,13 +22,11 @@ from dragoman.dialects.cards.rules.shape import (
     Report,
     Several,
     Shape,
-    as_list,
-    as_object,
     described,
     quoted,
 )
 from dragoman.dialects.cards.rules.values import OBJECT, SECURE_ADDRESS, STRING, TEXT, WORDS, one_of
-from dragoman.model.json import decode_any
+from dragoman.model.json import as_list, as_object, decode_any
 
 _V1 = "A2A 1.0, "
 _BASE64URL = re.compile(r"[A-Za-z0-9_-]+")

@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple, Protocol, cast
 
+from dragoman.model.json import as_object
+
 Level = Literal["error", "warning"]
 Path = tuple[str | int, ...]
 Json = dict[str, Any]
@@ -246,13 +248,3 @@ def quoted(value: object) -> str:
     """A card's own words, cut short and without characters a terminal would obey."""
     text = str(value)
     return repr(text if len(text) <= _ROOM else text[: _ROOM - 1] + "…")
-
-
-def as_object(value: object) -> Json:
-    """The value if it is an object, otherwise an empty one."""
-    return cast("Json", value) if isinstance(value, dict) else {}
-
-
-def as_list(value: object) -> list[object]:
-    """The value if it is a list, otherwise an empty one."""
-    return cast("list[object]", value) if isinstance(value, list) else []

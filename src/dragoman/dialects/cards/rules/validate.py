@@ -14,15 +14,12 @@ from dragoman.dialects.cards.rules.shape import (
     Path,
     Problem,
     Report,
-    as_list,
-    as_object,
     described,
     field_of,
 )
 from dragoman.dialects.cards.rules.versions import Version, check_card
-from dragoman.dialects.reading.lenient import UNREADABLE
 from dragoman.dialects.table import V0_1, V0_2, V0_3, V1_0
-from dragoman.model.json import decode_any
+from dragoman.model.json import UNREADABLE, as_list, as_object, decode_any
 
 __all__ = ["Problem", "card_problems"]
 

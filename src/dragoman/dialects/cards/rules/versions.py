@@ -22,8 +22,6 @@ from dragoman.dialects.cards.rules.shape import (
     Report,
     Several,
     Shape,
-    as_list,
-    as_object,
     check_unique,
     field_of,
     quoted,
@@ -45,6 +43,7 @@ from dragoman.dialects.cards.rules.values import (
     WORDS,
 )
 from dragoman.dialects.table import JSONRPC, V0_1, V0_2, V0_3, V1_0
+from dragoman.model.json import as_list, as_object
 
 Version = Literal["1.0", "0.3", "0.2", "0.1"]
 

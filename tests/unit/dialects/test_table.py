@@ -1,0 +1,61 @@
+"""The table of versions and bindings."""
+
+from __future__ import annotations
+
+import pytest
+
+from dragoman.dialects import table
+from dragoman.dialects.negotiate import dialect_of, webhook_dialect
+from dragoman.model.error import MethodNotFound
+from dragoman.model.operation import Operation
+
+
+@pytest.mark.parametrize("key", table.ROWS)
+def test_every_row_has_a_dialect_that_says_the_same_of_itself(key: tuple[str, str]) -> None:
+    row = table.ROWS[key]
+    dialect = dialect_of(*key)
+    assert dialect is not None
+    assert (row.version, row.binding) == key
+    # Callers of 0.2 speak 0.3.
+    assert dialect.version == (table.V0_3 if row.version == table.V0_2 else row.version)
+    assert dialect.row.webhook == row.webhook
+    assert dialect.row.asks == row.asks == dialect.asks
+
+
+def test_every_version_is_spoken_over_json_rpc_and_all_but_the_oldest_over_rest() -> None:
+    spoken = [(version, table.JSONRPC) for version in table.VERSIONS]
+    assert list(table.ROWS) == [*spoken, *((version, table.REST) for version in table.VERSIONS[1:])]
+    assert dialect_of(table.V0_1, table.REST) is None
+
+
+def test_an_operation_a_version_lacks_has_no_name_in_it() -> None:
+    assert table.method_of(Operation.GET, "0.1") == table.method_of(Operation.GET, "0.3") == "tasks/get"
+    with pytest.raises(MethodNotFound, match=r"^A2A 0\.3 has no ListTasks: ask for it in A2A 1\.0$"):
+        table.method_of(Operation.LIST, "0.3")
+
+
+@pytest.mark.parametrize(
+    ("said", "version"),
+    [("1.0", "1.0"), ("v1.0.3", "1.0"), ("0.2.5", "0.2"), ("0.9", "0.3"), ("1.7", "1.1"), ("2.0", "1.0"), ("", "1.0")],
+)
+def test_the_nearest_version_is_spoken(said: str, version: str) -> None:
+    assert table.nearest(said) == version
+
+
+@pytest.mark.parametrize(("said", "known"), [("0.3.0", True), ("1.9", True), ("2.0", False), ("1", False), ("", False)])
+def test_a_known_major_number_stands_before_a_point(said: str, known: bool) -> None:
+    assert table.has_known_major(said) is known
+
+
+def test_a_path_under_v1_is_0_3_and_every_other_1_0() -> None:
+    assert table.rest_row(["v1", "tasks"]).version == "0.3"
+    assert table.rest_row([]).version == table.rest_row(["tasks", "v1"]).version == "1.0"
+
+
+def test_a_webhook_is_told_in_the_version_of_its_registration() -> None:
+    assert [webhook_dialect(version).version for version in ("", *table.VERSIONS)] == [
+        "1.0", "0.1", "0.3", "0.3", "1.0", "1.1",
+    ]  # fmt: skip
+    forms = [table.row_of(version).webhook for version in table.VERSIONS]
+    assert [form.events for form in forms] == [False, False, False, True, True]
+    assert [form.single for form in forms] == [True, False, False, False, False]
