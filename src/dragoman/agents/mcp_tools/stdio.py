@@ -193,7 +193,7 @@ class Program(asyncio.BaseProtocol):
             pipes.close()
             await self._stop()
             raise
-        return _Reading(self), _Writing(self)
+        return _Stream(self), _Stream(self)
 
     async def _connect(self, pipes: Pipes) -> None:
         loop = asyncio.get_running_loop()
@@ -411,22 +411,23 @@ class _Output(asyncio.Protocol):
         self._lost()
 
 
-class _Reading:
-    """What a session reads."""
+class _Stream:
+    """What a session reads, and writes to."""
 
     def __init__(self, program: Program) -> None:
         self.receive = program.receive
+        self.send = program.send
 
     async def aclose(self) -> None:
         return
 
-    async def __aenter__(self) -> _Reading:
+    async def __aenter__(self) -> _Stream:
         return self
 
     async def __aexit__(self, *_: object) -> None:
         return
 
-    def __aiter__(self) -> _Reading:
+    def __aiter__(self) -> _Stream:
         return self
 
     async def __anext__(self) -> SessionMessage:
@@ -434,19 +435,3 @@ class _Reading:
             return await self.receive()
         except EndOfStream:
             raise StopAsyncIteration from None
-
-
-class _Writing:
-    """What a session writes to."""
-
-    def __init__(self, program: Program) -> None:
-        self.send = program.send
-
-    async def aclose(self) -> None:
-        return
-
-    async def __aenter__(self) -> _Writing:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        return

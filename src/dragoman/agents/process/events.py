@@ -194,11 +194,19 @@ _MOST = 256
 
 
 class Backlog:
-    """Events for whoever listens next, in order. Nothing is lost: a program that says too much is made to wait."""
+    """Events for whoever listens, in order. Nothing is lost: a program that says too much is made to wait."""
 
     def __init__(self) -> None:
         self._events: deque[Event] = deque()
         self._full: asyncio.Future[None] | None = None
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._events)
+
+    def append(self, event: Event) -> None:
+        """Keep an event, from any thread."""
+        self._events.append(event)
 
     def add(self, event: Event) -> asyncio.Future[None] | None:
         """Keep an event. Gives what to wait for before the next, if there are too many."""
@@ -212,10 +220,21 @@ class Backlog:
         """Keep events that come before all others."""
         self._events.extendleft(reversed(list(events)))
 
+    def next(self) -> Event:
+        """The first; after the last the program may go on. Raises IndexError when there is none."""
+        event = self._events.popleft()
+        if not self._events:
+            self.make_room()
+        return event
+
     def take(self) -> list[Event]:
         """All there are; the program may go on."""
         events, self._events = list(self._events), deque()
+        self.make_room()
+        return events
+
+    def make_room(self) -> None:
+        """Let the program go on."""
         full, self._full = self._full, None
         if full is not None and not full.done():
             full.set_result(None)
-        return events

@@ -161,18 +161,8 @@ class ObjectReader(ABC):
 LONGEST = 200
 # What says most about a call, as the tools of these programs name their arguments; the first that is there is told.
 _TELLING = (
-    "command",
-    "cmd",
-    "file_path",
-    "filePath",
-    "absolute_path",
-    "path",
-    "pattern",
-    "globPattern",
-    "query",
-    "url",
-    "description",
-    "prompt",
+    *("command", "cmd", "file_path", "filePath", "absolute_path", "path", "pattern", "globPattern"),
+    *("query", "url", "description", "prompt"),
 )
 
 
