@@ -77,49 +77,60 @@ class Functions:
         skills = self.skills.values()
         return next((skill for skill in skills if may_use(ctx, skill)), next(iter(skills)))
 
-    async def run(self, ctx: Context) -> AsyncGenerator[Any, None]:
-        """Run the chosen skill; an engine-level agent."""
+    def run(self, ctx: Context) -> AsyncGenerator[Any, None]:
+        """Run the chosen skill; an engine-level agent.
+
+        Raises:
+            Failed: there is no such skill.
+            Rejected: the caller may not use it.
+        """
         ctx.message, ctx.metadata = ctx.history[0], ctx.opening
         ctx.listen_again()
         skill, arguments = self.choose(ctx)
         ctx.skill = skill.id
         permit(ctx, skill, skill.name)
-        # Most messages are one text for one function that asks nothing: there is nothing to read, to replay or to keep.
         text = ctx.text if skill.only_text is not None and not arguments else ""
         values = {skill.only_text: text} if skill.only_text is not None and text else None
-        if values is not None and skill.is_direct and not ctx.answered:
-            yield await skill.fn(**values)
-            return
-        loaded = first = _copied(ctx.state)
-        if ctx.answered:
-            _become(ctx.state, cast("dict[str, Any]", ctx.answered[0].ref or {}).get("state", {}))
-            first = _copied(ctx.state)
-        replay = Replay(ctx.answered, first)
-        ctx.questions = replay
-        pause: Paused | None = None
-        try:
-            if values is None:
-                values = await _bind(skill, arguments, ctx, replay)
-            async with aclosing(_outputs(skill, ctx, values)) as outputs:
-                async for value in outputs:
-                    replay.check()
-                    if not replay.replaying:
-                        yield value
-            replay.check()
-            if replay.replaying:
-                raise Failed("the function ended before asking what had been answered already")
-        except (Paused, BaseExceptionGroup) as error:
-            pause = pause_in(error)
-            if pause is None:
-                raise
-        finally:
-            if pause is not None:
-                # What the function did to the state counts when the task ends, not when it pauses.
-                _become(ctx.state, loaded)
-            elif ctx.answered:
-                _become(ctx.state, _changed(loaded, first, ctx.state))
+        if values is None or skill.context is not None or ctx.answered:
+            return _replayed(skill, ctx, arguments, values)
+        # Most messages are one text for a function that cannot ask: there is nothing to read, to replay or to keep.
+        return _outputs(skill, ctx, values)
+
+
+async def _replayed(
+    skill: Skill, ctx: Context, arguments: dict[str, Any], values: dict[str, Any] | None
+) -> AsyncGenerator[Any, None]:
+    """The outputs of a skill that may ask, or for which something has to be asked; those of earlier runs are left out."""
+    loaded = first = _copied(ctx.state)
+    if ctx.answered:
+        _become(ctx.state, cast("dict[str, Any]", ctx.answered[0].ref or {}).get("state", {}))
+        first = _copied(ctx.state)
+    replay = Replay(ctx.answered, first)
+    ctx.questions = replay
+    pause: Paused | None = None
+    try:
+        if values is None:
+            values = await _bind(skill, arguments, ctx, replay)
+        async with aclosing(_outputs(skill, ctx, values)) as outputs:
+            async for value in outputs:
+                replay.check()
+                if not replay.replaying:
+                    yield value
+        replay.check()
+        if replay.replaying:
+            raise Failed("the function ended before asking what had been answered already")
+    except (Paused, BaseExceptionGroup) as error:
+        pause = pause_in(error)
+        if pause is None:
+            raise
+    finally:
         if pause is not None:
-            yield pause.ask
+            # What the function did to the state counts when the task ends, not when it pauses.
+            _become(ctx.state, loaded)
+        elif ctx.answered:
+            _become(ctx.state, _changed(loaded, first, ctx.state))
+    if pause is not None:
+        yield pause.ask
 
 
 def _become(state: dict[str, Any], other: dict[str, Any]) -> None:
