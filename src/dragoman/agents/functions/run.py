@@ -100,7 +100,7 @@ class Functions:
 async def _replayed(
     skill: Skill, ctx: Context, arguments: dict[str, Any], values: dict[str, Any] | None
 ) -> AsyncGenerator[Any, None]:
-    """The outputs of a skill that may ask, or for which something has to be asked; those of earlier runs are left out."""
+    """The outputs of a skill that may ask, or for which something has to be asked, without those of earlier runs."""
     loaded = first = _copied(ctx.state)
     if ctx.answered:
         _become(ctx.state, cast("dict[str, Any]", ctx.answered[0].ref or {}).get("state", {}))
