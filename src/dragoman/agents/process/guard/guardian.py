@@ -74,6 +74,29 @@ class Child:
             self._grace = grace
             self._guardian.tell({"id": self.id, "grace": grace})
 
+    def note(self, report: dict[str, Any]) -> bool:
+        """Take what the guard reports of it. True when there will be no more."""
+        if "pid" in report:
+            self.pid = report["pid"]
+            _finish(self.started, None)
+        elif "failed" in report:
+            if not self.started.done():
+                self.started.set_exception(NotStarted(report["failed"], report["step"]))
+            return True
+        elif "exit" in report:
+            _finish(self.exited, report["exit"])
+        else:
+            _finish(self.clean, None)
+            return True
+        return False
+
+    def lose(self) -> None:
+        """The guardian has gone, and the program with it."""
+        if not self.started.done():
+            self.started.set_exception(GuardianGone("the guardian has ended"))
+        _finish(self.exited, _KILLED)
+        _finish(self.clean, None)
+
 
 class Guardian:
     """The guardian of this process. Raises OSError when it cannot be started."""
@@ -240,24 +263,12 @@ class Guardian:
             return
         self._in += data
         for report in frames_of(self._in):
-            self._hear(report)
+            self._note(report)
 
-    def _hear(self, report: dict[str, Any]) -> None:
+    def _note(self, report: dict[str, Any]) -> None:
         child = self._children.get(report["id"])
-        if child is None:
-            return
-        if "pid" in report:
-            child.pid = report["pid"]
-            _finish(child.started, None)
-        elif "failed" in report:
-            del self._children[report["id"]]
-            if not child.started.done():
-                child.started.set_exception(NotStarted(report["failed"], report["step"]))
-        elif "exit" in report:
-            _finish(child.exited, report["exit"])
-        else:
-            del self._children[report["id"]]
-            _finish(child.clean, None)
+        if child is not None and child.note(report):
+            del self._children[child.id]
 
     def _lost(self) -> None:
         """Note that it has gone. When nobody wanted that, do what it cannot do any more."""
@@ -277,10 +288,7 @@ class Guardian:
             # The group of one that has exited may be another's by now.
             _end_left({one.id: 0 if one.exited.done() else one.pid for one in self._children.values()})
         for child in self._children.values():
-            if not child.started.done():
-                child.started.set_exception(GuardianGone("the guardian has ended"))
-            _finish(child.exited, _KILLED)
-            _finish(child.clean, None)
+            child.lose()
         self._children.clear()
         self._ended.set_result(None)
 
