@@ -16,6 +16,7 @@ from dragoman.agents.functions.replay import Paused, Replay, pause_in
 from dragoman.agents.functions.skill import Kind
 from dragoman.agents.functions.sync_context import SyncContext
 from dragoman.agents.offers import may_use, permit, request_of
+from dragoman.agents.timeout import Late, Timeout
 from dragoman.engine.execute.threads import in_thread, skill_threads
 from dragoman.model.error import ConfigError, Failed
 from dragoman.schema.typed import Unfit, fit, is_text, type_name
@@ -190,41 +191,18 @@ async def _missing(skill: Skill, parameter: Parameter, problem: str, ctx: Contex
 
 
 async def _limited(skill: Skill, ctx: Context, values: dict[str, Any]) -> AsyncGenerator[Any, None]:
-    worker = asyncio.current_task()
-    assert worker is not None
     assert skill.timeout is not None
-    timed_out = Failed(f"timed out after {skill.timeout:g} s")
-    late = cancelled = False
-    inside = True
-
-    def stop() -> None:
-        nonlocal late, cancelled
-        # Between two values the worker is busy elsewhere, where nobody would know this cancel.
-        late, cancelled = True, inside
-        if cancelled:
-            worker.cancel()
-
-    timer = ctx.clock.call_later(skill.timeout, stop)
+    timeout = Timeout(ctx.clock, skill.timeout)
     try:
         async with aclosing(_values(skill, values)) as outputs:
-            async for value in outputs:
-                inside = False
-                if not late:
-                    yield value
-                if late:
-                    break
-                inside = True
-        inside = False
-    except asyncio.CancelledError:
-        if cancelled and worker.uncancel() == 0:
-            raise timed_out from None
-        raise
+            while (value := await timeout.wait(anext(outputs, _END))) is not _END:
+                yield value
+                if timeout.is_late:  # while the worker was busy elsewhere
+                    raise Late
+    except Late:
+        raise Failed(f"timed out after {skill.timeout:g} s") from None
     finally:
-        timer.cancel()
-    if late:
-        if cancelled:  # and the skill went on all the same
-            worker.uncancel()
-        raise timed_out
+        timeout.close()
 
 
 def _outputs(skill: Skill, ctx: Context, values: dict[str, Any]) -> AsyncGenerator[Any, None]:

@@ -7,7 +7,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import mcp_types as types
 from mcp import MCPError
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from mcp_types import InputResponses
 
     from dragoman.agents.mcp_tools.connection import Connection
-    from dragoman.clock import Clock, Timer
 
 logger = logging.getLogger("dragoman.mcp")
 # The call on whose behalf something is done. Over HTTP a question comes in the answer to its call, and brings it along.
@@ -388,53 +387,3 @@ def is_outdated(error: MCPError) -> bool:
 def is_forgotten(error: MCPError) -> bool:
     """True when an error says that the server does not know the session any more: it has done nothing for this call."""
     return error.message in ("Session terminated", "Session not found")
-
-
-T = TypeVar("T")
-
-
-class Silent(TimeoutError):
-    """Nothing was heard for too long."""
-
-
-class Silence:
-    """Ends what one task waits for once nothing has been heard for so long. The time of day does not matter."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._seconds = 0.0
-        self._timer: Timer | None = None
-        self._worker: asyncio.Task[object] | None = None
-        self._is_late = False
-
-    async def broken_by(self, work: Awaitable[T], seconds: float) -> T:
-        """Wait for it; 0 seconds are for ever.
-
-        Raises:
-            Silent: nothing was heard. What was waited for has been canceled.
-        """
-        if not seconds:
-            return await work
-        self._seconds, self._worker, self._is_late = seconds, asyncio.current_task(), False
-        assert self._worker is not None
-        self._timer = self._clock.call_later(seconds, self._stop)
-        try:
-            return await work
-        except asyncio.CancelledError:
-            if self._is_late and self._worker.uncancel() == 0:
-                raise Silent from None
-            raise
-        finally:
-            self._timer.cancel()
-            self._timer = None
-
-    def heard(self) -> None:
-        """There is a sign of life: the time begins anew."""
-        if self._timer is not None and not self._is_late:
-            self._timer.cancel()
-            self._timer = self._clock.call_later(self._seconds, self._stop)
-
-    def _stop(self) -> None:
-        assert self._worker is not None
-        self._is_late = True
-        self._worker.cancel()
