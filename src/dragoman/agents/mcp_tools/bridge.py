@@ -8,11 +8,10 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, cast
 
-from dragoman.agents.mcp_tools.choice import Chosen, chosen, chosen_by_answer
 from dragoman.agents.mcp_tools.elicitation import Held
 from dragoman.agents.mcp_tools.supervisor import Supervisor
 from dragoman.agents.mcp_tools.task import TaskRun
-from dragoman.agents.mcp_tools.tool import Tool, permission_of
+from dragoman.agents.mcp_tools.tool import Chosen, Tool, chosen, chosen_by_answer, permission_of
 from dragoman.agents.offers import shared_prefix
 from dragoman.model.error import ConfigError, Rejected
 

@@ -45,18 +45,21 @@ class Questions:
         self._server = server
         self._calls: dict[ToolCall, bool] = {}
         self._askers: set[str] = set()
+        # What is known of calls on the wire: only some transports tell.
         self._sent: dict[str, ToolCall] = {}
+        self._ids: dict[ToolCall, str] = {}
+        self._answered: set[ToolCall] = set()
         self._given_up: dict[ToolCall, float] = {}
         self._is_lost = False
         self._doubts = 0
         self._turn = asyncio.Lock()
+        self._has_turn: ToolCall | None = None
         self._left = asyncio.Event()
 
     def close(self) -> None:
         """The connection is over: nobody asks any more."""
-        self._calls.clear()
-        self._sent.clear()
-        self._given_up.clear()
+        for known in (self._calls, self._sent, self._ids, self._answered, self._given_up):
+            known.clear()
         self._stir()
 
     # -- calls come and go ---------------------------------------------------------------------------------------------
@@ -65,7 +68,7 @@ class Questions:
         """A call is about to begin; it may have to wait for its turn."""
         if call.tool in self._askers:
             await self._turn.acquire()
-            call.has_turn = True
+            self._has_turn = call
         self._calls[call] = False
 
     def leave(self, call: ToolCall, *, given_up: bool = False) -> None:
@@ -73,11 +76,12 @@ class Questions:
         self._calls.pop(call, None)
         if not given_up:
             self._forget(call)
-        elif not call.is_answered:
+        elif call not in self._answered:
             if len(self._given_up) < REMEMBERED:
                 self._given_up[call] = asyncio.get_running_loop().time()
             else:
                 self._is_lost = True
+        self._answered.discard(call)
         self._pass_turn(call)
         self._stir()
 
@@ -85,23 +89,24 @@ class Questions:
         """The call on whose behalf something is done has been sent, under this id. Only some transports tell that."""
         call = CALL.get()
         if call is not None:
-            call.id = str(id)
-            self._sent[call.id] = call
+            self._ids[call] = str(id)
+            self._sent[str(id)] = call
 
     def answered(self, id: types.RequestId | None) -> None:
         """The server has answered what was sent under this id: that call asks nothing any more, given up or not."""
         call = self._sent.get(str(id))
         if call is not None:
-            call.is_answered = True
+            if call in self._calls:
+                self._answered.add(call)
             self._forget(call)
 
     def _forget(self, call: ToolCall) -> None:
-        self._sent.pop(call.id, None)
+        self._sent.pop(self._ids.pop(call, ""), None)
         self._given_up.pop(call, None)
 
     def _pass_turn(self, call: ToolCall) -> None:
-        if call.has_turn:
-            call.has_turn = False
+        if self._has_turn is call:
+            self._has_turn = None
             self._turn.release()
 
     def _stir(self) -> None:
@@ -128,11 +133,12 @@ class Questions:
         self._stir()
         try:
             answer = await call.ask(params)
-            if call.tool in self._askers and not call.has_turn and not call.is_abandoned:
+            if call.tool in self._askers and self._has_turn is not call and not call.is_abandoned:
                 # It goes on, and may ask again: not while another that asks is at work.
                 await self._turn.acquire()
-                call.has_turn = call in self._calls
-                if not call.has_turn:
+                if call in self._calls:
+                    self._has_turn = call
+                else:
                     self._turn.release()
             return answer
         finally:
@@ -225,10 +231,6 @@ class ToolCall:
         self.connection = connection
         self.tool = tool
         self.caller = caller
-        # What `Questions` knows of it: its id on the wire, where that is seen, and what has become of it.
-        self.id = ""
-        self.is_answered = False
-        self.has_turn = False
         self.is_abandoned = False
         self._arguments = arguments
         self._meta = meta

@@ -21,10 +21,9 @@ from dragoman.agents.mcp_tools.call import (
     is_outdated,
     is_too_deep,
 )
-from dragoman.agents.mcp_tools.choice import Chosen, chosen, chosen_by_answer
 from dragoman.agents.mcp_tools.content import error_text, metadata_of, parts_of_result
 from dragoman.agents.mcp_tools.elicitation import Held, answered, asking, params_from, wire_of
-from dragoman.agents.mcp_tools.tool import USER
+from dragoman.agents.mcp_tools.tool import USER, Chosen, chosen, chosen_by_answer
 from dragoman.agents.offers import permit
 from dragoman.agents.timeout import Late, Timeout
 from dragoman.engine.execute.outputs import Ask

@@ -111,7 +111,7 @@ class Guardian:
         self._waits = False
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._closing = False
-        self.users = 0
+        self._users = 0
         self._socket, theirs = socket.socketpair()
         try:
             self._process = _start(theirs.fileno())
@@ -132,6 +132,15 @@ class Guardian:
     def alive(self) -> bool:
         """False when it starts nothing any more."""
         return not (self._closing or self._ended.done())
+
+    def hold(self) -> None:
+        """One more holds it."""
+        self._users += 1
+
+    def let_go(self) -> bool:
+        """One holds it no more. True when others still do."""
+        self._users -= 1
+        return self._users > 0
 
     async def spawn(
         self,
@@ -310,14 +319,13 @@ async def guardian() -> Guardian:
     found = _guardians.get(key)
     if found is None or not found.alive:
         found = _guardians[key] = Guardian()
-    found.users += 1
+    found.hold()
     return found
 
 
 async def release(guardian: Guardian) -> None:
     """Do without a guardian. The last one to do so closes it."""
-    guardian.users -= 1
-    if guardian.users > 0:
+    if guardian.let_go():
         return
     key = os.getpid(), asyncio.get_running_loop()
     if _guardians.get(key) is guardian:
