@@ -109,12 +109,11 @@ logger = logging.getLogger("dragoman.process")
 
 
 class Announcer:
-    """Tells listeners of one session, and those of all. One that fails keeps nobody else from hearing."""
+    """Tells the listeners of each session. One that fails keeps nobody else from hearing."""
 
     def __init__(self) -> None:
         # By a key of their own: the same callback may listen twice, or again after an end.
         self._of_session: dict[str, dict[object, Callback]] = {}
-        self._of_all: dict[object, Callback] = {}
         self._running: set[str] = set()
         self._waits: set[asyncio.Future[None]] = set()
 
@@ -139,22 +138,12 @@ class Announcer:
             self._tell(callback, session_id, event)
         return lambda: self._drop(session_id, key)
 
-    def subscribe_all(self, callback: Callback) -> Callable[[], None]:
-        """Tell a listener about every session."""
-        key = object()
-        self._of_all[key] = callback
-
-        def leave() -> None:
-            self._of_all.pop(key, None)
-
-        return leave
-
     def emit(self, session_id: str, event: Event) -> list[Awaitable[Any]]:
         """Tell everybody. Gives what listeners want to be waited for before they hear more."""
         kind = event.get("type")
         if kind == "session_started":
             self._running.add(session_id)
-        listeners = [*self._of_session.get(session_id, {}).values(), *self._of_all.values()]
+        listeners = [*self._of_session.get(session_id, {}).values()]
         if kind in ENDS:
             # What has ended says nothing more: nobody needs to remember to leave.
             self._running.discard(session_id)

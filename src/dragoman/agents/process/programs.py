@@ -62,10 +62,6 @@ class Programs:
         backlog = self._backlogs.pop(session_id, None)
         return self._announcer.subscribe(session_id, callback, () if backlog is None else backlog.take())
 
-    def subscribe_all(self, callback: Callback, /) -> Callable[[], None]:
-        """Call back with what happens in any session."""
-        return self._announcer.subscribe_all(callback)
-
     async def start_process(self, session: Session, prompt: str, /, **options: Any) -> None:
         """See `ProcessManager.start_process`. A program of the session that still runs is ended first.
 
