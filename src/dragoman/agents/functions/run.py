@@ -186,7 +186,7 @@ async def _replayed(
         async with aclosing(_outputs(skill, ctx, values)) as outputs:
             async for value in outputs:
                 replay.check()
-                if not replay.replaying:
+                if not ctx.answered or not replay.replaying:
                     yield value
         replay.check()
         if replay.replaying:
