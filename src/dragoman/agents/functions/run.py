@@ -105,7 +105,7 @@ class Functions:
 
     def __init__(self) -> None:
         self.skills: dict[str, Skill] = {}
-        self.may_reply = False
+        self.may_reply = self.may_restart = False
         # Takes messages that name no skill, where that is the same skill for every caller.
         self._default: Skill | None = None
 
@@ -115,6 +115,7 @@ class Functions:
             raise ConfigError(f"there is a skill `{skill.id}` already: give this one another id=")
         self.skills[skill.id] = skill
         self.may_reply = self.may_reply or skill.may_reply
+        self.may_restart = self.may_restart or skill.restart
         skills = list(self.skills.values())
         first = skills[0] if skills[0].permission is None or len(skills) == 1 else None
         self._default = next((each for each in skills if each.default), first)

@@ -182,7 +182,7 @@ class BareAgent:
         """True when the chosen skill, or `run`, may run again after a crash."""
         if self._uses_run(ctx):
             return self._run_restarts if self._tools is None else self._tools.restarts(ctx)
-        skill = self._chosen(ctx)
+        skill = self._chosen(ctx) if self._functions.may_restart else None
         return skill is not None and skill.restart
 
     def _chosen(self, ctx: Context) -> Skill | None:
