@@ -62,7 +62,7 @@ class GeminiReader(ObjectReader):
     def _complained(self, found: Found) -> list[Event]:
         message = text_in(found, "message")
         if text_in(found, "severity") == "error":
-            self.draft.problem = message or self.draft.problem
+            self.draft.complain(message)
             return []
         said = in_line(message)
         return [events.tool_status(said)] if said else []

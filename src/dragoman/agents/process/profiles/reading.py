@@ -116,6 +116,10 @@ class Draft:
         text, self._said = self.text, {}
         return [events.thinking(text)] if text.strip() else []
 
+    def complain(self, problem: str) -> None:
+        """Note what may turn out to be why it fails."""
+        self.problem = problem or self.problem
+
     def finish(self, value: Any) -> list[Event]:
         """This is the answer."""
         if self.is_over:
