@@ -126,7 +126,7 @@ async def test_an_extra_row_is_kept_with_the_record_it_came_with(open_store: Ope
 async def test_a_write_that_is_refused_leaves_the_extra_row_alone(open_store: OpenStore) -> None:
     async with open_store() as store:
         row = await append(store, await create(store, row_of(store, "12")), rows=(extra_row(12),))
-        late = {"record": Record(2, b"{}"), "rows": (extra_row(12, "completed", NOW + 1),)}
+        late = {"records": (Record(2, b"{}"),), "rows": (extra_row(12, "completed", NOW + 1),)}
         assert await outcome(store, row, **late) is not None
         assert await store.read_row(NOTES, 12) == extra_row(12)
 

@@ -167,20 +167,8 @@ _WRAPPERS = {
         "watch",
         "script",
     ),
-    *(
-        "ssh",
-        "kubectl",
-        "flatpak",
-        "firejail",
-        "bwrap",
-        "chroot",
-        "systemd-run",
-        "poetry",
-        "pdm",
-        "hatch",
-        "rye",
-        "cargo",
-    ),
+    *("ssh", "kubectl", "flatpak", "firejail", "bwrap", "chroot", "systemd-run", "poetry", "pdm", "hatch", "rye"),
+    *("cargo", "script"),
 }
 _WORDS = {"run", "exec", "tool", "x", "dlx"}
 # Options of these that are followed by a value, as `--from PACKAGE`.

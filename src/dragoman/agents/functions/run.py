@@ -1,4 +1,4 @@
-"""Python functions as an agent."""
+"""Python functions as an agent. After a pause a function starts again, and answered questions return at once."""
 
 from __future__ import annotations
 
@@ -8,33 +8,104 @@ import difflib
 import functools
 import logging
 import threading
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, cast
 
-from dragoman.agents.functions.replay import Paused, Replay, pause_in
 from dragoman.agents.functions.skill import Kind
 from dragoman.agents.functions.sync_context import SyncContext
 from dragoman.agents.offers import may_use, permit, request_of
+from dragoman.agents.timeout import Late, Timeout
+from dragoman.engine.execute.outputs import Answered, Ask
 from dragoman.engine.execute.threads import in_thread, skill_threads
 from dragoman.engine.ports.agent import Plan
 from dragoman.model.error import ConfigError, Failed
-from dragoman.schema.typed import Unfit, fit, is_text, type_name
+from dragoman.model.part import Part
+from dragoman.schema.typed import Unfit, fit, is_text, read_answer, type_name
 
 if TYPE_CHECKING:
     from dragoman.agents.functions.skill import Parameter, Skill
     from dragoman.engine.execute.context import Context
+
+
+class Paused(BaseException):
+    """The function waits for an answer. Not an Exception, so that `except Exception` lets it pass."""
+
+    def __init__(self, ask: Ask) -> None:
+        super().__init__(ask.question)
+        self.ask = ask
+
+
+def pause_in(error: BaseException) -> Paused | None:
+    """The pause itself, or the first within a group that holds nothing else: task groups wrap what leaves them."""
+    if isinstance(error, BaseExceptionGroup):
+        pauses = [pause_in(inner) for inner in cast("BaseExceptionGroup[BaseException]", error).exceptions]
+        return None if None in pauses else pauses[0]
+    return error if isinstance(error, Paused) else None
+
+
+class Replay:
+    """The questions of one task, in the order they are asked. `first_state` is kept for the runs after a pause."""
+
+    def __init__(self, answered: tuple[Answered, ...], first_state: dict[str, Any]) -> None:
+        self._answered = answered
+        self._first_state = first_state
+        self._next = 0
+        self.paused = False
+
+    @property
+    def replaying(self) -> bool:
+        """True until the last answered question has been asked again: what came before it is journaled already."""
+        return self._next < len(self._answered)
+
+    async def ask(self, question: str, wanted: Any, choices: Sequence[Any] | None) -> Any:
+        """Give the answer; ask again when it does not fit. Raises Paused when there is none yet."""
+        text = question if choices is None else f"{question} ({', '.join(str(choice) for choice in choices)})"
+        asked = text
+        while True:
+            answer = self._answer(asked, Ask(asked, self._ref()))
+            try:
+                return read_answer(answer.text, answer.data, wanted, choices)
+            except Unfit as problem:
+                asked = f"{text} Please answer with {problem}."
+
+    async def ask_auth(self, text: str, url: str | None) -> Any:
+        """Give what the task was resumed with. Raises Paused when it was not yet."""
+        details = () if url is None else (Part(url=url),)
+        answer = self._answer(text, Ask(text, self._ref(), auth=True, details=details))
+        return (answer.text or None) if answer.data is None else answer.data
+
+    def check(self) -> None:
+        """Raise Failed when the function goes on although it was paused."""
+        if self.paused:
+            raise Failed("the pause was swallowed: let it pass through `except:`, catch Exception instead")
+
+    def _ref(self) -> dict[str, Any] | None:
+        return {"state": self._first_state} if self._next == 0 else None
+
+    def _answer(self, question: str, ask: Ask) -> Answered:
+        self.check()
+        if not self.replaying:
+            self.paused = True
+            raise Paused(ask)
+        known = self._answered[self._next]
+        if known.question != question:
+            raise Failed(
+                f"the question has changed since it was answered: it was {known.question!r}, it is {question!r}"
+            )
+        self._next += 1
+        return known
+
 
 logger = logging.getLogger("dragoman.agent")
 _END = object()
 
 
 class Functions:
-    """An agent made of skills. Pausing re-runs the skill from the top; see `replay`."""
+    """An agent made of skills. Pausing re-runs the skill from the top; see `Replay`."""
 
     def __init__(self) -> None:
         self.skills: dict[str, Skill] = {}
-        self.may_reply = False
         # Takes messages that name no skill, where that is the same skill for every caller.
         self._default: Skill | None = None
 
@@ -43,7 +114,6 @@ class Functions:
         if skill.id in self.skills:
             raise ConfigError(f"there is a skill `{skill.id}` already: give this one another id=")
         self.skills[skill.id] = skill
-        self.may_reply = self.may_reply or skill.may_reply
         skills = list(self.skills.values())
         first = skills[0] if skills[0].permission is None or len(skills) == 1 else None
         self._default = next((each for each in skills if each.default), first)
@@ -91,57 +161,62 @@ class Functions:
         return Plan(functools.partial(self._run, skill, arguments), skill.may_reply, skill.restart)
 
     def run(self, ctx: Context) -> AsyncGenerator[Any, None]:
-        """Run the skill that the message means. Raises Failed when there is none."""
+        """Run the skill that the message means.
+
+        Raises:
+            Failed: there is no such skill.
+            Rejected: the caller may not use it.
+        """
         return self._run(*self.choose(ctx), ctx)
 
-    async def _run(self, skill: Skill, arguments: dict[str, Any], ctx: Context) -> AsyncGenerator[Any, None]:
+    def _run(self, skill: Skill, arguments: dict[str, Any], ctx: Context) -> AsyncGenerator[Any, None]:
         ctx.message, ctx.metadata = ctx.first, ctx.opening
         ctx.listen_again()
         ctx.skill = skill.id
         if skill.permission is not None:
             permit(ctx, skill, skill.name)
-        # Most messages are one text for one function that asks nothing: there is nothing to read, to replay or to keep.
         text = ctx.text if skill.only_text is not None and not arguments else ""
         values = {skill.only_text: text} if skill.only_text is not None and text else None
-        if values is not None and skill.is_direct and not ctx.answered:
-            yield await skill.fn(**values)
-            return
-        async for output in self._replayed(skill, arguments, values, ctx):
-            yield output
+        if values is None or skill.context is not None or ctx.answered:
+            return _replayed(skill, ctx, arguments, values)
+        # Most messages are one text for a function that cannot ask: there is nothing to read, to replay or to keep.
+        return _outputs(skill, ctx, values)
 
-    async def _replayed(
-        self, skill: Skill, arguments: dict[str, Any], values: dict[str, Any] | None, ctx: Context
-    ) -> AsyncGenerator[Any, None]:
-        loaded = first = _copied(ctx.state)
-        if ctx.answered:
-            _become(ctx.state, cast("dict[str, Any]", ctx.answered[0].ref or {}).get("state", {}))
-            first = _copied(ctx.state)
-        replay = Replay(ctx.answered, first)
-        ctx.questions = replay
-        pause: Paused | None = None
-        try:
-            if values is None:
-                values = await _bind(skill, arguments, ctx, replay)
-            async with aclosing(_outputs(skill, ctx, values)) as outputs:
-                async for value in outputs:
-                    replay.check()
-                    if not replay.replaying:
-                        yield value
-            replay.check()
-            if replay.replaying:
-                raise Failed("the function ended before asking what had been answered already")
-        except (Paused, BaseExceptionGroup) as error:
-            pause = pause_in(error)
-            if pause is None:
-                raise
-        finally:
-            if pause is not None:
-                # What the function did to the state counts when the task ends, not when it pauses.
-                _become(ctx.state, loaded)
-            elif ctx.answered:
-                _become(ctx.state, _changed(loaded, first, ctx.state))
+
+async def _replayed(
+    skill: Skill, ctx: Context, arguments: dict[str, Any], values: dict[str, Any] | None
+) -> AsyncGenerator[Any, None]:
+    """The outputs of a skill that may ask, or for which something has to be asked, without those of earlier runs."""
+    loaded = first = _copied(ctx.state)
+    if ctx.answered:
+        _become(ctx.state, cast("dict[str, Any]", ctx.answered[0].ref or {}).get("state", {}))
+        first = _copied(ctx.state)
+    replay = Replay(ctx.answered, first)
+    ctx.questions = replay
+    pause: Paused | None = None
+    try:
+        if values is None:
+            values = await _bind(skill, arguments, ctx, replay)
+        async with aclosing(_outputs(skill, ctx, values)) as outputs:
+            async for value in outputs:
+                replay.check()
+                if not ctx.answered or not replay.replaying:
+                    yield value
+        replay.check()
+        if replay.replaying:
+            raise Failed("the function ended before asking what had been answered already")
+    except (Paused, BaseExceptionGroup) as error:
+        pause = pause_in(error)
+        if pause is None:
+            raise
+    finally:
         if pause is not None:
-            yield pause.ask
+            # What the function did to the state counts when the task ends, not when it pauses.
+            _become(ctx.state, loaded)
+        elif ctx.answered:
+            _become(ctx.state, _changed(loaded, first, ctx.state))
+    if pause is not None:
+        yield pause.ask
 
 
 def _become(state: dict[str, Any], other: dict[str, Any]) -> None:
@@ -201,41 +276,18 @@ async def _missing(skill: Skill, parameter: Parameter, problem: str, ctx: Contex
 
 
 async def _limited(skill: Skill, ctx: Context, values: dict[str, Any]) -> AsyncGenerator[Any, None]:
-    worker = asyncio.current_task()
-    assert worker is not None
     assert skill.timeout is not None
-    timed_out = Failed(f"timed out after {skill.timeout:g} s")
-    late = cancelled = False
-    inside = True
-
-    def stop() -> None:
-        nonlocal late, cancelled
-        # Between two values the worker is busy elsewhere, where nobody would know this cancel.
-        late, cancelled = True, inside
-        if cancelled:
-            worker.cancel()
-
-    timer = ctx.clock.call_later(skill.timeout, stop)
+    timeout = Timeout(ctx.clock, skill.timeout)
     try:
         async with aclosing(_values(skill, values)) as outputs:
-            async for value in outputs:
-                inside = False
-                if not late:
-                    yield value
-                if late:
-                    break
-                inside = True
-        inside = False
-    except asyncio.CancelledError:
-        if cancelled and worker.uncancel() == 0:
-            raise timed_out from None
-        raise
+            while (value := await timeout.wait(anext(outputs, _END))) is not _END:
+                yield value
+                if timeout.is_late:  # while the worker was busy elsewhere
+                    raise Late
+    except Late:
+        raise Failed(f"timed out after {skill.timeout:g} s") from None
     finally:
-        timer.cancel()
-    if late:
-        if cancelled:  # and the skill went on all the same
-            worker.uncancel()
-        raise timed_out
+        timeout.close()
 
 
 def _outputs(skill: Skill, ctx: Context, values: dict[str, Any]) -> AsyncGenerator[Any, None]:

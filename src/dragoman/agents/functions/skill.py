@@ -70,8 +70,8 @@ class Offer(Protocol):
 class Skill(Struct, frozen=True):
     """One thing an agent can do, made from a function.
 
-    `only_text` is the name of its one parameter, where that is a text. `is_direct` when its output is what a plain
-    `await` of the function gives, which can neither ask nor time out.
+    `context` is the name of the parameter that gets the context, `only_text` that of its one other parameter, where
+    that is a text.
     """
 
     id: str
@@ -84,7 +84,6 @@ class Skill(Struct, frozen=True):
     may_reply: bool
     kind: Kind
     only_text: str | None
-    is_direct: bool
     tags: tuple[str, ...] = ()
     examples: tuple[str, ...] = ()
     default: bool = False
@@ -167,7 +166,6 @@ def skill_of(
         may_reply=replies or returns_reply(fn),
         kind=kind,
         only_text=parameters[0].name if len(parameters) == 1 and parameters[0].type is str else None,
-        is_direct=kind is Kind.COROUTINE and context is None and timeout is None,
         tags=tuple(tags),
         examples=tuple(examples),
         default=default,

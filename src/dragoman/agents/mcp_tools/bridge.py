@@ -8,11 +8,10 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, cast
 
-from dragoman.agents.mcp_tools.choice import Chosen, chosen, chosen_by_answer
 from dragoman.agents.mcp_tools.elicitation import Held
 from dragoman.agents.mcp_tools.supervisor import Supervisor
 from dragoman.agents.mcp_tools.task import TaskRun
-from dragoman.agents.mcp_tools.tool import Tool, permission_of
+from dragoman.agents.mcp_tools.tool import Chosen, Tool, chosen, chosen_by_answer, permission_of
 from dragoman.agents.offers import shared_prefix
 from dragoman.model.error import ConfigError, Rejected
 
@@ -33,7 +32,7 @@ _LONGEST = 300
 
 
 class McpTools:
-    """All tools of some MCP servers. See `Toolset`."""
+    """All tools of some MCP servers. They are known once it is open; `revision` grows whenever they change."""
 
     def __init__(
         self,
@@ -64,12 +63,12 @@ class McpTools:
 
     @property
     def offers(self) -> Sequence[Tool]:
-        """See `Toolset.offers`."""
+        """The tools, in the order in which their servers list them, or as `include` names them."""
         return tuple(self._tools.values())
 
     @property
     def about(self) -> tuple[str, str]:
-        """See `Toolset.about`."""
+        """What their servers say of themselves: a description and a version, either may be empty."""
         if len(self._supervisors) != 1:
             return f"The tools of {', '.join(each.source.name for each in self._supervisors)}", ""
         connection = self._supervisors[0].connection
@@ -88,11 +87,11 @@ class McpTools:
         ) or ""
 
     def schemas(self, ids: Sequence[str]) -> Mapping[str, Any]:
-        """See `Toolset.schemas`."""
+        """The JSON schemas of these tools, by id."""
         return {name: self._tools[name].schemas() for name in ids if name in self._tools}
 
     def restarts(self, ctx: Context) -> bool:
-        """See `Toolset.restarts`."""
+        """True when the tool a message means may run again after a crash."""
         ref: Any = ctx.resume.ref if ctx.resume is not None else None
         try:
             if isinstance(ref, dict) and "tool" in ref:
@@ -164,7 +163,7 @@ class McpTools:
     # -- life ----------------------------------------------------------------------------------------------------------
 
     async def open(self) -> None:
-        """See `Toolset.open`.
+        """Start or reach the servers.
 
         Raises:
             ConfigError: a program is not there, or a name that was given means no tool.
@@ -205,7 +204,7 @@ class McpTools:
                 raise ConfigError(f"{option}: there is no tool `{name}`; there are: {there}")
 
     async def close(self) -> None:
-        """See `Toolset.close`. What is being opened is waited for: it must not be left behind."""
+        """Let go of the servers. What is being opened is waited for: it must not be left behind."""
         if self._loop is asyncio.get_running_loop():
             async with self._opening:
                 await self._close()
@@ -222,7 +221,7 @@ class McpTools:
     # -- work ----------------------------------------------------------------------------------------------------------
 
     async def run(self, ctx: Context) -> AsyncGenerator[Any, None]:
-        """See `Toolset.run`."""
+        """Do what a message asks."""
         if self._loop is not asyncio.get_running_loop():
             await self.open()
         run = TaskRun(ctx, self._tools, self._held, self._timeout)
@@ -231,7 +230,7 @@ class McpTools:
             yield pause
 
     async def canceled(self, ref: Any) -> None:
-        """See `Toolset.canceled`."""
+        """A task was canceled while it waited: end the call that it held."""
         await self._held.drop(ref)
 
 

@@ -7,7 +7,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import mcp_types as types
 from mcp import MCPError
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from mcp_types import InputResponses
 
     from dragoman.agents.mcp_tools.connection import Connection
-    from dragoman.clock import Clock, Timer
 
 logger = logging.getLogger("dragoman.mcp")
 # The call on whose behalf something is done. Over HTTP a question comes in the answer to its call, and brings it along.
@@ -46,18 +45,21 @@ class Questions:
         self._server = server
         self._calls: dict[ToolCall, bool] = {}
         self._askers: set[str] = set()
+        # What is known of calls on the wire: only some transports tell.
         self._sent: dict[str, ToolCall] = {}
+        self._ids: dict[ToolCall, str] = {}
+        self._answered: set[ToolCall] = set()
         self._given_up: dict[ToolCall, float] = {}
         self._is_lost = False
         self._doubts = 0
         self._turn = asyncio.Lock()
+        self._has_turn: ToolCall | None = None
         self._left = asyncio.Event()
 
     def close(self) -> None:
         """The connection is over: nobody asks any more."""
-        self._calls.clear()
-        self._sent.clear()
-        self._given_up.clear()
+        for known in (self._calls, self._sent, self._ids, self._answered, self._given_up):
+            known.clear()
         self._stir()
 
     # -- calls come and go ---------------------------------------------------------------------------------------------
@@ -66,7 +68,7 @@ class Questions:
         """A call is about to begin; it may have to wait for its turn."""
         if call.tool in self._askers:
             await self._turn.acquire()
-            call.has_turn = True
+            self._has_turn = call
         self._calls[call] = False
 
     def leave(self, call: ToolCall, *, given_up: bool = False) -> None:
@@ -74,11 +76,12 @@ class Questions:
         self._calls.pop(call, None)
         if not given_up:
             self._forget(call)
-        elif not call.is_answered:
+        elif call not in self._answered:
             if len(self._given_up) < REMEMBERED:
                 self._given_up[call] = asyncio.get_running_loop().time()
             else:
                 self._is_lost = True
+        self._answered.discard(call)
         self._pass_turn(call)
         self._stir()
 
@@ -86,23 +89,24 @@ class Questions:
         """The call on whose behalf something is done has been sent, under this id. Only some transports tell that."""
         call = CALL.get()
         if call is not None:
-            call.id = str(id)
-            self._sent[call.id] = call
+            self._ids[call] = str(id)
+            self._sent[str(id)] = call
 
     def answered(self, id: types.RequestId | None) -> None:
         """The server has answered what was sent under this id: that call asks nothing any more, given up or not."""
         call = self._sent.get(str(id))
         if call is not None:
-            call.is_answered = True
+            if call in self._calls:
+                self._answered.add(call)
             self._forget(call)
 
     def _forget(self, call: ToolCall) -> None:
-        self._sent.pop(call.id, None)
+        self._sent.pop(self._ids.pop(call, ""), None)
         self._given_up.pop(call, None)
 
     def _pass_turn(self, call: ToolCall) -> None:
-        if call.has_turn:
-            call.has_turn = False
+        if self._has_turn is call:
+            self._has_turn = None
             self._turn.release()
 
     def _stir(self) -> None:
@@ -129,11 +133,12 @@ class Questions:
         self._stir()
         try:
             answer = await call.ask(params)
-            if call.tool in self._askers and not call.has_turn and not call.is_abandoned:
+            if call.tool in self._askers and self._has_turn is not call and not call.is_abandoned:
                 # It goes on, and may ask again: not while another that asks is at work.
                 await self._turn.acquire()
-                call.has_turn = call in self._calls
-                if not call.has_turn:
+                if call in self._calls:
+                    self._has_turn = call
+                else:
                     self._turn.release()
             return answer
         finally:
@@ -226,10 +231,6 @@ class ToolCall:
         self.connection = connection
         self.tool = tool
         self.caller = caller
-        # What `Questions` knows of it: its id on the wire, where that is seen, and what has become of it.
-        self.id = ""
-        self.is_answered = False
-        self.has_turn = False
         self.is_abandoned = False
         self._arguments = arguments
         self._meta = meta
@@ -388,53 +389,3 @@ def is_outdated(error: MCPError) -> bool:
 def is_forgotten(error: MCPError) -> bool:
     """True when an error says that the server does not know the session any more: it has done nothing for this call."""
     return error.message in ("Session terminated", "Session not found")
-
-
-T = TypeVar("T")
-
-
-class Silent(TimeoutError):
-    """Nothing was heard for too long."""
-
-
-class Silence:
-    """Ends what one task waits for once nothing has been heard for so long. The time of day does not matter."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._seconds = 0.0
-        self._timer: Timer | None = None
-        self._worker: asyncio.Task[object] | None = None
-        self._is_late = False
-
-    async def broken_by(self, work: Awaitable[T], seconds: float) -> T:
-        """Wait for it; 0 seconds are for ever.
-
-        Raises:
-            Silent: nothing was heard. What was waited for has been canceled.
-        """
-        if not seconds:
-            return await work
-        self._seconds, self._worker, self._is_late = seconds, asyncio.current_task(), False
-        assert self._worker is not None
-        self._timer = self._clock.call_later(seconds, self._stop)
-        try:
-            return await work
-        except asyncio.CancelledError:
-            if self._is_late and self._worker.uncancel() == 0:
-                raise Silent from None
-            raise
-        finally:
-            self._timer.cancel()
-            self._timer = None
-
-    def heard(self) -> None:
-        """There is a sign of life: the time begins anew."""
-        if self._timer is not None and not self._is_late:
-            self._timer.cancel()
-            self._timer = self._clock.call_later(self._seconds, self._stop)
-
-    def _stop(self) -> None:
-        assert self._worker is not None
-        self._is_late = True
-        self._worker.cancel()

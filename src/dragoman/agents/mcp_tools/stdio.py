@@ -163,13 +163,13 @@ class Program(asyncio.BaseProtocol):
         self._reader: asyncio.Future[None] | None = None
         self._room: asyncio.Future[None] | None = None
         self._listing: set[types.RequestId] = set()
-        self._murmur: deque[str] = deque(maxlen=_REMEMBERED)
-        self._murmured = b""
+        self._stderr_tail: deque[str] = deque(maxlen=_REMEMBERED)
+        self._stderr_rest = b""
 
     @property
     def last_words(self) -> str:
         """What it said last on stderr."""
-        return "\n".join(self._murmur)
+        return "\n".join(self._stderr_tail)
 
     # -- life ----------------------------------------------------------------------------------------------------------
 
@@ -193,12 +193,12 @@ class Program(asyncio.BaseProtocol):
             pipes.close()
             await self._stop()
             raise
-        return _Reading(self), _Writing(self)
+        return _Stream(self), _Stream(self)
 
     async def _connect(self, pipes: Pipes) -> None:
         loop = asyncio.get_running_loop()
         self._errors, _ = await loop.connect_read_pipe(
-            lambda: _Output(self._hear, self._hear_last), PipeEnd(pipes.ours.pop())
+            lambda: _Output(self._receive_stderr, self._end_stderr), PipeEnd(pipes.ours.pop())
         )
         self._output, _ = await loop.connect_read_pipe(
             lambda: _Output(self.receive_data, self._end), PipeEnd(pipes.ours.pop())
@@ -265,17 +265,17 @@ class Program(asyncio.BaseProtocol):
         if self._output is not None and not self._over:
             (self._output.resume_reading if reading else self._output.pause_reading)()
 
-    def _hear_last(self) -> None:
-        self._hear(b"\n")
+    def _end_stderr(self) -> None:
+        self._receive_stderr(b"\n")
 
-    def _hear(self, data: bytes) -> None:
-        *lines, self._murmured = (self._murmured + data).split(b"\n")
-        if len(self._murmured) > _LONGEST_SHOWN:
-            lines, self._murmured = [*lines, self._murmured], b""
+    def _receive_stderr(self, data: bytes) -> None:
+        *lines, self._stderr_rest = (self._stderr_rest + data).split(b"\n")
+        if len(self._stderr_rest) > _LONGEST_SHOWN:
+            lines, self._stderr_rest = [*lines, self._stderr_rest], b""
         for line in lines:
             text = line.decode(errors="replace").rstrip()[:_LONGEST_SHOWN]
             if text:
-                self._murmur.append(text)
+                self._stderr_tail.append(text)
                 logger.debug("%s: %s", self._source.name, text)
 
     async def receive(self) -> SessionMessage:
@@ -411,22 +411,23 @@ class _Output(asyncio.Protocol):
         self._lost()
 
 
-class _Reading:
-    """What a session reads."""
+class _Stream:
+    """What a session reads, and writes to."""
 
     def __init__(self, program: Program) -> None:
         self.receive = program.receive
+        self.send = program.send
 
     async def aclose(self) -> None:
         return
 
-    async def __aenter__(self) -> _Reading:
+    async def __aenter__(self) -> _Stream:
         return self
 
     async def __aexit__(self, *_: object) -> None:
         return
 
-    def __aiter__(self) -> _Reading:
+    def __aiter__(self) -> _Stream:
         return self
 
     async def __anext__(self) -> SessionMessage:
@@ -434,19 +435,3 @@ class _Reading:
             return await self.receive()
         except EndOfStream:
             raise StopAsyncIteration from None
-
-
-class _Writing:
-    """What a session writes to."""
-
-    def __init__(self, program: Program) -> None:
-        self.send = program.send
-
-    async def aclose(self) -> None:
-        return
-
-    async def __aenter__(self) -> _Writing:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        return

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from dragoman.agents.mcp_tools.connection import Connection
-from dragoman.clock import SystemClock
+from dragoman.clock import SystemClock, wait
 from dragoman.model.error import CannotConnect, DragomanError
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ class Supervisor:
                 await connection.close()
                 if lived >= SOUND_SECONDS:
                     pause = FIRST_PAUSE
-            await self._wait(pause)
+            await wait(self._clock, asyncio.get_running_loop().create_future(), pause)
             pause = min(pause * 2, LONGEST_PAUSE)
             try:
                 self._connection = await self._connect()
@@ -129,14 +129,6 @@ class Supervisor:
             logger.info("the MCP server %s is there again", self.source.name)
             self._there.set()
             self._changed()
-
-    async def _wait(self, seconds: float) -> None:
-        passed = asyncio.Event()
-        timer = self._clock.call_later(seconds, passed.set)
-        try:
-            await passed.wait()
-        finally:
-            timer.cancel()
 
 
 def _said(connection: Connection) -> str:

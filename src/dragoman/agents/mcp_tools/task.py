@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Awaitable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import mcp_types as types
 from mcp import MCPError
@@ -14,8 +14,6 @@ from dragoman.agents.mcp_tools.call import (
     Caller,
     Progress,
     Question,
-    Silence,
-    Silent,
     ToolCall,
     is_cut,
     is_forgotten,
@@ -23,11 +21,11 @@ from dragoman.agents.mcp_tools.call import (
     is_outdated,
     is_too_deep,
 )
-from dragoman.agents.mcp_tools.choice import Chosen, chosen, chosen_by_answer
 from dragoman.agents.mcp_tools.content import error_text, metadata_of, parts_of_result
 from dragoman.agents.mcp_tools.elicitation import Held, answered, asking, params_from, wire_of
-from dragoman.agents.mcp_tools.tool import USER
+from dragoman.agents.mcp_tools.tool import USER, Chosen, chosen, chosen_by_answer
 from dragoman.agents.offers import permit
+from dragoman.agents.timeout import Late, Timeout
 from dragoman.engine.execute.outputs import Ask
 from dragoman.model.error import CannotConnect, Failed, Rejected
 from dragoman.model.part import Part
@@ -37,6 +35,7 @@ if TYPE_CHECKING:
     from dragoman.agents.mcp_tools.tool import Tool
     from dragoman.engine.execute.context import Context
 
+T = TypeVar("T")
 # How often progress is told, at most.
 TELL_MS = 200
 # How many times in a row a server may ask for another round without a question.
@@ -59,7 +58,7 @@ class TaskRun:
         self._held = held
         self._seconds = seconds
         self._told_ms: int | None = None
-        self._silence = Silence(ctx.clock)
+        self._timeout: Timeout | None = None
 
     async def go(self) -> Ask | None:
         """Do it. Gives the question on which it pauses, or None when the task is done.
@@ -226,10 +225,21 @@ class TaskRun:
 
     async def _next(self, tool: Tool, call: ToolCall) -> Any:
         try:
-            return await self._silence.broken_by(call.next(), self._seconds)
-        except Silent:
+            return await self._within(call.next(), self._seconds)
+        except Late:
             await call.cancel()
             raise Failed(f"`{tool.id}` was silent for {self._seconds:g} s and has been stopped") from None
+
+    async def _within(self, work: Awaitable[T], seconds: float) -> T:
+        """Wait for it, as long as there is a sign of life every so often; 0 seconds are for ever. Raises Late."""
+        if not seconds:
+            return await work
+        self._timeout = Timeout(self._ctx.clock, seconds)
+        try:
+            return await self._timeout.wait(work)
+        finally:
+            self._timeout.close()
+            self._timeout = None
 
     def _refused(self, found: Chosen, call: ToolCall, error: MCPError) -> Ask | None:
         tool = found.tool
@@ -256,7 +266,8 @@ class TaskRun:
         raise Failed(error.message) from error
 
     async def _tell(self, progress: Progress) -> None:
-        self._silence.heard()
+        if self._timeout is not None:
+            self._timeout.restart()
         now = self._ctx.clock.now()
         # The clock on the wall may be set back: that is no reason to tell nothing.
         if self._told_ms is not None and 0 <= now - self._told_ms < TELL_MS:
@@ -270,9 +281,7 @@ class TaskRun:
 
     async def _finish(self, tool: Tool, call: ToolCall, result: types.CallToolResult) -> None:
         async def read(uri: str) -> types.ReadResourceResult:
-            return await self._silence.broken_by(
-                call.connection.client.read_resource(uri), self._seconds or LINK_SECONDS
-            )
+            return await self._within(call.connection.client.read_resource(uri), self._seconds or LINK_SECONDS)
 
         broken = tool.broken_promise(result)
         if broken:

@@ -109,12 +109,11 @@ logger = logging.getLogger("dragoman.process")
 
 
 class Announcer:
-    """Tells listeners of one session, and those of all. One that fails keeps nobody else from hearing."""
+    """Tells the listeners of each session. One that fails keeps nobody else from hearing."""
 
     def __init__(self) -> None:
         # By a key of their own: the same callback may listen twice, or again after an end.
         self._of_session: dict[str, dict[object, Callback]] = {}
-        self._of_all: dict[object, Callback] = {}
         self._running: set[str] = set()
         self._waits: set[asyncio.Future[None]] = set()
 
@@ -139,22 +138,12 @@ class Announcer:
             self._tell(callback, session_id, event)
         return lambda: self._drop(session_id, key)
 
-    def subscribe_all(self, callback: Callback) -> Callable[[], None]:
-        """Tell a listener about every session."""
-        key = object()
-        self._of_all[key] = callback
-
-        def leave() -> None:
-            self._of_all.pop(key, None)
-
-        return leave
-
     def emit(self, session_id: str, event: Event) -> list[Awaitable[Any]]:
         """Tell everybody. Gives what listeners want to be waited for before they hear more."""
         kind = event.get("type")
         if kind == "session_started":
             self._running.add(session_id)
-        listeners = [*self._of_session.get(session_id, {}).values(), *self._of_all.values()]
+        listeners = [*self._of_session.get(session_id, {}).values()]
         if kind in ENDS:
             # What has ended says nothing more: nobody needs to remember to leave.
             self._running.discard(session_id)
@@ -194,11 +183,19 @@ _MOST = 256
 
 
 class Backlog:
-    """Events for whoever listens next, in order. Nothing is lost: a program that says too much is made to wait."""
+    """Events for whoever listens, in order. Nothing is lost: a program that says too much is made to wait."""
 
     def __init__(self) -> None:
         self._events: deque[Event] = deque()
         self._full: asyncio.Future[None] | None = None
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._events)
+
+    def append(self, event: Event) -> None:
+        """Keep an event, from any thread."""
+        self._events.append(event)
 
     def add(self, event: Event) -> asyncio.Future[None] | None:
         """Keep an event. Gives what to wait for before the next, if there are too many."""
@@ -212,10 +209,21 @@ class Backlog:
         """Keep events that come before all others."""
         self._events.extendleft(reversed(list(events)))
 
+    def next(self) -> Event:
+        """The first; after the last the program may go on. Raises IndexError when there is none."""
+        event = self._events.popleft()
+        if not self._events:
+            self.make_room()
+        return event
+
     def take(self) -> list[Event]:
         """All there are; the program may go on."""
         events, self._events = list(self._events), deque()
+        self.make_room()
+        return events
+
+    def make_room(self) -> None:
+        """Let the program go on."""
         full, self._full = self._full, None
         if full is not None and not full.done():
             full.set_result(None)
-        return events

@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from dragoman.agents.lines import LineBuffer
 from dragoman.agents.process import events
@@ -68,22 +68,6 @@ LONGEST_LINE = 10_000_000
 WAITS = "The program waits for input."
 
 
-class Output(Protocol):
-    """What a program writes to its standard output, as it is understood."""
-
-    def feed(self, data: bytes) -> Iterable[Event]:
-        """Take some more. Raises TooLongError."""
-        ...
-
-    def pause(self, murmur: str) -> Iterable[Event]:
-        """The program waits for input; `murmur` is what it wrote last to stderr."""
-        ...
-
-    def close(self) -> Iterable[Event]:
-        """There is no more."""
-        ...
-
-
 class TextOutput:
     """Plain text, passed on as it comes; a shell drops the line ends at the end of an answer, and so does this.
 
@@ -98,7 +82,7 @@ class TextOutput:
         self._last: str = ""
 
     def feed(self, data: bytes) -> Iterator[Event]:
-        """See `Output.feed`."""
+        """Take some more."""
         yield from self._take(self._decode(data))
 
     def _take(self, text: str, *, whole: bool = False) -> Iterator[Event]:
@@ -115,7 +99,7 @@ class TextOutput:
             yield events.text(said)
 
     def pause(self, murmur: str) -> Iterator[Event]:
-        """See `Output.pause`."""
+        """The program waits for input; `murmur` is what it wrote last to stderr."""
         # A line that was said already is repeated where it looks like a question.
         last = self._last.strip() if self._last.rstrip().endswith(("?", ":", ">")) else ""
         question = self._partial.strip() or _once(murmur) or last or WAITS
@@ -124,7 +108,7 @@ class TextOutput:
         yield events.ask(question)
 
     def close(self) -> Iterator[Event]:
-        """See `Output.close`."""
+        """There is no more."""
         yield from self._take(self._decode(b"", final=True), whole=True)
 
 
@@ -142,7 +126,7 @@ class LinesOutput:
         self._buffer = LineBuffer(LONGEST_LINE)
 
     def feed(self, data: bytes) -> Iterator[Event]:
-        """See `Output.feed`."""
+        """Take some more. Raises TooLongError."""
         for line in self._buffer.feed(data):
             yield from self._read(line)
 
@@ -151,12 +135,15 @@ class LinesOutput:
         return iter(())
 
     def close(self) -> Iterator[Event]:
-        """See `Output.close`."""
+        """There is no more."""
         yield from self._read(self._buffer.rest())
         yield from self._reader.close()
 
     def _read(self, line: bytes) -> Iterable[Event]:
         return self._reader.feed(line) if line.strip() else ()
+
+
+Output = TextOutput | LinesOutput
 
 
 def output_of(mode: str, *, interactive: bool, reader: Callable[[], LineReader] | None) -> Output:

@@ -62,10 +62,6 @@ class Programs:
         backlog = self._backlogs.pop(session_id, None)
         return self._announcer.subscribe(session_id, callback, () if backlog is None else backlog.take())
 
-    def subscribe_all(self, callback: Callback, /) -> Callable[[], None]:
-        """Call back with what happens in any session."""
-        return self._announcer.subscribe_all(callback)
-
     async def start_process(self, session: Session, prompt: str, /, **options: Any) -> None:
         """See `ProcessManager.start_process`. A program of the session that still runs is ended first.
 
@@ -125,7 +121,7 @@ class Programs:
         return program.pid if program is not None and program.is_open else None
 
     def goes_on(self, session_id: str) -> bool:
-        """See `Talk.goes_on`."""
+        """True when the open program of a session takes the next message, too."""
         return self._recipe.interactive and self.pid(session_id) is not None
 
     def say(self, session: Session, line: str) -> None:
@@ -136,12 +132,12 @@ class Programs:
             program.say(line)
 
     def put_back(self, session_id: str, events: Iterable[Event]) -> None:
-        """See `Talk.put_back`."""
+        """Keep events that were not taken for whoever listens next, as long as the program is open."""
         if self.pid(session_id) is not None:
             self._backlogs.setdefault(session_id, Backlog()).put_back(events)
 
     def ended(self, session_id: str) -> str:
-        """See `Talk.ended`."""
+        """How the last program of a session ended, as far as that is still known."""
         return self._ends.get(session_id, "")
 
     async def stop_process(self, session_id: str, reason: str = "") -> None:
@@ -232,33 +228,9 @@ class ProcessManager(Protocol):
         ...
 
 
-class Talk(Protocol):
-    """What a process manager can do beside, where programs may be told something while they run."""
-
-    def pid(self, session_id: str) -> int | None:
-        """The program that is open in a session, if there is one."""
-        ...
-
-    def goes_on(self, session_id: str) -> bool:
-        """True when the open program of a session takes the next message, too."""
-        ...
-
-    def say(self, session: Session, line: str) -> None:
-        """Tell the open program of a session something. Nothing happens when there is none."""
-        ...
-
-    def put_back(self, session_id: str, events: Iterable[Event]) -> None:
-        """Keep events that were not taken for whoever listens next, as long as the program is open."""
-        ...
-
-    def ended(self, session_id: str) -> str:
-        """How the last program of a session ended, as far as that is still known."""
-        ...
-
-
-def talk_of(manager: ProcessManager) -> Talk | None:
-    """The same process manager as one whose programs can be talked to, if they can."""
-    return cast("Talk", manager) if hasattr(manager, "say") and hasattr(manager, "pid") else None
+def talk_of(manager: ProcessManager) -> Programs | None:
+    """The same process manager as one whose programs can be told something while they run, if they can."""
+    return cast("Programs", manager) if hasattr(manager, "say") and hasattr(manager, "pid") else None
 
 
 async def stop(manager: ProcessManager, session_id: str, reason: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import inspect
-from collections import deque
 from collections.abc import AsyncGenerator, Collection, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
@@ -19,12 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable
 
     from dragoman.agents.process.events import Event
-    from dragoman.agents.process.programs import ProcessManager, Talk
+    from dragoman.agents.process.programs import ProcessManager, Programs
     from dragoman.agents.process.session import Session
     from dragoman.engine.execute.context import Context
 
-# How many events may wait to be passed on before the program has to wait.
-_AHEAD = 256
 GONE = "the program that asked has ended meanwhile"
 
 
@@ -41,9 +38,8 @@ class Turn:
         self._given = {} if session.folder is None else folders.stamps(session.folder, given)
         self._most = most
         self._loop = asyncio.get_running_loop()
-        self._waiting: deque[Event] = deque()
+        self._waiting = events.Backlog()
         self._arrived = asyncio.Event()
-        self._full: asyncio.Future[None] | None = None
         self._said: list[str] = []
         # After a question the text goes on where it was.
         self._streamed = ctx.resume is not None
@@ -70,12 +66,12 @@ class Turn:
         finally:
             if leave is not None:
                 leave()
-            self._make_room()
+            left = self._waiting.take()
             talk = talk_of(self._manager)
             if not self._over:
                 await stop(self._manager, self._session.id, "the task has ended")
-            elif talk is not None and self._waiting:
-                talk.put_back(self._session.id, self._waiting)
+            elif talk is not None and left:
+                talk.put_back(self._session.id, left)
 
     async def _end_other(self) -> None:
         """End a program that waits for the answer to another task and takes nothing else.
@@ -111,7 +107,7 @@ class Turn:
         if inspect.isawaitable(started):
             await started
 
-    def _say(self, talk: Talk, prompt: str) -> None:
+    def _say(self, talk: Programs, prompt: str) -> None:
         self._goes_on = True
         talk.say(self._session, prompt)
 
@@ -119,36 +115,26 @@ class Turn:
 
     def _hear(self, _: str, event: Event) -> Awaitable[object] | None:
         """Take an event; a program that is far ahead is asked to wait."""
-        self._waiting.append(event)
         try:
             on_loop = asyncio.get_running_loop() is self._loop
         except RuntimeError:
             on_loop = False
         if not on_loop:  # a process manager of somebody else's may call from anywhere
+            self._waiting.append(event)
             self._loop.call_soon_threadsafe(self._arrived.set)
             return None
         self._arrived.set()
-        if len(self._waiting) < _AHEAD:
-            return None
-        self._full = self._full or self._loop.create_future()
-        return self._full
-
-    def _make_room(self) -> None:
-        full, self._full = self._full, None
-        if full is not None and not full.done():
-            full.set_result(None)
+        return self._waiting.add(event)
 
     async def _next(self) -> Event:
         while not self._waiting:
             self._arrived.clear()
             await self._arrived.wait()
-        event = self._waiting.popleft()
+        event = self._waiting.next()
         kind = event.get("type")
         if kind == "error" and not self._has_begun:
             self.first_error = event
         self._has_begun = self._has_begun or kind != "session_started"
-        if not self._waiting:
-            self._make_room()
         return event
 
     async def _take(self, event: Event) -> list[Any]:

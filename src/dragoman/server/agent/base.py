@@ -18,7 +18,7 @@ from dragoman.server.plugins import PluginAttributes
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from dragoman.agents.offers import Toolset
+    from dragoman.agents.mcp_tools.bridge import McpTools
     from dragoman.agents.process.run import CommandSessions
     from dragoman.engine.execute.context import Context
     from dragoman.engine.execute.outputs import Marks
@@ -59,7 +59,7 @@ class BareAgent(PluginAttributes):
         self._closing: Callable[[], Awaitable[None]] | None = None
         self._canceled: Callable[[Any], Awaitable[None]] | None = None
         self._functions = Functions()
-        self._tools: Toolset | None = None
+        self._tools: McpTools | None = None
         # What a program or a framework's agent can do, as the card tells it.
         self._offers: tuple[Offer, ...] = ()
         self._marks: Marks | None = None
@@ -139,7 +139,7 @@ class BareAgent(PluginAttributes):
         return (*tools, *self._offers, *self._functions.skills.values())
 
     @property
-    def tools(self) -> Toolset | None:
+    def tools(self) -> McpTools | None:
         """The tools of other servers that this agent offers, if it was made from such."""
         return self._tools
 

@@ -10,7 +10,7 @@ import pytest
 from mcp.server import MCPServer
 
 from dragoman import Agent, Client, Part, Server, State, Task, User
-from dragoman.agents.mcp_tools.choice import which
+from dragoman.agents.mcp_tools.tool import which
 from dragoman.engine.call import Call
 from dragoman.testing import served
 

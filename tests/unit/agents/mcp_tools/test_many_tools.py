@@ -126,7 +126,7 @@ async def test_a_tool_that_says_very_much_is_cut_on_the_card(start: Start, tool_
 async def test_a_name_that_is_not_known_is_compared_with_some_names_only(
     start: Start, tool_part: Any, length: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dragoman.agents.mcp_tools.choice._COMPARED", 10)
+    monkeypatch.setattr("dragoman.agents.mcp_tools.tool._COMPARED", 10)
     compared: list[tuple[str, int]] = []
 
     def matches(word: str, names: list[str], _number: int) -> list[str]:

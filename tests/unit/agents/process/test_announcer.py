@@ -30,17 +30,6 @@ def test_a_listener_hears_its_own_session_and_no_other() -> None:
     assert listener.heard == [("one", "text")]
 
 
-def test_a_listener_of_all_hears_every_session_until_it_leaves() -> None:
-    announcer, listener = Announcer(), Listener()
-    leave = announcer.subscribe_all(listener)
-    announcer.emit("one", events.exited())
-    announcer.emit("two", events.started())
-    leave()
-    leave()
-    announcer.emit("two", events.text("more"))
-    assert listener.heard == [("one", "session_exited"), ("two", "session_started")]
-
-
 def test_a_session_without_listeners_can_say_what_it_wants() -> None:
     announcer = Announcer()
     assert announcer.emit("one", events.text("anybody?")) == []
@@ -76,15 +65,15 @@ def test_a_listener_that_fails_keeps_nobody_else_from_hearing(caplog: pytest.Log
     def broken(session_id: str, event: events.Event) -> None:
         raise RuntimeError("out of paper")
 
-    announcer, listener, of_all = Announcer(), Listener(), Listener()
+    announcer, listener, other = Announcer(), Listener(), Listener()
     announcer.subscribe("one", broken)
     announcer.subscribe("one", listener)
-    announcer.subscribe_all(broken)
-    announcer.subscribe_all(of_all)
+    announcer.subscribe("one", broken)
+    announcer.subscribe("one", other)
     with caplog.at_level(logging.ERROR, "dragoman.process"):
         announcer.emit("one", events.started())
         announcer.subscribe("one", broken)  # it comes late, and fails at once
-    assert listener.heard == of_all.heard == [("one", "session_started")]
+    assert listener.heard == other.heard == [("one", "session_started")]
     assert [record.message for record in caplog.records] == ["a listener of session one failed"] * 3
 
 

@@ -74,6 +74,29 @@ class Child:
             self._grace = grace
             self._guardian.tell({"id": self.id, "grace": grace})
 
+    def note(self, report: dict[str, Any]) -> bool:
+        """Take what the guard reports of it. True when there will be no more."""
+        if "pid" in report:
+            self.pid = report["pid"]
+            _finish(self.started, None)
+        elif "failed" in report:
+            if not self.started.done():
+                self.started.set_exception(NotStarted(report["failed"], report["step"]))
+            return True
+        elif "exit" in report:
+            _finish(self.exited, report["exit"])
+        else:
+            _finish(self.clean, None)
+            return True
+        return False
+
+    def lose(self) -> None:
+        """The guardian has gone, and the program with it."""
+        if not self.started.done():
+            self.started.set_exception(GuardianGone("the guardian has ended"))
+        _finish(self.exited, _KILLED)
+        _finish(self.clean, None)
+
 
 class Guardian:
     """The guardian of this process. Raises OSError when it cannot be started."""
@@ -88,7 +111,7 @@ class Guardian:
         self._waits = False
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._closing = False
-        self.users = 0
+        self._users = 0
         self._socket, theirs = socket.socketpair()
         try:
             self._process = _start(theirs.fileno())
@@ -109,6 +132,15 @@ class Guardian:
     def alive(self) -> bool:
         """False when it starts nothing any more."""
         return not (self._closing or self._ended.done())
+
+    def hold(self) -> None:
+        """One more holds it."""
+        self._users += 1
+
+    def let_go(self) -> bool:
+        """One holds it no more. True when others still do."""
+        self._users -= 1
+        return self._users > 0
 
     async def spawn(
         self,
@@ -240,24 +272,12 @@ class Guardian:
             return
         self._in += data
         for report in frames_of(self._in):
-            self._hear(report)
+            self._note(report)
 
-    def _hear(self, report: dict[str, Any]) -> None:
+    def _note(self, report: dict[str, Any]) -> None:
         child = self._children.get(report["id"])
-        if child is None:
-            return
-        if "pid" in report:
-            child.pid = report["pid"]
-            _finish(child.started, None)
-        elif "failed" in report:
-            del self._children[report["id"]]
-            if not child.started.done():
-                child.started.set_exception(NotStarted(report["failed"], report["step"]))
-        elif "exit" in report:
-            _finish(child.exited, report["exit"])
-        else:
-            del self._children[report["id"]]
-            _finish(child.clean, None)
+        if child is not None and child.note(report):
+            del self._children[child.id]
 
     def _lost(self) -> None:
         """Note that it has gone. When nobody wanted that, do what it cannot do any more."""
@@ -277,10 +297,7 @@ class Guardian:
             # The group of one that has exited may be another's by now.
             _end_left({one.id: 0 if one.exited.done() else one.pid for one in self._children.values()})
         for child in self._children.values():
-            if not child.started.done():
-                child.started.set_exception(GuardianGone("the guardian has ended"))
-            _finish(child.exited, _KILLED)
-            _finish(child.clean, None)
+            child.lose()
         self._children.clear()
         self._ended.set_result(None)
 
@@ -302,14 +319,13 @@ async def guardian() -> Guardian:
     found = _guardians.get(key)
     if found is None or not found.alive:
         found = _guardians[key] = Guardian()
-    found.users += 1
+    found.hold()
     return found
 
 
 async def release(guardian: Guardian) -> None:
     """Do without a guardian. The last one to do so closes it."""
-    guardian.users -= 1
-    if guardian.users > 0:
+    if guardian.let_go():
         return
     key = os.getpid(), asyncio.get_running_loop()
     if _guardians.get(key) is guardian:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import difflib
 
-from dragoman.agents.process.profiles.amp import AMP
-from dragoman.agents.process.profiles.claude import CLAUDE
 from dragoman.agents.process.profiles.codex import CODEX
-from dragoman.agents.process.profiles.cursor import CURSOR
 from dragoman.agents.process.profiles.gemini import GEMINI
+from dragoman.agents.process.profiles.messages import AMP, CLAUDE, CURSOR, QWEN
 from dragoman.agents.process.profiles.opencode import OPENCODE
 from dragoman.agents.process.profiles.profile import LineReader, Profile
-from dragoman.agents.process.profiles.qwen import QWEN
 from dragoman.model.error import ConfigError
 
 __all__ = ["PROFILES", "LineReader", "Profile", "profile"]

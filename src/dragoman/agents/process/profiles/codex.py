@@ -53,7 +53,7 @@ class CodexReader(ObjectReader):
         elif kind == "turn.failed":
             return self.draft.fail(message_in(found, "error"), kind)
         elif kind == "error":
-            self.draft.problem = text_in(found, "message") or self.draft.problem
+            self.draft.complain(text_in(found, "message"))
             said = in_line(self.draft.problem)
             return [events.tool_status(said)] if said else []
         return []

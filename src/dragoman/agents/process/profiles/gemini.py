@@ -62,7 +62,7 @@ class GeminiReader(ObjectReader):
     def _complained(self, found: Found) -> list[Event]:
         message = text_in(found, "message")
         if text_in(found, "severity") == "error":
-            self.draft.problem = message or self.draft.problem
+            self.draft.complain(message)
             return []
         said = in_line(message)
         return [events.tool_status(said)] if said else []
@@ -80,13 +80,8 @@ GEMINI = Profile(
     command=("gemini", "--output-format", "stream-json"),
     resume=("--resume", "{session}"),
     env=(
-        "GEMINI_API_KEY",
-        "GEMINI_CLI_TRUST_WORKSPACE",
-        "GEMINI_MODEL",
-        "GOOGLE_API_KEY",
-        "GOOGLE_APPLICATION_CREDENTIALS",
-        "GOOGLE_CLOUD_LOCATION",
-        "GOOGLE_CLOUD_PROJECT",
+        *("GEMINI_API_KEY", "GEMINI_CLI_TRUST_WORKSPACE", "GEMINI_MODEL", "GOOGLE_API_KEY"),
+        *("GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_LOCATION", "GOOGLE_CLOUD_PROJECT"),
         "GOOGLE_GENAI_USE_VERTEXAI",
     ),
     reader=GeminiReader,

@@ -1,10 +1,12 @@
-"""The lines Claude Code writes, which other programs have taken over: messages with blocks, and a result."""
+"""Claude Code, and the programs that have taken over the lines it writes: messages with blocks, and a result."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from dragoman.agents.process import events
+from dragoman.agents.process.profiles.profile import Profile
 from dragoman.agents.process.profiles.reading import (
     Found,
     ObjectReader,
@@ -100,3 +102,109 @@ class MessageReader(ObjectReader):
     def _problem(self, found: Found, subtype: str) -> str:
         said = "; ".join(messages_in(found, "errors")) or message_in(found, "error") or text_in(found, "result")
         return said or _REASONS.get(subtype, self.draft.text)
+
+
+# Claude Code: `claude -p` answers a prompt from standard input and ends. With `--output-format stream-json` (releases
+# from 1.0 on, which want `--verbose` with it) it writes a JSON object per line: `system` lines about the session,
+# `assistant` and `user` lines with the messages of the conversation, and one `result` at the end with `subtype`,
+# `is_error`, `result` and `session_id`. With `--json-schema` (in the course of 2.0) the answer is in
+# `structured_output`. Pieces of messages (`stream_event`, only with `--include-partial-messages`) are passed over:
+# whether they belong to the answer shows later.
+# A conversation is found again by `--resume` in the folder it was begun in.
+CLAUDE = Profile(
+    name="claude",
+    title="Claude Code",
+    command=("claude", "-p", "--output-format", "stream-json", "--verbose"),
+    resume=("--resume", "{session}"),
+    env=(
+        *("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "ANTHROPIC_MODEL"),
+        *("CLAUDE_CODE_OAUTH_TOKEN", "CLAUDE_CONFIG_DIR"),
+    ),
+    reader=MessageReader,
+)
+
+
+# Amp: `amp --execute` answers a prompt from standard input and ends. With `--stream-json` (since September 2025) it
+# writes the lines of Claude Code: a `system` line, messages, and a `result` whose `error` is a text when it failed. A
+# thread, called T-…, goes on with the subcommand `threads continue`.
+AMP = Profile(
+    name="amp",
+    title="Amp",
+    command=("amp", "--execute", "--stream-json"),
+    resume=("threads", "continue", "{session}"),
+    place="program",
+    env=("AMP_API_KEY", "AMP_URL"),
+    reader=MessageReader,
+)
+
+
+_API_ERROR = re.compile(r"\s*\[API Error: (.*)\]\s*", re.DOTALL)
+
+
+class QwenReader(MessageReader):
+    """Reads the lines of Qwen Code."""
+
+    def result(self, found: Found) -> list[Event]:
+        """See `MessageReader.result`."""
+        refused = _API_ERROR.fullmatch(text_in(found, "result"))
+        if refused is not None and found.get("is_error") is not True:
+            return self.draft.fail(refused[1], "api_error")
+        return super().result(found)
+
+
+# Qwen Code: `qwen` answers a prompt from standard input where that is no terminal. With `--output-format stream-json`
+# (since the end of 2025) it writes the lines of Claude Code: `system`, messages, and a `result` with an `error` when
+# it failed. Releases up to 0.21 report a refused call of the model's API as a success whose whole text is `[API
+# Error: …]`; here that is a failure. `--resume` finds a conversation in the folder it was begun in.
+QWEN = Profile(
+    name="qwen",
+    title="Qwen Code",
+    command=("qwen", "--output-format", "stream-json"),
+    resume=("--resume", "{session}"),
+    env=("DASHSCOPE_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL"),
+    reader=QwenReader,
+)
+
+
+class CursorReader(MessageReader):
+    """Reads the lines of Cursor's agent."""
+
+    def read(self, kind: str, found: Found) -> list[Event]:
+        """See `ObjectReader.read`."""
+        if kind == "tool_call":
+            return self._call(found) if text_in(found, "subtype") == "started" else []
+        return super().read(kind, found)
+
+    def said(self, text: str, *, is_inner: bool) -> list[Event]:
+        """Messages without work between them are pieces of one."""
+        self.draft.add(text)
+        return []
+
+    def answer(self, found: Found) -> str:
+        """See `MessageReader.answer`."""
+        everything, last = text_in(found, "result"), self.draft.text
+        return last if last.strip() and everything.endswith(last) else everything or last
+
+    def _call(self, found: Found) -> list[Event]:
+        calls = object_in(found, "tool_call")
+        key = next((name for name in calls if name.endswith("ToolCall")), "function")
+        call = object_in(calls, key)
+        name = text_in(call, "name") if key == "function" else key.removesuffix("ToolCall").capitalize()
+        arguments = call.get("arguments") if key == "function" else call.get("args")
+        return [*self.draft.set_aside(), events.tool_status(told(name, arguments))]
+
+
+# Cursor's command-line agent: `cursor-agent -p` (newer releases are called `agent` as well) answers a prompt from
+# standard input and ends. With `--output-format stream-json` (the betas of autumn 2025 and later) it writes `system`,
+# `user` and `assistant` lines, `tool_call` lines with the subtypes `started` and `completed`, whose call is under a
+# key such as `readToolCall`, and at the end a `result`. That result is all the agent said, one text run into the
+# other, so the last message is taken out of it. A run that fails ends with an exit code and a text outside of the
+# lines. `--resume` goes on with a chat.
+CURSOR = Profile(
+    name="cursor",
+    title="Cursor",
+    command=("cursor-agent", "-p", "--output-format", "stream-json"),
+    resume=("--resume", "{session}"),
+    env=("CURSOR_API_KEY", "CURSOR_CONFIG_DIR"),
+    reader=CursorReader,
+)

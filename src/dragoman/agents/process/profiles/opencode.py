@@ -62,16 +62,8 @@ OPENCODE = Profile(
     command=("opencode", "run", "--format", "json"),
     resume=("--session", "{session}"),
     env=(
-        "ANTHROPIC_API_KEY",
-        "GEMINI_API_KEY",
-        "OPENAI_API_KEY",
-        "OPENCODE_API_KEY",
-        "OPENCODE_CONFIG",
-        "OPENCODE_CONFIG_CONTENT",
-        "OPENCODE_CONFIG_DIR",
-        "OPENROUTER_API_KEY",
-        "XDG_CONFIG_HOME",
-        "XDG_DATA_HOME",
+        *("ANTHROPIC_API_KEY", "GEMINI_API_KEY", "OPENAI_API_KEY", "OPENCODE_API_KEY", "OPENROUTER_API_KEY"),
+        *("OPENCODE_CONFIG", "OPENCODE_CONFIG_CONTENT", "OPENCODE_CONFIG_DIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME"),
     ),
     reader=OpencodeReader,
 )

@@ -116,6 +116,10 @@ class Draft:
         text, self._said = self.text, {}
         return [events.thinking(text)] if text.strip() else []
 
+    def complain(self, problem: str) -> None:
+        """Note what may turn out to be why it fails."""
+        self.problem = problem or self.problem
+
     def finish(self, value: Any) -> list[Event]:
         """This is the answer."""
         if self.is_over:
@@ -161,18 +165,8 @@ class ObjectReader(ABC):
 LONGEST = 200
 # What says most about a call, as the tools of these programs name their arguments; the first that is there is told.
 _TELLING = (
-    "command",
-    "cmd",
-    "file_path",
-    "filePath",
-    "absolute_path",
-    "path",
-    "pattern",
-    "globPattern",
-    "query",
-    "url",
-    "description",
-    "prompt",
+    *("command", "cmd", "file_path", "filePath", "absolute_path", "path", "pattern", "globPattern"),
+    *("query", "url", "description", "prompt"),
 )
 
 
