@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dragoman.dialects.cards.rules.validate import card_problems
-from dragoman.mcp.tools.shapes import card_shape
+from dragoman.mcp.tools.content import card_shape
 from dragoman.mcp.tools.tool import Answer, ToolProblem
 from dragoman.mcp.webhooks import ARTIFACT, STATUS
 from dragoman.model.error import DragomanError
