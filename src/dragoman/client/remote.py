@@ -233,7 +233,11 @@ class RemoteConnection:
         for interface in self._interfaces or await self._choose():
             response: HttpResponse | None = None
             try:
-                response = await self._send(interface, operation, request, after)
+                response = await self._sender.send(self._http(interface, operation, request, after), self._card)
+                if response.status == 405 and interface.binding.turn(operation):
+                    await response.close()
+                    response = await self._sender.send(self._http(interface, operation, request, after), self._card)
+                self._reached = True
                 result = await read(interface.binding, response, operation)
             except DragomanError as error:
                 problem = _about(error, operation, interface)
@@ -249,23 +253,13 @@ class RemoteConnection:
         assert first is not None
         raise first
 
-    async def _send(
-        self, interface: Interface, operation: Operation, request: Request, after: int | None
-    ) -> HttpResponse:
-        binding = interface.binding
+    def _http(self, interface: Interface, operation: Operation, request: Request, after: int | None) -> HttpRequest:
         if interface.tenant:
             request = replace(request, tenant=interface.tenant)
-        turned = False
-        while True:
-            http: HttpRequest = binding.request(operation, request, after)
-            http.connect = self._connect
-            http.silence = self._idle if operation in _WORK else self._quick
-            response = await self._sender.send(http, self._card)
-            if response.status != 405 or turned or not binding.turn(operation):
-                self._reached = True
-                return response
-            turned = True
-            await response.close()
+        http = interface.binding.request(operation, request, after)
+        http.connect = self._connect
+        http.silence = self._idle if operation in _WORK else self._quick
+        return http
 
     async def _result(self, binding: Binding, response: HttpResponse, operation: Operation) -> Result:
         return binding.result(operation, response.status, response.headers, await self._body(response))
