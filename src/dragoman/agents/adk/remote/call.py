@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from dragoman.client.client import Client
 from dragoman.client.connection import InProcess
 from dragoman.client.event import Assembly, Event, NumberedEvent
-from dragoman.client.follow import RemoteTask, polled
+from dragoman.client.follow import RemoteTask, polled, public_words
 from dragoman.model.card import AgentCard
 from dragoman.model.error import (
     A2AError,
@@ -21,7 +21,6 @@ from dragoman.model.error import (
     BadResponse,
     CannotConnect,
     DragomanError,
-    Overloaded,
     TaskNotCancelable,
     TaskNotFound,
 )
@@ -358,17 +357,10 @@ def plain(error: BaseException) -> str:
     """An error in words that may be read by a model: nothing of where the agent is, and no credentials."""
     if isinstance(error, Gone):
         return str(error)
-    if isinstance(error, CannotConnect):
-        late = error.reason == "TIMED_OUT"
-        return "the remote agent did not answer in time" if late else "the remote agent cannot be reached"
+    if isinstance(error, TimeoutError) or (isinstance(error, CannotConnect) and error.reason == "TIMED_OUT"):
+        return "the remote agent did not answer in time"
     if isinstance(error, AuthError):
         return "the remote agent does not accept the credentials"
-    if isinstance(error, Overloaded):
-        return "the remote agent is busy: try again later"
     if isinstance(error, TaskNotFound):
         return "the remote agent does not know the task any more"
-    if isinstance(error, TimeoutError):
-        return "the remote agent did not answer in time"
-    if isinstance(error, A2AError):
-        return f"the remote agent says: {error.reason if '://' in error.message else error.message}"
-    return "the remote agent cannot be understood"
+    return public_words(error, "the remote agent")
