@@ -2,7 +2,7 @@
 
 from typing import Any, Literal, assert_type
 
-from dragoman import Agent, Artifact, Client, Event, File, Message, Part, Server, State, Task
+from dragoman import Agent, Artifact, Client, Event, File, Message, Part, Server, State, Task, sync
 from dragoman.errors import A2AError, DragomanError, InputRequired, InvalidParams, TaskEnded, TaskFailed, TaskNotFound
 
 agent = Agent("called")
@@ -23,6 +23,19 @@ async def methods_say_what_they_give() -> None:
         value: int = await client.call("add_numbers", a=3, b=7)
         assert value
     await Client(Server(agent)).close()
+
+
+def so_do_they_without_await() -> None:
+    with sync.Client(agent, retries=3, headers={"x-team": "blue"}) as client:
+        assert_type(client, sync.Client)
+        assert_type(client.send("Lisbon", data={"b": 2}, wait=False), Task | Message)
+        assert_type(client.get_task("an-id", history_length=1), Task)
+        value: int = client.call("add_numbers", a=3, b=7)
+        assert value
+        for event in client.stream("Lisbon"):
+            assert_type(event, Event)
+        for task in client.list_tasks(page_size=3):
+            assert_type(task, Task)
 
 
 async def answers_are_read_alike() -> None:

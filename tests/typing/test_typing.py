@@ -74,9 +74,14 @@ async def mistakes(ctx: Context, client: Client) -> None:
         url + 1  # wrong
 
 
-def more_mistakes(ctx: sync.Context) -> None:
+def more_mistakes(ctx: sync.Context, client: sync.Client) -> None:
     days: str = ctx.ask("Days?", type=int)  # wrong
     ctx.extensions  # wrong
+    sync.Client()  # wrong
+    sync.Client(agent, retries="many")  # wrong
+    client.send("x", wait="no")  # wrong
+    client.get_task()  # wrong
+    client.stream("x", tools="x")  # wrong
 
 
 async def run(ctx: str) -> AsyncIterator[str]:

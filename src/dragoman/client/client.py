@@ -169,7 +169,8 @@ class Client:
         return Following(await self._open(), self._retries, limit=self._limit, **how)
 
     async def _perform(self, operation: Operation, request: Request) -> Any:
-        return await (await self._open()).perform(operation, request)
+        connection = self._connection if self._opened else await self._open()
+        return await connection.perform(operation, request)
 
     # -- saying something --------------------------------------------------------------------------------------------
 

@@ -439,3 +439,14 @@ async def polled(look: Callable[[], Awaitable[Task]], clock: Clock, longest: flo
 
 async def _next(events: AsyncGenerator[Event, None]) -> Event | None:
     return await anext(events, None)
+
+
+def public_words(error: BaseException, agent: str) -> str:
+    """An error as others may read it: the words of the agent, and nothing of where it is."""
+    if isinstance(error, CannotConnect):
+        return f"{agent} cannot be reached"
+    if isinstance(error, Overloaded):
+        return f"{agent} is busy: try again later"
+    if isinstance(error, A2AError):
+        return f"{agent} says: {error.reason if '://' in error.message else error.message}"
+    return f"{agent} cannot be understood"

@@ -58,7 +58,8 @@ def message_of(
         raise ConfigError("arguments= are for a tool: name it with tool=, or send data=")
     if data is not None:
         parts.append(Part(data=data))
-    parts.extend(_part(file) for file in files)
+    for file in files:
+        parts.append(_part(file))  # noqa: PERF401 - a generator costs more where there are none
     if not parts:
         raise ConfigError("a message needs something to say: text, tool, data or files")
     context_id = context if context is None or isinstance(context, str) else context.context_id

@@ -90,11 +90,11 @@ class RemoteConnection:
         self._idle = idle_timeout
         self._quick = QUICK if idle_timeout is None else min(QUICK, idle_timeout)
         self._retries = retries
-        self._card: AgentCard | None = target if isinstance(target, AgentCard) else None
+        self.known_card: AgentCard | None = target if isinstance(target, AgentCard) else None
         self._interfaces: list[Interface] = []
         self._choosing: asyncio.Task[list[Interface]] | None = None
         # Who has never been reached is not tried again: it is more likely a wrong address than a restart.
-        self._reached = False
+        self.reached = False
 
     async def open(self) -> None:
         """See `Connection.open`. The card is asked for when it is first needed."""
@@ -116,29 +116,14 @@ class RemoteConnection:
             except DragomanError as error:
                 await self._pause(backoff, error, Operation.GET)
                 continue
-            self._reached = True
-            self._card = found.card
+            self.reached = True
+            self.known_card = found.card
             return found.card
-
-    @property
-    def known_card(self) -> AgentCard | None:
-        """See `Connection.known_card`."""
-        return self._card
-
-    @property
-    def reached(self) -> bool:
-        """See `Connection.reached`."""
-        return self._reached
 
     @property
     def subscribes_again(self) -> bool:
         """See `Connection.subscribes_again`."""
         return not self._interfaces or self._interfaces[0].binding.dialect.row.subscribes_again
-
-    @property
-    def interface(self) -> str:
-        """The interface in use, for people; empty before the first exchange."""
-        return repr(self._interfaces[0]) if self._interfaces else ""
 
     async def read_beside(self, url: str, limit: int) -> bytes:
         """What is at an address that the card names, of the same origin alone; nothing is tried again.
@@ -151,7 +136,7 @@ class RemoteConnection:
         if self._sender.origin not in (None, origin_of(url)):
             raise BadResponse(f"{shown(url)} is elsewhere: nothing is read from there")
         request = HttpRequest("GET", url, {"Accept": "application/json"}, connect=self._connect, silence=self._quick)
-        response = await self._sender.send(request, self._card)
+        response = await self._sender.send(request, self.known_card)
         if response.status != 200:
             await response.close()
             raise BadResponse(f"HTTP {response.status} at {shown(url)}", status=response.status)
@@ -174,7 +159,7 @@ class RemoteConnection:
     async def _begun_unawaited(self, request: SendMessageRequest) -> str | None:
         """Begin a task without waiting for its end where the version has no word for that: by leaving its stream."""
         first = (self._interfaces or await self._choose())[0]
-        streams = self._card is None or self._card.capabilities.streaming is not False
+        streams = self.known_card is None or self.known_card.capabilities.streaming is not False
         if first.binding.dialect.row.returns_at_once or not streams:
             return None
         async with contextlib.aclosing(self.open_stream(Operation.STREAM, request, None)) as batches:
@@ -233,7 +218,13 @@ class RemoteConnection:
         for interface in self._interfaces or await self._choose():
             response: HttpResponse | None = None
             try:
-                response = await self._send(interface, operation, request, after)
+                response = await self._sender.send(self._http(interface, operation, request, after), self.known_card)
+                if response.status == 405 and interface.binding.turn(operation):
+                    await response.close()
+                    response = await self._sender.send(
+                        self._http(interface, operation, request, after), self.known_card
+                    )
+                self.reached = True
                 result = await read(interface.binding, response, operation)
             except DragomanError as error:
                 problem = _about(error, operation, interface)
@@ -249,23 +240,13 @@ class RemoteConnection:
         assert first is not None
         raise first
 
-    async def _send(
-        self, interface: Interface, operation: Operation, request: Request, after: int | None
-    ) -> HttpResponse:
-        binding = interface.binding
+    def _http(self, interface: Interface, operation: Operation, request: Request, after: int | None) -> HttpRequest:
         if interface.tenant:
             request = replace(request, tenant=interface.tenant)
-        turned = False
-        while True:
-            http: HttpRequest = binding.request(operation, request, after)
-            http.connect = self._connect
-            http.silence = self._idle if operation in _WORK else self._quick
-            response = await self._sender.send(http, self._card)
-            if response.status != 405 or turned or not binding.turn(operation):
-                self._reached = True
-                return response
-            turned = True
-            await response.close()
+        http = interface.binding.request(operation, request, after)
+        http.connect = self._connect
+        http.silence = self._idle if operation in _WORK else self._quick
+        return http
 
     async def _result(self, binding: Binding, response: HttpResponse, operation: Operation) -> Result:
         return binding.result(operation, response.status, response.headers, await self._body(response))
@@ -337,7 +318,7 @@ class RemoteConnection:
         if isinstance(error, ServerError) and (isinstance(error, Overloaded) or error.status in RETRYABLE_STATUS):
             await backoff.pause(error)
             return
-        if not isinstance(error, CannotConnect) or error.reason not in RETRYABLE or not self._reached:
+        if not isinstance(error, CannotConnect) or error.reason not in RETRYABLE or not self.reached:
             raise error
         if error.status == GATEWAY_TIMEOUT and operation in _SENDS:
             # Somebody between gave up waiting, while the agent works on: sending again would start it twice.

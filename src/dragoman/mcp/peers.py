@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 
 from dragoman.client.client import Client
 from dragoman.client.discovery import WELL_KNOWN, CardRecorder, is_card_url
-from dragoman.mcp.tools.shapes import card_shape, complete_answers
+from dragoman.mcp.tools.content import card_shape, complete_answers
 from dragoman.mcp.tools.tool import ToolProblem, card_failed
 from dragoman.model.error import BadCard, CannotConnect, ConfigError, DragomanError
 from dragoman.model.json import decode_any

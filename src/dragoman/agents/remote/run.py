@@ -12,16 +12,14 @@ import msgspec
 
 from dragoman.client.connection import DEFAULT_LIMIT, Backoff
 from dragoman.client.event import Event, missed_events
-from dragoman.client.follow import Following, RemoteTask
+from dragoman.client.follow import Following, RemoteTask, public_words
 from dragoman.engine.execute.outputs import Ask, Conclude
 from dragoman.model.error import (
-    A2AError,
     AuthError,
     BadResponse,
     CannotConnect,
     DragomanError,
     Failed,
-    Overloaded,
     Rejected,
     ResponseTooLarge,
     TaskNotFound,
@@ -150,19 +148,13 @@ class RemoteAgent:
 
 def _plain(error: DragomanError, *, begun: bool) -> str:
     """What callers may read of an error: the words of the agent behind, and nothing of where it is."""
-    if isinstance(error, CannotConnect):
-        return "the agent behind this one cannot be reached"
     if isinstance(error, AuthError):
         return "the agent behind this one does not accept the credentials of this server"
-    if isinstance(error, Overloaded):
-        return "the agent behind this one is busy: try again later"
     if isinstance(error, TaskNotFound) and begun:
         return "the agent behind this one does not know the task any more"
     if isinstance(error, ResponseTooLarge):
         return f"the agent behind this one sends more than {size_in_words(error.limit)}, the limit of this server"
-    if not isinstance(error, A2AError):
-        return "the agent behind this one cannot be understood"
-    return f"the agent behind this one says: {error.reason if '://' in error.message else error.message}"
+    return public_words(error, "the agent behind this one")
 
 
 def card_of_remote(card: AgentCard) -> dict[str, Any]:

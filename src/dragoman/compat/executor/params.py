@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 
 from dragoman.compat.executor.types import Message, Wire, read
 from dragoman.dialects.cards.card import card_json, read_card
+from dragoman.dialects.table import V0_3
 from dragoman.dialects.v03.dialect import V03_RPC
 from dragoman.model.card import AgentExtension, AgentProvider
 from dragoman.model.json import decode_any
@@ -157,4 +158,4 @@ class AgentCard(Wire, frozen=True, omit_defaults=False):
     @classmethod
     def from_model(cls, card: ModelCard) -> AgentCard:
         """Spell a card of A2A 1.0."""
-        return read(cls, card_json(card, {}, "0.3"))
+        return read(cls, card_json(card, {}, V0_3))

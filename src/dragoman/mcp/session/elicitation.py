@@ -13,8 +13,7 @@ from mcp import MCPError
 from dragoman.keys.errors import BadSeal
 from dragoman.keys.sealing import Sealer
 from dragoman.mcp.session.follower import question_of
-from dragoman.mcp.tools.content import SHOWN
-from dragoman.mcp.tools.shapes import shortened
+from dragoman.mcp.tools.content import SHOWN, shortened
 from dragoman.mcp.tools.tool import ToolProblem
 from dragoman.model.state import State
 

@@ -122,7 +122,8 @@ class TaskFollower:
         # When its last event came.
         self.last_event_at = time.monotonic()
         self._limit: asyncio.Timeout | None = None
-        self._text = ""
+        # The end of the answer's text so far.
+        self.text = ""
         # True when the agent has made another task of the message: once may be.
         self._moved = False
         self._pending = PendingUpdate(self._learn_more)
@@ -217,7 +218,7 @@ class TaskFollower:
                 if task != seen:
                     seen = task
                     self.events += 1
-                    self._text = task.text[-_TAIL:] if task.artifacts else ""
+                    self.text = task.text[-_TAIL:] if task.artifacts else ""
                     self._take_task(task)
                 if task.state.final or (task.state.waiting and not _same_question(task, past)):
                     return
@@ -270,7 +271,7 @@ class TaskFollower:
 
     def _take(self, event: Event) -> None:
         """Take in an event of a stream. Raises ResponseTooLarge when that is too much."""
-        self._text = (event.text if event.replaces else self._text + event.text)[-_TAIL:]
+        self.text = (event.text if event.replaces else self.text + event.text)[-_TAIL:]
         self._pending.weigh(event)
         is_known = self.record.remote_id is not None and self.taken and self.reply is None
         if is_known and event.kind in ("artifact", "message"):
@@ -322,11 +323,6 @@ class TaskFollower:
     def over(self) -> bool:
         """True when nothing more will come: it has ended, asks, or failed."""
         return self._work is None or self._work.done()
-
-    @property
-    def text(self) -> str:
-        """The end of the answer's text so far."""
-        return self._text
 
     async def known(self, seconds: float) -> bool:
         """Wait until the remote's id is known, or there is an answer or a problem."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.dialects.cards.rules.validate import card_problems
 from dragoman.dialects.table import has_known_major
-from dragoman.mcp.tools.shapes import card_shape
+from dragoman.mcp.tools.content import card_shape
 from dragoman.mcp.tools.tool import Answer, ToolProblem
 from dragoman.mcp.webhooks import ARTIFACT, STATUS
 from dragoman.model.error import DragomanError

@@ -12,8 +12,7 @@ from dragoman.mcp.peers import Peers
 from dragoman.mcp.registry import Registry
 from dragoman.mcp.session.elicitation import Questions
 from dragoman.mcp.session.follower import Followers
-from dragoman.mcp.tools.content import blocks_of
-from dragoman.mcp.tools.shapes import message_shape, shortened, task_shape
+from dragoman.mcp.tools.content import blocks_of, message_shape, shortened, task_shape
 from dragoman.mcp.tools.tool import TIMEOUT, Answer, ToolProblem, request_failed
 from dragoman.mcp.webhooks import Webhooks
 from dragoman.model.error import DragomanError

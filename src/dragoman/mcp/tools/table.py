@@ -11,8 +11,7 @@ from dragoman.mcp.tools.agents import (
     resolve_agent_card,
     validate_agent_card,
 )
-from dragoman.mcp.tools.messages import send_message, send_streaming_message
-from dragoman.mcp.tools.simple import discover_agent, invoke_remote_agent
+from dragoman.mcp.tools.messages import discover_agent, invoke_remote_agent, send_message, send_streaming_message
 from dragoman.mcp.tools.tasks import cancel_task, get_task, list_tasks, subscribe_to_task
 from dragoman.mcp.tools.tool import Tool
 

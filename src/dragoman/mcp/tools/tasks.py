@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from dragoman.mcp.tools.shapes import state_word, summary_shape
+from dragoman.mcp.tools.content import state_word, summary_shape
 from dragoman.mcp.tools.tool import NOT_YET, Answer, ToolProblem, request_failed
 from dragoman.model.error import DragomanError, TaskNotCancelable
 from dragoman.model.state import State

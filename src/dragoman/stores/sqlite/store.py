@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dragoman.engine.ports.rows import ExtraRow, TaskTable, Value
-    from dragoman.engine.ports.store import Note, Page, Push, Scope, StoredTask, Sweep, TaskQuery, TaskRow, Write
+    from dragoman.engine.ports.store import Note, Page, Push, Scope, StoredTask, Sweep, TaskQuery, TaskRow
     from dragoman.model.record import Record
 
 logger = logging.getLogger("dragoman.store")
@@ -44,10 +44,8 @@ class SqliteStore:
         self._tables: list[TaskTable] = []
         self._sweeper = Sweeper(self._tables)
         self._writer = Writer(self._file, self._tables)
-        # A number no other task has, larger than all before.
-        self.next_number: Callable[[], int] = itertools.count(1).__next__
-        # Queues a change; its `done` is called when it survives a power loss.
-        self.write: Callable[[Write], None] = self._writer.put
+        self._numbers = itertools.count(1)
+        self.write = self._writer.put
         self._pool: ThreadPoolExecutor | None = None
         # One for each reading thread, all opened at the start: later there may be no room for another open file.
         self._idle: SimpleQueue[sqlite3.Connection] = SimpleQueue()
@@ -80,7 +78,7 @@ class SqliteStore:
             if isinstance(error, sqlite3.Error):
                 raise unusable(self._path, error) from None
             raise
-        self.next_number = itertools.count(last + 1).__next__
+        self._numbers = itertools.count(last + 1)
         self._pool = ThreadPoolExecutor(READERS, thread_name_prefix="dragoman-reader")
 
     async def close(self) -> None:
@@ -96,6 +94,10 @@ class SqliteStore:
             self._idle.get().close()
         await self._writer.close()
         self._file.close()
+
+    def next_number(self) -> int:
+        """A number no other task has, larger than all before."""
+        return next(self._numbers)
 
     async def task(self, task_id: str) -> StoredTask | None:
         """Find a task by its id."""

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec.structs import replace
 
+from dragoman.client.client import Client
+from dragoman.client.connection import InProcess
 from dragoman.client.event import Assembly, Event, NumberedEvent
-from dragoman.client.follow import RemoteTask, polled
+from dragoman.client.follow import RemoteTask, polled, public_words
+from dragoman.model.card import AgentCard
 from dragoman.model.error import (
     A2AError,
     AuthError,
     BadResponse,
     CannotConnect,
     DragomanError,
-    Overloaded,
     TaskNotCancelable,
     TaskNotFound,
 )
@@ -26,12 +28,94 @@ from dragoman.model.ids import new_id
 from dragoman.model.task import Task
 
 if TYPE_CHECKING:
-    from dragoman.agents.adk.remote.connection import RemoteLine
     from dragoman.agents.adk.remote.message import Outgoing
     from dragoman.client.client import EventStream
     from dragoman.client.connection import Connection
     from dragoman.model.event import ArtifactUpdate, StatusUpdate
     from dragoman.model.message import Message
+
+# What a stranger says of himself is read by a model with every request.
+_LONGEST = 1024
+
+
+class RemoteLine:
+    """Clients of one agent. A connection belongs to an event loop, so each loop has a client of its own.
+
+    A copy has clients of its own; the target is the same one, also when that is an object.
+
+    Raises:
+        ConfigError: the target cannot be called, or an option is wrong.
+        BadCard: the card given cannot be read.
+    """
+
+    def __init__(self, target: object, options: Mapping[str, Any]) -> None:
+        self._target = target
+        self._options = dict(options)
+        # Made at once: what is wrong is told where the agent is written, and not when it is first called.
+        self._spare: Client | None = Client(target, **self._options)
+        self._clients: dict[asyncio.AbstractEventLoop, Client] = {}
+        self._latest: asyncio.AbstractEventLoop | None = None
+        self._moved = False
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> RemoteLine:
+        return RemoteLine(self._target, self._options)
+
+    def __reduce__(self) -> tuple[type[RemoteLine], tuple[object, dict[str, Any]]]:
+        return RemoteLine, (self._target, self._options)
+
+    def client(self) -> Client:
+        """The client of the running loop."""
+        here = asyncio.get_running_loop()
+        if here not in self._clients:
+            for gone in [loop for loop in self._clients if loop.is_closed()]:
+                del self._clients[gone]
+            spare, self._spare = self._spare, None
+            self._clients[here] = spare or Client(self._target, **self._options)
+            self._moved = self._moved or self._latest not in (None, here)
+            self._latest = here
+        return self._clients[here]
+
+    async def close(self) -> None:
+        """Let go of the agent on this loop. The next call opens the way again."""
+        client = self._clients.pop(asyncio.get_running_loop(), None)
+        if client is not None:
+            await client.close()
+
+    @property
+    def forgot(self) -> bool:
+        """True when tasks may be gone because they went with the event loop that an agent in this process ran on."""
+        return self._moved and isinstance(self._target, InProcess)
+
+    @property
+    def idle_timeout(self) -> float | None:
+        """After so many seconds without any news an agent is given up; None for never."""
+        return self._options.get("idle_timeout")
+
+    @property
+    def known_description(self) -> str | None:
+        """What the agent says of itself, where that is known without asking."""
+        target: Any = self._target
+        if isinstance(target, Mapping):
+            said = cast("Mapping[str, Any]", target).get("description")
+        elif isinstance(target, AgentCard) or hasattr(target, "in_process"):
+            said = getattr(target, "description", None)
+        else:
+            return None
+        return _one_line(said) if isinstance(said, str) else None
+
+    async def description(self) -> str | None:
+        """What the card says of the agent, on one line; None when it says nothing.
+
+        Raises:
+            CannotConnect: nobody answers.
+            BadCard: there is no card that can be read.
+        """
+        return _one_line((await self.client().card()).description)
+
+
+def _one_line(text: str) -> str | None:
+    return " ".join(text.split())[:_LONGEST] or None
+
 
 logger = logging.getLogger("dragoman.adk")
 
@@ -273,17 +357,10 @@ def plain(error: BaseException) -> str:
     """An error in words that may be read by a model: nothing of where the agent is, and no credentials."""
     if isinstance(error, Gone):
         return str(error)
-    if isinstance(error, CannotConnect):
-        late = error.reason == "TIMED_OUT"
-        return "the remote agent did not answer in time" if late else "the remote agent cannot be reached"
+    if isinstance(error, TimeoutError) or (isinstance(error, CannotConnect) and error.reason == "TIMED_OUT"):
+        return "the remote agent did not answer in time"
     if isinstance(error, AuthError):
         return "the remote agent does not accept the credentials"
-    if isinstance(error, Overloaded):
-        return "the remote agent is busy: try again later"
     if isinstance(error, TaskNotFound):
         return "the remote agent does not know the task any more"
-    if isinstance(error, TimeoutError):
-        return "the remote agent did not answer in time"
-    if isinstance(error, A2AError):
-        return f"the remote agent says: {error.reason if '://' in error.message else error.message}"
-    return "the remote agent cannot be understood"
+    return public_words(error, "the remote agent")
