@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from dragoman.model.operation import TaskPushNotificationConfig
     from dragoman.model.record import Record
     from dragoman.net.exchange import HttpClient
-    from dragoman.webhooks.config import AddressGuard, Sealer
+    from dragoman.net.guard import Guard
+    from dragoman.webhooks.config import Sealer
     from dragoman.webhooks.request import Signer
 
 logger = logging.getLogger("dragoman.push")
@@ -322,7 +323,7 @@ class DeliveryService(WebhookRegistry):
         clock: Clock,
         http: HttpClient,
         sealer: Sealer,
-        guard: AddressGuard,
+        guard: Guard,
         *,
         signer: Signer | None = None,
         issuer: str = "dragoman",
