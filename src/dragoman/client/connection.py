@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from urllib.parse import urljoin
 
-from dragoman.clock import sleep
 from dragoman.model.error import AuthError, BadResponse
 from dragoman.net.exchange import origin_of, shown
 from dragoman.telemetry import trace
@@ -266,3 +266,16 @@ def _seconds(text: str, clock: Clock) -> float:
         return max(0.0, parsedate_to_datetime(text).timestamp() - clock.now() / 1000)
     except (ValueError, TypeError, IndexError, OverflowError):
         return 0.0
+
+
+async def sleep(clock: Clock, seconds: float) -> None:
+    """Let time pass on that clock."""
+    if seconds <= 0:
+        await asyncio.sleep(0)
+        return
+    over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    timer = clock.call_later(seconds, lambda: None if over.done() else over.set_result(None))
+    try:
+        await over
+    finally:
+        timer.cancel()

@@ -7,9 +7,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, TypeGuard
 
-from dragoman.client.connection import Backoff
+from dragoman.client.connection import Backoff, sleep
 from dragoman.client.event import Assembly, Missed, missed_events
-from dragoman.clock import sleep
 from dragoman.model.error import (
     A2AError,
     BadResponse,

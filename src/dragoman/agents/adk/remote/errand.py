@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 
+from dragoman.client.connection import sleep
 from dragoman.client.event import Event
-from dragoman.clock import sleep
 from dragoman.model.error import (
     A2AError,
     AuthError,
