@@ -17,6 +17,7 @@ from dragoman.webhooks.request import Secrets, secrets_of
 if TYPE_CHECKING:
     from dragoman.clock import Clock
     from dragoman.engine.ports.store import TaskRow
+    from dragoman.net.guard import Guard
     from dragoman.webhooks.request import Signer
 
 logger = logging.getLogger("dragoman.push")
@@ -35,18 +36,10 @@ class Sealer(Protocol):
         ...
 
 
-class AddressGuard(Protocol):
-    """Says where webhooks may be."""
-
-    def check_url(self, url: str) -> None:
-        """Raise DragomanError for an address that may not be called."""
-        ...
-
-
 class WebhookRegistry:
     """An `Outbox` that delivers nothing. Secrets are sealed before they are kept, and shown to nobody."""
 
-    def __init__(self, clock: Clock, sealer: Sealer, guard: AddressGuard, signer: Signer | None) -> None:
+    def __init__(self, clock: Clock, sealer: Sealer, guard: Guard, signer: Signer | None) -> None:
         self.clock = clock
         self._sealer = sealer
         self._guard = guard

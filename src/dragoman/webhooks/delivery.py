@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec import structs
@@ -30,7 +29,8 @@ if TYPE_CHECKING:
     from dragoman.model.operation import TaskPushNotificationConfig
     from dragoman.model.record import Record
     from dragoman.net.exchange import HttpClient
-    from dragoman.webhooks.config import AddressGuard, Sealer
+    from dragoman.net.guard import Guard
+    from dragoman.webhooks.config import Sealer
     from dragoman.webhooks.request import Signer
 
 logger = logging.getLogger("dragoman.push")
@@ -57,7 +57,9 @@ class Delivery:
     __slots__ = (
         "_busy",
         "_generation",
+        "_gone",
         "_more",
+        "_origin",
         "_payloads",
         "_quiet",
         "_row",
@@ -65,8 +67,6 @@ class Delivery:
         "_timer",
         "_unsubscribe",
         "_worker",
-        "gone",
-        "origin",
         "push",
     )
 
@@ -74,12 +74,12 @@ class Delivery:
         self._service = service
         self._row = row
         self.push = push
-        self.origin = origin_of(push.url)
+        self._origin = origin_of(push.url)
         self._generation = row.generation
         self._busy = False
         self._quiet = False
         self._more = False
-        self.gone = False
+        self._gone = False
         self._payloads: Payloads | None = None
         self._worker: asyncio.Task[None] | None = None
         self._timer: Timer | None = None
@@ -117,11 +117,11 @@ class Delivery:
 
     def _notice(self, generation: int) -> None:
         self._generation = generation
-        self.go_on()
+        self._go_on()
 
     def stop(self) -> None:
         """Stop listening and waiting. What has begun goes on unless it is cancelled."""
-        self.gone = True
+        self._gone = True
         if self._unsubscribe is not None:
             self._unsubscribe()
             self._unsubscribe = None
@@ -134,25 +134,29 @@ class Delivery:
         if self._worker is not None:
             self._worker.cancel()
 
-    def begin(self) -> asyncio.Task[None] | None:
-        """It is this delivery's turn. None when it does not want it any more."""
-        if self.gone:
-            return None
+    def begin(self) -> bool:
+        """It is this delivery's turn; False when it does not want it any more."""
+        if self._gone:
+            return False
         self._worker = asyncio.ensure_future(self._deliver())
-        return self._worker
+        self._service.workers.add(self._worker)
+        self._worker.add_done_callback(self._finished)
+        return True
 
-    def finished(self, worker: asyncio.Task[None]) -> None:
-        """The work of one turn is over."""
+    def _finished(self, worker: asyncio.Task[None]) -> None:
+        self._service.workers.discard(worker)
         self._worker, self._busy = None, False
         error = None if worker.cancelled() else worker.exception()
-        if error is not None and not self.gone:
+        if error is not None and not self._gone:
             known = isinstance(error, DragomanError)  # such as a store that cannot be read now: it has been logged
             logger.error("a webhook of task %s could not be served", self._row.id, exc_info=None if known else error)
             self._failed(type(error).__name__, 0.0)
+        self._service.scheduler.leave(self._origin)
+        self._go_on()
 
-    def go_on(self) -> None:
+    def _go_on(self) -> None:
         """Look again if there is something to see: at once, or a bit later where nothing came of it last time."""
-        if self.gone or not self._behind or self._busy or self._timer is not None:
+        if self._gone or not self._behind or self._busy or self._timer is not None:
             return
         if self._quiet and not self._more:
             self._wait(CALM)
@@ -160,16 +164,16 @@ class Delivery:
             self._join()
 
     def _join(self) -> None:
-        if not (self._busy or self.gone or self._timer is not None):
+        if not (self._busy or self._gone or self._timer is not None):
             self._busy = True
-            self._service.scheduler.join(self.origin, self)
+            self._service.scheduler.join(self._origin, self)
 
     def _wait(self, seconds: float) -> None:
         def due() -> None:
             self._timer = None
             self._join()
 
-        if not self.gone:
+        if not self._gone:
             self._timer = self._service.clock.call_later(seconds, due)
 
     # -- work ----------------------------------------------------------------------------------------------------------
@@ -277,7 +281,7 @@ class Delivery:
         # The first is news, those after it are more of the same: a receiver does not choose how loud the log is.
         level = logging.INFO if backoff.skipped(self.push) else logging.WARNING
         self.push = backoff.after_refusal(self.push, generation, status)
-        logger.log(level, "webhook at %s, task %s: %s", self.origin, self._row.id, self.push.error)
+        logger.log(level, "webhook at %s, task %s: %s", self._origin, self._row.id, self.push.error)
 
     def _failed(self, why: str, asked: float) -> None:
         now = self._service.clock.now()
@@ -286,20 +290,20 @@ class Delivery:
             self._give_up(why)
             return
         self.push = failed
-        logger.info("webhook at %s, task %s: %s, tried %d times", self.origin, self._row.id, why, failed.tries)
+        logger.info("webhook at %s, task %s: %s, tried %d times", self._origin, self._row.id, why, failed.tries)
         self._save()
         self._wait(backoff.until_due(failed, now))
 
     def _give_up(self, why: str) -> None:
         # Of an address only the origin is logged: many have a secret in their path.
-        logger.warning("webhook at %s, task %s, is given up: %s", self.origin, self._row.id, why)
+        logger.warning("webhook at %s, task %s, is given up: %s", self._origin, self._row.id, why)
         since = self.push.failing_ms or self._service.clock.now()
         error = backoff.with_skipped(self.push, why)
         self.push = structs.replace(self.push, state=PushState.DEAD, error=error, failing_ms=since, due_ms=0)
         self._save()
 
     def _save(self) -> None:
-        if self.gone:
+        if self._gone:
             return
         self._service.save(self._row, self.push)
         if self.push.state is not PushState.OPEN:
@@ -324,7 +328,7 @@ class DeliveryService(WebhookRegistry):
         clock: Clock,
         http: HttpClient,
         sealer: Sealer,
-        guard: AddressGuard,
+        guard: Guard,
         *,
         signer: Signer | None = None,
         issuer: str = "dragoman",
@@ -341,11 +345,11 @@ class DeliveryService(WebhookRegistry):
         self.issuer = issuer
         self.chunks = chunks
         self.give_up_ms = int(give_up * 1000)
-        self.scheduler = FairScheduler(self._begin, each=each, most=most)
+        self.scheduler = FairScheduler(Delivery.begin, each=each, most=most)
         self._warm = warm
         self._warming: asyncio.Future[None] | None = None
         self._deliveries: dict[tuple[int, str], Delivery] = {}
-        self._workers: set[asyncio.Task[None]] = set()
+        self.workers: set[asyncio.Task[None]] = set()
         self._looking: Timer | None = None
         self._closed = False
 
@@ -357,7 +361,7 @@ class DeliveryService(WebhookRegistry):
     @property
     def at_work(self) -> int:
         """How many webhooks are being served, or wait for their turn."""
-        return len(self._workers) + self.scheduler.waiting
+        return len(self.workers) + self.scheduler.waiting
 
     # -- life ----------------------------------------------------------------------------------------------------------
 
@@ -385,7 +389,7 @@ class DeliveryService(WebhookRegistry):
             self._looking.cancel()
         for delivery in list(self._deliveries.values()):
             self.forget(delivery)
-        workers: list[asyncio.Future[None]] = list(self._workers)
+        workers: list[asyncio.Future[None]] = list(self.workers)
         if self._warming is not None:
             workers.append(self._warming)
         for worker in workers:
@@ -429,20 +433,6 @@ class DeliveryService(WebhookRegistry):
         """Write down how far a delivery is."""
         self.store.write(Write(row, _report, progress=(push,)))
 
-    def _begin(self, delivery: Delivery) -> bool:
-        worker = None if self._closed else delivery.begin()
-        if worker is None:
-            return False
-        self._workers.add(worker)
-        worker.add_done_callback(partial(self._finished, delivery))
-        return True
-
-    def _finished(self, delivery: Delivery, worker: asyncio.Task[None]) -> None:
-        self._workers.discard(worker)
-        delivery.finished(worker)
-        self.scheduler.leave(delivery.origin)
-        delivery.go_on()
-
     # -- webhooks that are woken by hand -------------------------------------------------------------------------------
 
     def _look_later(self) -> None:
@@ -451,8 +441,8 @@ class DeliveryService(WebhookRegistry):
 
     def _look(self) -> None:
         worker = asyncio.ensure_future(self._wake())
-        self._workers.add(worker)
-        worker.add_done_callback(self._workers.discard)
+        self.workers.add(worker)
+        worker.add_done_callback(self.workers.discard)
 
     async def _wake(self) -> None:
         """Take up the webhooks that somebody has woken by hand: see `dragoman push retry`."""

@@ -181,7 +181,7 @@ class World:
             if live.worker is not None:
                 live.worker.cancel()
         self.service._tasks.close()
-        workers = list(self.courier._workers)
+        workers = list(self.courier.workers)
         self.courier._closed = True
         for delivery in self.courier._deliveries.values():
             delivery.stop()
@@ -226,7 +226,7 @@ class World:
     async def settle(self) -> None:
         """Wait until the courier rests, however many threads that takes."""
         await asyncio.sleep(0)
-        while workers := [*self.courier._workers]:
+        while workers := [*self.courier.workers]:
             await asyncio.wait(workers, return_when=asyncio.FIRST_COMPLETED)
             await asyncio.sleep(0)
 

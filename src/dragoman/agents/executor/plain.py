@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from dragoman.model.operation import SendMessageConfiguration
@@ -12,33 +12,13 @@ if TYPE_CHECKING:
     from dragoman.agents.executor.adapter import Situation
     from dragoman.model.message import Message
     from dragoman.model.task import Task
-    from dragoman.model.user import User
-
-
-class PlainUser:
-    """The caller."""
-
-    def __init__(self, user: User | None) -> None:
-        self.is_authenticated = user is not None
-        self.user_name = user.id if user is not None else ""
-
-
-@dataclass
-class PlainCallContext:
-    """The circumstances of a call."""
-
-    user: PlainUser
-    tenant: str = ""
-    requested_extensions: set[str] = field(default_factory=set[str])
-    activated_extensions: set[str] = field(default_factory=set[str])
-    state: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
 class PlainContext:
     """What a2a-sdk calls a RequestContext; the message and the task are those of `dragoman.model`."""
 
     def __init__(self, situation: Situation) -> None:
-        extensions = set(situation.extensions)
+        user = situation.user
         self.task_id: str = situation.task_id
         self.context_id: str = situation.context_id
         self.message: Message | None = situation.message
@@ -46,7 +26,13 @@ class PlainContext:
         self.related_tasks: list[Task] = []
         self.metadata: dict[str, Any] = dict(situation.metadata)
         self.configuration = SendMessageConfiguration() if situation.message is not None else None
-        self.call_context = PlainCallContext(PlainUser(situation.user), situation.tenant, extensions)
+        self.call_context = SimpleNamespace(
+            user=SimpleNamespace(is_authenticated=user is not None, user_name="" if user is None else user.id),
+            tenant=situation.tenant,
+            requested_extensions=set(situation.extensions),
+            activated_extensions=set[str](),
+            state={},
+        )
 
     @property
     def tenant(self) -> str:

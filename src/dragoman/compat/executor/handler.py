@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from dragoman.model.user import User
     from dragoman.transports.http import Header
     from dragoman.transports.http import Request as HttpRequest
-    from dragoman.webhooks.delivery import DeliveryService
 
+logger = logging.getLogger("dragoman.compat")
 _NONE = b'{"error":"agent card not configured"}'
 
 
@@ -66,17 +66,8 @@ class GivenCard(Cards):
         """Status, body and headers for the card."""
         if self._body is None:
             return 404, _NONE, []
-        return (
-            200,
-            self._body,
-            [
-                (b"cache-control", b"public, max-age=%d" % MAX_AGE),
-                (b"access-control-allow-origin", b"*"),
-            ],
-        )
-
-
-logger = logging.getLogger("dragoman.compat")
+        headers = [(b"cache-control", b"public, max-age=%d" % MAX_AGE), (b"access-control-allow-origin", b"*")]
+        return 200, self._body, headers
 
 
 class RequestHandler:
@@ -110,17 +101,9 @@ class RequestHandler:
         cards = GivenCard(self._agent, agent_card, clock.now())
         hosted = Hosted(self._agent, cards, self._make_service, Limits().body, blocking=True)
         self.push_configs = None if push_sender is None else PushConfigStore(self.task_store, push_sender)
-        self._push_sender = push_sender
-        deliveries = None if push_sender is None else self._make_delivery
+        deliveries = None if self.push_configs is None else self.push_configs.delivery
         keys = None if push_sender is None else push_sender.keys
         self._app = App([hosted], store, Addresses(None, ()), lambda: None, couriers=deliveries, keys=keys)
-
-    def _make_delivery(self) -> DeliveryService:
-        assert self._push_sender is not None
-        assert self.push_configs is not None
-        delivery = self._push_sender.delivery(self.task_store)
-        self.push_configs.attach(delivery)
-        return delivery
 
     def _make_service(self, outbox: Outbox | None) -> Service:
         store = self.task_store
@@ -156,13 +139,11 @@ class RequestHandler:
     async def handle(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Answer a request. Every mistake is an error response; raises nothing."""
         _, decoded = decode_request(request)
-        if isinstance(decoded, Error):
-            return error_map(decoded.to_map(), request_id(request))
-        if streaming(decoded.method):
+        if not isinstance(decoded, Error) and streaming(decoded.method):
             hint = f"{decoded.method} answers with a stream: use handle_stream"
             return error_map(Error(ErrorType.UNSUPPORTED_OPERATION, hint).to_map(), decoded.id)
-        async with aclosing(self._answers(decoded)) as answers:
-            return await anext(answers)
+        async with aclosing(self.handle_stream(request)) as responses:
+            return await anext(responses)
 
     async def handle_stream(self, request: Mapping[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
         """Answer a streaming request event by event, any other once. Every mistake is an error response."""
@@ -170,20 +151,15 @@ class RequestHandler:
         if isinstance(decoded, Error):
             yield error_map(decoded.to_map(), request_id(request))
             return
-        async with aclosing(self._answers(decoded)) as answers:
-            async for answer in answers:
-                yield answer
-
-    async def _answers(self, request: Request) -> AsyncGenerator[dict[str, Any], None]:
         try:
-            async with aclosing(self._results(request)) as results:
+            async with aclosing(self._results(decoded)) as results:
                 async for result in results:
-                    yield response_map(result, request.id)
+                    yield response_map(result, decoded.id)
         except A2AError as error:
-            yield error_map(rpc_error(error, ORIGIN), request.id)
+            yield error_map(rpc_error(error, ORIGIN), decoded.id)
         except Exception:
             logger.exception("a request broke")
-            yield error_map(rpc_error(InternalError(), ORIGIN), request.id)
+            yield error_map(rpc_error(InternalError(), ORIGIN), decoded.id)
 
     async def _results(self, request: Request) -> AsyncGenerator[Any, None]:
         if request.method not in METHODS:

@@ -17,43 +17,34 @@ RequestId: TypeAlias = str | int | float | None
 
 
 class ErrorType(StrEnum):
-    """What can go wrong, in fifteen words."""
+    """What can go wrong, in fifteen words, each with the `code` that JSON-RPC has for it."""
 
-    PARSE = "parse"
-    INVALID_REQUEST = "invalid_request"
-    METHOD_NOT_FOUND = "method_not_found"
-    INVALID_PARAMS = "invalid_params"
-    INTERNAL = "internal"
-    SERVER_ERROR = "server_error"
-    TASK_NOT_FOUND = "task_not_found"
-    TASK_NOT_CANCELABLE = "task_not_cancelable"
-    PUSH_NOT_SUPPORTED = "push_not_supported"
-    UNSUPPORTED_OPERATION = "unsupported_operation"
-    UNSUPPORTED_CONTENT_TYPE = "unsupported_content_type"
-    INVALID_AGENT_RESPONSE = "invalid_agent_response"
-    EXTENDED_CARD_NOT_CONFIGURED = "extended_card_not_configured"
-    UNAUTHENTICATED = "unauthenticated"
-    UNAUTHORIZED = "unauthorized"
+    code: int
+
+    def __new__(cls, word: str, error: type[e.A2AError]) -> ErrorType:
+        member = str.__new__(cls, word)
+        member._value_ = word
+        member.code = error.code
+        return member
+
+    PARSE = "parse", e.ParseError
+    INVALID_REQUEST = "invalid_request", e.InvalidRequest
+    METHOD_NOT_FOUND = "method_not_found", e.MethodNotFound
+    INVALID_PARAMS = "invalid_params", e.InvalidParams
+    INTERNAL = "internal", e.InternalError
+    SERVER_ERROR = "server_error", e.ServerError
+    TASK_NOT_FOUND = "task_not_found", e.TaskNotFound
+    TASK_NOT_CANCELABLE = "task_not_cancelable", e.TaskNotCancelable
+    PUSH_NOT_SUPPORTED = "push_not_supported", e.PushNotificationNotSupported
+    UNSUPPORTED_OPERATION = "unsupported_operation", e.UnsupportedOperation
+    UNSUPPORTED_CONTENT_TYPE = "unsupported_content_type", e.ContentTypeNotSupported
+    INVALID_AGENT_RESPONSE = "invalid_agent_response", e.InvalidAgentResponse
+    EXTENDED_CARD_NOT_CONFIGURED = "extended_card_not_configured", e.ExtendedAgentCardNotConfigured
+    UNAUTHENTICATED = "unauthenticated", e.Unauthenticated
+    UNAUTHORIZED = "unauthorized", e.Unauthorized
 
 
-_CODES: dict[ErrorType, int] = {
-    ErrorType.PARSE: e.ParseError.code,
-    ErrorType.INVALID_REQUEST: e.InvalidRequest.code,
-    ErrorType.METHOD_NOT_FOUND: e.MethodNotFound.code,
-    ErrorType.INVALID_PARAMS: e.InvalidParams.code,
-    ErrorType.INTERNAL: e.InternalError.code,
-    ErrorType.SERVER_ERROR: e.ServerError.code,
-    ErrorType.TASK_NOT_FOUND: e.TaskNotFound.code,
-    ErrorType.TASK_NOT_CANCELABLE: e.TaskNotCancelable.code,
-    ErrorType.PUSH_NOT_SUPPORTED: e.PushNotificationNotSupported.code,
-    ErrorType.UNSUPPORTED_OPERATION: e.UnsupportedOperation.code,
-    ErrorType.UNSUPPORTED_CONTENT_TYPE: e.ContentTypeNotSupported.code,
-    ErrorType.INVALID_AGENT_RESPONSE: e.InvalidAgentResponse.code,
-    ErrorType.EXTENDED_CARD_NOT_CONFIGURED: e.ExtendedAgentCardNotConfigured.code,
-    ErrorType.UNAUTHENTICATED: e.Unauthenticated.code,
-    ErrorType.UNAUTHORIZED: e.Unauthorized.code,
-}
-_TYPES = {code: type_ for type_, code in _CODES.items()}
+_TYPES = {type_.code: type_ for type_ in ErrorType}
 _STREAMING = ("message/stream", "tasks/resubscribe")
 METHODS = (
     "message/send",
@@ -103,7 +94,7 @@ def error_code(type: ErrorType | str) -> int:
     Raises:
         ValueError: there is no such type.
     """
-    return _CODES[ErrorType(type)]
+    return ErrorType(type).code
 
 
 def error_type(code: int) -> ErrorType:

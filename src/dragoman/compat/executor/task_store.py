@@ -119,10 +119,11 @@ class TaskStore:
                 reason = self._refusal(stored, task)
                 if reason is not None:
                     return ("error", reason)
-            write = self._write_of(model, stored)
-            error = await self._write(write)
+            row = self._row(model, stored)
+            record = Record.of(row.generation, model)
+            error = await self._write(row, create=stored is None, records=(record,), snapshot=encode(model))
             if error is None:
-                self.bus.notify(task.id, write.row.generation)
+                self.bus.notify(task.id, row.generation)
                 return ("ok", task)
             return await self._failure(stored, task.id, error)
 
@@ -138,7 +139,7 @@ class TaskStore:
                 return "ok"
             if self._running(task_id):
                 return ("error", "task is running")
-            error = await self._write(Write(stored.row, _ignore, delete=True))
+            error = await self._write(stored.row, delete=True)
             return "ok" if error is None else await self._failure(stored, task_id, error)
 
     # -- parts -----------------------------------------------------------------------------------------------------
@@ -164,27 +165,23 @@ class TaskStore:
         # Two writers would number their events alike: while a run goes on, it alone writes.
         return "task is running" if self._running(row.id) else None
 
-    def _write_of(self, model: ModelTask, stored: StoredTask | None) -> Write:
+    def _row(self, model: ModelTask, stored: StoredTask | None) -> TaskRow:
         state, now = model.status.state, self.clock.now()
         status_ms = _since(model.status.timestamp, now)
         if stored is None:
             number, scope = self.engine_store.next_number(), Scope(self.agent, "", "")
-            row = TaskRow(number, model.id, scope, model.context_id, ORIGIN, state, status_ms, 1, now)
-        else:
-            generation = stored.row.generation + 1
-            row = structs.replace(stored.row, state=state, status_ms=status_ms, generation=generation)
-        record = Record.of(row.generation, model)
-        return Write(row, _ignore, create=stored is None, records=(record,), snapshot=encode(model))
+            return TaskRow(number, model.id, scope, model.context_id, ORIGIN, state, status_ms, 1, now)
+        generation = stored.row.generation + 1
+        return structs.replace(stored.row, state=state, status_ms=status_ms, generation=generation)
 
-    async def _write(self, write: Write) -> BaseException | None:
+    async def _write(self, row: TaskRow, **changes: Any) -> BaseException | None:
         outcome: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
 
         def done(error: BaseException | None) -> None:
             if not outcome.done():
                 outcome.set_result(error)
 
-        write.done = done
-        self.engine_store.write(write)
+        self.engine_store.write(Write(row, done, **changes))
         return await outcome
 
     async def _failure(self, stored: StoredTask | None, task_id: str, error: BaseException) -> Failure:
@@ -200,7 +197,3 @@ def _since(text: str | None, now: int) -> int:
         return milliseconds(text) if text else now
     except ValueError:
         return now
-
-
-def _ignore(error: BaseException | None) -> None:
-    """Stand in until the write is given."""

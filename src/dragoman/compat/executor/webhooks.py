@@ -40,9 +40,10 @@ class PushSender:
     def __init__(self, *, allow: Sequence[str] = (), secret: str | None = None) -> None:
         self.guard = Guard(allow, setting="allow")
         self.keys = LazyKeys(secret, None)
-        self._http = LazyHttp(self._client)
+        self._http = LazyHttp(self.client)
 
-    def _client(self) -> HttpClient:
+    def client(self) -> HttpClient:
+        """A client that calls what this sender may call."""
         from dragoman.net.aio import AioClient
 
         return AioClient(guard=self.guard)
@@ -64,12 +65,6 @@ class PushSender:
         """Close every connection."""
         await self._http.close()
 
-    def delivery(self, tasks: TaskStore) -> DeliveryService:
-        """What delivers every change of a handler's tasks."""
-        store = tasks.engine_store
-        http = LazyHttp(self._client)
-        return DeliveryService(store, tasks.bus, tasks.clock, http, self.keys, self.guard, signer=self.keys)
-
 
 class PushConfigStore:
     """Webhooks in the store their tasks are in: in memory, in a file, or wherever a `TaskStore` keeps them.
@@ -82,12 +77,20 @@ class PushConfigStore:
         self.task_store = task_store if task_store is not None else TaskStore()
         self._scope = Scope(self.task_store.agent, "", "")
         self._tasks = Tasks(self.task_store.engine_store, self.task_store.bus, self.task_store.clock)
-        sender = sender or PushSender()
-        # Until a handler attaches what delivers, webhooks are kept and served by nobody.
-        self.attach(WebhookRegistry(self.task_store.clock, sender.keys, sender.guard, None))
+        self._sender = sender or PushSender()
+        # Until there is a handler, webhooks are kept and served by nobody.
+        self._use(WebhookRegistry(self.task_store.clock, self._sender.keys, self._sender.guard, None))
 
-    def attach(self, outbox: WebhookRegistry) -> None:
-        """Say who delivers what is put here; the handler does."""
+    def delivery(self) -> DeliveryService:
+        """What delivers every change of a handler's tasks, also to what is put here from now on."""
+        tasks, sender, http = self.task_store, self._sender, LazyHttp(self._sender.client)
+        made = DeliveryService(
+            tasks.engine_store, tasks.bus, tasks.clock, http, sender.keys, sender.guard, signer=sender.keys
+        )
+        self._use(made)
+        return made
+
+    def _use(self, outbox: WebhookRegistry) -> None:
         self._outbox = outbox
         self._pushes = Pushes(self._tasks, outbox)
 

@@ -20,15 +20,16 @@ from dragoman.compat.executor import (
     TaskStore,
     TextPart,
 )
+from dragoman.engine.ports.store import Write
 from dragoman.model.error import BadResponse, ServerError
+from dragoman.model.json import encode
+from dragoman.model.record import Record
 from dragoman.stores.memory import MemoryStore
 from dragoman.stores.sqlite.store import SqliteStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
-
-    from dragoman.engine.ports.store import Write
 
 SUBMITTED = Task("t", "c", TaskStatus(TaskState.SUBMITTED), history=(Message(Role.USER, (TextPart("hi"),), "m"),))
 
@@ -181,7 +182,9 @@ async def test_a_write_the_engine_made_first_is_a_conflict() -> None:
     await store.save(SUBMITTED)
     stored = await kept.task("t")
     assert stored is not None
-    first = engine._write_of(in_state(TaskState.WORKING).to_model(), stored)  # pyright: ignore[reportPrivateUsage]
+    model = in_state(TaskState.WORKING).to_model()
+    row = engine._row(model, stored)  # pyright: ignore[reportPrivateUsage]
+    first = Write(row, lambda _: None, records=(Record.of(row.generation, model),), snapshot=encode(model))
     kept.before = lambda: MemoryStore.write(kept, first)
     assert await store.save(in_state(TaskState.FAILED)) == ("error", "conflict")
     assert await store.get("t") == ("ok", in_state(TaskState.WORKING))
