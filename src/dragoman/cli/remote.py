@@ -137,6 +137,14 @@ def options_of(url: str, shared: dict[str, Any]) -> Options:
     )
 
 
+def token_in(variable: str, source: str) -> str:
+    """The token in an environment variable. Raises ConfigError when it is not set; `source` is what names it."""
+    token = os.environ.get(variable)
+    if not token:
+        raise ConfigError(f"{source} names the variable {variable}, which is not set: export {variable}=…")
+    return token
+
+
 def address_of(typed: str) -> Address:
     """The agent meant by a URL or by a name under [remotes].
 
@@ -188,12 +196,7 @@ def _limit(given: int | None) -> int | None:
 def _token(named: str | None, address: Address) -> str | None:
     if named is None and address.token_env is None:
         return os.environ.get(TOKEN_ENV) or None
-    variable = named or address.token_env or ""
-    token = os.environ.get(variable)
-    if not token:
-        source = "--token-env" if named else f"the remote `{address.typed}`"
-        raise ConfigError(f"{source} names the variable {variable}, which is not set: export {variable}=…")
-    return token
+    return token_in(named or address.token_env or "", "--token-env" if named else f"the remote `{address.typed}`")
 
 
 # -- the way ---------------------------------------------------------------------------------------------------------

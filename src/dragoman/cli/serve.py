@@ -9,28 +9,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dragoman.cli.command_options import (
-    agent_of_command,
-    agent_of_command_table,
-    taken_command_options,
-    with_command_options,
-)
-from dragoman.cli.framework_options import (
-    FRAMEWORKS,
-    agent_of_framework_table,
-    agents_of_frameworks,
-    taken_framework_options,
-    with_framework_options,
-)
+from dragoman.cli.options import config_option, with_options
 from dragoman.cli.printing import say, warn
-from dragoman.cli.tool_options import (
+from dragoman.cli.serve_options import (
     ABOUT,
+    FRAMEWORKS,
     TEXT,
-    agent_of_table,
-    agent_of_tools,
+    agent_of_command_table,
+    agent_of_framework_table,
+    agent_of_tool_table,
+    agent_options,
+    agents_of_frameworks,
     check_table,
+    errors_of,
+    taken_command_options,
+    taken_framework_options,
     taken_tool_options,
-    with_tool_options,
 )
 from dragoman.model.error import AuthError, ConfigError
 from dragoman.server.config.settings import SETTINGS, ConfigFile, Limits, Settings, find_config, load_settings
@@ -38,6 +32,7 @@ from dragoman.server.config.settings import SETTINGS, ConfigFile, Limits, Settin
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from dragoman.server.config.table import SettingInfo
     from dragoman.server.listen.serve import Servable
 
 FIRST_AGENT = '''\
@@ -59,33 +54,24 @@ def _default(name: str) -> str:
     return "" if value is None or value == () else str(value)
 
 
-def _with_settings(function: Callable[..., None]) -> Callable[..., None]:
-    """Add a flag for every setting that has one."""
-    for name, info in reversed(SETTINGS.items()):
-        if info.flag is None:
-            continue
-        default = _default(name)
-        text = f"{info.help}  [default: {default}]" if default else info.help
-        kind: dict[str, Any] = {"default": None} if info.switch else {"metavar": info.metavar, "multiple": info.repeat}
-        function = click.option(info.flag, name, help=text, **kind)(function)
-    return function
+def _setting_option(name: str, info: SettingInfo) -> Any:
+    default = _default(name)
+    text = f"{info.help}  [default: {default}]" if default else info.help
+    kind: dict[str, Any] = {"default": None} if info.switch else {"metavar": info.metavar, "multiple": info.repeat}
+    return click.option(str(info.flag), name, help=text, **kind)
 
 
 @click.command("serve", short_help="Serve agents over A2A.")
 @click.argument("targets", nargs=-1, metavar="[TARGET]...")
 @click.option("--a2a", metavar="URL", multiple=True, help="Stand in front of the agent at URL, or of a remote by name.")
-@with_tool_options
-@with_command_options
-@with_framework_options
+@agent_options
 @click.option("--name", metavar="NAME", help="What the agent of --mcp or of --command is called.")
 @click.option(
     "--env", metavar="KEY[=VALUE]", multiple=True, help="Variable for their programs; KEY alone passes this one's on."
 )
-@click.option("--config", metavar="FILE", type=click.Path(path_type=Path), help="File, if not ./dragoman.toml.")
-@_with_settings
-def command(
-    targets: tuple[str, ...], a2a: tuple[str, ...], mcp: tuple[str, ...], config: Path | None, **flags: Any
-) -> None:
+@config_option
+@with_options(*(_setting_option(name, info) for name, info in SETTINGS.items() if info.flag is not None))
+def command(targets: tuple[str, ...], a2a: tuple[str, ...], config: Path | None, **flags: Any) -> None:
     """Serve agents over A2A.
 
     TARGET is `module:name`, `module`, `file.py` or `file.py:name`: an Agent, a Server, a function, an MCP server or an
@@ -96,14 +82,15 @@ def command(
     there. With --command, any program becomes an agent: it reads what it is sent on its standard input, and what it
     writes is the answer. With --profile it is one that is well known.
     """
+    from dragoman.server.agent.agent import Agent
     from dragoman.server.listen.serve import serve
     from dragoman.telemetry.logs import configure
 
     cwd = Path.cwd()
-    tools = taken_tool_options(flags, bool(mcp))
+    tools = taken_tool_options(flags)
     program = taken_command_options(flags)
     frameworks = taken_framework_options(flags)
-    shared = _taken_shared_options(flags, mcp=bool(mcp), program=bool(program))
+    shared = _taken_shared_options(flags, mcp=bool(tools), program=bool(program))
     given = {name: value for name, value in flags.items() if value is not None and value != ()}
 
     def settings_of(keywords: Mapping[str, Any], tell: Callable[[str], None] = warn) -> Settings:
@@ -117,8 +104,8 @@ def command(
     loaded += agents_of_frameworks(frameworks, cwd)
     limit = settings.limits.remote_bytes or None
     fronts = [_in_front(place, None, file, limit) for place in a2a]
-    bridges = [agent_of_tools(mcp, {**tools, **shared})] if mcp else []
-    programs = [agent_of_command({**program, **shared})] if program else []
+    bridges = [Agent.from_mcp(*tools.pop("mcp"), **tools, **shared)] if tools else []
+    programs = [Agent.from_command(**program, **shared)] if program else []
     servable = _together([*loaded, *fronts, *bridges, *programs] or _in_file(file, limit))
     settings = settings_of(getattr(servable, "keywords", {}), lambda _: None)
     configure(settings.log, settings.log_level)
@@ -160,7 +147,7 @@ def _of_table(file: ConfigFile, name: str, table: Mapping[str, Any], limit: int 
         return agent
     _see_that_it_says_what(source, table, given)
     if given == ["mcp"]:
-        servable: Servable = agent_of_table(source, name, table)
+        servable: Servable = agent_of_tool_table(source, name, table)
     else:
         check_table(source, table, {given[0]: TEXT, **ABOUT}, beside=given[0])
         place: str = table[given[0]]
@@ -215,16 +202,13 @@ def _say_about(source: str, servable: Servable, table: Mapping[str, Any]) -> Non
 
 def _in_front(place: str, name: str | None, file: ConfigFile | None, limit: int | None) -> Servable:
     """An agent in front of the one at a URL, or of a remote that has a name here. Each task brings `limit` bytes."""
-    from dragoman.cli.remote import address_of
+    from dragoman.cli.remote import address_of, token_in
     from dragoman.server.agent.agent import Agent
     from dragoman.server.config.remotes import load_remotes
 
     environ = os.environ if file is None else {**os.environ, "DRAGOMAN_CONFIG": str(file.path)}
     remote = load_remotes(environ=environ, cwd=Path.cwd()).get(place) or address_of(place)
-    variable = remote.token_env
-    token = os.environ.get(variable) if variable else None
-    if variable and not token:
-        raise ConfigError(f"the remote `{place}` names the variable {variable}, which is not set: export {variable}=…")
+    token = token_in(remote.token_env, f"the remote `{place}`") if remote.token_env else None
     try:
         return Agent.from_a2a(remote.url, name=name, protocol=remote.protocol, auth=token, limit=limit)
     except AuthError as error:
@@ -239,10 +223,8 @@ def _load(source: str, target: str, folder: Path) -> Servable:
     from dragoman.server.agent.target import as_servable, load_target
 
     found = load_target(target, cwd=folder)
-    try:
+    with errors_of(source):
         return as_servable(found)
-    except ConfigError as error:
-        raise ConfigError(f"{source}: {error}") from error
 
 
 def _together(servables: Sequence[Servable]) -> Servable:

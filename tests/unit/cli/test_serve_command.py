@@ -14,9 +14,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from dragoman.cli.command_options import agent_of_command_table
 from dragoman.cli.main import group
-from dragoman.cli.tool_options import agent_of_table
+from dragoman.cli.serve_options import agent_of_command_table, agent_of_tool_table
 from dragoman.errors import ConfigError
 from dragoman.sync import Client
 
@@ -325,7 +324,7 @@ def test_a_table_that_says_too_much_or_too_little_is_told(
 )
 def test_a_table_of_tools_is_told_the_same_way(lines: str, says: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        agent_of_table(TABLE, "x", tomllib.loads(f'mcp = "npx x"\n{lines}'))
+        agent_of_tool_table(TABLE, "x", tomllib.loads(f'mcp = "npx x"\n{lines}'))
     assert str(caught.value) == f"{TABLE}: {says}"
 
 

@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner
 
 from dragoman.cli.main import group
-from dragoman.cli.tool_options import agent_of_table
+from dragoman.cli.serve_options import agent_of_tool_table
 from dragoman.errors import ConfigError, TaskRejected
 from dragoman.sync import Client
 
@@ -173,7 +173,7 @@ def test_a_wrong_flag_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, f
 def test_a_wrong_table_is_told(monkeypatch: pytest.MonkeyPatch, lines: str, says: str) -> None:
     monkeypatch.delenv("NOT_SET", raising=False)
     with pytest.raises(ConfigError) as caught:
-        agent_of_table("dragoman.toml [agents.x]", "x", tomllib.loads(lines))
+        agent_of_tool_table("dragoman.toml [agents.x]", "x", tomllib.loads(lines))
     assert str(caught.value) == f"dragoman.toml [agents.x]: {says}"
 
 

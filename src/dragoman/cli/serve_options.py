@@ -1,0 +1,309 @@
+"""How `serve` is told which agents to make: by flags, or by a table `[agents.NAME]` of the settings file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import click
+
+from dragoman.cli.options import with_options
+from dragoman.model.error import ConfigError
+from dragoman.server.config.values import choice
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from dragoman.server.agent.agent import Agent
+
+
+class _Flag(NamedTuple):
+    """A flag, what the agent's maker calls it, and its help. Without a metavar it is a switch."""
+
+    flag: str
+    option: str
+    help: str
+    metavar: str | None = None
+    repeat: bool = False
+    kind: type = str
+
+    def decorator(self) -> Any:
+        """What adds the flag to a command."""
+        if self.metavar is None:
+            return click.option(self.flag, is_flag=True, help=self.help)
+        return click.option(self.flag, metavar=self.metavar, multiple=self.repeat, type=self.kind, help=self.help)
+
+    def taken(self, flags: dict[str, Any]) -> Any:
+        """Take the value of the flag out of all flags; None when it is not given."""
+        value = flags.pop(self.flag.removeprefix("--").replace("-", "_"))
+        return None if value == () or value is False else value
+
+
+_SERVERS = "Serve the tools of the MCP server that COMMAND starts or that is at URL; repeat for several."
+_TOOLS = (
+    _Flag("--mcp", "mcp", _SERVERS, "COMMAND|URL", True),
+    _Flag("--include", "include", "Tool to offer, a name or a pattern; repeat for several.", "TOOL", True),
+    _Flag("--exclude", "exclude", "Tool not to offer; repeat for several.", "TOOL", True),
+    _Flag(
+        "--permission", "permissions", "What a caller needs for a tool; nothing after = is public.", "TOOL=KEY", True
+    ),
+    _Flag("--default-tool", "default_tool", "Tool that gets plain text.", "TOOL"),
+    _Flag(
+        "--tool-timeout",
+        "timeout",
+        "How long a tool may be silent; 0 is for ever.  [default: 600]",
+        "SECONDS",
+        kind=float,
+    ),
+)
+_PROGRAM = (
+    # It is one, but who gives several is to be told.
+    _Flag("--command", "command", "Serve the program that COMMAND starts: each task runs it.", "COMMAND", True),
+    _Flag("--profile", "profile", "Well-known program, which needs no --command.", "NAME"),
+    _Flag("--input", "input", "Where it reads: stdin, to its end, or interactive.  [default: stdin]", "MODE"),
+    _Flag("--output", "output", "What it writes: text, or jsonl, an event a line.  [default: text]", "FORM"),
+    _Flag("--cwd", "cwd", "Where it runs, if not in a folder for each conversation.", "FOLDER"),
+    _Flag("--limit", "limits", "How much it may use, as in time=60; repeat for several.", "NAME=VALUE", True),
+)
+_FRAMEWORKS = (
+    _Flag("--adk", "adk", "Serve an agent or a Runner of Google's ADK.", "MODULE:NAME", True),
+    _Flag("--langgraph", "langgraph", "Serve a compiled LangGraph graph.", "MODULE:NAME", True),
+    _Flag("--pydantic-ai", "pydantic_ai", "Serve an agent of Pydantic AI.", "MODULE:NAME", True),
+    _Flag("--openai", "openai", "Serve an agent of the OpenAI Agents SDK.", "MODULE:NAME", True),
+)
+_OF_ADK = (
+    _Flag("--show-tools", "show_tools", "Tell callers of the tool calls of --adk."),
+    _Flag("--show-thoughts", "show_thoughts", "Tell callers what the model of --adk thinks."),
+)
+FRAMEWORKS = tuple(flag.option for flag in _FRAMEWORKS)
+_CHOICES = {"input": choice("stdin", "interactive"), "output": choice("text", "jsonl")}
+agent_options = with_options(*(flag.decorator() for flag in (*_TOOLS, *_PROGRAM, *_FRAMEWORKS, *_OF_ADK)))
+
+
+# -- flags -----------------------------------------------------------------------------------------------------------
+
+
+def _given(flags: dict[str, Any], own: Sequence[_Flag], needed: Sequence[str], otherwise: str) -> dict[str, Any]:
+    """Take the flags of one kind of agent out of all flags. Raises ConfigError when they are about no agent."""
+    values = {each.option: each.taken(flags) for each in own}
+    given = [each for each in own if values[each.option] is not None]
+    if given and not any(each.option in needed for each in given):
+        raise ConfigError(f"{given[0].flag} is about {otherwise}")
+    return {each.option: values[each.option] for each in given}
+
+
+def taken_tool_options(flags: dict[str, Any]) -> dict[str, Any]:
+    """Take the flags of MCP servers out of all flags: what Agent.from_mcp is given, and the servers as `mcp`.
+
+    Raises:
+        ConfigError: there is no server for them, or a value is wrong.
+    """
+    given = _given(flags, _TOOLS, ("mcp",), "MCP tools: say which server with --mcp")
+    if "permissions" in given:
+        pairs = _pairs("--permission", given["permissions"], "TOOL=KEY, as in --permission 'delete_*=admin'")
+        given["permissions"] = {tool: key or None for tool, key in pairs.items()}
+    return given
+
+
+def taken_command_options(flags: dict[str, Any]) -> dict[str, Any]:
+    """Take the flags of programs out of all flags: what Agent.from_command is given, nothing if there is no program.
+
+    Raises:
+        ConfigError: there is no program for them, or more than one, or a value is wrong.
+    """
+    needed = "a program: say which with --command or --profile"
+    given = _given(flags, _PROGRAM, ("command", "profile"), needed)
+    if "command" in given:
+        if len(given["command"]) > 1:
+            raise ConfigError(
+                "--command is one program: for several, write a table [agents.NAME] for each into dragoman.toml"
+            )
+        given["command"] = given["command"][0]
+    _choose(given, "--")
+    if "limits" in given:
+        given["limits"] = _pairs("--limit", given["limits"], "NAME=VALUE, as in --limit time=60")
+    return given
+
+
+def taken_framework_options(flags: dict[str, Any]) -> dict[str, Any]:
+    """Take the flags of other frameworks out of all flags. Raises ConfigError when one is about nothing."""
+    adk = _given(flags, (_FRAMEWORKS[0], *_OF_ADK), ("adk",), "agents of Google's ADK: name one with --adk")
+    return adk | {each.option: each.taken(flags) for each in _FRAMEWORKS[1:]}
+
+
+def agents_of_frameworks(taken: Mapping[str, Any], cwd: Path) -> list[Agent]:
+    """The agents that these flags name. Raises ConfigError."""
+    shown = {each.option: True for each in _OF_ADK if each.option in taken}
+    return [
+        _loaded(f"{each.flag} {place}", each.option, place, cwd, shown if each.option == "adk" else {})
+        for each in _FRAMEWORKS
+        for place in taken.get(each.option) or ()
+    ]
+
+
+def _pairs(flag: str, given: Sequence[str], form: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for pair in given:
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise ConfigError(f"{flag} {pair}: write {form}")
+        found[name] = value
+    return found
+
+
+def _choose(options: dict[str, Any], source: str) -> None:
+    """Read the options that are one of some words, in place. Raises ConfigError."""
+    for option, read in _CHOICES.items():
+        if option in options:
+            try:
+                options[option] = read(options[option], False)
+            except ValueError as error:
+                raise ConfigError(f"{source}{option}: {error}") from None
+
+
+# -- tables ----------------------------------------------------------------------------------------------------------
+
+
+class Kind(NamedTuple):
+    """What a value of a table has to be: how that is said, its types, and whether a list is one of texts."""
+
+    words: str
+    types: tuple[type, ...]
+    texts: bool = False
+
+    def fits(self, value: object) -> bool:
+        """True when a value is of this kind."""
+        if isinstance(value, list) and self.texts:
+            return all(isinstance(each, str) for each in cast("list[object]", value))
+        # To Python a bool is a number.
+        return isinstance(value, self.types) and isinstance(value, bool) == (bool in self.types)
+
+
+TEXT = Kind("a text", (str,))
+_TEXTS = Kind("a list of texts", (list,), texts=True)
+_TABLE = Kind("a table", (dict,))
+_VARIABLES = Kind("a list of names or a table", (list, dict), texts=True)
+_SWITCH = Kind("true or false", (bool,))
+
+# What any table may say of its agent.
+ABOUT: dict[str, Kind] = {"default_project_id": TEXT, "persona": _TABLE, "skill_bundles": _TEXTS}
+_TOOL_KINDS: dict[str, Kind] = {
+    **dict.fromkeys(("include", "exclude"), Kind("a list", (list,))),
+    **dict.fromkeys(("permissions", "headers"), _TABLE),
+    **dict.fromkeys(("default_tool", "description", "version", "token_env"), TEXT),
+    "tools": _TEXTS,
+    "env": _VARIABLES,
+    "timeout": Kind("a number of seconds", (int, float)),
+    **ABOUT,
+}
+_PROGRAM_KINDS: dict[str, Kind] = {
+    "command": Kind("a text or a list of texts", (str, list), texts=True),
+    **dict.fromkeys(("profile", "input", "output", "cwd", "description", "version"), TEXT),
+    "env": _VARIABLES,
+    "limits": _TABLE,
+    "tools": _TEXTS,
+    **ABOUT,
+}
+
+
+def check_table(source: str, table: Mapping[str, Any], kinds: Mapping[str, Kind], *, beside: str) -> None:
+    """See that a table `[agents.NAME]` holds, beside the key that says what to serve, these and nothing else.
+
+    Raises:
+        ConfigError: it has another key, or a value of another kind.
+    """
+    unknown = next((key for key in table if key not in kinds and key != beside), None)
+    if unknown is not None:
+        near = get_close_matches(unknown, kinds, 1)
+        hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(sorted({*kinds} - {beside}))}"
+        raise ConfigError(f"{source}: there is no setting `{unknown}` beside `{beside}`; {hint}")
+    for key, kind in kinds.items():
+        if key in table and not kind.fits(table[key]):
+            raise ConfigError(f"{source}: {key} is {kind.words}")
+
+
+@contextmanager
+def errors_of(source: str) -> Generator[None]:
+    """Say in each ConfigError where the setting stands that is wrong."""
+    try:
+        yield
+    except ConfigError as error:
+        raise ConfigError(f"{source}: {error}") from error
+
+
+def agent_of_tool_table(source: str, name: str, table: Mapping[str, Any]) -> Agent:
+    """The agent that a table `[agents.NAME]` with `mcp` describes. Raises ConfigError."""
+    from dragoman.server.agent.agent import Agent
+
+    check_table(source, table, _TOOL_KINDS, beside="mcp")
+    if "tools" in table and "include" in table:
+        raise ConfigError(f"{source}: tools and include say the same: write one of them")
+    options = {key: value for key, value in table.items() if key not in ("mcp", "token_env", "tools", *ABOUT)}
+    if "tools" in table:
+        options["include"] = table["tools"]
+    variable = table.get("token_env")
+    if variable is not None:
+        token = os.environ.get(variable)
+        if not token:
+            raise ConfigError(f"{source}: token_env names {variable}, which is not set: export {variable}=…")
+        options["headers"] = {**options.get("headers", {}), "Authorization": f"Bearer {token}"}
+    if "permissions" in options:
+        options["permissions"] = {tool: str(key) if key else None for tool, key in options["permissions"].items()}
+    servers = table["mcp"]
+    listed = cast("list[object]", servers) if isinstance(servers, list) else [servers]
+    with errors_of(source):
+        return Agent.from_mcp(*listed, name=name, **options)
+
+
+def agent_of_command_table(source: str, name: str, table: Mapping[str, Any], folder: Path) -> Agent:
+    """The agent that a table `[agents.NAME]` with `command` or `profile` describes.
+
+    Paths are relative to `folder`, the one of the settings file.
+
+    Raises:
+        ConfigError: a key or a value is wrong, or there is no such program.
+    """
+    from dragoman.server.agent.agent import Agent
+
+    check_table(source, table, _PROGRAM_KINDS, beside="command" if "command" in table else "profile")
+    options: dict[str, Any] = {"name": name, **table}
+    _choose(options, f"{source} ")
+    if "cwd" in table:
+        place: str = table["cwd"]
+        options["cwd"] = place if place.startswith("~") else folder / place
+    if table.get("command"):
+        from dragoman.agents.process.recipe import in_place, words_of
+
+        words = words_of(table["command"])
+        options["command"] = in_place(words, folder, files="cwd" not in table) if words else words
+    with errors_of(source):
+        return Agent.from_command(**options)
+
+
+def agent_of_framework_table(source: str, name: str, table: Mapping[str, Any], folder: Path) -> Agent:
+    """The agent that a table `[agents.NAME]` with `adk`, `langgraph`, `pydantic_ai` or `openai` describes.
+
+    Raises:
+        ConfigError: a key or a value is wrong, or there is no such agent.
+    """
+    framework = next(each for each in FRAMEWORKS if each in table)
+    kinds: dict[str, Any] = {framework: TEXT, "description": TEXT, "version": TEXT, **ABOUT}
+    if framework == "adk":
+        kinds |= {each.option: _SWITCH for each in _OF_ADK}
+    check_table(source, table, kinds, beside=framework)
+    options = {key: value for key, value in table.items() if key in kinds and key not in (framework, *ABOUT)}
+    return _loaded(f"{source} {framework}", framework, table[framework], folder, {"name": name, **options})
+
+
+def _loaded(source: str, framework: str, place: str, folder: Path, options: Mapping[str, Any]) -> Agent:
+    from dragoman.server.agent.frameworks import BY_NAME, agent_of, require
+    from dragoman.server.agent.target import load_target
+
+    known = BY_NAME[framework]
+    with errors_of(source):
+        # Before the target is imported: that would fail as well, and could not say how to get it.
+        require(known.module, known.extra)
+        return agent_of(load_target(place, cwd=folder), known, **options)
