@@ -27,13 +27,11 @@ from msgspec import structs
 from dragoman.engine.ports import Cursor, Note, Repeat, Scope, TaskQuery
 from dragoman.model.record import Record
 from dragoman.model.state import State
-from dragoman.testing import store_durability, store_webhooks
+from dragoman.testing import store_drafts, store_durability, store_pushes, store_retention
 from dragoman.testing.store_writes import ALL, NOW, SCOPE, Contract, append, body, create, found, outcome, row_of, write
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from dragoman.engine.ports import Page, Store, TaskRow
+    from dragoman.engine.ports import Store, TaskRow
 
 contract = Contract()
 
@@ -176,16 +174,6 @@ async def a_snapshot_is_kept_with_the_generation_it_shows(store: Store) -> None:
 # -- lists -----------------------------------------------------------------------------------------------------------
 
 
-async def _pages(store: Store, **query: Any) -> AsyncIterator[Page]:
-    """Every page of a list, each after the last task of the one before."""
-    page = await store.page(TaskQuery(SCOPE, **query))
-    yield page
-    while page.more:
-        last = page.tasks[-1].row
-        page = await store.page(TaskQuery(SCOPE, after=Cursor(last.status_ms, last.number), **query))
-        yield page
-
-
 @contract.check
 async def pages_show_every_task_once_newest_status_first(store: Store) -> None:
     """Also among equal times, whatever the size of the page."""
@@ -196,12 +184,16 @@ async def pages_show_every_task_once_newest_status_first(store: Store) -> None:
     wanted = sorted(rows, key=lambda row: (row.status_ms, row.number), reverse=True)
     for limit in (1, 4, 16, 17, 100):
         listed: list[TaskRow] = []
-        async for tasks, more, total in _pages(store, limit=limit):
+        cursor: Cursor | None = None
+        more = True
+        while more:
+            tasks, more, total = await store.page(TaskQuery(SCOPE, limit=limit, after=cursor))
             assert total == 17, f"the total is {total} on a page of {limit}"
             left = 17 - len(listed)
             assert len(tasks) == min(limit, left), f"a page of {limit} has {len(tasks)} tasks with {left} left"
             assert more is (left > limit), f"more is {more} with {left} left and a page of {limit}"
             listed += [stored.row for stored in tasks]
+            cursor = Cursor(listed[-1].status_ms, listed[-1].number)
         assert listed == wanted, f"pages of {limit} are not in order"
 
 
@@ -216,10 +208,14 @@ async def a_page_ends_at_its_bytes(store: Store) -> None:
             await append(store, ended, snapshot=b"x" * size)
     for budget, wanted in ((100, "a b cd ef"), (500, "a b cdef"), (620, "abcdef"), (1, "a b c d e f")):
         listed: list[str] = []
-        async for tasks, _, total in _pages(store, budget=budget):
+        cursor: Cursor | None = None
+        more = True
+        while more:
+            tasks, more, total = await store.page(TaskQuery(SCOPE, after=cursor, budget=budget))
             assert total == len(sizes), f"the total is {total} on a page of {budget} bytes"
             assert all(len(one.snapshot or b"") == sizes[one.row.id] for one in tasks), "a task is not whole"
             listed.append("".join(stored.row.id for stored in tasks))
+            cursor = Cursor(tasks[-1].row.status_ms, tasks[-1].row.number)
         assert " ".join(listed) == wanted, f"pages of {budget} bytes are {listed}"
     short = await store.page(TaskQuery(SCOPE, limit=1, budget=620))
     assert ([one.row.id for one in short.tasks], short.more) == (["a"], True), "the number counts no more"
@@ -319,5 +315,11 @@ async def unfinished_are_the_submitted_and_working_of_one_agent(store: Store) ->
     assert await store.unfinished("nobody") == [], "an agent without tasks has unfinished ones"
 
 
-store_contract = (*contract.checks, *store_webhooks.contract.checks, *store_durability.contract.checks)
-durable_store_contract = (*store_durability.durable.checks, *store_webhooks.durable.checks)
+store_contract = (
+    *store_retention.contract.checks,
+    *contract.checks,
+    *store_pushes.contract.checks,
+    *store_drafts.contract.checks,
+    *store_durability.contract.checks,
+)
+durable_store_contract = (*store_durability.durable.checks, *store_drafts.durable.checks)

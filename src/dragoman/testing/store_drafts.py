@@ -1,17 +1,10 @@
-"""The store contract, webhooks and drafts: what is owed is told, and a draft is shown to nobody.
-
-A draft is a task that a bare message may answer instead.
-"""
+"""What every store must do with drafts: tasks that nobody is shown, because a bare message may answer instead."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from msgspec import structs
-
-from dragoman.engine.ports import WOKEN, Note, Push, PushState, Repeat, StoredTask, TaskQuery
-from dragoman.model.record import Record
-from dragoman.model.state import State
+from dragoman.engine.ports import Note, Push, Repeat, StoredTask, TaskQuery
 from dragoman.testing.store_writes import ALL, NOW, SCOPE, Contract, append, create, found, row_of, write
 
 if TYPE_CHECKING:
@@ -20,89 +13,6 @@ if TYPE_CHECKING:
 
 contract, durable = Contract(), Contract()
 KEY = Repeat(b"key", NOW + 1000)
-
-
-# -- webhooks --------------------------------------------------------------------------------------------------------
-
-
-def push_of(row: TaskRow, push_id: str, *, created_ms: int = NOW, cursor: int = 1) -> Push:
-    """A webhook of a task."""
-    return Push(row.number, push_id, "0.3", f"https://hooks/{push_id}", b"\x00sealed\xff", cursor, created_ms)
-
-
-@contract.check
-async def a_webhook_is_kept_with_its_task_in_one_write(store: Store) -> None:
-    """One that comes with a new task is there when the task is."""
-    row = row_of(store, "t1")
-    push = push_of(row, "p1")
-    await create(store, row, pushes=(push,))
-    assert await store.pushes(row.number) == [push]
-    assert await store.owed() == [(push, row)]
-    assert await store.pushes(row.number + 1) == []
-
-
-@contract.check
-async def a_webhook_is_replaced_and_removed_by_its_id(store: Store) -> None:
-    """Others of the same task, and those of other tasks with the same id, stay."""
-    row, other = await create(store, row_of(store, "t1")), await create(store, row_of(store, "t2"))
-    await write(store, row, pushes=(push_of(row, "p1"), push_of(row, "p2")))
-    await write(store, other, pushes=(push_of(other, "p1"),))
-    newer = push_of(row, "p1", created_ms=NOW + 5, cursor=7)
-    await write(store, row, pushes=(newer,))
-    assert sorted(await store.pushes(row.number), key=lambda push: push.id) == [newer, push_of(row, "p2")]
-    await write(store, row, unpushed=("p1", "never there"))
-    assert await store.pushes(row.number) == [push_of(row, "p2")]
-    assert await store.pushes(other.number) == [push_of(other, "p1")]
-
-
-@contract.check
-async def progress_reaches_only_the_webhook_it_is_about(store: Store) -> None:
-    """One that was removed does not come back, one that took its place is not moved."""
-    row = await create(store, row_of(store, "t1"))
-    push = push_of(row, "p1")
-    await write(store, row, pushes=(push,))
-    # The task moves on meanwhile: the writer of progress need not know.
-    moved = structs.replace(row, generation=2, state=State.WORKING)
-    await write(store, moved, record=Record(2, b"{}"), before=State.SUBMITTED)
-    further = structs.replace(push, cursor=2, tries=3, failing_ms=NOW, due_ms=NOW + 9, error="HTTP 500")
-    await write(store, row, progress=(further,))
-    assert await store.pushes(row.number) == [further]
-    found = await store.task("t1")
-    assert found is not None
-    assert found.row == moved
-    await write(store, row, pushes=(push_of(row, "p1", created_ms=NOW + 1),))
-    await write(store, row, progress=(structs.replace(further, cursor=9),))
-    assert await store.pushes(row.number) == [push_of(row, "p1", created_ms=NOW + 1)]
-    await write(store, row, unpushed=("p1",))
-    await write(store, row, progress=(further,))
-    assert await store.pushes(row.number) == []
-
-
-@contract.check
-async def what_is_owed_are_open_and_dead_webhooks(store: Store) -> None:
-    """Oldest first; those that have got everything are not among them."""
-    rows = [await create(store, row_of(store, f"t{number}")) for number in range(3)]
-    states = (PushState.OPEN, PushState.DONE, PushState.DEAD)
-    for row, state in zip(rows, states, strict=True):
-        await write(store, row, pushes=(structs.replace(push_of(row, "p"), state=state),))
-    owed = await store.owed()
-    assert [(push.state, row.id) for push, row in owed] == [(PushState.OPEN, "t0"), (PushState.DEAD, "t2")]
-    assert await store.owed(woken=True) == []
-    await write(store, rows[2], progress=(structs.replace(owed[1][0], state=PushState.OPEN, due_ms=WOKEN),))
-    assert [row.id for _, row in await store.owed(woken=True)] == ["t2"]
-
-
-@contract.check
-async def a_deleted_task_owes_nothing(store: Store) -> None:
-    """Its webhooks go with it."""
-    row = await create(store, row_of(store, "t1"), pushes=())
-    await write(store, row, pushes=(push_of(row, "p1"),))
-    await write(store, row, delete=True)
-    assert await store.owed() == []
-    assert await store.pushes(row.number) == []
-
-
-# -- drafts ----------------------------------------------------------------------------------------------------------
 
 
 async def _plan(store: Store, row: TaskRow) -> None:
