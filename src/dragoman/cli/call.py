@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from dragoman.cli.remote import Session, calling, options_of, url_argument
+from dragoman.cli.remote import Session, in_session, url_argument
 from dragoman.model.error import ConfigError
 
 _ARGUMENT = re.compile(r"([^=:]+)(:?=)(.*)", re.DOTALL)
@@ -17,8 +17,8 @@ _ARGUMENT = re.compile(r"([^=:]+)(:?=)(.*)", re.DOTALL)
 @url_argument()
 @click.argument("skill")
 @click.argument("arguments", nargs=-1, metavar="[NAME=VALUE]...")
-@calling
-def command(url: str, skill: str, arguments: tuple[str, ...], **shared: Any) -> None:
+@in_session
+def command(session: Session, skill: str, arguments: tuple[str, ...]) -> None:
     """Call a skill and print its value: text as it is, data as JSON.
 
     `name=value` passes text, `name:=value` passes JSON: `a:=3`, `tags:='["x"]'`. Where the agent tells the types of
@@ -27,14 +27,12 @@ def command(url: str, skill: str, arguments: tuple[str, ...], **shared: Any) -> 
     from dragoman.cli.conversation import Reader, converse, finish
     from dragoman.client.message import schemas_of, value_of
 
-    options = options_of(url, shared)
     given = [_argument(each) for each in arguments]
-    with Session(options) as session:
-        schemas = session.run(schemas_of(session.client)) if any(is_text for _, _, is_text in given) else {}
-        values = {name: value_of(value, schemas, skill, name) if is_text else value for name, value, is_text in given}
-        reader = Reader(session, quiet=True)
-        stream = session.client.stream(tool=skill, arguments=values)
-        finish(session, reader, converse(session, reader, reader.read(stream)))
+    schemas = session.run(schemas_of(session.client)) if any(is_text for _, _, is_text in given) else {}
+    values = {name: value_of(value, schemas, skill, name) if is_text else value for name, value, is_text in given}
+    reader = Reader(session, quiet=True)
+    stream = session.client.stream(tool=skill, arguments=values)
+    finish(session, reader, converse(session, reader, reader.read(stream)))
 
 
 def _argument(text: str) -> tuple[str, Any, bool]:

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
-from dragoman.cli.remote import Session, calling, options_of, url_argument
+from dragoman.cli.remote import Session, in_session, url_argument
 
 
 @click.command("cancel", short_help="Cancel a task.")
 @url_argument()
 @click.argument("task")
-@calling
-def command(url: str, task: str, **shared: Any) -> None:
+@in_session
+def command(session: Session, task: str) -> None:
     """Cancel a task. One that has ended cannot be canceled any more: exit code 4."""
     from dragoman.cli.printing import field, print_result, say, state_shown
     from dragoman.model.operation import Operation
 
-    options = options_of(url, shared)
-    with Session(options) as session:
-        found = session.run(session.client.cancel_task(task))
-    if options.as_json:
+    found = session.run(session.client.cancel_task(task))
+    if session.options.as_json:
         print_result(Operation.GET, found)
     else:
         say(field(found.id, err=True), " ", state_shown(found.state, err=True))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dragoman.cli.remote import Session, calling, options_of, url_argument
+from dragoman.cli.remote import Session, in_session, url_argument
 
 if TYPE_CHECKING:
     from dragoman.cli.conversation import Reader
@@ -19,8 +19,8 @@ QUIT = "/quit"
 
 @click.command("chat", short_help="Talk with an agent.")
 @url_argument()
-@calling
-def command(url: str, **shared: Any) -> None:
+@in_session
+def command(session: Session) -> None:
     """Talk with an agent: each line is a message, in one conversation. /quit or Ctrl-D ends.
 
     What the agent asks is answered with the next line. Ctrl-C while it answers leaves the task running.
@@ -29,19 +29,17 @@ def command(url: str, **shared: Any) -> None:
     from dragoman.cli.printing import coloured, say
     from dragoman.model.task import Task
 
-    options = options_of(url, shared)
-    with Session(options) as session:
-        card = session.run(session.client.card())
-        chatting = _Chatting(session)
-        if chatting.interactive:
-            say(coloured(f"{card.name}: {card.description}", bold=True, err=True))
-            say(f"{QUIT} or Ctrl-D ends")
-        last = chatting.loop()
-        if isinstance(last, Task) and last.state.waiting:
-            problem = unanswered(session, last)
-            if not chatting.interactive:
-                raise problem
-            say(str(problem).partition("\n")[2])
+    card = session.run(session.client.card())
+    chatting = _Chatting(session)
+    if chatting.interactive:
+        say(coloured(f"{card.name}: {card.description}", bold=True, err=True))
+        say(f"{QUIT} or Ctrl-D ends")
+    last = chatting.loop()
+    if isinstance(last, Task) and last.state.waiting:
+        problem = unanswered(session, last)
+        if not chatting.interactive:
+            raise problem
+        say(str(problem).partition("\n")[2])
 
 
 class _Chatting:

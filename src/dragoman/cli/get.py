@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from dragoman.cli.remote import Session, calling, options_of, url_argument
+from dragoman.cli.remote import Session, in_session, url_argument
 
 if TYPE_CHECKING:
     from dragoman.model.task import Task
@@ -15,16 +15,14 @@ if TYPE_CHECKING:
 @click.command("get", short_help="Show a task as it is now.")
 @url_argument()
 @click.argument("task")
-@calling
-def command(url: str, task: str, **shared: Any) -> None:
+@in_session
+def command(session: Session, task: str) -> None:
     """Show a task as it is now: its answer on stdout, what there is to know about it on stderr."""
     from dragoman.cli.printing import print_parts, print_result
     from dragoman.model.operation import Operation
 
-    options = options_of(url, shared)
-    with Session(options) as session:
-        found = session.run(session.client.get_task(task))
-    if options.as_json:
+    found = session.run(session.client.get_task(task))
+    if session.options.as_json:
         print_result(Operation.GET, found)
         return
     describe(found)

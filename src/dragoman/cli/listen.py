@@ -45,13 +45,10 @@ def command(port: int, host: str, token: str | None, jwks: str | None, as_json: 
     answered with 401, everything else with 204.
     """
     try:
-        server = _Listener((host, port), _Handler)
+        server = _Listener((host, port), _Checks(token, jwks), prints_json=as_json, count=count)
     except OSError as error:
         raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror or error}; use another --port") from None
     with server:
-        server.checks = _Checks(token, jwks)
-        server.prints_json = as_json
-        server.left = count
         place = f"[{host}]" if ":" in host else host
         say(f"listening on http://{place}:{server.server_port}/")
         server.serve_forever(0.05)
@@ -102,15 +99,15 @@ class _Checks:
 class _Listener(ThreadingHTTPServer):
     daemon_threads = True
     allow_reuse_address = os.name == "posix"  # elsewhere it would let two programs share the port
-    checks: _Checks
-    prints_json = False
-    left: int | None = None
 
-    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+    def __init__(self, address: tuple[str, int], checks: _Checks, *, prints_json: bool, count: int | None) -> None:
+        self.checks = checks
+        self.prints_json = prints_json
+        self.left = count
         if ":" in address[0]:
             self.address_family = socket.AF_INET6
         self.printing = threading.Lock()
-        super().__init__(address, handler)
+        super().__init__(address, _Handler)
 
 
 class _Handler(BaseHTTPRequestHandler):

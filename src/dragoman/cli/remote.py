@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from difflib import get_close_matches
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -102,6 +103,18 @@ calling = with_options(
 )
 
 
+def in_session(function: Callable[..., None]) -> Callable[..., None]:
+    """Add these options, and give the function a session with the agent at `url` before its other arguments."""
+
+    @calling
+    @wraps(function)
+    def command(url: str, **given: Any) -> None:
+        with Session(options_of(url, given)) as session:
+            function(session, **given)
+
+    return command
+
+
 def options_of(url: str, shared: dict[str, Any]) -> Options:
     """What the shared options mean together. Takes them out of `shared`.
 
@@ -122,6 +135,14 @@ def options_of(url: str, shared: dict[str, Any]) -> Options:
         insecure=shared.pop("insecure"),
         limit=_limit(shared.pop("limits_remote_bytes")),
     )
+
+
+def token_in(variable: str, source: str) -> str:
+    """The token in an environment variable. Raises ConfigError when it is not set; `source` is what names it."""
+    token = os.environ.get(variable)
+    if not token:
+        raise ConfigError(f"{source} names the variable {variable}, which is not set: export {variable}=…")
+    return token
 
 
 def address_of(typed: str) -> Address:
@@ -175,12 +196,7 @@ def _limit(given: int | None) -> int | None:
 def _token(named: str | None, address: Address) -> str | None:
     if named is None and address.token_env is None:
         return os.environ.get(TOKEN_ENV) or None
-    variable = named or address.token_env or ""
-    token = os.environ.get(variable)
-    if not token:
-        source = "--token-env" if named else f"the remote `{address.typed}`"
-        raise ConfigError(f"{source} names the variable {variable}, which is not set: export {variable}=…")
-    return token
+    return token_in(named or address.token_env or "", "--token-env" if named else f"the remote `{address.typed}`")
 
 
 # -- the way ---------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dragoman.cli.remote import Session, calling, options_of, url_argument
+from dragoman.cli.remote import Session, in_session, url_argument
 from dragoman.model.error import ConfigError
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 @click.option("--task", metavar="ID", help="Go on with this task: answer its question.")
 @click.option("--push", metavar="URL", help="Have the task's events posted to this webhook.")
 @click.option("--no-wait", is_flag=True, help="Print the task's id and leave it to itself.")
-@calling
-def command(url: str, no_wait: bool, **given: Any) -> None:
+@in_session
+def command(session: Session, no_wait: bool, **given: Any) -> None:
     """Send a message and print the answer as it arrives. `-` reads the text from stdin.
 
     A question of the agent is asked on the terminal. Where nobody is there to answer, it is told with exit code 6.
@@ -43,14 +43,12 @@ def command(url: str, no_wait: bool, **given: Any) -> None:
     """
     from dragoman.cli.conversation import Reader, converse, finish
 
-    options = options_of(url, given)
     said = _said(**given)
-    with Session(options) as session:
-        if no_wait:
-            _leave(session, session.run(_sent(session.client, said)))
-            return
-        reader = Reader(session, quiet=options.as_json)
-        finish(session, reader, converse(session, reader, reader.read(session.client.stream(**said))))
+    if no_wait:
+        _leave(session, session.run(_sent(session.client, said)))
+        return
+    reader = Reader(session, quiet=session.options.as_json)
+    finish(session, reader, converse(session, reader, reader.read(session.client.stream(**said))))
 
 
 async def _sent(client: Client, said: dict[str, Any]) -> Any:

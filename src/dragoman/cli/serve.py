@@ -202,16 +202,13 @@ def _say_about(source: str, servable: Servable, table: Mapping[str, Any]) -> Non
 
 def _in_front(place: str, name: str | None, file: ConfigFile | None, limit: int | None) -> Servable:
     """An agent in front of the one at a URL, or of a remote that has a name here. Each task brings `limit` bytes."""
-    from dragoman.cli.remote import address_of
+    from dragoman.cli.remote import address_of, token_in
     from dragoman.server.agent.agent import Agent
     from dragoman.server.config.remotes import load_remotes
 
     environ = os.environ if file is None else {**os.environ, "DRAGOMAN_CONFIG": str(file.path)}
     remote = load_remotes(environ=environ, cwd=Path.cwd()).get(place) or address_of(place)
-    variable = remote.token_env
-    token = os.environ.get(variable) if variable else None
-    if variable and not token:
-        raise ConfigError(f"the remote `{place}` names the variable {variable}, which is not set: export {variable}=…")
+    token = token_in(remote.token_env, f"the remote `{place}`") if remote.token_env else None
     try:
         return Agent.from_a2a(remote.url, name=name, protocol=remote.protocol, auth=token, limit=limit)
     except AuthError as error:

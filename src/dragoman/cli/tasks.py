@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from dragoman.cli.remote import Session, calling, options_of, url_argument
+from dragoman.cli.remote import Session, in_session, url_argument
 
 if TYPE_CHECKING:
     from dragoman.client.client import Client
@@ -29,17 +29,15 @@ _WORDS = 60
     "--since", metavar="TIME", help="Only those that changed since: 2026-11-15T10:00:00Z, or 2h, 30m, 7d ago."
 )
 @click.option("--limit", metavar="NUMBER", type=click.IntRange(1), default=50, show_default=True, help="How many.")
-@calling
-def command(url: str, state: str | None, context: str | None, since: str | None, limit: int, **shared: Any) -> None:
+@in_session
+def command(session: Session, state: str | None, context: str | None, since: str | None, limit: int) -> None:
     """List your tasks, those that changed last first: id, state, time and first words."""
     from dragoman.cli.printing import print_result, print_table, say, state_colour
     from dragoman.model.operation import ListTasksResponse, Operation
 
-    options = options_of(url, shared)
-    with Session(options) as session:
-        found = session.run(_listed(session.client, limit, state=state, context=context, since=_since(since)))
+    found = session.run(_listed(session.client, limit, state=state, context=context, since=_since(since)))
     shown = found[:limit]
-    if options.as_json:
+    if session.options.as_json:
         print_result(Operation.LIST, ListTasksResponse(tuple(shown), "", len(shown), len(shown)))
         return
     print_table(map(_row, shown), [state_colour(task.state) for task in shown])

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from dragoman.cli.remote import Session, calling, options_of, url_argument
+from dragoman.cli.remote import Session, in_session, url_argument
 
 if TYPE_CHECKING:
     from dragoman.cli.conversation import Reader
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 @click.command("watch", short_help="Follow a task to its end.")
 @url_argument()
 @click.argument("task")
-@calling
-def command(url: str, task: str, **shared: Any) -> None:
+@in_session
+def command(session: Session, task: str) -> None:
     """Follow a task to its end and print its answer as it arrives; one that has ended is printed at once.
 
     A question of the agent is asked on the terminal. Where nobody is there to answer, it is told with exit code 6.
@@ -27,11 +27,9 @@ def command(url: str, task: str, **shared: Any) -> None:
     from dragoman.cli.conversation import Reader, converse, finish
     from dragoman.model.state import State
 
-    options = options_of(url, shared)
-    with Session(options) as session:
-        reader = Reader(session, quiet=options.as_json)
-        reader.task_id, reader.state = task, State.WORKING
-        finish(session, reader, converse(session, reader, _followed(session.client, reader, task)))
+    reader = Reader(session, quiet=session.options.as_json)
+    reader.task_id, reader.state = task, State.WORKING
+    finish(session, reader, converse(session, reader, _followed(session.client, reader, task)))
 
 
 async def _followed(client: Client, reader: Reader, task_id: str) -> Task | Message:

@@ -14,7 +14,7 @@ from dragoman.client.event import Assembly, Event, NumberedEvent
 from dragoman.dialects.v01.dialect import LEGACY
 from dragoman.dialects.v03.dialect import V03_RPC
 from dragoman.dialects.v1.dialect import V1_1
-from dragoman.keys.base64url import Base64Error, from_base64url
+from dragoman.keys.base64url import from_base64url
 from dragoman.keys.errors import BadSignature
 from dragoman.model.error import BadResponse, CannotConnect, ConfigError
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
@@ -167,7 +167,7 @@ def _claimed(signed: str, name: str) -> str:
         said = json.loads(from_base64url(signed.split(".")[1])).get(name)
         first = cast("list[Any]", said)[0] if isinstance(said, list) else said
         return "" if first is None else str(first)
-    except (Base64Error, ValueError, IndexError, AttributeError, RecursionError):
+    except (ValueError, IndexError, AttributeError, RecursionError):
         return ""
 
 

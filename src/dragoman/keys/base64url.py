@@ -5,10 +5,6 @@ from __future__ import annotations
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 
 
-class Base64Error(ValueError):
-    """The text is not base64url, or not in the one spelling of its bytes."""
-
-
 def to_base64url(data: bytes) -> str:
     """Spell bytes."""
     return urlsafe_b64encode(data).rstrip(b"=").decode()
@@ -20,12 +16,12 @@ def from_base64url(text: str) -> bytes:
     The last character of a text can have bits that no byte has: left alone, it could be changed unseen.
 
     Raises:
-        Base64Error: it is not base64url, has padding, or has such bits.
+        ValueError: it is not base64url, has padding, or has such bits.
     """
     try:
         data = urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))
     except ValueError:
-        raise Base64Error("not base64url") from None
+        raise ValueError("not base64url") from None
     if to_base64url(data) != text:
-        raise Base64Error("not base64url in its one spelling")
+        raise ValueError("not base64url in its one spelling")
     return data

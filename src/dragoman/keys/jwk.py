@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from dragoman.keys.base64url import Base64Error, from_base64url, to_base64url
+from dragoman.keys.base64url import from_base64url, to_base64url
 from dragoman.keys.canonical import canonical
 from dragoman.keys.errors import BadSignature
 
@@ -99,5 +99,5 @@ def _usable(jwk: Json, alg: str) -> PyJWK | None:
         if kind.kty == "RSA" and len(from_base64url(public["n"]).lstrip(b"\0")) < MIN_RSA_BYTES:
             return None
         return PyJWK(cast("Json", public), alg)
-    except (PyJWTError, Base64Error, ValueError, TypeError):
+    except (PyJWTError, ValueError, TypeError):
         return None

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol, cast
 
-from dragoman.keys.base64url import Base64Error, from_base64url, to_base64url
+from dragoman.keys.base64url import from_base64url, to_base64url
 from dragoman.keys.errors import BadSignature
 from dragoman.keys.jwk import ALGORITHMS, keys_for
 
@@ -40,7 +40,6 @@ class Header(NamedTuple):
     kid: str
     typ: str | None
     jku: str | None
-    all: dict[str, Any]
 
 
 def protect(header: Mapping[str, Any]) -> str:
@@ -80,7 +79,7 @@ def read_header(protected: object, unprotected: object = None) -> Header:
         raise BadSignature(f"the algorithm {str(alg)[:50]!r} is none of {', '.join(ALGORITHMS)}")
     if not isinstance(kid, str) or not kid:
         raise BadSignature("the signature does not name its key (kid)")
-    return Header(alg, kid, _text(header.get("typ")), _text(header.get("jku")), header)
+    return Header(alg, kid, _text(header.get("typ")), _text(header.get("jku")))
 
 
 def verify(header: Header, protected: str, payload: bytes, signature: object, jwks: Mapping[str, Any]) -> None:
@@ -94,7 +93,7 @@ def verify(header: Header, protected: str, payload: bytes, signature: object, jw
         raise BadSignature("the signature is missing or too long")
     try:
         raw = from_base64url(signature)
-    except Base64Error:
+    except ValueError:
         raise BadSignature("the signature is not base64url") from None
     signed = _signed(protected, payload)
     if not any(key.Algorithm.verify(signed, key.key, raw) for key in keys):

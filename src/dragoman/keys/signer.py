@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from dragoman.keys.base64url import Base64Error, from_base64url, to_base64url
+from dragoman.keys.base64url import from_base64url, to_base64url
 from dragoman.keys.errors import BadSignature
 from dragoman.keys.jwk import thumbprint
 from dragoman.keys.jws import protect, read_header, sign, verify
@@ -98,7 +98,7 @@ def verify_jwt(
         raise BadSignature("this signature is not one of a token")  # but of a card, with the same key
     try:
         payload = from_base64url(parts[1])
-    except Base64Error:
+    except ValueError:
         raise BadSignature("this is not a signed token") from None
     verify(header, parts[0], payload, parts[2], jwks)
     try:

@@ -272,7 +272,7 @@ async def test_no_more_than_a_few_places_are_asked() -> None:
     ],
 )
 def test_only_a_plain_address_of_the_same_origin_is_asked(jku: str | None, place: str | None) -> None:
-    assert place_of(Header("ES256", "k", None, jku, {}), f"https://agent.example{CARD}") == place
+    assert place_of(Header("ES256", "k", None, jku), f"https://agent.example{CARD}") == place
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from dragoman.keys.base64url import Base64Error, from_base64url, to_base64url
+from dragoman.keys.base64url import from_base64url, to_base64url
 from dragoman.keys.errors import BadSignature
 from dragoman.keys.jwk import public_jwk, thumbprint
 from dragoman.keys.jws import Header, verify
@@ -68,12 +68,12 @@ def test_thumbprints_are_those_of_the_rfcs():
 def test_the_signatures_of_the_rfcs_hold():
     payload = b'{"iss":"joe",\r\n "exp":1300819380,\r\n "http://example.com/is_root":true}'
     signature = "DtEhU3ljbEg8L38VWAfUAqOyKAM6-Xx-F4GawxaepmXFCgfTjDxw5djxLa8ISlSApmWQxfKTUJqPP3-Kg6NU1Q"
-    header = Header("ES256", "k", None, None, {})
+    header = Header("ES256", "k", None, None)
     verify(header, "eyJhbGciOiJFUzI1NiJ9", payload, signature, {"keys": [EC_KEY]})
     with pytest.raises(BadSignature):
         verify(header, "eyJhbGciOiJFUzI1NiJ9", payload + b" ", signature, {"keys": [EC_KEY]})
     signature = "hgyY0il_MGCjP0JzlnLWG1PPOt7-09PGcvMg3AIbQR6dWbhijcNR4ki4iylGjg5BhVsPt9g7sVvpAr_MuM0KAg"
-    header = Header("EdDSA", "k", None, None, {})
+    header = Header("EdDSA", "k", None, None)
     verify(header, "eyJhbGciOiJFZERTQSJ9", b"Example of Ed25519 signing", signature, {"keys": [ED_KEY]})
 
 
@@ -87,7 +87,7 @@ def test_the_public_part_of_a_key_has_nothing_private():
 def test_base64url_has_one_spelling():
     assert from_base64url(to_base64url(bytes(range(256)))) == bytes(range(256))
     for text in ("QQ==", "QR", "Q", "Q Q", "+/+/", "Qé", "QQ\n"):
-        with pytest.raises(Base64Error):
+        with pytest.raises(ValueError, match="base64url"):
             from_base64url(text)
 
 

@@ -35,7 +35,7 @@ class Chain:
         self._explicit = tuple(each for each in schemes if not each.ambient)
         self._names = ",".join(names)
         self._audit = audit or Audit()
-        self._challenges = tuple(dict.fromkeys(said for each in schemes if (said := each.challenge())))
+        self._challenges = tuple(dict.fromkeys(said for each in schemes if (said := each.challenge)))
 
     async def __call__(self, request: Presented, *, ambient: bool = True) -> User:
         """Who is calling. Without `ambient`, see `identify`.
@@ -89,7 +89,7 @@ class Chain:
 
     def security(self) -> tuple[dict[str, dict[str, Any]], list[dict[str, Any]]]:
         """What the card says: `securitySchemes` and `securityRequirements` in 1.0 form, any one of them enough."""
-        schemes = {each.name: each.card() for each in self._schemes}
+        schemes = {each.name: each.card for each in self._schemes}
         needs = [{"schemes": {each.name: {"list": list(each.scopes)}}} for each in self._schemes]
         return schemes, needs
 

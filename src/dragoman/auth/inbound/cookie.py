@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 from msgspec import Struct
 
 from dragoman.auth.inbound.chain import Recall
 from dragoman.auth.inbound.passwords import UserStore
-from dragoman.auth.inbound.scheme import REALM, Denied, Presented, cookie
+from dragoman.auth.inbound.scheme import REALM, Denied, Presented, Scheme, cookie
 from dragoman.clock import Clock
 from dragoman.keys.errors import BadSeal
 from dragoman.keys.ring import KeyRing
@@ -39,12 +37,8 @@ def seal_cookie(ring: KeyRing, account: Account, clock: Clock) -> str:
     return ring.seal(PURPOSE, told, now=now / 1000).decode("ascii")
 
 
-class CookieScheme:
+class CookieScheme(Scheme):
     """A cookie that the login page or `dragoman users cookie` made."""
-
-    name = "cookie"
-    scopes: tuple[str, ...] = ()
-    ambient = True
 
     def __init__(
         self,
@@ -55,20 +49,16 @@ class CookieScheme:
         cookie_name: str = NAME,
         max_age: float = MAX_AGE,
     ) -> None:
+        # The name of the challenge is no registered one; HTTP wants a 401 to say something.
+        challenge = f'Cookie realm="{REALM}", cookie-name="{cookie_name}"'
+        card = {"apiKeySecurityScheme": {"location": "cookie", "name": cookie_name}}
+        super().__init__("cookie", card, challenge, ambient=True)
         self.cookie_name = cookie_name
         self.max_age = max_age
         self._users = users
         self._ring = ring
         self._clock = clock
         self._recall: Recall[Pass] = Recall(clock, REMEMBERED)
-
-    def card(self) -> dict[str, Any]:
-        """See `Scheme.card`."""
-        return {"apiKeySecurityScheme": {"location": "cookie", "name": self.cookie_name}}
-
-    def challenge(self) -> str:
-        """See `Scheme.challenge`. The name is no registered one; HTTP wants a 401 to say something."""
-        return f'Cookie realm="{REALM}", cookie-name="{self.cookie_name}"'
 
     def seal(self, account: Account) -> str:
         """The value of a cookie for a user."""

@@ -7,7 +7,7 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from dragoman.auth.inbound.passwords import UserStore
-from dragoman.auth.inbound.scheme import Denied, Presented
+from dragoman.auth.inbound.scheme import Denied, Presented, Scheme
 from dragoman.clock import Clock
 from dragoman.model.user import User
 
@@ -18,16 +18,12 @@ By = Literal["subject", "uri", "dns", "email"]
 _REMEMBERED = 1024
 
 
-class MtlsScheme:
+class MtlsScheme(Scheme):
     """A certificate that one of the authorities in `tls_ca` signed.
 
     `by` says which of its names counts. `allow` lists the names that may call, empty for all. `users` maps names to
     users of the store, who bring their permissions; all others have none.
     """
-
-    name = "mtls"
-    scopes: tuple[str, ...] = ()
-    ambient = True
 
     def __init__(
         self,
@@ -38,19 +34,13 @@ class MtlsScheme:
         users: Mapping[str, str] | None = None,
         store: UserStore | None = None,
     ) -> None:
+        about = {"description": "A client certificate, shown when the connection is made."}
+        super().__init__("mtls", {"mtlsSecurityScheme": about}, "", ambient=True)
         self._clock = clock
         self._allow = allow
         self._users = dict(users or {})
         self._store = store
         self._read = lru_cache(_REMEMBERED)(partial(_read, by))
-
-    def card(self) -> dict[str, Any]:
-        """See `Scheme.card`."""
-        return {"mtlsSecurityScheme": {"description": "A client certificate, shown when the connection is made."}}
-
-    def challenge(self) -> str:
-        """See `Scheme.challenge`."""
-        return ""
 
     async def identify(self, request: Presented) -> User | None:
         """See `Scheme.identify`."""

@@ -40,31 +40,22 @@ class Presented(Protocol):
         ...
 
 
-class Scheme(Protocol):
-    """One way of saying who one is."""
+class Scheme:
+    """One way of saying who one is.
 
-    @property
-    def name(self) -> str:
-        """Its key among the card's security schemes."""
-        ...
+    `name` is its key among the card's security schemes, `card` its 1.0 form there, `challenge` what `WWW-Authenticate`
+    says of it; empty if nothing. `scopes` are what a caller must have been allowed, as the card's security requirements
+    list it. An `ambient` credential is one that a browser adds by itself, also to requests that a page elsewhere makes.
+    """
 
-    @property
-    def scopes(self) -> tuple[str, ...]:
-        """What a caller must have been allowed, as the card's security requirements list it."""
-        ...
-
-    @property
-    def ambient(self) -> bool:
-        """True when a browser adds the credential by itself, also to requests that a page elsewhere makes."""
-        ...
-
-    def card(self) -> dict[str, Any]:
-        """The scheme in the card's 1.0 form."""
-        ...
-
-    def challenge(self) -> str:
-        """What `WWW-Authenticate` says of it; empty if nothing."""
-        ...
+    def __init__(
+        self, name: str, card: dict[str, Any], challenge: str, *, scopes: tuple[str, ...] = (), ambient: bool = False
+    ) -> None:
+        self.name = name
+        self.card = card
+        self.challenge = challenge
+        self.scopes = scopes
+        self.ambient = ambient
 
     async def identify(self, request: Presented) -> User | None:
         """Who is calling; None when nothing of this kind was presented.
@@ -74,7 +65,7 @@ class Scheme(Protocol):
             Forbidden: it is right, and a scope is missing.
             ServerError: it cannot be judged now.
         """
-        ...
+        raise NotImplementedError
 
 
 class Denied(Unauthenticated):

@@ -13,6 +13,7 @@ from dragoman.auth.inbound.scheme import (
     AddressOf,
     Denied,
     Presented,
+    Scheme,
     address,
     authorization,
     cookie,
@@ -25,27 +26,17 @@ from dragoman.model.user import User
 Location = Literal["header", "query", "cookie"]
 
 
-class ApiKeyScheme:
+class ApiKeyScheme(Scheme):
     """A key that `dragoman users key` made."""
 
-    name = "apikey"
-    scopes: tuple[str, ...] = ()
-
     def __init__(self, users: UserStore, *, location: Location = "header", key_name: str = "X-API-Key") -> None:
-        self.ambient = location == "cookie"
+        card = {"apiKeySecurityScheme": {"location": location, "name": key_name}}
+        # The name of the challenge is no registered one; HTTP wants a 401 to say something.
+        challenge = f'ApiKey realm="{REALM}", in="{location}", name="{key_name}"'
+        super().__init__("apikey", card, challenge, ambient=location == "cookie")
         self._users = users
-        self._location: Location = location
-        self._key_name = key_name
         self._find = {"header": header, "query": parameter, "cookie": cookie}[location]
         self._wanted = key_name.lower() if location == "header" else key_name
-
-    def card(self) -> dict[str, Any]:
-        """See `Scheme.card`."""
-        return {"apiKeySecurityScheme": {"location": self._location, "name": self._key_name}}
-
-    def challenge(self) -> str:
-        """See `Scheme.challenge`. The name is no registered one; HTTP wants a 401 to say something."""
-        return f'ApiKey realm="{REALM}", in="{self._location}", name="{self._key_name}"'
 
     async def identify(self, request: Presented) -> User | None:
         """See `Scheme.identify`."""
@@ -61,24 +52,14 @@ async def user_of_key(users: UserStore, key: str) -> User:
     return account.user
 
 
-class BasicScheme:
+class BasicScheme(Scheme):
     """Users with passwords."""
 
-    name = "basic"
-    scopes: tuple[str, ...] = ()
-    ambient = True
-
     def __init__(self, passwords: Passwords, *, address_of: AddressOf = address) -> None:
+        challenge = f'Basic realm="{REALM}", charset="UTF-8"'
+        super().__init__("basic", {"httpAuthSecurityScheme": {"scheme": "Basic"}}, challenge, ambient=True)
         self._passwords = passwords
         self._address_of = address_of
-
-    def card(self) -> dict[str, Any]:
-        """See `Scheme.card`."""
-        return {"httpAuthSecurityScheme": {"scheme": "Basic"}}
-
-    def challenge(self) -> str:
-        """See `Scheme.challenge`."""
-        return f'Basic realm="{REALM}", charset="UTF-8"'
 
     async def identify(self, request: Presented) -> User | None:
         """See `Scheme.identify`."""
@@ -116,25 +97,15 @@ def bearer_token(request: Presented) -> str | None:
     return token
 
 
-class BearerScheme:
+class BearerScheme(Scheme):
     """Users' keys where `users` is given, the tokens of an issuer where `tokens` is."""
 
-    name = "bearer"
-    ambient = False
-
     def __init__(self, users: UserStore | None, tokens: Tokens | None = None, *, scopes: tuple[str, ...] = ()) -> None:
-        self.scopes = scopes
+        form = {"bearerFormat": "JWT"} if tokens is not None else {}
+        card = {"httpAuthSecurityScheme": {"scheme": "Bearer", **form}}
+        super().__init__("bearer", card, f'Bearer realm="{REALM}"', scopes=scopes)
         self._users = users
         self._tokens = tokens
-
-    def card(self) -> dict[str, Any]:
-        """See `Scheme.card`."""
-        form = {"bearerFormat": "JWT"} if self._tokens is not None else {}
-        return {"httpAuthSecurityScheme": {"scheme": "Bearer", **form}}
-
-    def challenge(self) -> str:
-        """See `Scheme.challenge`."""
-        return f'Bearer realm="{REALM}"'
 
     async def identify(self, request: Presented) -> User | None:
         """See `Scheme.identify`."""
@@ -148,25 +119,13 @@ class BearerScheme:
         return await self._tokens.user(token)
 
 
-class IssuedTokenScheme:
+class IssuedTokenScheme(Scheme):
     """A bearer token that somebody else gives out; the card says who and how."""
 
-    ambient = False
-
     def __init__(self, name: str, tokens: Tokens, card: dict[str, Any], scopes: tuple[str, ...] = ()) -> None:
-        self.name = name
-        self.scopes = scopes
+        scope = f', scope="{" ".join(scopes)}"' if scopes else ""
+        super().__init__(name, card, f'Bearer realm="{REALM}"{scope}', scopes=scopes)
         self._tokens = tokens
-        self._card = card
-
-    def card(self) -> dict[str, Any]:
-        """See `Scheme.card`."""
-        return self._card
-
-    def challenge(self) -> str:
-        """See `Scheme.challenge`."""
-        scope = f', scope="{" ".join(self.scopes)}"' if self.scopes else ""
-        return f'Bearer realm="{REALM}"{scope}'
 
     async def identify(self, request: Presented) -> User | None:
         """See `Scheme.identify`. A user's key is none of an issuer's business."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -42,7 +42,7 @@ def back_up(
     part = target.with_name(target.name + ".part")
     _refuse(source, target, part, force=force)
     try:
-        with closing(_open(source)) as store:
+        with _opened(source) as store:
             refuse_full(_needed(store), source, target.absolute().parent)
             return _write(store, part, target, force=force, progress=progress)
     except sqlite3.Error as error:
@@ -86,25 +86,20 @@ def _refuse_taken(target: Path, *, force: bool) -> None:
         raise ConfigError(f"{target} is there already: use another name, or --force to replace it")
 
 
-def _open(source: Path) -> sqlite3.Connection:
-    try:
-        store = read_only(source)
-    except sqlite3.Error as error:
-        raise ConfigError(f"the store {source} cannot be read: {error}: run this as the user that serves") from None
-    try:
-        # One reading transaction from here to the end: every step copies pages of the same moment.
-        store.execute("BEGIN")
-        version = schema_version(store, source)
-    except sqlite3.OperationalError as error:
-        store.close()
-        raise ConfigError(f"the store {source} cannot be read: {error}: run this as the user that serves") from None
-    except BaseException:
-        store.close()
-        raise
-    if version == 0:
-        store.close()
-        raise ConfigError(f"{source} is empty: there is nothing to copy until a server has used it")
-    return store
+@contextmanager
+def _opened(source: Path) -> Generator[sqlite3.Connection]:
+    with ExitStack() as stack:
+        try:
+            store = stack.enter_context(closing(read_only(source)))
+            # One reading transaction from here to the end: every step copies pages of the same moment.
+            store.execute("BEGIN")
+            version = schema_version(store, source)
+        except sqlite3.OperationalError as error:
+            says = f"the store {source} cannot be read: {error}: run this as the user that serves"
+            raise ConfigError(says) from None
+        if version == 0:
+            raise ConfigError(f"{source} is empty: there is nothing to copy until a server has used it")
+        yield store
 
 
 def _needed(store: sqlite3.Connection) -> int:
