@@ -91,9 +91,6 @@ def agent_of_command_table(source: str, name: str, table: Mapping[str, Any], fol
 
         words = words_of(table["command"])
         options["command"] = in_place(words, folder, files="cwd" not in table) if words else words
-    if "default_project_id" in table:
-        # TOML has no word for none.
-        options["default_project_id"] = table["default_project_id"] or None
     try:
         return agent_of_command(options)
     except ConfigError as error:

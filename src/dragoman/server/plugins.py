@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypedDict
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 if TYPE_CHECKING:
     from dragoman.clock import Clock
@@ -116,14 +116,6 @@ AGENT_OPTIONS: dict[str, AgentOption] = {
 }
 
 
-class PluginOptions(TypedDict, total=False):
-    """The keywords of `Agent.from_command` that plug-ins read."""
-
-    default_project_id: str | None
-    persona: Mapping[str, Any] | None
-    skill_bundles: Sequence[str]
-
-
 class PluginAttributes:
     """The attributes of an agent that plug-ins read. They may be set until it is served."""
 
@@ -131,6 +123,15 @@ class PluginAttributes:
     persona: Mapping[str, Any] | None = None
     skill_bundles: tuple[str, ...] = ()
     tool_names: tuple[str, ...] | None = None
+
+
+def set_options(agent: PluginAttributes, table: Mapping[str, Any]) -> None:
+    """Set the attributes of an agent that a table has, once its values have been checked."""
+    for name in AGENT_OPTIONS:
+        if name in table:
+            value: Any = table[name]
+            value = tuple(cast("list[str]", value)) if isinstance(value, list) else value
+            setattr(agent, name, None if value == "" else value)
 
 
 # -- the plug-in -------------------------------------------------------------------------------------------------------

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
 
 from dragoman.clock import SystemClock, wait
-from dragoman.compat.errors import BudgetExceededError
-from dragoman.compat.invocation_guard import max_depth_of
 from dragoman.compat.remote.exchange import exchange, good, guard_of, json_object, refusal, under
 from dragoman.compat.remote.result import RemoteInvocationResult
+from dragoman.compat.sessions.errors import BudgetExceededError
+from dragoman.compat.sessions.invocation_guard import max_depth_of
 from dragoman.model.error import DragomanError
 from dragoman.model.json import encode
 from dragoman.model.message import told_depth
