@@ -20,7 +20,8 @@ from __future__ import annotations
 
 from dragoman.compat.remote.budget import SessionBudget
 from dragoman.compat.remote.cards import clear_agent_card_cache, discover_agent, fetch_agent_card
-from dragoman.compat.remote.invoke import RemoteInvocationResult, invoke_remote_agent
+from dragoman.compat.remote.invoke import invoke_remote_agent
+from dragoman.compat.remote.result import RemoteInvocationResult
 from dragoman.compat.sessions.errors import BudgetExceededError, ExternalServiceError, NotFoundError, ValidationError
 
 __all__ = [

@@ -7,15 +7,13 @@ import os
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
 
-from msgspec import Struct
-
 from dragoman.clock import SystemClock, wait
 from dragoman.compat.remote.exchange import exchange, good, guard_of, json_object, refusal, under
-from dragoman.compat.sessions.dialect import LONGEST_MS, METHOD, SHORTEST_MS, TIMEOUT_MS
+from dragoman.compat.remote.result import RemoteInvocationResult
 from dragoman.compat.sessions.errors import BudgetExceededError
 from dragoman.compat.sessions.invocation_guard import max_depth_of
 from dragoman.model.error import DragomanError
-from dragoman.model.json import decode_any, encode
+from dragoman.model.json import encode
 from dragoman.model.message import told_depth
 from dragoman.net.exchange import HttpRequest
 from dragoman.net.guard import Forbidden, Guard
@@ -24,27 +22,12 @@ if TYPE_CHECKING:
     from dragoman.clock import Clock
     from dragoman.compat.remote.budget import SessionBudget
 
-
-class RemoteInvocationResult(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """The outcome of `invoke_remote_agent`.
-
-    Attributes are in snake_case. As JSON, and in `to_map()`, the names are the source document's: `success`,
-    `taskId`, and of `responseText` and `error` the one that is there. `task_id` is empty when nothing was submitted.
-    """
-
-    success: bool
-    task_id: str
-    response_text: str | None = None
-    error: str | None = None
-
-    def to_map(self) -> dict[str, Any]:
-        """The result as JSON values."""
-        return decode_any(encode(self))
-
-
 POLL_SECONDS = 3.0
+TIMEOUT_MS = 5 * 60 * 1000
 SUBMIT_SECONDS = 30.0
 LOOK_SECONDS = 10.0
+# What the other side's route takes; it refuses a request that asks for more or less.
+_THEIR_TIMEOUT_MS = (1000, 600_000)
 # The document has the first two. Whoever answers with another end has ended all the same.
 _ENDS = ("completed", "failed", "canceled", "cancelled", "rejected")
 
@@ -80,8 +63,8 @@ async def invoke_remote_agent(
     params: dict[str, Any] = {"message": message}
     if skill is not None:
         params["skill"] = skill
-    # The other side's route refuses a request that asks for more or less.
-    params["timeoutMs"] = min(max(timeout_ms, SHORTEST_MS), LONGEST_MS)
+    least, most = _THEIR_TIMEOUT_MS
+    params["timeoutMs"] = min(max(timeout_ms, least), most)
     if depth is not None:
         params["depth"] = depth
     if source_agent is not None:
@@ -138,7 +121,7 @@ class _NotTakenError(Exception):
 def _submission(line: _Line, params: dict[str, Any]) -> HttpRequest:
     headers = {"Content-Type": "application/json", "Accept": "application/json"}
     try:
-        body = encode({"method": METHOD, "params": params})
+        body = encode({"method": "tasks/send", "params": params})
         return HttpRequest("POST", under(line.base_url, "/a2a/tasks/send"), headers, body, operation="send")
     except UnicodeEncodeError as error:
         raise _NotTakenError("Submit failed: the message has characters that are not Unicode") from error
