@@ -7,8 +7,8 @@ from pathlib import Path
 
 from dragoman.agents.process.profiles import PROFILES, profile
 from dragoman.agents.process.recipe import INHERITED, Limits
-from dragoman.compat.invocation_guard import MAX_DEPTH, PER_MINUTE
 from dragoman.compat.remote.budget import COOLDOWN_MS, MAX_AGENTS, MAX_CALLS
+from dragoman.compat.sessions.invocation_guard import MAX_DEPTH, PER_MINUTE
 
 GUIDE = (Path(__file__).resolve().parents[2] / "docs/guides/programs.md").read_text(encoding="utf-8")
 

@@ -183,6 +183,7 @@ def _see_that_it_says_what(source: str, table: Mapping[str, Any], given: Sequenc
 def _say_about(source: str, servable: Servable, table: Mapping[str, Any]) -> None:
     """Tell an agent what its table says of it."""
     from dragoman.server.agent.agent import Agent
+    from dragoman.server.plugins import set_options
 
     said = [key for key in ABOUT if key in table]
     if not said:
@@ -191,13 +192,7 @@ def _say_about(source: str, servable: Servable, table: Mapping[str, Any]) -> Non
         raise ConfigError(
             f'{source}: {said[0]} is about an agent, and the target is none: name one, as in target = "app.py:agent"'
         )
-    if "default_project_id" in table:
-        # TOML has no word for none.
-        servable.default_project_id = table["default_project_id"] or None
-    if "persona" in table:
-        servable.persona = table["persona"]
-    if "skill_bundles" in table:
-        servable.skill_bundles = tuple(table["skill_bundles"])
+    set_options(servable, table)
 
 
 def _in_front(place: str, name: str | None, file: ConfigFile | None, limit: int | None) -> Servable:

@@ -7,10 +7,11 @@ server.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypedDict, TypeVar, cast
 
 if TYPE_CHECKING:
     from dragoman.clock import Clock
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from dragoman.transports.http import Header, Request, Send
     from dragoman.transports.limits import Denials
 
+F = TypeVar("F", bound=Callable[..., Any])
 # Where each plug-in is, as "module:attribute".
 PLUGINS = ("dragoman.compat.sessions.plugin:SESSIONS", "dragoman.compat.tool_server.plugin:TOOL_SERVER")
 
@@ -125,6 +127,11 @@ class PluginOptions(TypedDict, total=False):
     skill_bundles: Sequence[str]
 
 
+# The option that names the project of an agent's sessions, and what a program has when it is not told.
+PROJECT: Literal["default_project_id"] = "default_project_id"
+_OF_PROGRAMS: PluginOptions = {PROJECT: "default", "persona": None, "skill_bundles": ()}
+
+
 class PluginAttributes:
     """The attributes of an agent that plug-ins read. They may be set until it is served."""
 
@@ -132,6 +139,31 @@ class PluginAttributes:
     persona: Mapping[str, Any] | None = None
     skill_bundles: tuple[str, ...] = ()
     tool_names: tuple[str, ...] | None = None
+
+
+def with_plugin_options(function: F) -> F:
+    """Name the options of plug-ins in the signature of a function that takes them as its `**options`."""
+    signature = inspect.signature(function)
+    *own, _ = signature.parameters.values()
+    more = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=of) for name, of in _OF_PROGRAMS.items()]
+    cast("Any", function).__signature__ = signature.replace(parameters=[*own, *more])
+    return function
+
+
+def program_options(given: PluginOptions) -> PluginOptions:
+    """The options of a program, with the defaults of those that are not given. Raises TypeError for unknown ones."""
+    unknown = next((name for name in given if name not in _OF_PROGRAMS), None)
+    if unknown is not None:
+        raise TypeError(f"Agent.from_command() got an unexpected keyword argument {unknown!r}")
+    return {**_OF_PROGRAMS, **given}
+
+
+def set_options(agent: PluginAttributes, options: Mapping[str, Any]) -> None:
+    """Set the attributes of an agent from those options that are there; an empty text is none."""
+    for name, option in AGENT_OPTIONS.items():
+        if name in options:
+            value = options[name]
+            setattr(agent, name, tuple(value) if option.texts else None if value == "" else value)
 
 
 # -- the plug-in -------------------------------------------------------------------------------------------------------

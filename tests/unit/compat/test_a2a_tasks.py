@@ -39,12 +39,28 @@ def read(path: Path, query: str) -> list[Any]:
         return connection.execute(query).fetchall()
 
 
-@pytest.fixture(params=["new", "brought up"])
+# As files have it whose tables were all made by the store itself.
+MADE_BY_THE_STORE = """
+CREATE TABLE a2a_tasks (
+    id INTEGER PRIMARY KEY, updated_at INTEGER, user_id INTEGER NOT NULL, state TEXT, history TEXT, artifacts TEXT
+);
+CREATE INDEX a2a_tasks_of_user ON a2a_tasks (user_id);
+"""
+
+
+@pytest.fixture(params=["new", "brought up", "first without it", "had it before"])
 async def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """A file that a server has opened: one of its own, or one of the oldest."""
+    """A file that a server has opened: one of its own, one of the oldest, or one that others have used."""
     path = tmp_path / "t.db"
-    if request.param != "new":
+    if request.param == "brought up":
         shutil.copy(GOLDEN, path)
+    elif request.param != "new":
+        plain = SqliteStore(path)
+        await plain.open()
+        await plain.close()
+    if request.param == "had it before":
+        with closing(sqlite3.connect(path)) as connection:
+            connection.executescript(MADE_BY_THE_STORE)
     store = store_at(path)
     await store.open()
     await store.close()

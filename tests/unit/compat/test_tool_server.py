@@ -28,10 +28,10 @@ from dragoman.compat.tool_server import (
     public_agent_card,
     setup_database,
     shutdown,
+    toolbox,
     tools_for_permissions,
 )
 from dragoman.errors import ConfigError
-from dragoman.examples import toolbox
 
 ADA = {"id": 7, "username": "ada", "permissions": {"admin": True, "counter": True}}
 BOB = {"id": 8, "username": "bob", "permissions": {"admin": False}}

@@ -18,10 +18,10 @@ verified. `clock` is any clock of the engine; `dragoman.testing.Clock` is moved 
 
 from __future__ import annotations
 
-from dragoman.compat.errors import BudgetExceededError, ExternalServiceError, NotFoundError, ValidationError
 from dragoman.compat.remote.budget import SessionBudget
 from dragoman.compat.remote.cards import clear_agent_card_cache, discover_agent, fetch_agent_card
 from dragoman.compat.remote.invoke import RemoteInvocationResult, invoke_remote_agent
+from dragoman.compat.sessions.errors import BudgetExceededError, ExternalServiceError, NotFoundError, ValidationError
 
 __all__ = [
     "BudgetExceededError",

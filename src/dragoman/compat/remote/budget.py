@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from dragoman.clock import SystemClock
-from dragoman.compat.errors import BudgetExceededError
-from dragoman.compat.invocation_guard import limit_of
 from dragoman.compat.remote.exchange import under
+from dragoman.compat.sessions.errors import BudgetExceededError
+from dragoman.compat.sessions.invocation_guard import limit_of
 from dragoman.net.addresses import read_host
 
 if TYPE_CHECKING:

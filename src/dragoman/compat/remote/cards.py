@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dragoman.clock import SystemClock
-from dragoman.compat.errors import ExternalServiceError, ValidationError
 from dragoman.compat.remote.exchange import good, guard_of, json_object, status_line, under
+from dragoman.compat.sessions.errors import ExternalServiceError, ValidationError
 from dragoman.model.error import BadResponse, CannotConnect, DragomanError
 from dragoman.net.aio import fetch
 from dragoman.net.exchange import HttpRequest

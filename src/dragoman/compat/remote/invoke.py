@@ -9,9 +9,9 @@ from urllib.parse import quote
 from msgspec import Struct
 
 from dragoman.clock import SystemClock, sleep
-from dragoman.compat.errors import BudgetExceededError
-from dragoman.compat.invocation_guard import max_depth_of
 from dragoman.compat.remote.exchange import good, guard_of, json_object, refusal, under
+from dragoman.compat.sessions.errors import BudgetExceededError
+from dragoman.compat.sessions.invocation_guard import max_depth_of
 from dragoman.model.error import BadResponse, DragomanError
 from dragoman.model.json import decode_any, encode
 from dragoman.model.message import told_depth

@@ -15,7 +15,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from dragoman.compat.errors import (
+from dragoman.compat.sessions.deps import TaskDeps
+from dragoman.compat.sessions.errors import (
     AuthenticationError,
     AuthorizationError,
     ConflictError,
@@ -25,10 +26,9 @@ from dragoman.compat.errors import (
     ValidationError,
     error_response,
 )
-from dragoman.compat.sessions.cards import build_agent_card, build_agent_card_for_agent
-from dragoman.compat.sessions.deps import TaskDeps
 
 if TYPE_CHECKING:
+    from dragoman.compat.sessions.cards import build_agent_card, build_agent_card_for_agent
     from dragoman.compat.sessions.tasks import clear_task_store, handle_task_get, handle_task_send
 
 __all__ = [
@@ -53,5 +53,6 @@ def __getattr__(name: str) -> Any:
     # Imported when first used: every server loads this package, and few run programs.
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module("dragoman.compat.sessions.tasks"), name)
+    home = "cards" if name.startswith("build_") else "tasks"
+    value = globals()[name] = getattr(import_module(f"{__name__}.{home}"), name)
     return value

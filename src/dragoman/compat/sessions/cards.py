@@ -72,13 +72,19 @@ def agent_card(about: About, skills: Iterable[Json], protocols: Iterable[Json]) 
 
 def tool_skill(tool: str, description: str = "") -> Json:
     """A tool as a skill."""
+    return _skill(tool, humanized(tool), description, categories(tool), _TAKES, _GIVES)
+
+
+def _skill(
+    id: str, name: str, description: str, tags: Iterable[str], takes: Iterable[str], gives: Iterable[str]
+) -> Json:
     return {
-        "id": tool,
-        "name": humanized(tool),
-        "description": description or f"Tool: {tool}",
-        "tags": list(categories(tool)),
-        "inputModes": _TAKES,
-        "outputModes": _GIVES,
+        "id": id,
+        "name": name,
+        "description": description or f"Tool: {id}",
+        "tags": list(tags),
+        "inputModes": list(takes),
+        "outputModes": list(gives),
     }
 
 
@@ -157,21 +163,12 @@ def card_of_agent(agent: Agent, card: AgentCard, url: str) -> Json:
 
 def _skills(skills: Sequence[AgentSkill], permitted: Sequence[str] | None) -> list[Json]:
     """The skills, or those of them that the agent may use, in the order in which it was permitted them."""
-    shown = {skill.id: _shown(skill) for skill in skills}
-    if permitted is None:
-        return list(shown.values())
-    return [shown[name] for name in permitted if name in shown]
-
-
-def _shown(skill: AgentSkill) -> Json:
-    return {
-        "id": skill.id,
-        "name": skill.name,
-        "description": skill.description or f"Tool: {skill.id}",
-        "tags": list(skill.tags or categories(skill.id, skill.description)),
-        "inputModes": list(skill.input_modes or _MODES),
-        "outputModes": list(skill.output_modes or _MODES),
-    }
+    found: dict[str, Json] = {}
+    for skill in skills:
+        tags = skill.tags or categories(skill.id, skill.description)
+        takes, gives = skill.input_modes or _MODES, skill.output_modes or _MODES
+        found[skill.id] = _skill(skill.id, skill.name, skill.description, tags, takes, gives)
+    return list(found.values()) if permitted is None else [found[name] for name in permitted if name in found]
 
 
 # An archetype that says nothing.

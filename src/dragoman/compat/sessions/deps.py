@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from dragoman.clock import SystemClock
-from dragoman.compat.errors import NotFoundError
+from dragoman.compat.sessions.errors import NotFoundError
 
 if TYPE_CHECKING:
     from dragoman.agents.process.programs import ProcessManager

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dragoman.compat.invocation_guard import InvocationGuard, max_depth_of
 from dragoman.compat.sessions.cards import enriched
+from dragoman.compat.sessions.invocation_guard import InvocationGuard, max_depth_of
 from dragoman.compat.sessions.routes import SessionRoutes
 from dragoman.server.plugins import Plugin
 

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from dragoman.clock import Clock, Timer
-    from dragoman.compat.invocation_guard import InvocationGuard
     from dragoman.compat.sessions.dialect import AskedTask, Json
+    from dragoman.compat.sessions.invocation_guard import InvocationGuard
     from dragoman.engine.accept.quota import Lease
     from dragoman.engine.call import Call
     from dragoman.engine.operations import Service

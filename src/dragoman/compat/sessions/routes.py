@@ -28,8 +28,8 @@ from dragoman.server.plugins import RoutePath
 from dragoman.transports.http import Disconnected, failure_of, limit_status, refusal_headers, respond
 
 if TYPE_CHECKING:
-    from dragoman.compat.invocation_guard import InvocationGuard
     from dragoman.compat.sessions.dialect import AskedTask
+    from dragoman.compat.sessions.invocation_guard import InvocationGuard
     from dragoman.model.user import User
     from dragoman.server.http.app import Hosted
     from dragoman.server.plugins import Site

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from dragoman.bus.local import LocalBus
-from dragoman.compat.errors import RateLimitError, ValidationError
 from dragoman.compat.sessions.dialect import read_task
+from dragoman.compat.sessions.errors import RateLimitError, ValidationError
 from dragoman.compat.sessions.registry import MOST, PRUNED, AgentEngine, TaskRegistry
 from dragoman.compat.sessions.worker import Worker
 from dragoman.dialects.table import V1_0

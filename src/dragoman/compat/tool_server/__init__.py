@@ -63,8 +63,8 @@ __all__ = [
 ]
 
 MEMORY, URL = "memory:", "https://localhost"
-# As a module's name and not imported: examples stand beside this, and need an extra.
-_TOOLBOX = "dragoman.examples.toolbox"
+# Imported when it is used: it needs an extra.
+_TOOLBOX = "dragoman.compat.tool_server.toolbox"
 _COOKIE = {"cookie": {"apiKeySecurityScheme": {"location": "cookie", "name": "user"}}}
 # The code of what a tool refuses or fails at, where no task is there to tell it.
 _TOOL_FAILED = -32000

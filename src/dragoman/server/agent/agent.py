@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from dragoman.agents.command import clean_name
 from dragoman.agents.text import MOST
 from dragoman.model.error import ConfigError
 from dragoman.server.agent.base import BareAgent
 from dragoman.server.agent.frameworks import require
+from dragoman.server.plugins import PROJECT, PluginOptions, program_options, set_options, with_plugin_options
 
 if TYPE_CHECKING:
     from dragoman.agents.bridge import Bridge
@@ -140,6 +141,7 @@ class Agent(BareAgent):
         return agent
 
     @classmethod
+    @with_plugin_options
     def from_command(
         cls,
         command: str | Sequence[str] | None = None,
@@ -150,14 +152,12 @@ class Agent(BareAgent):
         cwd: str | os.PathLike[str] | None = None,
         env: Mapping[str, str] | Sequence[str] | None = None,
         limits: Mapping[str, Any] | None = None,
-        default_project_id: str | None = "default",
         tools: Sequence[str] | None = None,
-        persona: Mapping[str, Any] | None = None,
-        skill_bundles: Sequence[str] = (),
         name: str | None = None,
         description: str = "",
         version: str = "0.1.0",
         card: Mapping[str, Any] | None = None,
+        **options: Unpack[PluginOptions],
     ) -> Agent:
         """An agent that runs a program for every message, in a session and a folder of its conversation.
 
@@ -165,7 +165,7 @@ class Agent(BareAgent):
         command says `{prompt}`; an `interactive` program stays open, and its silence is a question. What it writes is
         the answer: plain text, or with `jsonl` a JSON object per line; files it leaves in its folder are artifacts.
         A `profile` knows a well-known program. `env` are variables, or names of those to pass on; `limits` are those
-        of the reference. `tools`, `persona` and `skill_bundles` stand on the card.
+        of the reference, as are further options. `tools` stand on the card.
 
         Raises:
             ConfigError: the command cannot be one, or an option is wrong.
@@ -175,13 +175,14 @@ class Agent(BareAgent):
 
         recipe = recipe_of(command, input=input, output=output, profile=profile, cwd=cwd, env=env, limits=limits)
         title = name or recipe.name
-        project, description = default_project_id or None, description or recipe.about
+        options, description = program_options(options), description or recipe.about
+        project = options.get(PROJECT) or None
         sessions = CommandSessions(recipe, agent_id=title, project_id=project, description=description, tools=tools)
         # A partial and not the method: every message gets a task.
         agent = cls(title, description=description, version=version, run=partial(sessions.run), card=card)
         agent._sessions, agent._prepare, agent._offers = sessions, sessions.prepare, sessions.offers
         agent._closing, agent._canceled = sessions.close, sessions.canceled
-        agent.default_project_id, agent.persona, agent.skill_bundles = project, persona, tuple(skill_bundles)
+        set_options(agent, options)
         agent.tool_names = None if tools is None else tuple(tools)
         return agent
 

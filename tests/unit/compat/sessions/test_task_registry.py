@@ -10,8 +10,8 @@ import pytest
 
 from dragoman import Agent, Context, Failed, Rejected
 from dragoman.bus.local import LocalBus
-from dragoman.compat.invocation_guard import InvocationGuard
 from dragoman.compat.sessions.dialect import AskedTask
+from dragoman.compat.sessions.invocation_guard import InvocationGuard
 from dragoman.compat.sessions.registry import AgentEngine, TaskRegistry
 from dragoman.engine.call import Call
 from dragoman.engine.operations import EngineSettings, Service

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from dragoman.compat.invocation_guard import LONGEST_NAME, SOURCES, InvocationGuard, limit_of
+from dragoman.compat.sessions.invocation_guard import LONGEST_NAME, SOURCES, InvocationGuard, limit_of
 from dragoman.errors import InvalidParams, Overloaded
 from dragoman.testing import Clock
 
