@@ -291,8 +291,7 @@ async def test_a_break_tells_nothing_but_that_it_broke(site: Any, monkeypatch: p
     async def broken(*_: object) -> None:
         raise RuntimeError("a secret")
 
-    sessions: Any = at.app._sessions
-    monkeypatch.setattr(sessions.desk, "send", broken)
+    monkeypatch.setattr("dragoman.server.task_desk.TaskDesk.send", broken)
     response = await at.http.post(SEND, json={"message": "Hi"})
     assert response.status_code == 500
     assert response.json() == {"error": "Internal server error", "timestamp": "2027-01-15T08:00:00.000Z"}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 import click
 
 from dragoman.model.error import ConfigError
+from dragoman.server.plugins import AGENT_OPTIONS
 
 if TYPE_CHECKING:
     from dragoman.server.agent.agent import Agent
@@ -47,7 +48,7 @@ TABLE = Kind("a table", (dict,))
 VARIABLES = Kind("a list of names or a table", (list, dict), texts=True)
 
 # What any table may say of its agent.
-ABOUT: dict[str, Kind] = {"default_project_id": TEXT, "persona": TABLE, "skill_bundles": TEXTS}
+ABOUT: dict[str, Kind] = {name: Kind(*option) for name, option in AGENT_OPTIONS.items()}
 _KINDS: dict[str, Kind] = {
     **dict.fromkeys(("include", "exclude"), Kind("a list", (list,))),
     **dict.fromkeys(("permissions", "headers"), TABLE),

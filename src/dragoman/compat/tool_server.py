@@ -253,7 +253,7 @@ async def _perform(service: Service, operation: Operation, params: Any, user: Us
     call = Call(user=user, origin=TOOL_TASKS.origin, asks=TOOL_TASKS.asks, own_words=True)
     try:
         request = TOOL_TASKS.request(operation, _json(params))
-        endpoint = Endpoint(service, (), body_limit=0, blocking=True, tools=True)
+        endpoint = Endpoint(service, (), body_limit=0, blocking=True)
         result = (await endpoint.perform(operation, call, request, None)).result
         assert isinstance(result, Task)
         shown = await service.projected(result)

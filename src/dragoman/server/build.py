@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from functools import partial
+from functools import partial, reduce
 from typing import TYPE_CHECKING
-
-from msgspec.structs import replace
 
 from dragoman.bus.local import LocalBus
 from dragoman.clock import SystemClock
 from dragoman.dialects.reading.limits import JsonLimits
-from dragoman.dialects.tool_tasks import TOOL_TASKS
 from dragoman.engine.accept.quota import Memory
 from dragoman.engine.execute.threads import helper_threads, skill_threads
 from dragoman.engine.journal.retention import Janitor, Retention
 from dragoman.engine.operations import EngineSettings, Service
-from dragoman.engine.projection import Projectors
 from dragoman.model.error import ConfigError
 from dragoman.net.guard import Guard as AddressGuard
 from dragoman.server.cards.cache import Cards
@@ -30,8 +26,7 @@ from dragoman.server.http.authentication import Authentication, AuthSettings, Sc
 from dragoman.server.http.cross_site import Guard
 from dragoman.server.http.lazy import LazyHttp, LazyKeys
 from dragoman.server.http.limiter import Limiter
-from dragoman.server.invocation_guard import InvocationGuard, max_depth_of
-from dragoman.server.session_routes import SessionRoutes
+from dragoman.server.plugins import Site, plugins
 from dragoman.stores.memory import MemoryStore
 from dragoman.stores.sqlite.store import SqliteStore
 from dragoman.webhooks.delivery import Courier
@@ -70,8 +65,10 @@ def build(
     store = store or open_store(settings.store)
     path = parse_store(settings.store)
     home = None if path is None else path.absolute().with_name(f"{path.name}.sessions")
+    extra = plugins()
+    depths = [depth for plugin in extra if (depth := plugin.max_depth(os.environ)) is not None]
     for agent in agents:
-        agent.settle(home, settings.limits.keep, max_depth_of(os.environ))
+        agent.settle(home, settings.limits.keep, *depths[:1])
     bus = LocalBus(clock)
     engine = EngineSettings(
         dedupe=settings.dedupe,
@@ -88,8 +85,7 @@ def build(
         caller_streams=settings.limits.caller_streams,
         page_bytes=settings.limits.page,
     )
-    # One for all agents: the ids it gives are distinct among all tasks of the store.
-    with_tools = replace(engine, projectors=Projectors({TOOL_TASKS.origin: TOOL_TASKS}))
+    refine = [plugin.engine() for plugin in extra]
     keys = LazyKeys(settings.secret, path)
     signing = _signing(settings, keys) if settings.sign else None
     couriers = partial(_courier, settings, store, bus, clock, keys) if settings.push else None
@@ -99,10 +95,11 @@ def build(
         Hosted(
             agent,
             Cards(agent, settings.card_version, clock.now(), push=settings.push, signing=signing),
-            partial(Service, agent, store, bus, clock, engine if agent.tools is None else with_tools),
+            partial(Service, agent, store, bus, clock, reduce(lambda made, each: each(agent, made), refine, engine)),
             settings.limits.body,
             blocking=settings.blocking,
             limits=json_limits,
+            answers=next(filter(None, (plugin.answers(agent) for plugin in extra)), None),
         )
         for agent in agents
     ]
@@ -112,14 +109,7 @@ def build(
     janitor = Janitor(store, clock, retention)
     auth = partial(_authentication, agents, settings, keys, clock, addresses)
     limiter = Limiter(limits, clock, addresses, Memory(*memory_for(limits)))
-    sessions = SessionRoutes(
-        bus,
-        clock,
-        InvocationGuard.from_env(clock, os.environ),
-        body_limit=limits.body,
-        limits=json_limits,
-        denials=limiter.denials,
-    )
+    site = Site(hosted, bus, clock, limits.body, json_limits, limiter.denials, os.environ)
     return App(
         hosted,
         store,
@@ -130,7 +120,7 @@ def build(
         couriers=couriers,
         keys=keys,
         limiter=limiter,
-        sessions=sessions,
+        extra=[routes for plugin in extra if (routes := plugin.routes(site)) is not None],
     )
 
 

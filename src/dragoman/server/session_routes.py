@@ -20,22 +20,19 @@ from dragoman.model.error import (
     Unauthenticated,
     Unauthorized,
 )
+from dragoman.server.agent_cards import AgentCards
 from dragoman.server.http.pages import not_allowed
+from dragoman.server.plugins import RoutePath
 from dragoman.server.task_desk import TaskDesk, Workshop
 from dragoman.transports.http import Disconnected, failure_of, limit_status, refusal_headers, respond
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from dragoman.clock import Clock
-    from dragoman.dialects.reading.limits import JsonLimits
     from dragoman.dialects.session_tasks import AskedTask
-    from dragoman.engine.ports import Bus
     from dragoman.model.user import User
     from dragoman.server.http.app import Hosted
     from dragoman.server.invocation_guard import InvocationGuard
+    from dragoman.server.plugins import Site
     from dragoman.transports.http import Header, Request, Send
-    from dragoman.transports.limits import Denials
 
 # Where agents stand under their ids.
 API = "/api/agents/"
@@ -59,47 +56,48 @@ class NoSuchAgent(A2AError):
         super().__init__(f"{which} not found")
 
 
-def is_session_path(request: Request) -> bool:
-    """True for a path of session tasks, relative to the agent."""
-    segments = request.segments
-    if segments == _INVOKE:
-        return request.prefix.startswith(API)
-    return len(segments) == len(_SEND) and segments[:2] == _SEND[:2]
-
-
-def first_with_project(hosted: Iterable[Hosted]) -> Hosted | None:
-    """The agent that gets the tasks which are sent to nobody in particular."""
-    return next((each for each in hosted if each.agent.default_project_id is not None), None)
-
-
 class SessionRoutes:
-    """Answers for all agents of a server, from one desk."""
+    """Answers for all agents of a server, from one desk. See `Routes`."""
 
-    def __init__(
-        self,
-        bus: Bus,
-        clock: Clock,
-        guard: InvocationGuard | None = None,
-        *,
-        body_limit: int,
-        limits: JsonLimits,
-        denials: Denials | None = None,
-    ) -> None:
-        self._bus = bus
-        self._clock = clock
+    mounts = (API,)
+    paths = (
+        RoutePath(("a2a", "tasks", "*")),
+        RoutePath(("invoke",), mount=API),
+        RoutePath(("agent-card",), mount=API, page=True),
+    )
+
+    def __init__(self, site: Site, guard: InvocationGuard | None = None) -> None:
+        self._site = site
         self._guard = guard
-        self._body_limit = body_limit
-        self._limits = limits
-        self._denials = denials
-        self.desk = TaskDesk(guard)
+        self._cards = {each.agent.name: AgentCards(each.agent, each.cards) for each in site.agents}
+        self._desk = TaskDesk(guard)
 
     def renew(self) -> None:
         """Begin with an empty desk, for a new event loop: it knows no task from before."""
-        self.desk.clear()
-        self.desk = TaskDesk(self._guard)
+        self._desk.clear()
+        self._desk = TaskDesk(self._guard)
 
-    async def serve(self, hosted: Hosted | None, request: Request, send: Send, user: User | None) -> None:
-        """Answer one request for an agent; None is where there is none. Every error has the form of these routes."""
+    async def close(self) -> None:
+        """Forget every task, once what is being done is done."""
+        await self._desk.close()
+
+    def page(self, hosted: Hosted, request: Request, base: str, user: User | None) -> tuple[int, bytes, list[Header]]:
+        """The card of an agent under its id."""
+        return self._cards[hosted.agent.name].serve(request, base, user)
+
+    async def no_agent(self, name: str, send: Send) -> None:
+        """Say that there is no such agent."""
+        await self.refuse(send, NoSuchAgent(f"Agent {name}"))
+
+    async def serve(self, hosted: Hosted, request: Request, send: Send, user: User | None) -> None:
+        """Answer one request. At the root it is for the first agent with a project, if there is one."""
+        found = hosted if request.prefix else self._first_with_project()
+        await self._serve(found, request, send, user)
+
+    def _first_with_project(self) -> Hosted | None:
+        return next((each for each in self._site.agents if each.agent.default_project_id is not None), None)
+
+    async def _serve(self, hosted: Hosted | None, request: Request, send: Send, user: User | None) -> None:
         sends = request.segments in (_SEND, _INVOKE)
         if request.method != ("POST" if sends else "GET"):
             await not_allowed(send, "POST" if sends else "GET")
@@ -107,8 +105,7 @@ class SessionRoutes:
         try:
             body = await (self._send(hosted, request, user) if sends else self._get(hosted, request, user))
         except A2AError as error:
-            if self._denials is not None:
-                self._denials.note(request.caller, error)
+            self._site.denials.note(request.caller, error)
             await self.refuse(send, error)
         except (Disconnected, OSError):
             return
@@ -128,7 +125,7 @@ class SessionRoutes:
             if not challenged:
                 headers.append((b"www-authenticate", b"Bearer"))
         elif status == 500:
-            body = {"error": "Internal server error", "timestamp": timestamp(self._clock.now())}
+            body = {"error": "Internal server error", "timestamp": timestamp(self._site.clock.now())}
         elif not isinstance(error, _PLAIN):
             body["code"] = next((_CODES[cls] for cls in type(error).__mro__ if cls in _CODES), error.reason)
         await respond(send, status, msgspec.json.encode(body), headers=headers)
@@ -136,20 +133,21 @@ class SessionRoutes:
     # -- parts -----------------------------------------------------------------------------------------------------
 
     async def _send(self, hosted: Hosted | None, request: Request, user: User | None) -> dict[str, Any]:
-        body = await request.json_body(self._body_limit)
-        request.charge(body, self._limits.check(body))
+        site = self._site
+        body = await request.json_body(site.body_limit)
+        request.charge(body, site.limits.check(body))
         asked = read_task(read_body(body))
         if hosted is None:
             raise NoSuchAgent("Agent with default project")
         source = (asked.source or "").strip() or request.headers.get("x-source-agent")
         asked = structs.replace(asked, source=source, skill=_skill(hosted, asked))
-        shop = Workshop(hosted.agent.name, hosted.service, self._bus, self._clock)
-        return await self.desk.send(shop, Call(user=user), asked, request.caller, request.lease)
+        shop = Workshop(hosted.agent.name, hosted.service, site.bus, site.clock)
+        return await self._desk.send(shop, Call(user=user), asked, request.caller, request.lease)
 
     async def _get(self, hosted: Hosted | None, request: Request, user: User | None) -> dict[str, Any]:
         # At the root are all tasks, whoever works on them.
         agent = hosted.agent.name if hosted is not None and request.prefix else None
-        return await self.desk.get(Call(user=user), request.segments[-1], agent)
+        return await self._desk.get(Call(user=user), request.segments[-1], agent)
 
 
 def _skill(hosted: Hosted, asked: AskedTask) -> str | None:

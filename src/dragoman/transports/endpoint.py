@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from dragoman.dialects.negotiate import Dialects
 from dragoman.dialects.reading.limits import JsonLimits
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from dragoman.engine.operations import Service
     from dragoman.model.card import AgentCard, AgentExtension
     from dragoman.model.error import A2AError
+    from dragoman.model.task import Task
     from dragoman.model.user import User
     from dragoman.transports.http import Header, Request
     from dragoman.transports.limits import Denials
@@ -27,6 +28,17 @@ if TYPE_CHECKING:
 
 # What the JSON of a request may be made of, unless settings say otherwise.
 JSON_LIMITS = JsonLimits()
+
+
+class Answers(Protocol):
+    """How the oldest methods are answered for one agent, instead of as their version says."""
+
+    needs_user: bool
+    """True when they are refused to callers without a name, where others are known."""
+
+    async def task(self, task: Task, service: Service) -> Task:
+        """The task as it is answered with."""
+        ...
 
 
 class Outcome(NamedTuple):
@@ -49,13 +61,14 @@ class Endpoint:
         blocking: bool,
         limits: JsonLimits = JSON_LIMITS,
         denials: Denials | None = None,
-        tools: bool = False,
+        answers: Answers | None = None,
     ) -> None:
         self.service = service
         self.body_limit = body_limit
         self.limits = limits
         self._denials = denials
-        self.dialects = Dialects(blocking_by_default=blocking, tools=tools)
+        self.dialects = Dialects(blocking_by_default=blocking, tools=answers is not None)
+        self.answers = answers
         self._extensions = {extension.uri for extension in extensions}
         # Makes the card a known caller may see; None where nobody is known.
         self.extended: ExtendedCard | None = None

@@ -13,6 +13,7 @@ from dragoman.agents.functions.run import Functions
 from dragoman.agents.functions.skill import Offer, returns_reply, skill_of
 from dragoman.model.card import AgentExtension
 from dragoman.model.error import ConfigError, Failed
+from dragoman.server.plugins import PluginAttributes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,7 +29,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 _UNFIT = ("Cc", "Cs")
 
 
-class BareAgent:
+class BareAgent(PluginAttributes):
     """What every agent has, whatever it was made from. See `Agent`."""
 
     def __init__(
@@ -65,11 +66,6 @@ class BareAgent:
         self._marks: Marks | None = None
         self._sessions: CommandSessions | None = None
         self._prepare: Callable[[Context], Awaitable[None]] | None = None
-        # Who works on what, for those who run several: see `docs/guides/programs.md`.
-        self.default_project_id: str | None = None
-        self.persona: Mapping[str, Any] | None = None
-        self.skill_bundles: tuple[str, ...] = ()
-        self.tool_names: tuple[str, ...] | None = None
 
     # -- skills ----------------------------------------------------------------------------------------------------
 

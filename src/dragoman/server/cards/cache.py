@@ -15,7 +15,7 @@ from dragoman.dialects.cards.v01 import plain_card
 from dragoman.model.card import SKILL_SCHEMAS, AgentCapabilities, AgentCard, AgentExtension, AgentInterface
 from dragoman.model.error import BadCard, ConfigError
 from dragoman.server.http.authentication import OPEN, Security
-from dragoman.server.persona import enriched
+from dragoman.server.plugins import described
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -82,7 +82,7 @@ def card_of(
         extensions = (*extensions, AgentExtension(SKILL_SCHEMAS, _ABOUT_SCHEMAS, params=params))
     return AgentCard(
         name=agent.name,
-        description=enriched(agent.description or told or agent.name, agent.persona, agent.skill_bundles),
+        description=described(agent, agent.description or told or agent.name),
         supported_interfaces=tuple(
             AgentInterface(base + path, binding, version) for binding, version, path in _INTERFACES
         ),

@@ -13,7 +13,6 @@ import msgspec
 from dragoman.clock import SystemClock
 from dragoman.dialects.errors import status_of
 from dragoman.model.error import A2AError, DragomanError, ServerError, Unauthenticated
-from dragoman.server.agent_cards import AGENT_CARD, AgentCards
 from dragoman.server.config.settings import Limits
 from dragoman.server.http.cross_site import Guard, Misdirected, Page
 from dragoman.server.http.limiter import Limiter
@@ -28,7 +27,6 @@ from dragoman.server.http.pages import (
     sign_in_or_out,
     unavailable,
 )
-from dragoman.server.session_routes import API, NoSuchAgent, SessionRoutes, first_with_project, is_session_path
 from dragoman.telemetry import trace
 from dragoman.transports.endpoint import JSON_LIMITS, Endpoint
 from dragoman.transports.http import Disconnected, Request, refusal_headers, respond, segments_of
@@ -50,7 +48,8 @@ if TYPE_CHECKING:
     from dragoman.server.http.address import Addresses
     from dragoman.server.http.authentication import Authentication
     from dragoman.server.http.lazy import LazyKeys as Keys
-    from dragoman.transports.endpoint import ExtendedCard
+    from dragoman.server.plugins import RoutePath, Routes
+    from dragoman.transports.endpoint import Answers, ExtendedCard
     from dragoman.transports.http import AsgiScope, Header, Receive, Send
     from dragoman.transports.limits import Denials
     from dragoman.webhooks.delivery import Courier
@@ -75,7 +74,7 @@ class App:
         couriers: Callable[[], Courier] | None = None,
         keys: Keys | None = None,
         limiter: Limiter | None = None,
-        sessions: SessionRoutes | None = None,
+        extra: Sequence[Routes] = (),
     ) -> None:
         self._first = hosted[0]
         self._by_name = {one.agent.name: one for one in hosted}
@@ -92,7 +91,11 @@ class App:
         self._courier: Courier | None = None
         self._keys = keys
         self._limiter = limiter or Limiter(Limits(), SystemClock(), addresses)
-        self._sessions = sessions
+        self._extra = extra
+        self._mounts = {
+            tuple(mount.strip("/").split("/")): (mount, routes) for routes in extra for mount in routes.mounts
+        }
+        self._pages = {f"/{'/'.join(path.words)}" for routes in extra for path in routes.paths if path.page}
         self._renew()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._starting: asyncio.Lock | None = None
@@ -105,8 +108,8 @@ class App:
     def _renew(self) -> None:
         self._courier = None if self._couriers is None else self._couriers()
         self._limiter.renew()
-        if self._sessions is not None:
-            self._sessions.renew()
+        for routes in self._extra:
+            routes.renew()
         for hosted in self._hosted:
             extended = None if self._auth is None else partial(self._extended_card, hosted.cards)
             hosted.renew(self._courier, extended, self._limiter.denials)
@@ -173,8 +176,8 @@ class App:
         if self._ready and not self._drained:
             self._drained = True
             await asyncio.gather(*(hosted.service.close() for hosted in self._hosted))
-            if self._sessions is not None:
-                await self._sessions.desk.close()
+            for routes in self._extra:
+                await routes.close()
 
     async def stop(self) -> None:
         """Let runs finish, end streams, close the store."""
@@ -235,6 +238,7 @@ class App:
         request.prefix = prefix
         self._limiter.wait_for(request)
         path, looks = request.path, request.method in ("GET", "HEAD")
+        extra = self._extra_route(request)
         try:
             self._guard.check_host(request, trusted=self._addresses.is_trusted(request))
         except Misdirected as error:
@@ -251,8 +255,8 @@ class App:
                 await self._card(hosted, request, send, prefix)
             else:
                 await self._own_page(path, send)
-        elif path == AGENT_CARD and prefix.startswith(API):
-            await (self._card(hosted, request, send, prefix) if looks else not_allowed(send, "GET, HEAD"))
+        elif extra is not None and extra[1].page:
+            await (self._card(hosted, request, send, prefix, extra[0]) if looks else not_allowed(send, "GET, HEAD"))
         elif path in LOGIN and not prefix and self._auth is not None:
             await self._login(self._auth, request, send)
         elif path == "/" and looks:
@@ -262,7 +266,7 @@ class App:
         else:
             self._limiter.share(request)
             try:
-                await self._operate(hosted, request, send)
+                await self._operate(hosted, request, send, None if extra is None else extra[0])
             finally:
                 request.release()
 
@@ -270,19 +274,35 @@ class App:
         match segments:
             case ["agents", name, *rest]:
                 return self._by_name.get(name), rest, f"/agents/{quote(name, safe='')}"
-            case ["api", "agents", name, *rest] if self._sessions is not None:
-                return self._by_name.get(name), rest, f"{API}{quote(name, safe='')}"
             case _:
+                for words, (mount, _) in self._mounts.items():
+                    if len(segments) > len(words) and tuple(segments[: len(words)]) == words:
+                        name, *rest = segments[len(words) :]
+                        return self._by_name.get(name), rest, f"{mount}{quote(name, safe='')}"
                 return self._first, segments, ""
+
+    def _extra_route(self, request: Request) -> tuple[Routes, RoutePath] | None:
+        """The plug-in's path that a request is for, if it is for one."""
+        words = tuple(request.segments)
+        for routes in self._extra:
+            for path in routes.paths:
+                if path.mount is not None and not request.prefix.startswith(path.mount):
+                    continue
+                if words == path.words or (path.words[-1] == "*" and words[:-1] == path.words[:-1] and words):
+                    return routes, path
+        return None
 
     async def _nobody(self, request: Request, send: Send) -> None:
         """There is no such agent."""
-        if self._sessions is not None and request.prefix.startswith(API):
-            await self._sessions.refuse(send, NoSuchAgent(f"Agent {unquote(request.prefix.removeprefix(API))}"))
-        else:
-            await not_found(send, request.scope["path"])
+        for mount, routes in self._mounts.values():
+            if request.prefix.startswith(mount):
+                await routes.no_agent(unquote(request.prefix.removeprefix(mount)), send)
+                return
+        await not_found(send, request.scope["path"])
 
-    async def _card(self, hosted: Hosted, request: Request, send: Send, prefix: str) -> None:
+    async def _card(
+        self, hosted: Hosted, request: Request, send: Send, prefix: str, routes: Routes | None = None
+    ) -> None:
         user = None
         if self._auth is not None or self._opens_first or hosted.cards.signing is not None:
             # Users and keys are kept beside the tasks, and tools are known once their servers are.
@@ -294,8 +314,11 @@ class App:
             if self._auth is not None:
                 page = self._guard.page(request, self._addresses.base)
                 user = await self._auth.visitor(request, ambient=page is Page.OWN)
-        cards = hosted.agent_cards if request.path == AGENT_CARD else hosted.cards
-        status, body, headers = cards.serve(request, self._addresses.base(request) + prefix, user)
+        base = self._addresses.base(request) + prefix
+        if routes is None:
+            status, body, headers = hosted.cards.serve(request, base, user)
+        else:
+            status, body, headers = routes.page(hosted, request, base, user)
         await respond(send, status, body, headers=headers, head=request.method == "HEAD")
 
     async def _own_page(self, path: str, send: Send) -> None:
@@ -322,16 +345,18 @@ class App:
         await sign_in_or_out(auth.login, request, self._addresses.base(request), send)
 
     async def _preflight(self, hosted: Hosted, request: Request, send: Send) -> None:
-        headers = self._guard.preflight_headers(request, anybody=request.path in (AGENT_CARD, *hosted.cards.paths))
+        headers = self._guard.preflight_headers(
+            request, anybody=request.path in self._pages or request.path in hosted.cards.paths
+        )
         if headers is None:
             body = msgspec.json.encode({"error": "pages of this origin may not use this agent: add it to cors"})
             await respond(send, 403, body)
         else:
             await respond(send, 204, b"", headers=headers)
 
-    async def _operate(self, hosted: Hosted, request: Request, send: Send) -> None:
+    async def _operate(self, hosted: Hosted, request: Request, send: Send, extra: Routes | None) -> None:
         trace.remember(request.headers)
-        is_rpc, sessions = request.path in _RPC, self._sessions if is_session_path(request) else None
+        is_rpc = request.path in _RPC
         allowed = self._guard.cors_headers(request)
         if allowed:
             send = _with_headers(send, allowed)
@@ -345,19 +370,18 @@ class App:
             self._limiter.denials.note(request.caller, error)
             challenge = [] if self._auth is None else self._auth.challenge(error)
             send = _with_headers(send, challenge) if challenge else send
-            if sessions is not None:
-                await sessions.refuse(send, error, challenged=bool(challenge))
+            if extra is not None:
+                await extra.refuse(send, error, challenged=bool(challenge))
             else:
                 await self._refuse(hosted.rpc if is_rpc else hosted.rest, request, send, error)
             return
         except Disconnected:
             return
-        if user is None and self._auth is not None and request.path == _OLDEST and hosted.agent.tools is not None:
+        if user is None and self._auth is not None and request.path == _OLDEST and hosted.needs_user:
             await self._operate_for_stranger(self._auth, hosted, request, send)
             return
-        if sessions is not None:
-            found = hosted if request.prefix else first_with_project(self._hosted)
-            await sessions.serve(found, request, send, user)
+        if extra is not None:
+            await extra.serve(hosted, request, send, user)
             return
         await (hosted.rpc if is_rpc else hosted.rest).serve(request, send, user)
 
@@ -431,10 +455,12 @@ class Hosted:
         *,
         blocking: bool,
         limits: JsonLimits = JSON_LIMITS,
+        answers: Answers | None = None,
     ) -> None:
         self.agent = agent
         self.cards = cards
-        self.agent_cards = AgentCards(agent, cards)
+        self._answers = answers
+        self.needs_user = answers is not None and answers.needs_user
         self._make_service = service
         self._body_limit = body_limit
         self._blocking = blocking
@@ -450,7 +476,7 @@ class Hosted:
             blocking=self._blocking,
             limits=self._limits,
             denials=denials,
-            tools=self.agent.tools is not None,
+            answers=self._answers,
         )
         endpoint.extended = extended
         self.rpc = JsonRpc(endpoint)

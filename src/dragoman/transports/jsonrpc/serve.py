@@ -138,8 +138,8 @@ class JsonRpc:
         prefix = b'{"jsonrpc":"2.0","id":%b,"result":' % msgspec.json.encode(envelope.id)
         if not isinstance(outcome.result, Stream):
             result = outcome.result
-            if dialect.projects and isinstance(result, Task):
-                result = await endpoint.service.projected(result)
+            if dialect.projects and endpoint.answers is not None and isinstance(result, Task):
+                result = await endpoint.answers.task(result, endpoint.service)
             if is_large:
                 await request.turn()
             body = b"%b%b}" % (prefix, dialect.result(choice.operation, result))

@@ -1,0 +1,171 @@
+"""Plug-ins: what a server has beside A2A, and the one place that names them.
+
+A plug-in may add to three things: what is kept with a task, paths and answers at the edge, and options of agents. The
+server asks its plug-ins once, when it is built. They are named as text and imported then, because they stand above the
+server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypedDict
+
+if TYPE_CHECKING:
+    from dragoman.clock import Clock
+    from dragoman.dialects.reading.limits import JsonLimits
+    from dragoman.engine.operations import EngineSettings
+    from dragoman.engine.ports import Bus
+    from dragoman.model.error import A2AError
+    from dragoman.model.user import User
+    from dragoman.server.agent.agent import Agent
+    from dragoman.server.http.app import Hosted
+    from dragoman.transports.endpoint import Answers
+    from dragoman.transports.http import Header, Request, Send
+    from dragoman.transports.limits import Denials
+
+# Where each plug-in is, as "module:attribute".
+PLUGINS = ("dragoman.compat.plugins:SESSIONS", "dragoman.compat.plugins:TOOL_SERVER")
+
+
+# -- paths and answers -------------------------------------------------------------------------------------------------
+
+
+class Site(NamedTuple):
+    """What the routes of a plug-in have to work with."""
+
+    agents: Sequence[Hosted]
+    bus: Bus
+    clock: Clock
+    body_limit: int
+    limits: JsonLimits
+    denials: Denials
+    environ: Mapping[str, str]
+
+
+class RoutePath(NamedTuple):
+    """The words of a path, relative to an agent; `*` as the last one is any word.
+
+    With `mount` it counts only where the agent stands under that prefix. A `page` is read with GET by everybody, as the
+    card is; everything else is an operation, for which a caller is identified and counted first.
+    """
+
+    words: tuple[str, ...]
+    mount: str | None = None
+    page: bool = False
+
+
+class Routes(Protocol):
+    """The paths that a plug-in adds to one server, and what answers there."""
+
+    paths: Sequence[RoutePath]
+    mounts: Sequence[str]
+    """Prefixes under which every agent stands by its name, beside `/agents/`. Each ends with a slash."""
+
+    async def serve(self, hosted: Hosted, request: Request, send: Send, user: User | None) -> None:
+        """Answer an operation, errors too. At the server's root `hosted` is the first agent and the prefix is empty."""
+        ...
+
+    async def refuse(self, send: Send, error: A2AError, *, challenged: bool) -> None:
+        """Answer an operation that is not permitted; `challenged` when a header says already how to authenticate."""
+        ...
+
+    def page(self, hosted: Hosted, request: Request, base: str, user: User | None) -> tuple[int, bytes, list[Header]]:
+        """Status, body and headers of a page; `base` is the agent's address."""
+        ...
+
+    async def no_agent(self, name: str, send: Send) -> None:
+        """Answer a request under one of `mounts` for an agent that there is not."""
+        ...
+
+    def renew(self) -> None:
+        """Begin anew, for a new event loop."""
+        ...
+
+    async def close(self) -> None:
+        """End what goes on. The engines are closed already."""
+        ...
+
+
+# -- options of agents -------------------------------------------------------------------------------------------------
+
+
+class AgentOption(NamedTuple):
+    """A key of `[agents.NAME]` in the settings file that sets an attribute of its agent.
+
+    `words` say what its value must be; with `texts`, a list must be one of texts.
+    """
+
+    words: str
+    types: tuple[type, ...]
+    texts: bool = False
+
+
+# What any table may say of its agent. An empty text is none: TOML has no word for that.
+AGENT_OPTIONS: dict[str, AgentOption] = {
+    "default_project_id": AgentOption("a text", (str,)),
+    "persona": AgentOption("a table", (dict,)),
+    "skill_bundles": AgentOption("a list of texts", (list,), texts=True),
+}
+
+
+class PluginOptions(TypedDict, total=False):
+    """The keywords of `Agent.from_command` that plug-ins read."""
+
+    default_project_id: str | None
+    persona: Mapping[str, Any] | None
+    skill_bundles: Sequence[str]
+
+
+class PluginAttributes:
+    """The attributes of an agent that plug-ins read. They may be set until it is served."""
+
+    default_project_id: str | None = None
+    persona: Mapping[str, Any] | None = None
+    skill_bundles: tuple[str, ...] = ()
+    tool_names: tuple[str, ...] | None = None
+
+
+# -- the plug-in -------------------------------------------------------------------------------------------------------
+
+
+class Plugin:
+    """A plug-in overrides what it adds to. None of this is called while a request is answered."""
+
+    def engine(self) -> Callable[[Agent, EngineSettings], EngineSettings]:
+        """For one server: what gives the settings of an agent's engine what is kept beside its tasks."""
+        return lambda _, settings: settings
+
+    def routes(self, site: Site) -> Routes | None:
+        """The paths it adds to a server."""
+        return None
+
+    def answers(self, agent: Agent) -> Answers | None:
+        """How the oldest methods are answered for an agent; None when as ever."""
+        return None
+
+    def description(self, agent: Agent, text: str) -> str:
+        """The description on an agent's card."""
+        return text
+
+    def max_depth(self, environ: Mapping[str, str]) -> int | None:
+        """How many agents may call each other in a row; None when that is not its matter."""
+        return None
+
+
+@cache
+def plugins() -> tuple[Plugin, ...]:
+    """All plug-ins, imported with the first call."""
+    found: list[Plugin] = []
+    for place in PLUGINS:
+        module, _, name = place.partition(":")
+        found.append(getattr(import_module(module), name))
+    return tuple(found)
+
+
+def described(agent: Agent, text: str) -> str:
+    """A description, with what plug-ins say of the agent."""
+    for plugin in plugins():
+        text = plugin.description(agent, text)
+    return text
