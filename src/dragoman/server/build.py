@@ -85,7 +85,7 @@ def build(
         caller_streams=settings.limits.caller_streams,
         page_bytes=settings.limits.page,
     )
-    refine = [plugin.engine() for plugin in extra]
+    refine = [plugin.engine(store, clock) for plugin in extra]
     keys = LazyKeys(settings.secret, path)
     signing = _signing(settings, keys) if settings.sign else None
     couriers = partial(_courier, settings, store, bus, clock, keys) if settings.push else None
@@ -99,7 +99,7 @@ def build(
             settings.limits.body,
             blocking=settings.blocking,
             limits=json_limits,
-            answers=next(filter(None, (plugin.answers(agent) for plugin in extra)), None),
+            answers=next(filter(None, (plugin.answers(agent, store, clock) for plugin in extra)), None),
         )
         for agent in agents
     ]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dragoman.clock import Clock
     from dragoman.dialects.reading.limits import JsonLimits
     from dragoman.engine.operations import EngineSettings
-    from dragoman.engine.ports import Bus
+    from dragoman.engine.ports import Bus, Store
     from dragoman.model.error import A2AError
     from dragoman.model.user import User
     from dragoman.server.agent.agent import Agent
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dragoman.transports.limits import Denials
 
 # Where each plug-in is, as "module:attribute".
-PLUGINS = ("dragoman.compat.plugins:SESSIONS", "dragoman.compat.plugins:TOOL_SERVER")
+PLUGINS = ("dragoman.compat.sessions.plugin:SESSIONS", "dragoman.compat.tool_server.plugin:TOOL_SERVER")
 
 
 # -- paths and answers -------------------------------------------------------------------------------------------------
@@ -59,9 +59,15 @@ class RoutePath(NamedTuple):
 class Routes(Protocol):
     """The paths that a plug-in adds to one server, and what answers there."""
 
-    paths: Sequence[RoutePath]
-    mounts: Sequence[str]
-    """Prefixes under which every agent stands by its name, beside `/agents/`. Each ends with a slash."""
+    @property
+    def paths(self) -> Sequence[RoutePath]:
+        """Which they are."""
+        ...
+
+    @property
+    def mounts(self) -> Sequence[str]:
+        """Prefixes under which every agent stands by its name, beside `/agents/`. Each ends with a slash."""
+        ...
 
     async def serve(self, hosted: Hosted, request: Request, send: Send, user: User | None) -> None:
         """Answer an operation, errors too. At the server's root `hosted` is the first agent and the prefix is empty."""
@@ -133,15 +139,15 @@ class PluginAttributes:
 class Plugin:
     """A plug-in overrides what it adds to. None of this is called while a request is answered."""
 
-    def engine(self) -> Callable[[Agent, EngineSettings], EngineSettings]:
-        """For one server: what gives the settings of an agent's engine what is kept beside its tasks."""
+    def engine(self, store: Store, clock: Clock) -> Callable[[Agent, EngineSettings], EngineSettings]:
+        """For one server, before its store is opened: what gives the settings of an agent's engine its extra rows."""
         return lambda _, settings: settings
 
     def routes(self, site: Site) -> Routes | None:
         """The paths it adds to a server."""
         return None
 
-    def answers(self, agent: Agent) -> Answers | None:
+    def answers(self, agent: Agent, store: Store, clock: Clock) -> Answers | None:
         """How the oldest methods are answered for an agent; None when as ever."""
         return None
 

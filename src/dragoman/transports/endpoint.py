@@ -14,11 +14,11 @@ from dragoman.model.operation import Operation
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from dragoman.dialects.dialect import Dialect, Result
+    from dragoman.dialects.dialect import CallingDialect, Dialect, Result
+    from dragoman.dialects.negotiate import Choice
     from dragoman.engine.operations import Service
     from dragoman.model.card import AgentCard, AgentExtension
     from dragoman.model.error import A2AError
-    from dragoman.model.task import Task
     from dragoman.model.user import User
     from dragoman.transports.http import Header, Request
     from dragoman.transports.limits import Denials
@@ -31,13 +31,22 @@ JSON_LIMITS = JsonLimits()
 
 
 class Answers(Protocol):
-    """How the oldest methods are answered for one agent, instead of as their version says."""
+    """A plug-in's answers to those who call in its dialect, or about a task that may have begun in it."""
 
-    needs_user: bool
-    """True when they are refused to callers without a name, where others are known."""
+    @property
+    def dialect(self) -> CallingDialect:
+        """What such callers speak."""
+        ...
 
-    async def task(self, task: Task, service: Service) -> Task:
-        """The task as it is answered with."""
+    @property
+    def needs_user(self) -> bool:
+        """True when the oldest methods are refused to callers without a name, where others are known."""
+        ...
+
+    async def perform(
+        self, endpoint: Endpoint, choice: Choice, call: Call, params: Any, after: int | None, request: Request | None
+    ) -> Outcome:
+        """Carry out an operation in place of `Endpoint.perform`. Raises A2AError."""
         ...
 
 

@@ -10,7 +10,6 @@ from dragoman.dialects.errors import rpc_error
 from dragoman.dialects.negotiate import asked_version
 from dragoman.engine.journal.follow import Stream
 from dragoman.model.error import A2AError, InvalidParams, InvalidRequest, ParseError
-from dragoman.model.task import Task
 from dragoman.transports.http import Disconnected, failure_of, refusal_headers, respond, status_of
 from dragoman.transports.limits import LARGE
 from dragoman.transports.sse import EventWriter, last_event_id
@@ -132,14 +131,16 @@ class JsonRpc:
         if is_large:
             await request.turn()
         call = endpoint.call(request, choice.dialect, user, params.tenant or "", by_origin=choice.by_origin)
-        outcome = await endpoint.perform(choice.operation, call, params, last_event_id(request.headers), request)
+        answers, after = endpoint.answers, last_event_id(request.headers)
+        if answers is None or not (choice.by_origin or choice.dialect is answers.dialect):
+            outcome = await endpoint.perform(choice.operation, call, params, after, request)
+        else:
+            outcome = await answers.perform(endpoint, choice, call, params, after, request)
         dialect = endpoint.dialects.answering(choice, outcome.origin)
         headers = endpoint.headers(call, dialect, outcome)
         prefix = b'{"jsonrpc":"2.0","id":%b,"result":' % msgspec.json.encode(envelope.id)
         if not isinstance(outcome.result, Stream):
             result = outcome.result
-            if dialect.projects and endpoint.answers is not None and isinstance(result, Task):
-                result = await endpoint.answers.task(result, endpoint.service)
             if is_large:
                 await request.turn()
             body = b"%b%b}" % (prefix, dialect.result(choice.operation, result))
