@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 # What the JSON of a request may be made of, unless settings say otherwise.
 JSON_LIMITS = JsonLimits()
+_NO_EXTENSIONS: frozenset[str] = frozenset()
 
 
 class Answers(Protocol):
@@ -71,6 +72,7 @@ class Endpoint:
         limits: JsonLimits = JSON_LIMITS,
         denials: Denials | None = None,
         answers: Answers | None = None,
+        extended: ExtendedCard | None = None,
     ) -> None:
         self.service = service
         self.body_limit = body_limit
@@ -80,16 +82,14 @@ class Endpoint:
         self.answers = answers
         self._extensions = {extension.uri for extension in extensions}
         # Makes the card a known caller may see; None where nobody is known.
-        self.extended: ExtendedCard | None = None
+        self._extended = extended
 
-    def call(
-        self, request: Request, dialect: Dialect, user: User | None, tenant: str = "", *, by_origin: bool = False
-    ) -> Call:
+    def call(self, request: Request, dialect: Dialect, tenant: str = "", *, by_origin: bool = False) -> Call:
         """The circumstances of a request. With `by_origin`, its answer is in the words in which the task began."""
         return Call(
-            user=user,
+            user=request.user,
             tenant=tenant,
-            extensions=self._activated(request),
+            extensions=self._activated(request) if self._extensions else _NO_EXTENSIONS,
             origin=dialect.origin,
             asks=dialect.asks,
             lists=request.may_list,
@@ -97,8 +97,6 @@ class Endpoint:
         )
 
     def _activated(self, request: Request) -> frozenset[str]:
-        if not self._extensions:
-            return frozenset()
         asked = ",".join(request.headers.get(name, "") for name in ("a2a-extensions", "x-a2a-extensions"))
         return frozenset(uri.strip() for uri in asked.split(",")) & self._extensions
 
@@ -128,8 +126,8 @@ class Endpoint:
             stream = await service.subscribe(call, params, after, caller)
             return Outcome(stream, stream.origin)
         if operation is Operation.EXTENDED_CARD:
-            if self.extended is not None and request is not None:
-                return Outcome(self.extended(request, call.user), "")
+            if self._extended is not None and request is not None:
+                return Outcome(self._extended(request, call.user), "")
             service.extended_card(call, params.tenant)
             raise MethodNotFound
         return Outcome(await self._push(operation, call, params), call.origin)

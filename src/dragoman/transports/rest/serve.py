@@ -11,15 +11,25 @@ from dragoman.dialects.negotiate import asked_version
 from dragoman.engine.journal.follow import Stream
 from dragoman.model.error import A2AError, InvalidParams, MethodNotFound, ParseError
 from dragoman.model.operation import Operation
-from dragoman.transports.http import A2A_JSON, JSON, Disconnected, failure_of, limit_status, refusal_headers, respond
+from dragoman.transports.http import (
+    A2A_JSON,
+    JSON,
+    REQUEST,
+    Disconnected,
+    failure_of,
+    limit_status,
+    refusal_headers,
+    respond,
+)
 from dragoman.transports.limits import LARGE
 from dragoman.transports.sse import EventWriter, last_event_id
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dragoman.dialects.dialect import Dialect
-    from dragoman.model.user import User
     from dragoman.transports.endpoint import Endpoint
-    from dragoman.transports.http import Header, Request, Send
+    from dragoman.transports.http import AsgiScope, Header, Receive, Request, Send
 
 # Words that stand at the beginning of other paths can never be tenants.
 NOT_TENANTS = frozenset(
@@ -44,7 +54,7 @@ class NotAllowed(MethodNotFound):
         self.allow = allow
 
 
-def find(method: str, segments: list[str], *, v03: bool) -> Route:
+def find(method: str, segments: Sequence[str], *, v03: bool) -> Route:
     """Find the operation for the words of a path, relative to its binding's root.
 
     Raises:
@@ -63,7 +73,7 @@ def find(method: str, segments: list[str], *, v03: bool) -> Route:
     return Route(operation, params, tenant)
 
 
-def _choices(segments: list[str], *, v03: bool) -> dict[str, tuple[Operation, dict[str, str]]]:
+def _choices(segments: Sequence[str], *, v03: bool) -> dict[str, tuple[Operation, dict[str, str]]]:
     match segments:
         case ["message:send"]:
             return {"POST": (Operation.SEND, {})}
@@ -107,24 +117,22 @@ class Rest:
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
 
-    async def serve(self, request: Request, send: Send, user: User | None) -> None:
-        """Answer one request; every error becomes a google.rpc.Status."""
-        v03 = request.segments[:1] == ["v1"]
-        version = "0.3" if v03 else "1.0"
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        """Answer one request that is let in; every error becomes a google.rpc.Status."""
+        request: Request = scope[REQUEST]
         try:
-            await self._answer(request, send, user, v03=v03)
+            await self._answer(request, send)
         except A2AError as error:
             self._endpoint.denied(request, error)
-            await self.refuse(request, send, error, version)
+            await self.refuse(request, send, error)
         except (Disconnected, OSError):
             return
         except Exception as error:  # noqa: BLE001 - it is logged there
-            await self.refuse(request, send, failure_of(error), version)
+            await self.refuse(request, send, failure_of(error))
 
-    @staticmethod
-    async def refuse(request: Request, send: Send, error: A2AError, version: str) -> None:
+    async def refuse(self, request: Request, send: Send, error: A2AError, *, challenged: bool = False) -> None:
         """Answer with an error."""
-        status, body = http_error(error, version)
+        status, body = http_error(error, "0.3" if request.segments[:1] == ["v1"] else "1.0")
         headers: list[Header] = refusal_headers(error)
         if (limited := limit_status(error)) is not None:
             status = body["error"]["code"] = limited
@@ -133,17 +141,17 @@ class Rest:
             headers.append((b"allow", error.allow.encode()))
         await respond(send, status, msgspec.json.encode(body), _media_type(request), headers)
 
-    async def _answer(self, request: Request, send: Send, user: User | None, *, v03: bool) -> None:
-        endpoint = self._endpoint
+    async def _answer(self, request: Request, send: Send) -> None:
+        endpoint, v03 = self._endpoint, request.segments[:1] == ["v1"]
         asked = asked_version(request.headers.get("a2a-version"), request.query.get("A2A-Version"))
         route = find(request.method, request.segments[1:] if v03 else request.segments, v03=v03)
         dialect = endpoint.dialects.for_rest(path_is_v1=v03, asked=asked)
         params = await self._params(request, dialect, route)
-        call = endpoint.call(request, dialect, user, route.tenant or params.tenant or "")
+        call = endpoint.call(request, dialect, route.tenant or params.tenant or "")
         outcome = await endpoint.perform(route.operation, call, params, last_event_id(request.headers), request)
         headers = endpoint.headers(call, dialect, outcome)
         if not isinstance(outcome.result, Stream):
-            if user is not None and request.method == "GET":
+            if request.user is not None and request.method == "GET":
                 # A cookie alone does not keep a cache from giving it to somebody else.
                 headers.append((b"cache-control", b"private, no-store"))
             body = dialect.result(route.operation, outcome.result)
