@@ -20,6 +20,8 @@ from dragoman.model.state import State
 from dragoman.model.task import Task
 from dragoman.model.user import User
 from dragoman.outputs import Ask, Reply
+from dragoman.server.agent.adapter import EngineAgent
+from dragoman.server.agent.base import Backend
 from dragoman.server.invocation_guard import InvocationGuard
 from dragoman.server.task_desk import TaskDesk, Workshop
 from dragoman.stores.memory import MemoryStore
@@ -37,7 +39,8 @@ class Shop:
     ) -> None:
         self.clock, self.desk = clock, desk
         self.store, self.bus = MemoryStore(), LocalBus(clock)
-        self.service = Service(Agent("test", run=run, **agent), self.store, self.bus, clock, EngineSettings(drain=0))
+        served = EngineAgent(Agent("test", Backend(run, **agent)))
+        self.service = Service(served, self.store, self.bus, clock, EngineSettings(drain=0))
         self.place = Workshop("test", self.service, self.bus, clock)
 
     async def send(self, message: str = "go", call: Call = ME, **asked: Any) -> dict[str, Any]:
@@ -112,9 +115,7 @@ async def test_a_task_that_waits_for_its_turn_is_given_as_submitted_after_a_seco
     async def wait_for_turn(ctx: Context) -> None:
         await asyncio.Event().wait()
 
-    shop = await open_shop(forever)
-    agent: Any = shop.service._agent
-    agent._prepare = wait_for_turn
+    shop = await open_shop(forever, prepare=wait_for_turn)
     sending = asyncio.create_task(shop.send(timeout_ms=1000))
     await shop.clock.advance(0.9)
     assert not sending.done()

@@ -142,7 +142,7 @@ class App:
     async def _open_parts(self) -> None:
         if self._drained:
             self._renew()
-        opened = await asyncio.gather(*(hosted.agent.open() for hosted in self._hosted), return_exceptions=True)
+        opened = await asyncio.gather(*(hosted.agent.backend.open() for hosted in self._hosted), return_exceptions=True)
         for error in filter(None, opened):  # once all have ended: none is half open when another cannot be opened
             raise error
         if self._opens_first and self._auth is None:
