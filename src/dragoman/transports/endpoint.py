@@ -12,7 +12,7 @@ from dragoman.model.error import MethodNotFound
 from dragoman.model.operation import Operation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from dragoman.dialects.dialect import CallingDialect, Dialect, Result
     from dragoman.dialects.negotiate import Choice
@@ -81,6 +81,12 @@ class Endpoint:
         self.dialects = Dialects(blocking_by_default=blocking, tools=answers is not None)
         self.answers = answers
         self._extensions = {extension.uri for extension in extensions}
+        self._pushes: dict[Operation, Callable[[Call, Any], Awaitable[Result]]] = {
+            Operation.CREATE_PUSH: service.create_push,
+            Operation.GET_PUSH: service.get_push,
+            Operation.LIST_PUSH: service.list_pushes,
+            Operation.DELETE_PUSH: service.delete_push,
+        }
         # Makes the card a known caller may see; None where nobody is known.
         self._extended = extended
 
@@ -130,17 +136,7 @@ class Endpoint:
                 return Outcome(self._extended(request, call.user), "")
             service.extended_card(call, params.tenant)
             raise MethodNotFound
-        return Outcome(await self._push(operation, call, params), call.origin)
-
-    async def _push(self, operation: Operation, call: Call, params: Any) -> Result:
-        service = self.service
-        if operation is Operation.CREATE_PUSH:
-            return await service.create_push(call, params)
-        if operation is Operation.GET_PUSH:
-            return await service.get_push(call, params)
-        if operation is Operation.LIST_PUSH:
-            return await service.list_pushes(call, params)
-        return await service.delete_push(call, params)
+        return Outcome(await self._pushes[operation](call, params), call.origin)
 
     def headers(self, call: Call, dialect: Dialect, outcome: Outcome) -> list[Header]:
         """What a response says beside its body: activated extensions, and that it is a repeat."""

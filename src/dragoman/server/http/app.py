@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from dragoman.server.http.address import Addresses
     from dragoman.server.http.authentication import Authentication
     from dragoman.server.http.lazy import LazyKeys as Keys
-    from dragoman.server.http.refusal import Refuse
+    from dragoman.server.http.limiter import Refuse
     from dragoman.server.plugins import Routes
     from dragoman.transports.endpoint import Answers, ExtendedCard
     from dragoman.transports.http import AsgiApp, AsgiScope, Receive, Send
@@ -101,10 +101,10 @@ class App:
             self._guard,
             self._limiter,
             self._auth,
-            keys=self._keys,
-            extra=self._extra,
-            opens_first=self._opens_first,
-            starting=self._starting_app,
+            self._keys,
+            self._extra,
+            self._opens_first,
+            self._starting_app,
         ).router()
 
     def _extended_card(self, cards: Cards, request: Request, user: User | None) -> AgentCard:

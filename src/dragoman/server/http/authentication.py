@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dragoman.net.exchange import HttpClient
     from dragoman.server.http.cross_site import Guard
     from dragoman.server.http.lazy import LazyKeys
-    from dragoman.server.http.refusal import Refuse
+    from dragoman.server.http.limiter import Refuse
     from dragoman.stores.sqlite.users import SqliteUsers
     from dragoman.transports.http import AsgiApp, AsgiScope, Header, Receive, Request, Send
 

@@ -20,7 +20,7 @@ from dragoman.model.error import Unauthorized
 from dragoman.transports.http import REQUEST, respond, with_headers
 
 if TYPE_CHECKING:
-    from dragoman.server.http.refusal import Refuse
+    from dragoman.server.http.limiter import Refuse
     from dragoman.transports.http import AsgiApp, AsgiScope, Header, Receive, Request, Send
 
 _PREFLIGHT_SECONDS = 600

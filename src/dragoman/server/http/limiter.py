@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from dragoman.engine.accept.quota import Memory, Rate, caller_of
 from dragoman.model.error import A2AError
 from dragoman.server.http.address import network_of
-from dragoman.transports.http import REQUEST, USER, Shared
+from dragoman.transports.http import REQUEST, USER, Shared, with_headers
 from dragoman.transports.limits import Denials, Pace, Patience
 
 if TYPE_CHECKING:
@@ -17,9 +17,20 @@ if TYPE_CHECKING:
     from dragoman.model.user import User
     from dragoman.server.config.settings import Limits
     from dragoman.server.http.address import Addresses
+    from dragoman.server.http.authentication import Authentication
     from dragoman.server.http.cross_site import Guard
-    from dragoman.server.http.refusal import Refuse
     from dragoman.transports.http import AsgiApp, AsgiScope, Receive, Request, Send
+
+
+Refuse = Callable[["Request", "Send", A2AError], Awaitable[None]]
+
+
+class Form(Protocol):
+    """How a binding spells an error; `challenged` when a header says how to authenticate."""
+
+    def __call__(self, request: Request, send: Send, error: A2AError, *, challenged: bool) -> Awaitable[None]:
+        """Answer with an error."""
+        ...
 
 
 class Limiter:
@@ -58,6 +69,18 @@ class Limiter:
         except A2AError as more:
             return more
         return error
+
+
+def refusing(form: Form, limiter: Limiter, auth: Authentication | None) -> Refuse:
+    """What refuses requests: it counts strangers, writes down which limit was reached, and says how to authenticate."""
+
+    async def refuse(request: Request, send: Send, error: A2AError) -> None:
+        error = limiter.counted(request, error)
+        limiter.denials.note(request.caller, error)
+        challenge = [] if auth is None else auth.challenge(error)
+        await form(request, with_headers(send, challenge) if challenge else send, error, challenged=bool(challenge))
+
+    return refuse
 
 
 @lru_cache(4096)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote
 
 import msgspec
@@ -12,7 +12,7 @@ import msgspec
 from dragoman.dialects.errors import status_of
 from dragoman.server.http.authentication import authenticate, challenge_strangers
 from dragoman.server.http.cross_site import Page, add_cors_headers, answer_preflight, check_host, check_page
-from dragoman.server.http.limiter import admit
+from dragoman.server.http.limiter import admit, refusing
 from dragoman.server.http.pages import (
     JWKS,
     LOGIN,
@@ -23,7 +23,6 @@ from dragoman.server.http.pages import (
     sign_in_or_out,
     unavailable,
 )
-from dragoman.server.http.refusal import refusing
 from dragoman.server.http.router import AgentRoutes, Mount, PathRoutes, Route, Router
 from dragoman.transports.http import REQUEST, refusal_headers, respond
 
@@ -36,8 +35,7 @@ if TYPE_CHECKING:
     from dragoman.server.http.authentication import Authentication
     from dragoman.server.http.cross_site import Guard
     from dragoman.server.http.lazy import LazyKeys
-    from dragoman.server.http.limiter import Limiter
-    from dragoman.server.http.refusal import Form, Refuse
+    from dragoman.server.http.limiter import Form, Limiter, Refuse
     from dragoman.server.plugins import RoutePath, Routes
     from dragoman.transports.http import AsgiApp, AsgiScope, Header, Receive, Request, Send
 
@@ -49,48 +47,33 @@ RPC, OLDEST = "/", "/a2a"
 AGENTS = "/agents/"
 
 
-class Routing:
+class Routing(NamedTuple):
     """Makes the routes of a server. `starting` makes an app that starts the server first."""
 
-    def __init__(
-        self,
-        hosted: Sequence[Hosted],
-        store: Store,
-        addresses: Addresses,
-        guard: Guard,
-        limiter: Limiter,
-        auth: Authentication | None,
-        *,
-        keys: LazyKeys | None,
-        extra: Sequence[Routes],
-        opens_first: bool,
-        starting: Callable[[Refuse], AsgiApp],
-    ) -> None:
-        self._hosted = hosted
-        self._store = store
-        self._addresses = addresses
-        self._guard = guard
-        self._limiter = limiter
-        self._auth = auth
-        self._keys = keys
-        self._extra = extra
-        self._opens_first = opens_first
-        self._starting = starting
-        self._extra_pages = {_joined(path) for routes in extra for path in routes.paths if path.page}
+    hosted: Sequence[Hosted]
+    store: Store
+    addresses: Addresses
+    guard: Guard
+    limiter: Limiter
+    auth: Authentication | None
+    keys: LazyKeys | None
+    extra: Sequence[Routes]
+    opens_first: bool
+    starting: Callable[[Refuse], AsgiApp]
 
     def router(self) -> Router:
         """All routes: the first agent is also at the root, with what is the server's own."""
-        root = self._agent(self._hosted[0], None)
+        root = self._agent(self.hosted[0], None)
         root = root._replace(paths={**root.paths, **self._own_paths()})
         missing = self._public(lambda scope, _, send: not_found(send, scope["path"]))
         mounts = {AGENTS: Mount(self._agents(AGENTS), missing)}
-        for routes in self._extra:
+        for routes in self.extra:
             for mount in routes.mounts:
                 mounts[mount] = Mount(self._agents(mount), self._no_agent(routes, mount))
         return Router(root, mounts)
 
     def _agents(self, mount: str) -> dict[str, AgentRoutes]:
-        return {hosted.agent.name: self._agent(hosted, mount) for hosted in self._hosted}
+        return {hosted.agent.name: self._agent(hosted, mount) for hosted in self.hosted}
 
     def _no_agent(self, routes: Routes, mount: str) -> Route:
         def missing(scope: AsgiScope, _: Receive, send: Send) -> Awaitable[None]:
@@ -109,13 +92,14 @@ class Routing:
             OLDEST: PathRoutes({"POST": self._oldest(hosted) or rpc}, rpc_only),
         }
         below: dict[tuple[str, ...], Route] = {}
-        for routes in self._extra:
+        for routes in self.extra:
             self._add_extra(routes, hosted, mount, paths, below)
         page = self._page(hosted, hosted.cards.serve)
         paths |= dict.fromkeys(hosted.cards.paths, page)
         rest = self._operation(hosted.rest, hosted.rest.refuse)
-        open_paths = {*self._extra_pages, *hosted.cards.paths}
-        return AgentRoutes(paths, below, rest, self._public(answer_preflight(self._guard, open_paths)))
+        pages = (_joined(path) for routes in self.extra for path in routes.paths if path.page)
+        open_paths = {*pages, *hosted.cards.paths}
+        return AgentRoutes(paths, below, rest, self._public(answer_preflight(self.guard, open_paths)))
 
     def _add_extra(
         self,
@@ -144,7 +128,7 @@ class Routing:
 
     def _oldest(self, hosted: Hosted) -> Route | None:
         """Where the oldest methods are for known callers only, and the others for strangers too."""
-        auth = self._auth
+        auth = self.auth
         if auth is None or not hosted.needs_user:
             return None
         rpc = hosted.rpc.for_strangers(auth.stranger)
@@ -154,22 +138,22 @@ class Routing:
 
     def _public(self, app: AsgiApp, refuse: Refuse | None = None) -> Route:
         """A route for everybody. With `refuse`, the server is started before it is used."""
-        cold = None if refuse is None else self._checked(self._starting(refuse))
+        cold = None if refuse is None else self._checked(self.starting(refuse))
         return Route(self._checked(app), cold)
 
     def _operation(self, app: AsgiApp, form: Form) -> Route:
         """A route for callers who are known, if callers are, and counted. `form` spells what they are refused with."""
-        guard, auth, base = self._guard, self._auth, self._addresses.base
-        refuse = refusing(form, self._limiter, auth)
-        app, cold = admit(app, self._limiter, guard, refuse), self._starting(refuse)
+        guard, auth, base = self.guard, self.auth, self.addresses.base
+        refuse = refusing(form, self.limiter, auth)
+        app, cold = admit(app, self.limiter, guard, refuse), self.starting(refuse)
         app = check_page(app, guard, base, refuse) if auth is None else authenticate(app, auth, guard, base, refuse)
         if guard.has_guests:
             app, cold = add_cors_headers(app, guard), add_cors_headers(cold, guard)
         return Route(self._checked(app), self._checked(cold))
 
     def _checked(self, app: AsgiApp) -> AsgiApp:
-        addresses = self._addresses
-        return check_host(app, self._guard, addresses.is_trusted if addresses.has_proxies else None)
+        addresses = self.addresses
+        return check_host(app, self.guard, addresses.is_trusted if addresses.has_proxies else None)
 
     # -- pages -----------------------------------------------------------------------------------------------------
 
@@ -179,21 +163,21 @@ class Routing:
         async def show(scope: AsgiScope, _: Receive, send: Send) -> None:
             request: Request = scope[REQUEST]
             user = None
-            if self._auth is not None:
-                page = self._guard.page(request, self._addresses.base)
-                user = await self._auth.visitor(request, ambient=page is Page.OWN)
-            status, body, headers = card(request, self._addresses.base(request) + request.prefix, user)
+            if self.auth is not None:
+                page = self.guard.page(request, self.addresses.base)
+                user = await self.auth.visitor(request, ambient=page is Page.OWN)
+            status, body, headers = card(request, self.addresses.base(request) + request.prefix, user)
             await respond(send, status, body, headers=headers, head=request.method == "HEAD")
 
         # Users and keys are kept beside the tasks, and tools are known once their servers are.
-        starts = self._auth is not None or self._opens_first or hosted.cards.signing is not None
+        starts = self.auth is not None or self.opens_first or hosted.cards.signing is not None
         return self._read_only(self._public(show, _cannot_show if starts else None))
 
     def _own_paths(self) -> dict[str, PathRoutes]:
         """What the server has beside its agents: its health, its keys and a login."""
 
         def health(scope: AsgiScope, _: Receive, send: Send) -> Awaitable[None]:
-            return show_health(scope[REQUEST].path, self._store, send)
+            return show_health(scope[REQUEST].path, self.store, send)
 
         def cannot(_: Request, send: Send, error: A2AError) -> Awaitable[None]:
             return unavailable(send, error)
@@ -201,24 +185,24 @@ class Routing:
         paths = {
             "/healthz": self._read_only(self._public(health)),
             "/readyz": self._read_only(self._public(health, cannot)),
-            JWKS: self._read_only(self._public(lambda _, __, send: show_keys(self._keys, send), cannot)),
+            JWKS: self._read_only(self._public(lambda _, __, send: show_keys(self.keys, send), cannot)),
         }
-        if self._auth is not None:
-            login = self._login(self._auth)
+        if self.auth is not None:
+            login = self._login(self.auth)
             paths |= {path: PathRoutes({}, login) for path in LOGIN}
         return paths
 
     def _login(self, auth: Authentication) -> Route:
         def sign(scope: AsgiScope, _: Receive, send: Send) -> Awaitable[None]:
             request: Request = scope[REQUEST]
-            return sign_in_or_out(auth.login, request, self._addresses.base(request), send)
+            return sign_in_or_out(auth.login, request, self.addresses.base(request), send)
 
         def refuse(request: Request, send: Send, error: A2AError) -> Awaitable[None]:
-            self._limiter.denials.note(request.caller, error)
+            self.limiter.denials.note(request.caller, error)
             body = msgspec.json.encode({"error": str(error)})
             return respond(send, status_of(error).http, body, headers=refusal_headers(error))
 
-        return self._public(admit(sign, self._limiter, self._guard, refuse), refuse)
+        return self._public(admit(sign, self.limiter, self.guard, refuse), refuse)
 
     def _read_only(self, route: Route) -> PathRoutes:
         return PathRoutes({"GET": route, "HEAD": route}, self._not_allowed("GET, HEAD"))
