@@ -9,21 +9,31 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dragoman.cli.printing import say, warn
-from dragoman.cli.serve_options import (
-    FRAMEWORKS,
-    AgentFlags,
+from dragoman.cli.command_options import (
+    agent_of_command,
     agent_of_command_table,
+    taken_command_options,
+    with_command_options,
+)
+from dragoman.cli.framework_options import (
+    FRAMEWORKS,
     agent_of_framework_table,
-    agent_of_mcp_table,
+    agents_of_frameworks,
+    taken_framework_options,
+    with_framework_options,
+)
+from dragoman.cli.printing import say, warn
+from dragoman.cli.tool_options import (
+    ABOUT,
+    TEXT,
+    agent_of_table,
+    agent_of_tools,
     check_table,
-    named,
-    with_agent_options,
+    taken_tool_options,
+    with_tool_options,
 )
 from dragoman.model.error import AuthError, ConfigError
 from dragoman.server.config.settings import SETTINGS, ConfigFile, Limits, Settings, find_config, load_settings
-from dragoman.server.config.values import TEXT
-from dragoman.server.plugins import AGENT_OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -64,14 +74,18 @@ def _with_settings(function: Callable[..., None]) -> Callable[..., None]:
 @click.command("serve", short_help="Serve agents over A2A.")
 @click.argument("targets", nargs=-1, metavar="[TARGET]...")
 @click.option("--a2a", metavar="URL", multiple=True, help="Stand in front of the agent at URL, or of a remote by name.")
-@with_agent_options
+@with_tool_options
+@with_command_options
+@with_framework_options
 @click.option("--name", metavar="NAME", help="What the agent of --mcp or of --command is called.")
 @click.option(
     "--env", metavar="KEY[=VALUE]", multiple=True, help="Variable for their programs; KEY alone passes this one's on."
 )
 @click.option("--config", metavar="FILE", type=click.Path(path_type=Path), help="File, if not ./dragoman.toml.")
 @_with_settings
-def command(targets: tuple[str, ...], a2a: tuple[str, ...], config: Path | None, **flags: Any) -> None:
+def command(
+    targets: tuple[str, ...], a2a: tuple[str, ...], mcp: tuple[str, ...], config: Path | None, **flags: Any
+) -> None:
     """Serve agents over A2A.
 
     TARGET is `module:name`, `module`, `file.py` or `file.py:name`: an Agent, a Server, a function, an MCP server or an
@@ -86,7 +100,10 @@ def command(targets: tuple[str, ...], a2a: tuple[str, ...], config: Path | None,
     from dragoman.telemetry.logs import configure
 
     cwd = Path.cwd()
-    agents = AgentFlags(flags)
+    tools = taken_tool_options(flags, bool(mcp))
+    program = taken_command_options(flags)
+    frameworks = taken_framework_options(flags)
+    shared = _taken_shared_options(flags, mcp=bool(mcp), program=bool(program))
     given = {name: value for name, value in flags.items() if value is not None and value != ()}
 
     def settings_of(keywords: Mapping[str, Any], tell: Callable[[str], None] = warn) -> Settings:
@@ -97,13 +114,28 @@ def command(targets: tuple[str, ...], a2a: tuple[str, ...], config: Path | None,
     configure(settings.log, settings.log_level)
     file = find_config(config, environ=os.environ, cwd=cwd)
     loaded = [_load(target, target, cwd) for target in targets]
-    loaded += agents.of_frameworks(cwd)
+    loaded += agents_of_frameworks(frameworks, cwd)
     limit = settings.limits.remote_bytes or None
     fronts = [_in_front(place, None, file, limit) for place in a2a]
-    servable = _together([*loaded, *fronts, *agents.of_programs()] or _in_file(file, limit))
+    bridges = [agent_of_tools(mcp, {**tools, **shared})] if mcp else []
+    programs = [agent_of_command({**program, **shared})] if program else []
+    servable = _together([*loaded, *fronts, *bridges, *programs] or _in_file(file, limit))
     settings = settings_of(getattr(servable, "keywords", {}), lambda _: None)
     configure(settings.log, settings.log_level)
     serve(servable, settings, announce=say, ends_process=True)
+
+
+def _taken_shared_options(flags: dict[str, Any], *, mcp: bool, program: bool) -> dict[str, Any]:
+    """Take the flags that agents of MCP servers and of programs both have out of all flags."""
+    given = {option: value for option in ("name", "env") if (value := flags.pop(option)) not in (None, ())}
+    if given and not mcp and not program:
+        raise ConfigError(f"--{next(iter(given))} is for the agent of --mcp or of --command: give one of them")
+    if "name" in given and mcp and program:
+        raise ConfigError(
+            "--name: which agent is meant, that of --mcp or that of --command? Two get their names in dragoman.toml: "
+            "a table [agents.NAME] for each"
+        )
+    return given
 
 
 def _in_file(file: ConfigFile | None, limit: int | None) -> list[Servable]:
@@ -128,9 +160,9 @@ def _of_table(file: ConfigFile, name: str, table: Mapping[str, Any], limit: int 
         return agent
     _see_that_it_says_what(source, table, given)
     if given == ["mcp"]:
-        servable: Servable = agent_of_mcp_table(source, name, table)
+        servable: Servable = agent_of_table(source, name, table)
     else:
-        check_table(source, table, {given[0]: TEXT, **AGENT_OPTIONS}, beside=given[0])
+        check_table(source, table, {given[0]: TEXT, **ABOUT}, beside=given[0])
         place: str = table[given[0]]
         is_front = given == ["a2a"]
         servable = _in_front(place, name, file, limit) if is_front else _load(f"{source} target", place, folder)
@@ -141,7 +173,7 @@ def _of_table(file: ConfigFile, name: str, table: Mapping[str, Any], limit: int 
 def _see_that_it_says_what(source: str, table: Mapping[str, Any], given: Sequence[str]) -> None:
     """Raise ConfigError unless a table says one thing to serve."""
     known = ("target", "a2a", "mcp", "command", "profile", *FRAMEWORKS)
-    unknown = next((key for key in table if key not in (*known, *AGENT_OPTIONS)), None)
+    unknown = next((key for key in table if key not in (*known, *ABOUT)), None)
     if not given and unknown is not None:
         # A short word is like many others: `file` is not meant to be `profile`.
         near = get_close_matches(unknown, known, 1, cutoff=0.75)
@@ -165,14 +197,20 @@ def _say_about(source: str, servable: Servable, table: Mapping[str, Any]) -> Non
     """Tell an agent what its table says of it."""
     from dragoman.server.agent.agent import Agent
 
-    said = [key for key in AGENT_OPTIONS if key in table]
+    said = [key for key in ABOUT if key in table]
     if not said:
         return
     if not isinstance(servable, Agent):
         raise ConfigError(
             f'{source}: {said[0]} is about an agent, and the target is none: name one, as in target = "app.py:agent"'
         )
-    servable.describe(**{key: table[key] for key in said})
+    if "default_project_id" in table:
+        # TOML has no word for none.
+        servable.default_project_id = table["default_project_id"] or None
+    if "persona" in table:
+        servable.persona = table["persona"]
+    if "skill_bundles" in table:
+        servable.skill_bundles = tuple(table["skill_bundles"])
 
 
 def _in_front(place: str, name: str | None, file: ConfigFile | None, limit: int | None) -> Servable:
@@ -201,8 +239,10 @@ def _load(source: str, target: str, folder: Path) -> Servable:
     from dragoman.server.agent.target import as_servable, load_target
 
     found = load_target(target, cwd=folder)
-    with named(source):
+    try:
         return as_servable(found)
+    except ConfigError as error:
+        raise ConfigError(f"{source}: {error}") from error
 
 
 def _together(servables: Sequence[Servable]) -> Servable:

@@ -10,9 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
-
-from dragoman.server.config.values import TABLE, TEXT, TEXTS, Kind
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypedDict
 
 if TYPE_CHECKING:
     from dragoman.clock import Clock
@@ -99,8 +97,31 @@ class Routes(Protocol):
 # -- options of agents -------------------------------------------------------------------------------------------------
 
 
-# What any table `[agents.NAME]` may say of its agent.
-AGENT_OPTIONS: dict[str, Kind] = {"default_project_id": TEXT, "persona": TABLE, "skill_bundles": TEXTS}
+class AgentOption(NamedTuple):
+    """A key of `[agents.NAME]` in the settings file that sets an attribute of its agent.
+
+    `words` say what its value must be; with `texts`, a list must be one of texts.
+    """
+
+    words: str
+    types: tuple[type, ...]
+    texts: bool = False
+
+
+# What any table may say of its agent. An empty text is none: TOML has no word for that.
+AGENT_OPTIONS: dict[str, AgentOption] = {
+    "default_project_id": AgentOption("a text", (str,)),
+    "persona": AgentOption("a table", (dict,)),
+    "skill_bundles": AgentOption("a list of texts", (list,), texts=True),
+}
+
+
+class PluginOptions(TypedDict, total=False):
+    """The keywords of `Agent.from_command` that plug-ins read."""
+
+    default_project_id: str | None
+    persona: Mapping[str, Any] | None
+    skill_bundles: Sequence[str]
 
 
 class PluginAttributes:
@@ -110,17 +131,6 @@ class PluginAttributes:
     persona: Mapping[str, Any] | None = None
     skill_bundles: tuple[str, ...] = ()
     tool_names: tuple[str, ...] | None = None
-
-    def describe(self, **options: Any) -> None:
-        """Set what options say, `tool_names` by `tools`. An empty text is none: TOML has no word for that."""
-        if "default_project_id" in options:
-            self.default_project_id = options["default_project_id"] or None
-        if "persona" in options:
-            self.persona = options["persona"]
-        if "skill_bundles" in options:
-            self.skill_bundles = tuple(options["skill_bundles"])
-        if options.get("tools") is not None:
-            self.tool_names = tuple(options["tools"])
 
 
 # -- the plug-in -------------------------------------------------------------------------------------------------------

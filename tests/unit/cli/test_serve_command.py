@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from dragoman.cli.command_options import agent_of_command_table
 from dragoman.cli.main import group
-from dragoman.cli.serve_options import agent_of_command_table
-from dragoman.cli.serve_options import agent_of_mcp_table as agent_of_table
+from dragoman.cli.tool_options import agent_of_table
 from dragoman.errors import ConfigError
 from dragoman.sync import Client
 

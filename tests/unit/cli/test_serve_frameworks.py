@@ -15,8 +15,8 @@ import pytest
 from click.testing import CliRunner
 
 from dragoman import Agent, Client, Task
+from dragoman.cli.framework_options import agent_of_framework_table, agents_of_frameworks, taken_framework_options
 from dragoman.cli.main import group
-from dragoman.cli.serve_options import OPTIONS, AgentFlags, agent_of_framework_table
 from dragoman.errors import ConfigError
 from dragoman.sync import Client as SyncClient
 
@@ -90,11 +90,11 @@ def said_by(*flags: str) -> str:
 
 def agents_of(folder: Path, **flags: Any) -> list[Agent]:
     """What the flags serve."""
-    none = {option.parameter: None for option in OPTIONS}
-    given = {**none, **{f"agent_{name}": value for name, value in flags.items()}, "name": None, "env": (), "port": 0}
-    taken = AgentFlags(given)
+    none = {"adk": (), "langgraph": (), "pydantic_ai": (), "openai": (), "show_tools": False, "show_thoughts": False}
+    given = {**none, **flags, "port": 0}
+    taken = taken_framework_options(given)
     assert given == {"port": 0}, "the other flags are left"
-    return taken.of_frameworks(folder)
+    return agents_of_frameworks(taken, folder)
 
 
 async def told_by(agent: Agent) -> tuple[Task, set[str]]:

@@ -179,7 +179,8 @@ class Agent(BareAgent):
             sessions=sessions,
         )
         agent = cls(title, backend, description=description, version=version, card=card)
-        agent.describe(default_project_id=project, persona=persona, skill_bundles=skill_bundles, tools=tools)
+        agent.default_project_id, agent.persona, agent.skill_bundles = project, persona, tuple(skill_bundles)
+        agent.tool_names = None if tools is None else tuple(tools)
         return agent
 
     # -- agents of other frameworks --------------------------------------------------------------------------------

@@ -11,33 +11,13 @@ import re
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from ipaddress import IPv4Network, IPv6Network, ip_network
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 from dragoman.server.config.store_url import without_password
 from dragoman.server.http.authentication import AuthSettings
 
 Network = IPv4Network | IPv6Network
-
-
-class Kind(NamedTuple):
-    """What a value of a table has to be: how that is said, its types, and whether a list is one of texts."""
-
-    words: str
-    types: tuple[type, ...]
-    texts: bool = False
-
-    def fits(self, value: object) -> bool:
-        """True when a value is of this kind."""
-        if isinstance(value, list) and self.texts:
-            return all(isinstance(each, str) for each in cast("list[object]", value))
-        # To Python a bool is a number.
-        return isinstance(value, self.types) and (bool in self.types or not isinstance(value, bool))
-
-
-TEXT = Kind("a text", (str,))
-TEXTS = Kind("a list of texts", (list,), texts=True)
-TABLE = Kind("a table", (dict,))
 
 
 def shown(value: Any) -> str:
