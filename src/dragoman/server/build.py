@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from dragoman.server.agent.agent import Agent
     from dragoman.server.config.settings import Settings
 
+# How many agents may call each other in a row, where no plug-in says so.
+_MAX_DEPTH = 3
+
 
 def open_store(url: str) -> Store:
     """The store a URL names, not yet opened. Raises ConfigError."""
@@ -67,10 +70,10 @@ def build(
     path = parse_store(settings.store)
     home = None if path is None else path.absolute().with_name(f"{path.name}.sessions")
     extra = plugins()
-    depths = [depth for plugin in extra if (depth := plugin.max_depth(os.environ)) is not None]
+    depths = [depth for plugin in extra if (depth := plugin.max_depth(os.environ)) is not None] or [_MAX_DEPTH]
     for agent in agents:
         if agent.backend.sessions is not None:
-            agent.backend.sessions.settle(home, settings.limits.keep, *depths[:1])
+            agent.backend.sessions.settle(home, settings.limits.keep, depths[0])
     bus = LocalBus(clock)
     engine = EngineSettings(
         dedupe=settings.dedupe,

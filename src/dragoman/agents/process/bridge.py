@@ -37,7 +37,7 @@ class CommandSessions:
         self._runs: WeakKeyDictionary[asyncio.AbstractEventLoop, SessionRuns] = WeakKeyDictionary()
         self.offers = offers_of(recipe.name, description, tools)
 
-    def settle(self, home: Path | None, keep: float, max_depth: int = 3) -> None:
+    def settle(self, home: Path | None, keep: float, max_depth: int) -> None:
         """Say where folders of sessions are kept, and how long: None is for as long as the server runs.
 
         A call that has come through more than `max_depth` agents is refused.
