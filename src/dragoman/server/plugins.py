@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypedDict
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from dragoman.clock import Clock
@@ -114,14 +114,6 @@ AGENT_OPTIONS: dict[str, AgentOption] = {
     "persona": AgentOption("a table", (dict,)),
     "skill_bundles": AgentOption("a list of texts", (list,), texts=True),
 }
-
-
-class PluginOptions(TypedDict, total=False):
-    """The keywords of `Agent.from_command` that plug-ins read."""
-
-    default_project_id: str | None
-    persona: Mapping[str, Any] | None
-    skill_bundles: Sequence[str]
 
 
 class PluginAttributes:

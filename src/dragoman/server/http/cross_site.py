@@ -50,7 +50,9 @@ class Guard:
         self._hosts = {host.casefold() for host in (*allow_hosts, *([own] if own else []))}
         self._cors = frozenset(origin_of(origin) for origin in cors)
         self._open_list = open_list
+        # Few addresses and names come again and again, with every request.
         self.host_problem = lru_cache(1024)(self._host_problem)
+        self.may_list = lru_cache(1024)(self._may_list)
 
     @property
     def has_guests(self) -> bool:
@@ -91,7 +93,7 @@ class Guard:
             text += "; if it is this server's own address, set url or trust_proxy"
         return Unauthorized(text)
 
-    def may_list(self, local: str) -> bool:
+    def _may_list(self, local: str) -> bool:
         """False when a stranger who came in on this address would see the tasks of all others on an open network."""
         return self._open_list or not _is_address(local) or _is_loopback(local)
 

@@ -90,7 +90,7 @@ def _stranger(address: str) -> str:
 
 def admit(app: AsgiApp, limiter: Limiter, guard: Guard, refuse: Refuse) -> AsgiApp:
     """Note whom a request counts for and count it; refuse it when it is one too many."""
-    rate, has_proxies, may_list = limiter.rate, limiter.has_proxies, lru_cache(1024)(guard.may_list)
+    rate, has_proxies, may_list = limiter.rate, limiter.has_proxies, guard.may_list
 
     def admitted(scope: AsgiScope, receive: Receive, send: Send) -> Awaitable[None]:
         request: Request = scope[REQUEST]
