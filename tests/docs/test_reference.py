@@ -49,19 +49,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 # What the engine and its bridges need of a class, and no user is promised.
 NOT_PROMISED = {
-    Agent: {
-        "app_for",
-        "canceled",
-        "in_process",
-        "keeps_talks",
-        "marks",
-        "open",
-        "plan",
-        "revision",
-        "settle",
-        "streams",
-        "tools",
-    },
+    Agent: {"app_for", "backend", "functions", "in_process", "revision", "tools"},
     Server: {"agents", "app_for", "in_process", "keywords", "name"},
     Context: {
         "answered",

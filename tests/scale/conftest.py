@@ -89,7 +89,7 @@ class Host:
 
     @property
     def service(self) -> Any:
-        return self.app._first.service
+        return self.app._hosted[0].service
 
     def reader(self, method: str, path: str, body: Any = None, *, keep: bool = True) -> Reader:
         return Reader(self.app, method, path, b"" if body is None else json.dumps(body).encode(), keep=keep)

@@ -6,7 +6,6 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterator, Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -19,6 +18,7 @@ from dragoman.agents.process.run import SessionRuns
 from dragoman.compat.remote import invoke_remote_agent
 from dragoman.model.error import Unauthenticated
 from dragoman.outputs import Ask
+from dragoman.server.agent.base import Backend
 from dragoman.server.build import build
 from dragoman.server.config.settings import load_settings
 from dragoman.testing import Clock, served
@@ -98,8 +98,8 @@ def programs() -> Programs:
 
 def program_agent(name: str, programs: Programs, project: str | None = "p") -> Agent:
     runs = SessionRuns(programs, agent_id=name, project_id=project)
-    agent = Agent(name, description="Runs a program", run=partial(runs.run))
-    agent._prepare, agent._canceled = runs.prepare, runs.canceled
+    backend = Backend(runs.run, prepare=runs.prepare, canceled=runs.canceled)
+    agent = Agent(name, backend, description="Runs a program")
     agent.default_project_id = project
     return agent
 

@@ -285,7 +285,7 @@ def test_nobody_listens_for_a_reader_who_has_left(wire: Any, new_agent: Callable
         speaker = wire.at(url).speaker("1.0-rest")
         task = speaker.id_of(speaker.begin(tool="until_told"))
         reader = speaker.subscribe(task) if operation == "subscribe" else speaker.stream(tool="slow")
-        listeners = app._first.service._bus.listeners  # no public face shows who listens
+        listeners = app._hosted[0].service._bus.listeners  # no public face shows who listens
         with reader as reading:
             reading.next()
             assert len(listeners) == 1

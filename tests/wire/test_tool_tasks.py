@@ -23,6 +23,7 @@ from dragoman.errors import Failed
 from dragoman.keys.ring import KeyRing
 from dragoman.model.card import AgentSkill
 from dragoman.model.part import Part
+from dragoman.server.agent.base import Backend
 from dragoman.stores.sqlite.users import SqliteUsers
 from dragoman.testing import served
 
@@ -106,11 +107,8 @@ class Tools:
 
 
 def tool_agent(path: Path, *more: Tool, name: str = "tools") -> Agent:
-    agent = Agent(name, description="Made from tools")
     tools = Tools(path, *more)
-    agent._tools = tools
-    agent._run = tools.run
-    return agent
+    return Agent(name, Backend(tools.run, tools=tools), description="Made from tools")
 
 
 def table(path: Path) -> list[dict[str, Any]]:
@@ -393,7 +391,7 @@ def test_where_the_cookie_counts_strangers_ask_no_tool_in_the_oldest_words(wire:
         for wrong in ("garbage", cookie[:-2] + "xx", ""):
             assert desk.ask("tasks/send", {"message": "hi"}, Cookie=f"user={wrong}").status == 401
         assert table(path) == []
-        assert agent._tools.calls == []
+        assert agent.tools.calls == []
         known = desk.ask("tasks/send", {"message": "hi"}, Cookie=f"user={cookie}").result
         assert row_of(path, known)["state"] == "completed"
         # What is said in other words, or elsewhere, is open to strangers.

@@ -6,6 +6,7 @@ name from here. Which object reads and writes the words of a row: `negotiate.dia
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, Literal, NamedTuple
 
 from msgspec import Struct
@@ -224,7 +225,7 @@ def method_of(operation: Operation, version: str) -> str:
     return name
 
 
-def rest_row(segments: list[str]) -> Row:
+def rest_row(segments: Sequence[str]) -> Row:
     """The row whose errors and paths the words of a REST path belong to: 0.3's under its prefix, else 1.0's."""
     return _REST_PREFIXES.get(tuple(segments[:1]), ROWS[V1_0, REST])
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial, reduce
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from dragoman.engine.journal.retention import Janitor, Retention
 from dragoman.engine.operations import EngineSettings, Service
 from dragoman.model.error import ConfigError
 from dragoman.net.guard import Guard as AddressGuard
+from dragoman.server.agent.adapter import EngineAgent
 from dragoman.server.cards.cache import Cards
 from dragoman.server.cards.signing import CardSigning
 from dragoman.server.config.memory_limit import memory_for
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
     from dragoman.net.exchange import HttpClient
     from dragoman.server.agent.agent import Agent
     from dragoman.server.config.settings import Settings
+
+# How many agents may call each other in a row, where no plug-in says so.
+_MAX_DEPTH = 3
 
 
 def open_store(url: str) -> Store:
@@ -66,9 +70,10 @@ def build(
     path = parse_store(settings.store)
     home = None if path is None else path.absolute().with_name(f"{path.name}.sessions")
     extra = plugins()
-    depths = [depth for plugin in extra if (depth := plugin.max_depth(os.environ)) is not None]
+    depths = [depth for plugin in extra if (depth := plugin.max_depth(os.environ)) is not None] or [_MAX_DEPTH]
     for agent in agents:
-        agent.settle(home, settings.limits.keep, *depths[:1])
+        if agent.backend.sessions is not None:
+            agent.backend.sessions.settle(home, settings.limits.keep, depths[0])
     bus = LocalBus(clock)
     engine = EngineSettings(
         dedupe=settings.dedupe,
@@ -95,7 +100,7 @@ def build(
         Hosted(
             agent,
             Cards(agent, settings.card_version, clock.now(), push=settings.push, signing=signing),
-            partial(Service, agent, store, bus, clock, reduce(lambda made, each: each(agent, made), refine, engine)),
+            partial(Service, EngineAgent(agent), store, bus, clock, reduce(partial(_refined, agent), refine, engine)),
             settings.limits.body,
             blocking=settings.blocking,
             limits=json_limits,
@@ -122,6 +127,12 @@ def build(
         limiter=limiter,
         extra=[routes for plugin in extra if (routes := plugin.routes(site)) is not None],
     )
+
+
+def _refined(
+    agent: Agent, settings: EngineSettings, refine: Callable[[Agent, EngineSettings], EngineSettings]
+) -> EngineSettings:
+    return refine(agent, settings)
 
 
 def _authentication(

@@ -7,15 +7,15 @@ from contextvars import ContextVar
 from typing import Any
 
 HEADERS = ("traceparent", "tracestate", "baggage")
-_current: ContextVar[dict[str, str] | None] = ContextVar("dragoman_trace", default=None)
+current: ContextVar[dict[str, str] | None] = ContextVar("dragoman_trace", default=None)
 
 
 def remember(headers: dict[str, str]) -> None:
     """Keep the trace context of an incoming request; `headers` have lower-case names."""
     if "traceparent" in headers:
-        _current.set({name: headers[name] for name in HEADERS if name in headers})
-    elif _current.get() is not None:
-        _current.set(None)
+        current.set({name: headers[name] for name in HEADERS if name in headers})
+    elif current.get() is not None:
+        current.set(None)
 
 
 def propagate(headers: dict[str, str]) -> None:
@@ -26,6 +26,6 @@ def propagate(headers: dict[str, str]) -> None:
     telemetry: Any = sys.modules.get("opentelemetry.propagate")
     if telemetry is not None:
         telemetry.inject(headers)
-    remembered = _current.get()
+    remembered = current.get()
     if remembered is not None and "traceparent" not in headers:
         headers.update(remembered)

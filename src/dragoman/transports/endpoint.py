@@ -14,7 +14,7 @@ from dragoman.model.error import MethodNotFound
 from dragoman.model.operation import Operation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from dragoman.dialects.dialect import CallingDialect, Dialect, Result
     from dragoman.dialects.negotiate import Choice
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 # What the JSON of a request may be made of, unless settings say otherwise.
 JSON_LIMITS = JsonLimits()
+_NO_EXTENSIONS: frozenset[str] = frozenset()
 
 
 class Answers(Protocol):
@@ -73,6 +74,7 @@ class Endpoint:
         limits: JsonLimits = JSON_LIMITS,
         denials: Denials | None = None,
         answers: Answers | None = None,
+        extended: ExtendedCard | None = None,
     ) -> None:
         self.service = service
         self.body_limit = body_limit
@@ -81,23 +83,27 @@ class Endpoint:
         self.dialects = Dialects(blocking_by_default=blocking, legacy=LEGACY if answers is None else answers.dialect)
         self.answers = answers
         self._extensions = {extension.uri for extension in extensions}
+        self._pushes: dict[Operation, Callable[[Call, Any], Awaitable[Result]]] = {
+            Operation.CREATE_PUSH: service.create_push,
+            Operation.GET_PUSH: service.get_push,
+            Operation.LIST_PUSH: service.list_pushes,
+            Operation.DELETE_PUSH: service.delete_push,
+        }
         # Makes the card a known caller may see; None where nobody is known.
-        self.extended: ExtendedCard | None = None
+        self._extended = extended
 
-    def call(self, request: Request, dialect: Dialect, user: User | None, tenant: str = "") -> Call:
+    def call(self, request: Request, dialect: Dialect, tenant: str = "") -> Call:
         """The circumstances of a request."""
         return Call(
-            user=user,
+            user=request.user,
             tenant=tenant,
-            extensions=self._activated(request),
+            extensions=self._activated(request) if self._extensions else _NO_EXTENSIONS,
             origin=dialect.origin,
             asks=dialect.asks,
             lists=request.may_list,
         )
 
     def _activated(self, request: Request) -> frozenset[str]:
-        if not self._extensions:
-            return frozenset()
         asked = ",".join(request.headers.get(name, "") for name in EXTENSIONS_HEADERS)
         return frozenset(uri.strip() for uri in asked.split(",")) & self._extensions
 
@@ -127,21 +133,11 @@ class Endpoint:
             stream = await service.subscribe(call, params, after, caller)
             return Outcome(stream, stream.origin)
         if operation is Operation.EXTENDED_CARD:
-            if self.extended is not None and request is not None:
-                return Outcome(self.extended(request, call.user), "")
+            if self._extended is not None and request is not None:
+                return Outcome(self._extended(request, call.user), "")
             service.extended_card(call, params.tenant)
             raise MethodNotFound
-        return Outcome(await self._push(operation, call, params), call.origin)
-
-    async def _push(self, operation: Operation, call: Call, params: Any) -> Result:
-        service = self.service
-        if operation is Operation.CREATE_PUSH:
-            return await service.create_push(call, params)
-        if operation is Operation.GET_PUSH:
-            return await service.get_push(call, params)
-        if operation is Operation.LIST_PUSH:
-            return await service.list_pushes(call, params)
-        return await service.delete_push(call, params)
+        return Outcome(await self._pushes[operation](call, params), call.origin)
 
     def headers(self, call: Call, dialect: Dialect, outcome: Outcome) -> list[Header]:
         """What a response says beside its body: activated extensions, and that it is a repeat."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Generator, Iterable, MutableMapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any
+from types import CoroutineType, coroutine
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import parse_qsl, unquote
 
 from dragoman.engine.accept.quota import SERVER_MEMORY, Lease, busy
@@ -15,12 +16,16 @@ from dragoman.transports.limits import LARGE
 
 if TYPE_CHECKING:
     from dragoman.engine.accept.quota import Memory
+    from dragoman.model.user import User
     from dragoman.transports.limits import Pace, Patience
 
 AsgiScope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+AsgiApp = Callable[[AsgiScope, Receive, Send], Awaitable[None]]
 Header = tuple[bytes, bytes]
+# Where the scope of a request holds its `Request`, and the user who makes it, once that is known.
+REQUEST, USER = "dragoman.request", "dragoman.user"
 
 JSON = b"application/json"
 A2A_JSON = b"application/a2a+json"
@@ -43,11 +48,24 @@ class TooLarge(InvalidRequest):
 class TooSlow(InvalidRequest):
     """The request did not arrive in time. With `closes`, its connection is of no more use."""
 
-    closes = True
+    def __init__(self, message: str, *, closes: bool = True, **metadata: str) -> None:
+        super().__init__(message, **metadata)
+        self.closes = closes
 
 
 class Disconnected(Exception):
     """The caller left before the request was whole."""
+
+
+class Shared(NamedTuple):
+    """What the requests of a server share: the memory they take, turns for long work, time for their bodies."""
+
+    memory: Memory | None = None
+    pace: Pace | None = None
+    patience: Patience | None = None
+
+
+_NOTHING_SHARED = Shared()
 
 
 def segments_of(scope: AsgiScope) -> list[str]:
@@ -71,28 +89,45 @@ def segments_of(scope: AsgiScope) -> list[str]:
 
 
 class Request:
-    """An HTTP request. `segments` are the words of its path, relative to the agent it is for."""
+    """An HTTP request. `segments` are the words of its path, relative to the agent it is for.
 
-    def __init__(self, scope: AsgiScope, receive: Receive, segments: list[str]) -> None:
+    `prefix` is where that agent stands below the app's root, as in `/agents/trip`. `shared` is what it takes memory and
+    turns from, and what says how long its body may take.
+    """
+
+    def __init__(
+        self,
+        scope: AsgiScope,
+        receive: Receive,
+        segments: Sequence[str],
+        prefix: str = "",
+        shared: Shared = _NOTHING_SHARED,
+    ) -> None:
         self.scope = scope
         self.receive = receive
         self.method: str = scope["method"]
         self.segments = segments
-        self.path = "/" + "/".join(segments)
+        self.prefix = prefix
+        self.path = f"/{'/'.join(segments)}" if segments else "/"
         # By lower-case name; of several with one name, all, joined by commas.
-        self.headers: dict[str, str] = _headers(scope["headers"])
-        query = scope.get("query_string", b"")
+        self.headers: dict[str, str] = {}
+        headers = self.headers
+        for raw, value in scope["headers"]:
+            name, text = raw.decode("latin-1").lower(), value.decode("latin-1")
+            headers[name] = f"{headers[name]}, {text}" if name in headers else text
+        query = scope.get("query_string")
         self.query: dict[str, str] = _query(query) if query else {}
-        self.may_list = True
-        # Whom it counts for, and how long its body may take; the app says so.
+        self._shared = shared
+        # What `admit` says.
+        self.user: User | None = None
         self.caller = ""
-        self.patience: Patience | None = None
-        # What its memory is taken from, what it takes of that, and whose turn it is; the app says so too.
-        self.memory: Memory | None = None
+        self.may_list = True
+        # What it takes of the memory for requests.
         self.lease: Lease | None = None
-        self.pace: Pace | None = None
-        # Where the agent stands below the app's root, as in `/agents/trip`.
-        self.prefix = ""
+
+    def admit(self, user: User | None, caller: str, may_list: bool) -> None:
+        """Say who makes it, whom it counts for, and whether all tasks of that user may be listed."""
+        self.user, self.caller, self.may_list = user, caller, may_list
 
     @property
     def content_type(self) -> str:
@@ -108,15 +143,15 @@ class Request:
             ContentTypeNotSupported: it is declared as something else, or is there and not declared at all.
             TooLarge, TooSlow, Disconnected: see `body`.
         """
-        kind = self.content_type
-        if kind:
-            if kind != "application/json" and not kind.endswith("+json"):
+        kind = "application/json"
+        if self.headers.get("content-type") != kind:
+            kind = self.content_type
+            if kind and kind != "application/json" and not kind.endswith("+json"):
                 raise _not_json(f"is {kind}")
-            return await self.body(limit)
-        if self.headers.get("content-length", "0") != "0" or "transfer-encoding" in self.headers:
-            raise _not_json("has no Content-Type")
+            if not kind and (self.headers.get("content-length", "0") != "0" or "transfer-encoding" in self.headers):
+                raise _not_json("has no Content-Type")
         body = await self.body(limit)
-        if body:  # later versions of HTTP need not announce one
+        if body and not kind:  # later versions of HTTP need not announce one
             raise _not_json("has no Content-Type")
         return body
 
@@ -135,12 +170,33 @@ class Request:
             raise _too_large(limit)
         if COPIES * size > TRIFLE:
             self._take(COPIES * size)  # before it comes: there is room for it then, and nothing is sent in vain
-        patience = self.patience
+        # Most bodies are there already, whole: whoever has nothing to wait for needs no timer.
+        arriving: Any = self.receive()
+        if not isinstance(arriving, CoroutineType):
+            return await self._rest(arriving, limit, length=size)
+        begun = cast("CoroutineType[Any, Any, MutableMapping[str, Any]]", arriving)
+        try:
+            waits_for = begun.send(None)
+        except StopIteration as done:
+            message: MutableMapping[str, Any] = done.value
+            if message["type"] == "http.request" and not message.get("more_body", False):
+                body: bytes = message.get("body", b"")
+                if len(body) > limit:
+                    raise _too_large(limit) from None
+                return body
+            arriving = _done(message)
+        else:
+            arriving = _resumed(begun, waits_for)
+        return await self._rest(arriving, limit, length=size)
+
+    async def _rest(self, arriving: Awaitable[MutableMapping[str, Any]], limit: int, *, length: int) -> bytes:
+        """Wait for the body, from the message on that is arriving."""
+        patience = self._shared.patience
         if patience is None:
-            return await self._whole(limit, length=size)
+            return await self._whole(arriving, limit, length=length)
         task = patience.begin()
         try:
-            return await self._whole(limit, length=size)
+            return await self._whole(arriving, limit, length=length)
         except asyncio.CancelledError:
             if patience.gave_up(task):
                 raise self._too_slow(patience.seconds) from None
@@ -148,11 +204,11 @@ class Request:
         finally:
             patience.end(task)
 
-    async def _whole(self, limit: int, *, length: int) -> bytes:
+    async def _whole(self, arriving: Awaitable[MutableMapping[str, Any]], limit: int, *, length: int) -> bytes:
         chunks: list[bytes] = []
         size, wanted = 0, PIECE
         while True:
-            message = await self.receive()
+            message = await arriving
             if message["type"] == "http.disconnect":
                 raise Disconnected
             chunk: bytes = message.get("body", b"")
@@ -164,9 +220,10 @@ class Request:
             chunks.append(chunk)
             if not length:
                 self._take(COPIES * size)
-            if size >= wanted and self.patience is not None:
+            if size >= wanted and self._shared.patience is not None:
                 wanted = size + PIECE
-                self.patience.again()
+                self._shared.patience.again()
+            arriving = self.receive()
 
     def charge(self, body: bytes, values: int) -> None:
         """Count what a body takes once it is decoded, with so many values. Raises Overloaded."""
@@ -181,14 +238,16 @@ class Request:
 
         The answer to a message takes no more than is counted for that.
         """
-        if size <= LARGE or self.memory is None:
+        memory = self._shared.memory
+        if size <= LARGE or memory is None:
             return nullcontext()
-        self.lease = self.lease or Lease(self.memory, self.caller)
+        self.lease = self.lease or Lease(memory, self.caller)
         return self.lease.covering(size, anyway=anyway)
 
     def _take(self, size: int) -> None:
-        if self.memory is not None and (size > TRIFLE or self.lease is not None):
-            self.lease = self.lease or Lease(self.memory, self.caller)
+        memory = self._shared.memory
+        if memory is not None and (size > TRIFLE or self.lease is not None):
+            self.lease = self.lease or Lease(memory, self.caller)
             self.lease.resize(size)
 
     def release(self) -> None:
@@ -199,14 +258,32 @@ class Request:
 
     async def turn(self) -> None:
         """Wait for a turn to do what takes long."""
-        if self.pace is not None:
-            await self.pace.turn()
+        if self._shared.pace is not None:
+            await self._shared.pace.turn()
 
     def _too_slow(self, seconds: float) -> TooSlow:
-        error = TooSlow(f"the request did not arrive within {seconds:g} seconds", limit="patience")
         # Later versions of HTTP have no word for it: many requests share a connection there.
-        error.closes = str(self.scope.get("http_version", "1.1")).startswith("1")
-        return error
+        closes = str(self.scope.get("http_version", "1.1")).startswith("1")
+        return TooSlow(f"the request did not arrive within {seconds:g} seconds", limit="patience", closes=closes)
+
+
+async def _done(message: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    return message
+
+
+@coroutine
+def _resumed(begun: CoroutineType[Any, Any, Any], waits_for: Any) -> Generator[Any, Any, Any]:
+    """The rest of a coroutine whose first step has been taken, and which waits for something."""
+    while True:
+        try:
+            try:
+                sent = yield waits_for
+            except BaseException as error:  # noqa: BLE001 - a cancel belongs to who waits
+                waits_for = begun.throw(error)
+            else:
+                waits_for = begun.send(sent)
+        except StopIteration as done:
+            return done.value
 
 
 def _not_json(problem: str) -> ContentTypeNotSupported:
@@ -217,14 +294,6 @@ def _not_json(problem: str) -> ContentTypeNotSupported:
 
 def _too_large(limit: int) -> TooLarge:
     return TooLarge(f"the body is larger than {limit} bytes", limit="body")
-
-
-def _headers(raw: Iterable[Header]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for name, value in raw:
-        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
-        found[key] = f"{found[key]}, {text}" if key in found else text
-    return found
 
 
 def _query(raw: bytes) -> dict[str, str]:
@@ -257,6 +326,17 @@ async def respond(
         await send_large(send, body)
         body = b""
     await send({"type": "http.response.body", "body": body})
+
+
+def with_headers(send: Send, more: Sequence[Header], status: int | None = None) -> Send:
+    """A `send` that adds headers to the response, or only to one with this status."""
+
+    async def sending(message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start" and status in (None, message["status"]):
+            message["headers"] = [*message["headers"], *more]
+        await send(message)
+
+    return sending
 
 
 async def send_large(send: Send, body: bytes) -> None:

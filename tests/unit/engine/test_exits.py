@@ -13,6 +13,7 @@ from dragoman import Agent, Context
 from dragoman.engine.execute.containment import contain_exits
 from dragoman.model.state import State
 from dragoman.outputs import Ask
+from dragoman.server.agent.base import Backend
 from dragoman.sync import Context as SyncContext
 
 EXITS = [KeyboardInterrupt, SystemExit, GeneratorExit]
@@ -134,8 +135,7 @@ async def test_what_prepares_a_run_fails_its_task(start: Any, exit_: type[BaseEx
     async def prepare(ctx: Any) -> None:
         raise exit_
 
-    agent = Agent("test", run=run)
-    agent._prepare = prepare
+    agent = Agent("test", Backend(run, prepare=prepare))
     engine = await start(agent)
     assert (await engine.send()).state is State.FAILED
 
@@ -159,8 +159,7 @@ async def test_being_told_of_a_cancel_changes_nothing(start: Any, exit_: type[Ba
     async def canceled(ref: Any) -> None:
         raise exit_
 
-    agent = Agent("test", run=run)
-    agent._canceled = canceled
+    agent = Agent("test", Backend(run, canceled=canceled))
     engine = await start(agent)
     task = await engine.send()
     assert (await engine.cancel(task)).state is State.CANCELED

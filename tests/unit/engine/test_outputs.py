@@ -16,6 +16,7 @@ from dragoman.model.message import Message
 from dragoman.model.state import Role, State
 from dragoman.model.task import Artifact, Task
 from dragoman.outputs import Ask, Replace, Reply
+from dragoman.server.agent.base import Backend
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -488,8 +489,7 @@ async def test_the_marks_of_an_agent_are_on_its_task_its_statuses_and_its_notes(
         await ctx.progress("looking", done=1)
         yield "found"
 
-    agent = Agent("marked", run=run)
-    agent._marks = Marks({"their/key": True}, {"thought": True})
+    agent = Agent("marked", Backend(run, marks=Marks({"their/key": True}, {"thought": True})))
     engine = await start(agent)
     task = await engine.send("go")
     events = await engine.journal(task)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dragoman.testing import Clock
-from dragoman.transports.http import PIECE, Request, TooSlow, refusal_headers, status_of
+from dragoman.transports.http import PIECE, Request, Shared, TooSlow, refusal_headers, status_of
 from dragoman.transports.limits import Patience
 
 LIMIT = 10_000_000
@@ -18,11 +18,10 @@ LIMIT = 10_000_000
 class Body:
     """A request whose body comes in pieces, when the test says so."""
 
-    def __init__(self, clock: Clock, seconds: float = 8, **scope: Any) -> None:
+    def __init__(self, clock: Clock, seconds: float = 8, patience: Patience | None = None, **scope: Any) -> None:
         self.pieces: asyncio.Queue[MutableMapping[str, Any]] = asyncio.Queue()
         scope = {"method": "POST", "headers": [], "path": "/", **scope}
-        self.request = Request(scope, self.pieces.get, [])
-        self.request.patience = Patience(clock, seconds)
+        self.request = Request(scope, self.pieces.get, [], shared=Shared(patience=patience or Patience(clock, seconds)))
 
     def put(self, body: bytes, *, more: bool = True) -> None:
         self.pieces.put_nowait({"type": "http.request", "body": body, "more_body": more})
@@ -33,12 +32,23 @@ async def clock() -> AsyncIterator[Clock]:
     yield Clock()
 
 
-async def test_a_body_that_is_there_sets_one_timer_for_all(clock: Clock) -> None:
+async def test_a_body_that_is_there_sets_no_timer(clock: Clock) -> None:
     body = Body(clock)
     for _ in range(3):
         body.put(b"{}", more=False)
         assert await body.request.body(LIMIT) == b"{}"
+    assert clock.pending == 0
+
+
+async def test_bodies_that_are_not_there_set_one_timer_for_all(clock: Clock) -> None:
+    patience = Patience(clock, 8)
+    bodies = [Body(clock, patience=patience) for _ in range(3)]
+    reading = [asyncio.create_task(body.request.body(LIMIT)) for body in bodies]
+    await asyncio.sleep(0)
     assert clock.pending == 1
+    for body in bodies:
+        body.put(b"{}", more=False)
+    assert await asyncio.gather(*reading) == [b"{}"] * 3
     await clock.advance(10)
     assert clock.pending == 0
 
@@ -79,10 +89,9 @@ async def test_a_large_body_has_time_for_every_piece(clock: Clock) -> None:
 
 async def test_each_is_given_up_in_its_own_time(clock: Clock) -> None:
     patience = Patience(clock, 8)
-    bodies = [Body(clock), Body(clock), Body(clock)]
+    bodies = [Body(clock, patience=patience) for _ in range(3)]
     tasks: list[asyncio.Task[bytes]] = []
     for body in bodies:
-        body.request.patience = patience
         tasks.append(asyncio.create_task(body.request.body(LIMIT)))
         await clock.advance(2)
     ended: list[list[bool]] = []

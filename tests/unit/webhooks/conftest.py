@@ -26,6 +26,7 @@ from dragoman.model.task import Task
 from dragoman.net.exchange import HttpRequest
 from dragoman.net.guard import Guard
 from dragoman.outputs import Reply
+from dragoman.server.agent.adapter import EngineAgent
 from dragoman.stores.memory import MemoryStore
 from dragoman.testing import Clock
 from dragoman.webhooks.delivery import DeliveryService
@@ -162,7 +163,7 @@ class World:
         signer = options.pop("signer", keys.signer())
         self.courier = DeliveryService(store, self.bus, clock, receiver, keys, self.guard, signer=signer, **options)
         settings = EngineSettings(drain=0)
-        self.service = Service(agent, store, self.bus, clock, settings, self.courier)
+        self.service = Service(EngineAgent(agent), store, self.bus, clock, settings, self.courier)
 
     async def open(self) -> World:
         await self.store.open()

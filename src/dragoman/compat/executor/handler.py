@@ -30,6 +30,7 @@ from dragoman.engine.operations import EngineSettings, Service
 from dragoman.model.error import A2AError, ExtendedAgentCardNotConfigured, InternalError, MethodNotFound
 from dragoman.model.json import decode_any
 from dragoman.model.operation import Operation
+from dragoman.server.agent.adapter import EngineAgent
 from dragoman.server.agent.agent import Agent
 from dragoman.server.cards.cache import MAX_AGE, Cards
 from dragoman.server.config.settings import Limits
@@ -107,7 +108,7 @@ class RequestHandler:
 
     def _make_service(self, outbox: Outbox | None) -> Service:
         store = self.task_store
-        service = Service(self._agent, store.engine_store, store.bus, store.clock, self._settings, outbox)
+        service = Service(EngineAgent(self._agent), store.engine_store, store.bus, store.clock, self._settings, outbox)
         self._endpoint = Endpoint(service, (), body_limit=Limits().body, blocking=True)
         return service
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 from dragoman.agents.command import clean_name
 from dragoman.agents.text import MOST
 from dragoman.model.error import ConfigError
-from dragoman.server.agent.base import BareAgent
+from dragoman.server.agent.base import Backend, BareAgent
 from dragoman.server.agent.frameworks import require
 from dragoman.server.plugins import PROJECT, PluginOptions, program_options, set_options, with_plugin_options
 
@@ -76,17 +76,13 @@ class Agent(BareAgent):
 
         theirs = run_apart(ask())
         remote = RemoteAgent(make, retries=options.get("retries", 5), limit=options.get("limit", DEFAULT_LIMIT))
-        agent = cls(
+        return cls(
             name or theirs.name.replace("/", "-"),
+            Backend(remote.run, restarts=True, canceled=remote.canceled, close=remote.close),
             description=theirs.description if description is None else description,
             version=version or theirs.version,
-            # A partial and not the method: every message gets a task, which is what stands in front is for.
-            run=partial(remote.run),
             card={**card_of_remote(theirs), **(card or {})},
-            restart=True,
         )
-        agent._closing, agent._canceled = remote.close, remote.canceled
-        return agent
 
     @classmethod
     def from_mcp(
@@ -128,17 +124,14 @@ class Agent(BareAgent):
             default_tool=default_tool,
             timeout=TOOL_SECONDS if timeout is None else timeout,
         )
-        agent = cls(
+        return cls(
             name or (sources[0].name if len(sources) == 1 else "tools"),
+            Backend(tools.run, tools=tools, canceled=tools.canceled, close=tools.close),
             description=description,
             version=version,
-            # A partial and not the method: every message gets a task.
-            run=partial(tools.run),
             card=card,
             parallel=True,
         )
-        agent._tools, agent._closing, agent._canceled = tools, tools.close, tools.canceled
-        return agent
 
     @classmethod
     @with_plugin_options
@@ -178,10 +171,15 @@ class Agent(BareAgent):
         options, description = program_options(options), description or recipe.about
         project = options.get(PROJECT) or None
         sessions = CommandSessions(recipe, agent_id=title, project_id=project, description=description, tools=tools)
-        # A partial and not the method: every message gets a task.
-        agent = cls(title, description=description, version=version, run=partial(sessions.run), card=card)
-        agent._sessions, agent._prepare, agent._offers = sessions, sessions.prepare, sessions.offers
-        agent._closing, agent._canceled = sessions.close, sessions.canceled
+        backend = Backend(
+            sessions.run,
+            offers=sessions.offers,
+            prepare=sessions.prepare,
+            canceled=sessions.canceled,
+            close=sessions.close,
+            sessions=sessions,
+        )
+        agent = cls(title, backend, description=description, version=version, card=card)
         set_options(agent, options)
         agent.tool_names = None if tools is None else tuple(tools)
         return agent
@@ -350,17 +348,15 @@ class Agent(BareAgent):
             )
             hint = ": call its compile() first" if hasattr(thing, "compile") else ""
             raise ConfigError(f"{what} cannot be served like this{hint}") from error
-        agent = cls(
-            name,
-            description=told if description is None else description,
-            version=version,
-            # A partial and not the method: every message gets a task.
-            run=partial(bridge.run),
-            card=card,
+        backend = Backend(
+            bridge.run,
+            offers=offers,
+            marks=getattr(bridge, "marks", None),
+            canceled=getattr(bridge, "canceled", None),
+            close=bridge.close,
         )
-        agent._offers, agent._closing = offers, bridge.close
-        agent._canceled, agent._marks = getattr(bridge, "canceled", None), getattr(bridge, "marks", None)
-        return agent
+        about = told if description is None else description
+        return cls(name, backend, description=about, version=version, card=card)
 
     # -- serving ---------------------------------------------------------------------------------------------------
 

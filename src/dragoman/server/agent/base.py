@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, overload
 
 import msgspec
 
 from dragoman.agents.functions.run import Functions
 from dragoman.agents.functions.skill import Offer, returns_reply, skill_of
-from dragoman.engine.ports.agent import Plan
 from dragoman.model.card import AgentExtension
 from dragoman.model.error import ConfigError
 from dragoman.server.plugins import PluginAttributes
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from dragoman.agents.mcp_tools.bridge import McpTools
     from dragoman.agents.process.run import CommandSessions
     from dragoman.engine.execute.context import Context
@@ -28,12 +25,39 @@ F = TypeVar("F", bound=Callable[..., Any])
 _UNFIT = ("Cc", "Cs")
 
 
+class Backend(NamedTuple):
+    """What does the work of an agent beside its functions: a `run`, tools, a program or an agent of a framework.
+
+    `offers` is what it can do, for the card; `marks` is written on everything it says. `prepare` is awaited before its
+    work begins, `canceled` when a task that waits for an answer is canceled.
+    """
+
+    run: Callable[[Context], AsyncIterator[Any]] | None = None
+    replies: bool = False
+    restarts: bool = False
+    offers: tuple[Offer, ...] = ()
+    marks: Marks | None = None
+    prepare: Callable[[Context], Awaitable[None]] | None = None
+    canceled: Callable[[Any], Awaitable[None]] | None = None
+    close: Callable[[], Awaitable[None]] | None = None
+    tools: McpTools | None = None
+    sessions: CommandSessions | None = None
+
+    async def open(self) -> None:
+        """Make ready what works elsewhere. Raises DragomanError when it cannot be reached."""
+        for part in (self.tools, self.sessions):
+            if part is not None:
+                await part.open()
+
+
 class BareAgent(PluginAttributes):
-    """What every agent has, whatever it was made from. See `Agent`."""
+    """What every agent has, whatever it was made from; a `backend` goes before `run`. See `Agent`."""
 
     def __init__(
         self,
         name: str,
+        backend: Backend | None = None,
+        /,
         *,
         description: str = "",
         version: str = "0.1.0",
@@ -53,18 +77,8 @@ class BareAgent(PluginAttributes):
         self.closing: Literal["whole", "last"] = closing
         self.parallel = parallel
         self.extensions: tuple[AgentExtension, ...] = tuple(_extension(extension) for extension in extensions)
-        self._run = run
-        self._run_replies = replies or (run is not None and returns_reply(run))
-        self._run_restarts = restart
-        self._closing: Callable[[], Awaitable[None]] | None = None
-        self._canceled: Callable[[Any], Awaitable[None]] | None = None
-        self._functions = Functions()
-        self._tools: McpTools | None = None
-        # What a program or a framework's agent can do, as the card tells it.
-        self._offers: tuple[Offer, ...] = ()
-        self._marks: Marks | None = None
-        self._sessions: CommandSessions | None = None
-        self._prepare: Callable[[Context], Awaitable[None]] | None = None
+        self.backend = backend or Backend(run, replies or (run is not None and returns_reply(run)), restart)
+        self.functions = Functions()
 
     # -- skills ----------------------------------------------------------------------------------------------------
 
@@ -113,7 +127,7 @@ class BareAgent(PluginAttributes):
         """
 
         def decorate(function: F) -> F:
-            self._functions.add(
+            self.functions.add(
                 skill_of(
                     function,
                     id=id,
@@ -135,67 +149,23 @@ class BareAgent(PluginAttributes):
     @property
     def skills(self) -> tuple[Offer, ...]:
         """The skills: tools of other servers, as far as they are known yet, then functions in the order they came."""
-        tools = () if self._tools is None else self._tools.offers
-        return (*tools, *self._offers, *self._functions.skills.values())
+        tools = () if self.tools is None else self.tools.offers
+        return (*tools, *self.backend.offers, *self.functions.skills.values())
 
     @property
     def tools(self) -> McpTools | None:
         """The tools of other servers that this agent offers, if it was made from such."""
-        return self._tools
+        return self.backend.tools
 
     @property
     def revision(self) -> tuple[int, int]:
         """Another one whenever the skills have changed."""
-        return (0 if self._tools is None else self._tools.revision, len(self._functions.skills))
-
-    # -- as the engine sees it -------------------------------------------------------------------------------------
-
-    @property
-    def marks(self) -> Marks | None:
-        """What the agent writes on everything it says, if anything."""
-        return self._marks
-
-    @property
-    def streams(self) -> bool:
-        """False when the author's card says that the agent does not stream."""
-        capabilities: Any = self.card.get("capabilities")
-        return not (
-            isinstance(capabilities, Mapping) and cast("Mapping[str, Any]", capabilities).get("streaming") is False
-        )
-
-    def plan(self, ctx: Context) -> Plan:
-        """How to do what a message asks: by `run`, or by the skill it means."""
-        if self._run is not None and self._functions.named(ctx) is None:
-            restarts = self._run_restarts if self._tools is None else self._tools.restarts(ctx)
-            return Plan(self._run, self._run_replies, restarts, self._prepare)
-        return self._functions.plan(ctx)
-
-    async def canceled(self, ref: Any) -> None:
-        """Pass on that a waiting task was canceled, to whoever works for this agent elsewhere."""
-        if self._canceled is not None:
-            await self._canceled(ref)
-
-    @property
-    def keeps_talks(self) -> bool:
-        """True when what works for this agent remembers conversations by itself, as a program may."""
-        return self._sessions is not None and self._sessions.keeps_talks
-
-    async def open(self) -> None:
-        """Make ready what works for this agent elsewhere. Raises DragomanError when it cannot be reached."""
-        if self._tools is not None:
-            await self._tools.open()
-        if self._sessions is not None:
-            await self._sessions.open()
-
-    def settle(self, home: Path | None, keep: float = 0, max_depth: int = 3) -> None:
-        """Say where what belongs to conversations is kept, for how long, and how deep agents may call each other."""
-        if self._sessions is not None:
-            self._sessions.settle(home, keep, max_depth)
+        return (0 if self.tools is None else self.tools.revision, len(self.functions.skills))
 
     async def close(self) -> None:
         """Let go of what the agent holds open; it opens again when it is used."""
-        if self._closing is not None:
-            await self._closing()
+        if self.backend.close is not None:
+            await self.backend.close()
 
 
 def check_name(name: str) -> None:

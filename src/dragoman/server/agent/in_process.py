@@ -13,6 +13,8 @@ from dragoman.engine.call import Call
 from dragoman.engine.journal.follow import Stream
 from dragoman.engine.operations import EngineSettings, Service
 from dragoman.model.operation import Operation
+from dragoman.server.agent.adapter import EngineAgent
+from dragoman.server.agent.base import BareAgent
 from dragoman.server.cards.cache import card_of
 from dragoman.stores.memory import MemoryStore
 from dragoman.transports.endpoint import Endpoint
@@ -35,10 +37,11 @@ class ServiceConnection:
     reached = True
     subscribes_again = True
 
-    def __init__(self, agent: Runnable, service: Service, store: Store, clock: Clock) -> None:
+    def __init__(self, agent: Any, runnable: Runnable, service: Service, store: Store, clock: Clock) -> None:
         self.service = service
         self.clock = clock
-        self._agent: Any = agent
+        self._agent = agent
+        self._runnable = runnable
         self._store = store
         self._endpoint = Endpoint(service, (), body_limit=0, blocking=True)
         self._call = Call(origin=V1_0)
@@ -46,7 +49,7 @@ class ServiceConnection:
     async def open(self) -> None:
         """Open the store and recover."""
         await self._store.open()
-        open_agent = getattr(self._agent, "open", None)
+        open_agent = getattr(self._runnable, "open", None)
         if open_agent is not None:
             await open_agent()
         await self.service.start()
@@ -55,7 +58,7 @@ class ServiceConnection:
         """Stop the runs and close the store."""
         await self.service.close()
         await self._store.close()
-        close = getattr(self._agent, "close", None)
+        close = getattr(self._runnable, "close", None)
         if close is not None:
             await close()
 
@@ -91,10 +94,15 @@ class ServiceConnection:
 
 
 def connect(
-    agent: Runnable, *, store: Store | None = None, clock: Clock | None = None, settings: EngineSettings | None = None
+    agent: BareAgent | Runnable,
+    *,
+    store: Store | None = None,
+    clock: Clock | None = None,
+    settings: EngineSettings | None = None,
 ) -> ServiceConnection:
     """Put an engine around an agent. Runs that are left when it closes are stopped at once."""
     clock = clock or SystemClock()
     store = store or MemoryStore()
-    service = Service(agent, store, LocalBus(clock), clock, settings or EngineSettings(drain=0))
-    return ServiceConnection(agent, service, store, clock)
+    runnable = EngineAgent(agent) if isinstance(agent, BareAgent) else agent
+    service = Service(runnable, store, LocalBus(clock), clock, settings or EngineSettings(drain=0))
+    return ServiceConnection(agent, runnable, service, store, clock)

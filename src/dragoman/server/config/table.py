@@ -12,196 +12,133 @@ LogLevel = Literal["debug", "info", "warning", "error"]
 
 
 class SettingInfo(NamedTuple):
-    """One setting: its help, how its flag is written (None: it has none), and how a value is read.
+    """One setting: its name everywhere, its help, and how a value is shown and read.
 
     `read(value, is_text)` returns the checked value and raises ValueError with what is wrong; `is_text` says that
     the value came as text, from a flag or the environment, and may be a number or a switch in words. One that is
     `secret` has no flag, because others see the flags of a process, and is shown to nobody.
     """
 
+    name: str
     help: str
-    flag: str | None
     metavar: str
     read: Callable[[Any, bool], Any]
     secret: bool = False
     switch: bool = False
     repeat: bool = False
 
+    @property
+    def flag(self) -> str | None:
+        """How its flag is written; None when it has none."""
+        word = self.name.replace("_", "-")
+        return None if self.secret else f"--{word}/--no-{word}" if self.switch else f"--{word}"
 
-SETTINGS: dict[str, SettingInfo] = {
-    "host": SettingInfo("Address to listen on.", "--host", "ADDRESS", values.text),
-    "port": SettingInfo("Port to listen on; 0 picks a free one.", "--port", "NUMBER", values.whole(0, 65535)),
-    "store": SettingInfo("Where tasks are kept: memory:, or sqlite:///FILE.", "--store", "URL", values.text),
-    "url": SettingInfo("Public address on the card, if not the request's.", "--url", "URL", values.address),
-    "trust_proxy": SettingInfo(
-        "Network whose X-Forwarded-* count; repeat for several.",
-        "--trust-proxy",
-        "NETWORK",
-        values.networks,
-        repeat=True,
+
+def _switch(name: str, text: str) -> SettingInfo:
+    return SettingInfo(name, text, "", values.switch, switch=True)
+
+
+def _seconds(name: str, text: str) -> SettingInfo:
+    return SettingInfo(name, text, "SECONDS", values.seconds(zero=True))
+
+
+def _count(name: str, text: str, least: int) -> SettingInfo:
+    return SettingInfo(name, text, "NUMBER", values.whole(least))
+
+
+def _bytes(name: str, text: str, least: int) -> SettingInfo:
+    return SettingInfo(name, text, "BYTES", values.whole(least))
+
+
+_ALL = (
+    SettingInfo("host", "Address to listen on.", "ADDRESS", values.text),
+    SettingInfo("port", "Port to listen on; 0 picks a free one.", "NUMBER", values.whole(0, 65535)),
+    SettingInfo("store", "Where tasks are kept: memory:, or sqlite:///FILE.", "URL", values.text),
+    SettingInfo("url", "Public address on the card, if not the request's.", "URL", values.address),
+    SettingInfo(
+        "trust_proxy", "Network whose X-Forwarded-* count; repeat for several.", "NETWORK", values.networks, repeat=True
     ),
-    "auth": SettingInfo(
+    SettingInfo(
+        "auth",
         "Scheme by which callers are known: cookie, bearer, apikey, basic, oauth2, oidc or mtls; repeat for several.",
-        "--auth",
         "SCHEME",
         values.auth,
         repeat=True,
     ),
-    "allow_hosts": SettingInfo(
-        "Name this server answers to on loopback; repeat for several.",
-        "--allow-hosts",
-        "NAME",
-        values.texts,
-        repeat=True,
+    SettingInfo(
+        "allow_hosts", "Name this server answers to on loopback; repeat for several.", "NAME", values.texts, repeat=True
     ),
-    "cors": SettingInfo(
-        "Origin whose pages may use the agents; repeat for several.", "--cors", "ORIGIN", values.texts, repeat=True
+    SettingInfo(
+        "cors", "Origin whose pages may use the agents; repeat for several.", "ORIGIN", values.texts, repeat=True
     ),
-    "open_list": SettingInfo(
-        "Strangers may list tasks beyond loopback.", "--open-list/--no-open-list", "", values.switch, switch=True
+    _switch("open_list", "Strangers may list tasks beyond loopback."),
+    SettingInfo(
+        "secret",
+        "Key for cookies and stored credentials; several, comma-separated, rotate.",
+        "TEXT",
+        values.text,
+        secret=True,
     ),
-    "secret": SettingInfo(
-        "Key for cookies and stored credentials; several, comma-separated, rotate.", None, "TEXT", values.text, True
-    ),
-    "tls_cert": SettingInfo("Certificate to serve https with, a PEM file.", "--tls-cert", "FILE", values.text),
-    "tls_key": SettingInfo("Its private key, if not in the same file.", "--tls-key", "FILE", values.text),
-    "tls_ca": SettingInfo(
-        "Authorities for the certificates of callers, who are asked for one.", "--tls-ca", "FILE", values.text
-    ),
-    "push": SettingInfo("Whether webhooks are called.", "--push/--no-push", "", values.switch, switch=True),
-    "push_allow": SettingInfo(
+    SettingInfo("tls_cert", "Certificate to serve https with, a PEM file.", "FILE", values.text),
+    SettingInfo("tls_key", "Its private key, if not in the same file.", "FILE", values.text),
+    SettingInfo("tls_ca", "Authorities for the certificates of callers, who are asked for one.", "FILE", values.text),
+    _switch("push", "Whether webhooks are called."),
+    SettingInfo(
+        "push_allow",
         "Host or network off the public internet that webhooks may reach; repeat for several.",
-        "--push-allow",
         "HOST",
         values.texts,
         repeat=True,
     ),
-    "push_chunks": SettingInfo(
-        "Webhooks get the pieces of a streamed text, not only the whole.",
-        "--push-chunks/--no-push-chunks",
-        "",
-        values.switch,
-        switch=True,
+    _switch("push_chunks", "Webhooks get the pieces of a streamed text, not only the whole."),
+    SettingInfo("card_version", "Card format: both, or exactly 1.0 or 0.3.", "VERSION", values.choice(*CARD_FORMATS)),
+    _switch("sign", "Sign the card with the server's own key."),
+    _seconds("dedupe", "How long a repeated message returns its first task; 0 is never."),
+    _seconds("reply_within", "How long a skill may take to answer without a task."),
+    _switch("dev", "Exception texts to callers, no de-duplication."),
+    _seconds("drain", "How long open requests may take when stopping."),
+    SettingInfo("log", "Form of the log on stderr: text or json.", "FORM", values.choice("text", "json")),
+    SettingInfo(
+        "log_level", "The least to log: debug, info, warning or error.", "LEVEL", values.choice(*get_args(LogLevel))
     ),
-    "card_version": SettingInfo(
-        "Card format: both, or exactly 1.0 or 0.3.", "--card-version", "VERSION", values.choice(*CARD_FORMATS)
+    _switch("blocking", "Whether 0.3 callers who say nothing wait for the end."),
+    SettingInfo(
+        "heartbeat", "Silence after which a stream shows a sign of life.", "SECONDS", values.seconds(zero=False)
     ),
-    "sign": SettingInfo("Sign the card with the server's own key.", "--sign/--no-sign", "", values.switch, switch=True),
-    "dedupe": SettingInfo(
-        "How long a repeated message returns its first task; 0 is never.",
-        "--dedupe",
-        "SECONDS",
-        values.seconds(zero=True),
-    ),
-    "reply_within": SettingInfo(
-        "How long a skill may take to answer without a task.", "--reply-within", "SECONDS", values.seconds(zero=True)
-    ),
-    "dev": SettingInfo(
-        "Exception texts to callers, no de-duplication.", "--dev/--no-dev", "", values.switch, switch=True
-    ),
-    "drain": SettingInfo(
-        "How long open requests may take when stopping.", "--drain", "SECONDS", values.seconds(zero=True)
-    ),
-    "log": SettingInfo("Form of the log on stderr: text or json.", "--log", "FORM", values.choice("text", "json")),
-    "log_level": SettingInfo(
-        "The least to log: debug, info, warning or error.", "--log-level", "LEVEL", values.choice(*get_args(LogLevel))
-    ),
-    "blocking": SettingInfo(
-        "Whether 0.3 callers who say nothing wait for the end.",
-        "--blocking/--no-blocking",
-        "",
-        values.switch,
-        switch=True,
-    ),
-    "heartbeat": SettingInfo(
-        "Silence after which a stream shows a sign of life.", "--heartbeat", "SECONDS", values.seconds(zero=False)
-    ),
-    "long_poll": SettingInfo("How long a long poll may wait.", "--long-poll", "SECONDS", values.seconds(zero=True)),
-    "limits_headers": SettingInfo(
-        "Largest head of a request: its address, its headers and 32 bytes more for each.",
-        "--limits-headers",
-        "BYTES",
-        values.whole(1024),
-    ),
-    "limits_body": SettingInfo("Largest request body accepted.", "--limits-body", "BYTES", values.whole(1)),
-    "limits_parts": SettingInfo("How many parts a message may have.", "--limits-parts", "NUMBER", values.whole(1)),
-    "limits_nesting": SettingInfo(
-        "How deep the JSON of a request may be nested.", "--limits-nesting", "NUMBER", values.whole(1)
-    ),
-    "limits_values": SettingInfo(
-        "How many values the JSON of a request may have; 0 is any number.",
-        "--limits-values",
-        "NUMBER",
-        values.whole(0),
-    ),
-    "limits_memory": SettingInfo(
+    _seconds("long_poll", "How long a long poll may wait."),
+    _bytes("limits_headers", "Largest head of a request: its address, its headers and 32 bytes more for each.", 1024),
+    _bytes("limits_body", "Largest request body accepted.", 1),
+    _count("limits_parts", "How many parts a message may have.", 1),
+    _count("limits_nesting", "How deep the JSON of a request may be nested.", 1),
+    _count("limits_values", "How many values the JSON of a request may have; 0 is any number.", 0),
+    _bytes(
+        "limits_memory",
         "Memory that requests and the messages of running tasks may take; 0 is a share of what there is.",
-        "--limits-memory",
-        "BYTES",
-        values.whole(0),
+        0,
     ),
-    "limits_caller_memory": SettingInfo(
-        "How much of it for one caller; 0 is half.", "--limits-caller-memory", "BYTES", values.whole(0)
-    ),
-    "limits_page": SettingInfo(
-        "Where a page of a list of tasks ends; it has one task at least.", "--limits-page", "BYTES", values.whole(1)
-    ),
-    "limits_patience": SettingInfo(
-        "How long a request may take to arrive; 0 is for ever.",
-        "--limits-patience",
-        "SECONDS",
-        values.seconds(zero=True),
-    ),
-    "limits_rate": SettingInfo(
+    _bytes("limits_caller_memory", "How much of it for one caller; 0 is half.", 0),
+    _bytes("limits_page", "Where a page of a list of tasks ends; it has one task at least.", 1),
+    _seconds("limits_patience", "How long a request may take to arrive; 0 is for ever."),
+    SettingInfo(
+        "limits_rate",
         "Requests a second that a caller may make; 0 is any number. With auth it is 100, unless set.",
-        "--limits-rate",
         "NUMBER",
         values.number(zero=True),
     ),
-    "limits_burst": SettingInfo(
+    _count(
+        "limits_burst",
         "How many of these at once; 0 is those of one second. With auth, and no rate set, it is 1000.",
-        "--limits-burst",
-        "NUMBER",
-        values.whole(0),
+        0,
     ),
-    "limits_tasks": SettingInfo("How many tasks may run at once.", "--limits-tasks", "NUMBER", values.whole(1)),
-    "limits_attempts": SettingInfo(
-        "How often a restart=True skill begins when the server stops under it.",
-        "--limits-attempts",
-        "NUMBER",
-        values.whole(1),
-    ),
-    "limits_caller_tasks": SettingInfo(
-        "How many tasks of one caller; 0 is any number.", "--limits-caller-tasks", "NUMBER", values.whole(0)
-    ),
-    "limits_streams": SettingInfo(
-        "How many streams may be open at once.", "--limits-streams", "NUMBER", values.whole(1)
-    ),
-    "limits_caller_streams": SettingInfo(
-        "How many streams of one caller; 0 is any number.", "--limits-caller-streams", "NUMBER", values.whole(0)
-    ),
-    "limits_threads": SettingInfo(
-        "Threads for skills that block; one caller has at most half of them.",
-        "--limits-threads",
-        "NUMBER",
-        values.whole(1),
-    ),
-    "limits_keep": SettingInfo(
-        "How long ended tasks are kept; 0 is for ever.", "--limits-keep", "SECONDS", values.seconds(zero=True)
-    ),
-    "limits_keep_tasks": SettingInfo(
-        "How many ended tasks are kept; 0 is any number.", "--limits-keep-tasks", "NUMBER", values.whole(0)
-    ),
-    "limits_compact": SettingInfo(
-        "When an ended task's single events go, its last state stays; 0 is never.",
-        "--limits-compact",
-        "SECONDS",
-        values.seconds(zero=True),
-    ),
-    "limits_remote_bytes": SettingInfo(
-        "Bytes that one task of an agent elsewhere may bring; 0 is any number.",
-        "--limits-remote-bytes",
-        "BYTES",
-        values.whole(0),
-    ),
-}
+    _count("limits_tasks", "How many tasks may run at once.", 1),
+    _count("limits_attempts", "How often a restart=True skill begins when the server stops under it.", 1),
+    _count("limits_caller_tasks", "How many tasks of one caller; 0 is any number.", 0),
+    _count("limits_streams", "How many streams may be open at once.", 1),
+    _count("limits_caller_streams", "How many streams of one caller; 0 is any number.", 0),
+    _count("limits_threads", "Threads for skills that block; one caller has at most half of them.", 1),
+    _seconds("limits_keep", "How long ended tasks are kept; 0 is for ever."),
+    _count("limits_keep_tasks", "How many ended tasks are kept; 0 is any number.", 0),
+    _seconds("limits_compact", "When an ended task's single events go, its last state stays; 0 is never."),
+    _bytes("limits_remote_bytes", "Bytes that one task of an agent elsewhere may bring; 0 is any number.", 0),
+)
+SETTINGS: dict[str, SettingInfo] = {setting.name: setting for setting in _ALL}

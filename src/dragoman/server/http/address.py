@@ -39,6 +39,11 @@ class Addresses:
             root = f"/{prefix}{root}" if prefix else root
         return f"{scheme}://{host}{root}".rstrip("/")
 
+    @property
+    def has_proxies(self) -> bool:
+        """True when there are proxies that may speak for others."""
+        return bool(self._trusted)
+
     def caller(self, request: Presented) -> str:
         """Where a request comes from: the last address on its way that is not a trusted proxy. Empty if unknown.
 
@@ -61,7 +66,7 @@ class Addresses:
                 "in trust_proxy, else all who come through it count as one caller",
                 address or "an unknown address",
             )
-        return _network_of(address) if ":" in address else address
+        return network_of(address) if ":" in address else address
 
     def is_trusted(self, request: Presented) -> bool:
         """True when a proxy that may speak for others sent this request."""
@@ -87,7 +92,8 @@ def _parsed(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 @lru_cache(1024)
-def _network_of(address: str) -> str:
+def network_of(address: str) -> str:
+    """The network of an IPv6 address, and any other address itself."""
     parsed = _parsed(address)
     if not isinstance(parsed, ipaddress.IPv6Address):
         return address if parsed is None else str(parsed)

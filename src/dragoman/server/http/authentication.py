@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from dragoman.model.error import A2AError, InternalError, Unauthenticated
-from dragoman.transports.http import Disconnected
+from dragoman.server.http.cross_site import Page
+from dragoman.transports.http import REQUEST, USER, Disconnected, with_headers
 
 if TYPE_CHECKING:
     from dragoman.auth.inbound.chain import Chain
@@ -20,9 +21,11 @@ if TYPE_CHECKING:
     from dragoman.clock import Clock
     from dragoman.model.user import User
     from dragoman.net.exchange import HttpClient
+    from dragoman.server.http.cross_site import Guard
     from dragoman.server.http.lazy import LazyKeys
+    from dragoman.server.http.limiter import Refuse
     from dragoman.stores.sqlite.users import SqliteUsers
-    from dragoman.transports.http import Header, Request
+    from dragoman.transports.http import AsgiApp, AsgiScope, Header, Receive, Request, Send
 
 logger = logging.getLogger("dragoman.server")
 Security = tuple[dict[str, Any], list[dict[str, Any]]]
@@ -88,6 +91,12 @@ class Authentication:
     def security(self) -> Security:
         """The schemes and the requirements for the card, in the form of 1.0."""
         return OPEN
+
+    def stranger(self) -> Unauthenticated:
+        """The error for a stranger who was let in, and asks for what only known callers get."""
+        return Unauthenticated(
+            f"say who you are, by one of these schemes of the agent's card: {', '.join(self.security()[0])}"
+        )
 
 
 class SchemeAuthentication(Authentication):
@@ -199,6 +208,45 @@ class SchemeAuthentication(Authentication):
 def _has_explicit_credential(request: Request) -> bool:
     """True when a request has an `Authorization` that a page elsewhere cannot have its browser send."""
     return request.headers.get("authorization", "").partition(" ")[0].lower() not in _BROWSER_SCHEMES
+
+
+def authenticate(
+    app: AsgiApp, auth: Authentication, guard: Guard, base: Callable[[Request], str], refuse: Refuse
+) -> AsgiApp:
+    """Find out who is calling. Of a foreign page only credentials count that no browser adds by itself."""
+
+    async def identify(request: Request) -> User | None:
+        page = guard.page(request, base)
+        if page is not Page.FOREIGN:
+            return await auth.user(request, ambient=page is Page.OWN)
+        user = await auth.identify(request, ambient=False)
+        if user is None:
+            raise guard.refusal(request)
+        return user
+
+    async def authenticated(scope: AsgiScope, receive: Receive, send: Send) -> None:
+        request: Request = scope[REQUEST]
+        try:
+            scope[USER] = await identify(request)
+        except A2AError as error:
+            await refuse(request, send, error)
+            return
+        except Disconnected:
+            return
+        await app(scope, receive, send)
+
+    return authenticated
+
+
+def challenge_strangers(app: AsgiApp, auth: Authentication) -> AsgiApp:
+    """Say how to authenticate where an operation is refused to a stranger who was let in for others."""
+
+    def challenged(scope: AsgiScope, receive: Receive, send: Send) -> Awaitable[None]:
+        if scope[REQUEST].user is None:
+            send = with_headers(send, auth.challenge(auth.stranger()), status=401)
+        return app(scope, receive, send)
+
+    return challenged
 
 
 class AuthSettings(Struct, frozen=True):

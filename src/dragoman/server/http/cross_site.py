@@ -8,17 +8,20 @@ only to names that are its own, and what a browser adds by itself counts only fo
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from enum import Enum
 from functools import lru_cache
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from dragoman.model.error import A2AError, Unauthorized
+import msgspec
+
+from dragoman.model.error import Unauthorized
+from dragoman.transports.http import REQUEST, respond, with_headers
 
 if TYPE_CHECKING:
-    from dragoman.model.user import User
-    from dragoman.transports.http import Header, Request
+    from dragoman.server.http.limiter import Refuse
+    from dragoman.transports.http import AsgiApp, AsgiScope, Header, Receive, Request, Send
 
 _PREFLIGHT_SECONDS = 600
 # Values of Sec-Fetch-Site for a page of the same origin, and for what a person did (a bookmark, a typed address).
@@ -26,14 +29,6 @@ _OWN_SITES = (None, "same-origin", "none")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 # How much of a foreign Origin is repeated in an error.
 _LONGEST_ORIGIN = 200
-
-
-class Misdirected(A2AError):
-    """The request names a host that this server is not."""
-
-    code = -32600
-    reason = "MISDIRECTED_REQUEST"
-    text = "This server does not answer to that name"
 
 
 class Page(Enum):
@@ -55,21 +50,26 @@ class Guard:
         self._hosts = {host.casefold() for host in (*allow_hosts, *([own] if own else []))}
         self._cors = frozenset(origin_of(origin) for origin in cors)
         self._open_list = open_list
+        # Few addresses and names come again and again, with every request.
+        self.host_problem = lru_cache(1024)(self._host_problem)
+        self.may_list = lru_cache(1024)(self._may_list)
 
-    def check_host(self, request: Request, *, trusted: bool) -> None:
-        """Refuse a name that is not ours. A trusted proxy has checked it already.
+    @property
+    def has_guests(self) -> bool:
+        """True when pages of other origins may read answers."""
+        return bool(self._cors)
 
-        Raises:
-            Misdirected: we listen on loopback and the request is meant for somebody else.
-        """
-        if trusted or not _is_loopback(_local(request)):
-            return
-        host = _hostname(request.headers.get("host", ""))
-        if host and host != "localhost" and not _is_loopback(host) and host not in self._hosts:
-            raise Misdirected(
-                f"this server listens on {_local(request)} and does not answer to {host!r}: "
-                "set url to its public address, or add the name to allow_hosts"
-            )
+    def _host_problem(self, local: str, host: str) -> str | None:
+        """Why a request that came in on this address may not name that host; None when it may."""
+        if not _is_loopback(local):
+            return None
+        name = _hostname(host)
+        if not name or name == "localhost" or _is_loopback(name) or name in self._hosts:
+            return None
+        return (
+            f"this server listens on {local} and does not answer to {name!r}: "
+            "set url to its public address, or add the name to allow_hosts"
+        )
 
     def page(self, request: Request, base: Callable[[Request], str]) -> Page:
         """Which kind of page made a request. `base` gives the public address under which it reached us.
@@ -93,10 +93,9 @@ class Guard:
             text += "; if it is this server's own address, set url or trust_proxy"
         return Unauthorized(text)
 
-    def may_list(self, request: Request, user: User | None) -> bool:
-        """False when a stranger on an open network would see the tasks of all other strangers."""
-        local = _local(request)
-        return user is not None or self._open_list or not _is_address(local) or _is_loopback(local)
+    def _may_list(self, local: str) -> bool:
+        """False when a stranger who came in on this address would see the tasks of all others on an open network."""
+        return self._open_list or not _is_address(local) or _is_loopback(local)
 
     def cors_headers(self, request: Request) -> list[Header]:
         """What lets a welcome page read the answer."""
@@ -124,12 +123,6 @@ class Guard:
 
     def _is_welcome(self, origin: str) -> bool:
         return origin in self._cors or "*" in self._cors
-
-
-def _local(request: Request) -> str:
-    """The address the request came in on, as far as the server says."""
-    server = request.scope.get("server")
-    return str(server[0]) if server else ""
 
 
 @lru_cache(maxsize=1024)
@@ -175,3 +168,58 @@ def _is_address(text: str) -> bool:
 @lru_cache(maxsize=1024)
 def _is_loopback(text: str) -> bool:
     return _is_address(text) and ipaddress.ip_address(text).is_loopback
+
+
+# -- middleware --------------------------------------------------------------------------------------------------------
+
+
+def check_host(app: AsgiApp, guard: Guard, is_trusted: Callable[[Request], bool] | None = None) -> AsgiApp:
+    """Answer 421 to a request for a name that is not ours. A trusted proxy has checked the name already."""
+    problem_of = guard.host_problem
+
+    def checked(scope: AsgiScope, receive: Receive, send: Send) -> Awaitable[None]:
+        server = scope.get("server")
+        problem = problem_of(server[0] if server else "", scope[REQUEST].headers.get("host", ""))
+        if problem is not None and not (is_trusted is not None and is_trusted(scope[REQUEST])):
+            return respond(send, 421, msgspec.json.encode({"error": problem}))
+        return app(scope, receive, send)
+
+    return checked
+
+
+def check_page(app: AsgiApp, guard: Guard, base: Callable[[Request], str], refuse: Refuse) -> AsgiApp:
+    """Refuse requests that a page of another origin made. `base` gives the address under which a request reached us."""
+
+    def checked(scope: AsgiScope, receive: Receive, send: Send) -> Awaitable[None]:
+        request: Request = scope[REQUEST]
+        headers = request.headers
+        # Without these it was no page.
+        if ("origin" in headers or "sec-fetch-site" in headers) and guard.page(request, base) is Page.FOREIGN:
+            return refuse(request, send, guard.refusal(request))
+        return app(scope, receive, send)
+
+    return checked
+
+
+def add_cors_headers(app: AsgiApp, guard: Guard) -> AsgiApp:
+    """Let pages of the listed origins read the answers."""
+
+    def added(scope: AsgiScope, receive: Receive, send: Send) -> Awaitable[None]:
+        allowed = guard.cors_headers(scope[REQUEST])
+        return app(scope, receive, with_headers(send, allowed) if allowed else send)
+
+    return added
+
+
+def answer_preflight(guard: Guard, open_paths: Collection[str]) -> AsgiApp:
+    """An app that tells browsers what they may send; everybody may read at `open_paths`."""
+
+    def answered(scope: AsgiScope, receive: Receive, send: Send) -> Awaitable[None]:
+        request: Request = scope[REQUEST]
+        headers = guard.preflight_headers(request, anybody=request.path in open_paths)
+        if headers is not None:
+            return respond(send, 204, b"", headers=headers)
+        body = msgspec.json.encode({"error": "pages of this origin may not use this agent: add it to cors"})
+        return respond(send, 403, body)
+
+    return answered

@@ -1,10 +1,15 @@
-"""What is held against a request before anybody looks at what it asks for: whose it is, how often, how slow."""
+"""The limits of a server as a whole: how often somebody may call, how slow a body may be, how much memory there is."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
+from functools import lru_cache
+from typing import TYPE_CHECKING, Protocol
 
 from dragoman.engine.accept.quota import Memory, Rate, caller_of
+from dragoman.model.error import A2AError
+from dragoman.server.http.address import network_of
+from dragoman.transports.http import REQUEST, USER, Shared, with_headers
 from dragoman.transports.limits import Denials, Pace, Patience
 
 if TYPE_CHECKING:
@@ -12,7 +17,20 @@ if TYPE_CHECKING:
     from dragoman.model.user import User
     from dragoman.server.config.settings import Limits
     from dragoman.server.http.address import Addresses
-    from dragoman.transports.http import Request
+    from dragoman.server.http.authentication import Authentication
+    from dragoman.server.http.cross_site import Guard
+    from dragoman.transports.http import AsgiApp, AsgiScope, Receive, Request, Send
+
+
+Refuse = Callable[["Request", "Send", A2AError], Awaitable[None]]
+
+
+class Form(Protocol):
+    """How a binding spells an error; `challenged` when a header says how to authenticate."""
+
+    def __call__(self, request: Request, send: Send, error: A2AError, *, challenged: bool) -> Awaitable[None]:
+        """Answer with an error."""
+        ...
 
 
 class Limiter:
@@ -20,28 +38,77 @@ class Limiter:
 
     def __init__(self, limits: Limits, clock: Clock, addresses: Addresses, memory: Memory | None = None) -> None:
         self._memory = memory or Memory(limits.memory, limits.caller_memory)
-        self.denials = Denials(clock)
         self._addresses = addresses
         self._clock = clock
         self._seconds = limits.patience
-        self._rate = Rate(limits.rate, limits.burst, clock) if limits.rate else None
-        self.renew()
+        self.denials = Denials(clock)
+        self.rate = Rate(limits.rate, limits.burst, clock) if limits.rate else None
 
-    def renew(self) -> None:
-        """Begin anew, for a new event loop."""
-        self._patience = Patience(self._clock, self._seconds) if self._seconds else None
-        self._pace = Pace()
+    def shared(self) -> Shared:
+        """What requests share, made for an event loop."""
+        patience = Patience(self._clock, self._seconds) if self._seconds else None
+        return Shared(self._memory, Pace(), patience)
 
-    def wait_for(self, request: Request) -> None:
-        """Say how long the body of a request may take."""
-        request.patience = self._patience
+    @property
+    def has_proxies(self) -> bool:
+        """True when a request may come from another address than it seems."""
+        return self._addresses.has_proxies
 
-    def admit(self, request: Request, user: User | None) -> None:
-        """Note whom a request counts for, and count it. Raises Overloaded when it is one too many."""
-        request.caller = caller_of(user, "" if user is not None else self._addresses.caller(request))
-        if self._rate is not None:
-            self._rate.take(request.caller)
+    def caller(self, request: Request) -> str:
+        """Whom the request of a stranger counts for."""
+        return caller_of(None, self._addresses.caller(request))
 
-    def share(self, request: Request) -> None:
-        """Let a request take memory and turns, beside all others. It must be released in the end."""
-        request.memory, request.pace = self._memory, self._pace
+    def counted(self, request: Request, error: A2AError) -> A2AError:
+        """Count a stranger who is refused: guessing is limited like anything else."""
+        if request.caller:
+            return error
+        request.admit(None, self.caller(request), False)
+        try:
+            if self.rate is not None:
+                self.rate.take(request.caller)
+        except A2AError as more:
+            return more
+        return error
+
+
+def refusing(form: Form, limiter: Limiter, auth: Authentication | None) -> Refuse:
+    """What refuses requests: it counts strangers, writes down which limit was reached, and says how to authenticate."""
+
+    async def refuse(request: Request, send: Send, error: A2AError) -> None:
+        error = limiter.counted(request, error)
+        limiter.denials.note(request.caller, error)
+        challenge = [] if auth is None else auth.challenge(error)
+        await form(request, with_headers(send, challenge) if challenge else send, error, challenged=bool(challenge))
+
+    return refuse
+
+
+@lru_cache(4096)
+def _stranger(address: str) -> str:
+    return caller_of(None, network_of(address) if ":" in address else address)
+
+
+def admit(app: AsgiApp, limiter: Limiter, guard: Guard, refuse: Refuse) -> AsgiApp:
+    """Note whom a request counts for and count it; refuse it when it is one too many."""
+    rate, has_proxies, may_list = limiter.rate, limiter.has_proxies, guard.may_list
+
+    def admitted(scope: AsgiScope, receive: Receive, send: Send) -> Awaitable[None]:
+        request: Request = scope[REQUEST]
+        user: User | None = scope.get(USER)
+        if user is not None:
+            request.admit(user, caller_of(user), True)
+        else:
+            server, client = scope.get("server"), scope.get("client")
+            if client and not has_proxies and "x-forwarded-for" not in request.headers:
+                caller = _stranger(client[0])
+            else:
+                caller = limiter.caller(request)
+            request.admit(None, caller, may_list(server[0] if server else ""))
+        if rate is not None:
+            try:
+                rate.take(request.caller)
+            except A2AError as error:
+                return refuse(request, send, error)
+        return app(scope, receive, send)
+
+    return admitted

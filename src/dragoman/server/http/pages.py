@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from dragoman.transports.http import Request, Send
 
 JWKS = "/.well-known/jwks.json"
-OWN = ("/healthz", "/readyz", JWKS)
 LOGIN = ("/login", "/logout")
 
 

@@ -11,14 +11,15 @@ from dragoman.dialects.negotiate import asked_version
 from dragoman.dialects.table import VERSION_HEADER, VERSION_HEADER_RECEIVED, version_of_method
 from dragoman.engine.journal.follow import Stream
 from dragoman.model.error import A2AError, InvalidParams, InvalidRequest, ParseError
-from dragoman.transports.http import Disconnected, failure_of, refusal_headers, respond, status_of
+from dragoman.transports.http import REQUEST, Disconnected, failure_of, refusal_headers, respond, status_of
 from dragoman.transports.limits import LARGE
 from dragoman.transports.sse import EventWriter, last_event_id
 
 if TYPE_CHECKING:
-    from dragoman.model.user import User
+    from collections.abc import Callable
+
     from dragoman.transports.endpoint import Endpoint
-    from dragoman.transports.http import Request, Send
+    from dragoman.transports.http import AsgiScope, Receive, Request, Send
 
 
 class Envelope(msgspec.Struct):
@@ -73,14 +74,17 @@ def _params(envelope: Envelope) -> bytes:
 class JsonRpc:
     """Answers JSON-RPC requests for one agent."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, endpoint: Endpoint, stranger: Callable[[], A2AError] | None = None) -> None:
         self._endpoint = endpoint
+        self._stranger = stranger
 
-    async def serve(self, request: Request, send: Send, user: User | None, stranger: A2AError | None = None) -> None:
-        """Answer one request; every error becomes a JSON-RPC error.
+    def for_strangers(self, error: Callable[[], A2AError]) -> JsonRpc:
+        """The same, where callers without a name get that error from the oldest methods."""
+        return JsonRpc(self._endpoint, error)
 
-        `stranger` is what a caller who did not say a name is told where the oldest methods need one.
-        """
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        """Answer one request that is let in; every error becomes a JSON-RPC error."""
+        request: Request = scope[REQUEST]
         request_id: Any = None
         method: Any = None
         try:
@@ -91,24 +95,20 @@ class JsonRpc:
             del body
             request_id = envelope.id
             method = envelope.method
-            await self._answer(request, send, user, envelope, stranger)
+            await self._answer(request, send, envelope)
         except A2AError as error:
             self._endpoint.denied(request, error)
-            await self.refuse(send, error, request_id, version_of_method(method))
+            await _refuse(send, error, request_id, version_of_method(method))
         except (Disconnected, OSError):
             return
         except Exception as error:  # noqa: BLE001 - it is logged there
-            await self.refuse(send, failure_of(error), request_id, version_of_method(method))
+            await _refuse(send, failure_of(error), request_id, version_of_method(method))
 
-    @staticmethod
-    async def refuse(send: Send, error: A2AError, request_id: Any, version: str) -> None:
-        """Answer with an error."""
-        body = {"jsonrpc": "2.0", "id": request_id, "error": rpc_error(error, version)}
-        await respond(send, status_of(error), msgspec.json.encode(body), headers=refusal_headers(error))
+    async def refuse(self, request: Request, send: Send, error: A2AError, *, challenged: bool = False) -> None:
+        """Answer a request that is not let in, and whose body nobody has read."""
+        await _refuse(send, error, None, version_of_method(None))
 
-    async def _answer(
-        self, request: Request, send: Send, user: User | None, envelope: Envelope, stranger: A2AError | None
-    ) -> None:
+    async def _answer(self, request: Request, send: Send, envelope: Envelope) -> None:
         endpoint = self._endpoint
         # Nobody else holds the text of a request: it is gone once it is decoded.
         raw = _params(envelope)
@@ -118,22 +118,27 @@ class JsonRpc:
         request.charge(raw, endpoint.limits.check(raw, "params"))
         asked = request.headers.get(VERSION_HEADER_RECEIVED), request.query.get(VERSION_HEADER)
         choice = endpoint.dialects.choose(envelope.method, *asked)
-        if stranger is not None and endpoint.dialects.is_oldest(envelope.method, asked_version(*asked)):
-            raise stranger
+        if (
+            self._stranger is not None
+            and request.user is None
+            and endpoint.dialects.is_oldest(envelope.method, asked_version(*asked))
+        ):
+            raise self._stranger()
         if is_large:
             await request.turn()
         params = choice.dialect.request(choice.operation, raw)
         del raw
         if is_large:
             await request.turn()
-        call = endpoint.call(request, choice.dialect, user, params.tenant or "")
-        answers, after = endpoint.answers, last_event_id(request.headers)
+        call = endpoint.call(request, choice.dialect, params.tenant or "")
+        answers, headers = endpoint.answers, request.headers
+        after = last_event_id(headers) if "last-event-id" in headers else None
         if answers is None or not (choice.by_origin or choice.dialect is answers.dialect):
             outcome = await endpoint.perform(choice.operation, call, params, after, request)
         else:
             outcome = await answers.perform(endpoint, choice, call, params, after, request)
         dialect = endpoint.dialects.answering(choice, outcome.origin) if choice.by_origin else choice.dialect
-        headers = endpoint.headers(call, dialect, outcome)
+        more = endpoint.headers(call, dialect, outcome) if call.extensions or outcome.repeat else ()
         prefix = b'{"jsonrpc":"2.0","id":%b,"result":' % msgspec.json.encode(envelope.id)
         if not isinstance(outcome.result, Stream):
             result = outcome.result
@@ -142,10 +147,10 @@ class JsonRpc:
             body = b"%b%b}" % (prefix, dialect.result(choice.operation, result))
             del outcome, result
             if len(body) <= LARGE:
-                await respond(send, 200, body, headers=headers)
+                await respond(send, 200, body, headers=more)
                 return
             with request.covering(len(body), anyway=not choice.operation.reads):
-                await respond(send, 200, body, headers=headers)
+                await respond(send, 200, body, headers=more)
             return
 
         def error(problem: A2AError) -> bytes:
@@ -154,5 +159,10 @@ class JsonRpc:
 
         stream = outcome.result
         artifacts = stream.artifacts if dialect.row.counts_artifacts else ()
-        writer = EventWriter(dialect, error, headers, before=prefix, after=b"}", artifacts=artifacts)
+        writer = EventWriter(dialect, error, more, before=prefix, after=b"}", artifacts=artifacts)
         await writer.write(stream.batches, request, send)
+
+
+async def _refuse(send: Send, error: A2AError, request_id: Any, version: str) -> None:
+    body = {"jsonrpc": "2.0", "id": request_id, "error": rpc_error(error, version)}
+    await respond(send, status_of(error), msgspec.json.encode(body), headers=refusal_headers(error))

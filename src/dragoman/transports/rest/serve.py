@@ -12,16 +12,26 @@ from dragoman.dialects.table import REST, ROWS, VERSION_HEADER, VERSION_HEADER_R
 from dragoman.engine.journal.follow import Stream
 from dragoman.model.error import A2AError, InvalidParams, MethodNotFound, ParseError
 from dragoman.model.operation import Operation
-from dragoman.transports.http import A2A_JSON, JSON, Disconnected, failure_of, limit_status, refusal_headers, respond
+from dragoman.transports.http import (
+    A2A_JSON,
+    JSON,
+    REQUEST,
+    Disconnected,
+    failure_of,
+    limit_status,
+    refusal_headers,
+    respond,
+)
 from dragoman.transports.limits import LARGE
 from dragoman.transports.sse import EventWriter, last_event_id
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dragoman.dialects.dialect import Dialect
     from dragoman.dialects.table import Row
-    from dragoman.model.user import User
     from dragoman.transports.endpoint import Endpoint
-    from dragoman.transports.http import Header, Request, Send
+    from dragoman.transports.http import AsgiScope, Header, Receive, Request, Send
 
 # Words that stand at the beginning of other paths can never be tenants.
 NOT_TENANTS = frozenset(
@@ -60,7 +70,7 @@ class NotAllowed(MethodNotFound):
         self.allow = allow
 
 
-def find(method: str, segments: list[str], row: Row) -> Route:
+def find(method: str, segments: Sequence[str], row: Row) -> Route:
     """Find the operation for the words of a path, relative to its binding's root.
 
     Raises:
@@ -80,7 +90,7 @@ def find(method: str, segments: list[str], row: Row) -> Route:
     raise MethodNotFound("there is nothing at this path")
 
 
-def _matched(pattern: list[str], words: list[str]) -> dict[str, str] | None:
+def _matched(pattern: list[str], words: Sequence[str]) -> dict[str, str] | None:
     """The parameters in the words of a path; None when it is another."""
     params: dict[str, str] = {}
     for wanted, word in zip(pattern, words, strict=True):
@@ -101,23 +111,22 @@ class Rest:
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
 
-    async def serve(self, request: Request, send: Send, user: User | None) -> None:
-        """Answer one request; every error becomes a google.rpc.Status."""
-        row = rest_row(request.segments)
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        """Answer one request that is let in; every error becomes a google.rpc.Status."""
+        request: Request = scope[REQUEST]
         try:
-            await self._answer(request, send, user, row)
+            await self._answer(request, send)
         except A2AError as error:
             self._endpoint.denied(request, error)
-            await self.refuse(request, send, error, row.version)
+            await self.refuse(request, send, error)
         except (Disconnected, OSError):
             return
         except Exception as error:  # noqa: BLE001 - it is logged there
-            await self.refuse(request, send, failure_of(error), row.version)
+            await self.refuse(request, send, failure_of(error))
 
-    @staticmethod
-    async def refuse(request: Request, send: Send, error: A2AError, version: str) -> None:
+    async def refuse(self, request: Request, send: Send, error: A2AError, *, challenged: bool = False) -> None:
         """Answer with an error."""
-        status, body = http_error(error, version)
+        status, body = http_error(error, rest_row(request.segments).version)
         headers: list[Header] = refusal_headers(error)
         if (limited := limit_status(error)) is not None:
             status = body["error"]["code"] = limited
@@ -126,17 +135,17 @@ class Rest:
             headers.append((b"allow", error.allow.encode()))
         await respond(send, status, msgspec.json.encode(body), _media_type(request), headers)
 
-    async def _answer(self, request: Request, send: Send, user: User | None, row: Row) -> None:
-        endpoint = self._endpoint
+    async def _answer(self, request: Request, send: Send) -> None:
+        endpoint, row = self._endpoint, rest_row(request.segments)
         asked = asked_version(request.headers.get(VERSION_HEADER_RECEIVED), request.query.get(VERSION_HEADER))
         route = find(request.method, request.segments, row)
         dialect = endpoint.dialects.for_rest(row, asked)
         params = await self._params(request, dialect, route)
-        call = endpoint.call(request, dialect, user, route.tenant or params.tenant or "")
+        call = endpoint.call(request, dialect, route.tenant or params.tenant or "")
         outcome = await endpoint.perform(route.operation, call, params, last_event_id(request.headers), request)
         headers = endpoint.headers(call, dialect, outcome)
         if not isinstance(outcome.result, Stream):
-            if user is not None and request.method == "GET":
+            if request.user is not None and request.method == "GET":
                 # A cookie alone does not keep a cache from giving it to somebody else.
                 headers.append((b"cache-control", b"private, no-store"))
             body = dialect.result(route.operation, outcome.result)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
-from functools import partial
 from typing import Any
 
 from dragoman import Agent, Client, Task
@@ -22,6 +21,7 @@ from dragoman.model.operation import (
 )
 from dragoman.model.part import Part
 from dragoman.model.state import Role
+from dragoman.server.agent.base import Backend
 from dragoman.server.agent.in_process import ServiceConnection, connect
 from dragoman.testing import Clock
 
@@ -70,9 +70,7 @@ class Scripted:
 
 def agent_of(executor: object) -> Agent:
     bridge = ExecutorRuns(executor, adapter=PlainAdapter())
-    agent = Agent("x", run=partial(bridge.run))
-    agent._closing, agent._canceled = bridge.close, bridge.canceled
-    return agent
+    return Agent("x", Backend(bridge.run, canceled=bridge.canceled, close=bridge.close))
 
 
 async def answer_of(execute: Execute, text: str = "hi") -> Task:

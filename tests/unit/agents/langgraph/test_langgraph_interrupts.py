@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,13 +17,13 @@ from typing_extensions import TypedDict
 
 from dragoman import Agent, Part, State
 from dragoman.agents.langgraph.run import LangGraphRuns
+from dragoman.server.agent.base import Backend
 from dragoman.stores.sqlite.store import SqliteStore
 
 
 def _served(graph: Any) -> Agent:
     runs = LangGraphRuns(graph)
-    agent = Agent("graph", run=partial(runs.run))
-    agent._canceled = runs.canceled
+    agent = Agent("graph", Backend(runs.run, canceled=runs.canceled))
     return agent
 
 
@@ -233,8 +232,7 @@ async def test_a_conversation_that_has_gone_on_does_not_take_an_old_answer(start
 @pytest.mark.parametrize("end", ["answer", "cancel"])
 async def test_without_a_checkpointer_nothing_stays_in_the_process(start: Any, end: str) -> None:
     runs = LangGraphRuns(_graph(_asking("Sure?")))
-    agent = Agent("graph", run=partial(runs.run))
-    agent._canceled = runs.canceled
+    agent = Agent("graph", Backend(runs.run, canceled=runs.canceled))
     engine = await start(agent)
     task = await engine.send("go")
     assert runs._graph.checkpointer.storage

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from langgraph.types import Send, interrupt
 
 from dragoman import Agent, State
 from dragoman.agents.langgraph.run import LangGraphRuns
+from dragoman.server.agent.base import Backend
 
 
 class Desk:
@@ -30,8 +30,7 @@ class Desk:
         builder.add_conditional_edges("talk", self._apart if apart else self._next, ["work", END])
         builder.add_edge("work", "talk")
         runs = LangGraphRuns(builder.compile(checkpointer=InMemorySaver()))
-        self.agent = Agent("desk", run=partial(runs.run))
-        self.agent._canceled = runs.canceled
+        self.agent = Agent("desk", Backend(runs.run, canceled=runs.canceled))
 
     async def _talk(self, state: MessagesState) -> dict[str, Any]:
         messages = state["messages"]

@@ -33,7 +33,7 @@ Until = Callable[[Callable[[], object]], Awaitable[None]]
 
 
 def connected(agent: Any) -> Any:
-    return agent._tools._supervisors[0].connection
+    return agent.tools._supervisors[0].connection
 
 
 def pid_of(agent: Any) -> int:
@@ -226,7 +226,7 @@ async def test_a_schema_of_three_thousand_levels_is_cut_and_its_server_served(
 ) -> None:
     agent = Agent.from_mcp(handshake("deep"))
     engine = await start(agent)
-    assert {"pit", "pid"} <= {offer.id for offer in agent._tools.offers}
+    assert {"pit", "pid"} <= {offer.id for offer in agent.tools.offers}
     for tool in ("pit", "pid"):
         assert (await engine.send(None, parts=(tool_part(tool, a={"a": {"a": {}}}),))).state is State.COMPLETED
     assert "a schema is nested deeper than 100 levels" in caplog.text

@@ -84,7 +84,7 @@ async def test_what_has_not_changed_is_not_made_again(start: Start) -> None:
     await start(agent)
     before = {offer.id: offer for offer in agent.skills}
     tools[1] = _tool("second", description="other words")
-    connection: Any = agent._tools._supervisors[0].connection  # type: ignore[union-attr]
+    connection: Any = agent.tools._supervisors[0].connection  # type: ignore[union-attr]
     await connection._learn()
     after = {offer.id: offer for offer in agent.skills}
     assert after["first"] is before["first"]

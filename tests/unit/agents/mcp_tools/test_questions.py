@@ -96,7 +96,7 @@ async def test_a_call_that_was_given_up_is_forgotten_once_the_server_has_answere
     engine = await given_up("held")
     assert (await engine.send(None, parts=(tool_part("ask_name"),), call=BOB)).text == ": cancel None"
     await engine.send(None, parts=(tool_part("let_go"),), call=BOB)
-    connection = engine.agent._tools._supervisors[0].connection
+    connection = engine.agent.tools._supervisors[0].connection
     await until(lambda: not connection.questions._given_up)
     task = await engine.send(None, parts=(tool_part("ask_name"),), call=BOB)
     assert (await engine.send("Bob", task=task, call=BOB)).text == ": accept Bob"
@@ -127,7 +127,7 @@ async def test_a_question_that_brings_a_call_which_was_given_up_is_not_shown_to_
 ) -> None:
     agent: Any = Agent.from_mcp(kit)
     await start(agent)
-    connection = agent._tools._supervisors[0].connection
+    connection = agent.tools._supervisors[0].connection
     gone, at_work = (ToolCall(connection, "introduce", {}) for _ in range(2))
     asked, form = questions.Questions("kit"), {"type": "object"}
     for each in (gone, at_work):

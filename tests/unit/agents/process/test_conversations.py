@@ -50,7 +50,7 @@ async def test_a_new_message_ends_a_program_that_waits_for_another_answer_and_ge
         late = await client.send("2", task=first)
         assert late.state is State.FAILED
         assert late.error is not None and late.error.startswith("the program that asked has ended meanwhile")
-        assert agent._sessions is not None and agent._sessions.programs == 0
+        assert agent.backend.sessions is not None and agent.backend.sessions.programs == 0
 
 
 async def test_what_a_program_says_before_it_is_answered_is_heard_by_the_next_turn() -> None:
@@ -91,7 +91,7 @@ async def test_of_an_answer_that_is_canceled_at_once_no_program_is_left() -> Non
                 await client.cancel_task(asked)
             await asyncio.wait((answering,))
             answering.exception()
-        sessions = agent._sessions
+        sessions = agent.backend.sessions
         assert sessions is not None
         runs = sessions._made()
         await asyncio.gather(*runs._endings)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from dragoman.agents.process.run import AFRESH, SessionRuns
 from dragoman.agents.process.session import Session, new_session, title_of
 from dragoman.engine.call import Call
 from dragoman.model.state import State
+from dragoman.server.agent.base import Backend
 
 ADA, BOB = Call(user=User("ada")), Call(user=User("bob"))
 EXITED = events.exited()
@@ -25,9 +25,7 @@ EXITED = events.exited()
 
 def agent_of(manager: Any, **options: Any) -> Agent:
     runs = SessionRuns(manager, agent_id="fox", project_id="forest", **options)
-    agent = Agent("fox", run=partial(runs.run))
-    agent._prepare, agent._canceled, agent._closing = runs.prepare, runs.canceled, runs.close
-    return agent
+    return Agent("fox", Backend(runs.run, prepare=runs.prepare, canceled=runs.canceled, close=runs.close))
 
 
 @pytest.mark.requirement("S3-39")

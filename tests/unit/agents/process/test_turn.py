@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import threading
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from dragoman.agents.process.turn import GONE
 from dragoman.engine.call import Call
 from dragoman.engine.execute.outputs import parts_of
 from dragoman.model.state import State
+from dragoman.server.agent.base import Backend
 
 EXITED = events.exited()
 
@@ -77,9 +77,7 @@ class Talking(Stopping):
 
 def agent_of(manager: Any, **options: Any) -> Agent:
     runs = SessionRuns(manager, agent_id="fox", project_id="forest", **options)
-    agent = Agent("fox", run=partial(runs.run))
-    agent._prepare, agent._canceled, agent._closing = runs.prepare, runs.canceled, runs.close
-    return agent
+    return Agent("fox", Backend(runs.run, prepare=runs.prepare, canceled=runs.canceled, close=runs.close))
 
 
 async def task_of(*said: Event, folder: Path | None = None, text: str = "go", **options: Any) -> Any:

@@ -1,0 +1,45 @@
+"""An agent as the engine runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from dragoman.engine.ports.agent import Plan
+
+if TYPE_CHECKING:
+    from dragoman.engine.execute.context import Context
+    from dragoman.server.agent.base import BareAgent
+
+
+class EngineAgent:
+    """What the engine asks of an agent, decided as far as can be when it is hosted. See `Runnable`."""
+
+    def __init__(self, agent: BareAgent) -> None:
+        backend = agent.backend
+        self.name = agent.name
+        self.extensions = agent.extensions
+        self.closing: Literal["whole", "last"] = agent.closing
+        self.parallel = agent.parallel
+        self.marks = backend.marks
+        self.open, self.close = backend.open, agent.close
+        capabilities: Any = agent.card.get("capabilities")
+        self.streams = not (
+            isinstance(capabilities, Mapping) and cast("Mapping[str, Any]", capabilities).get("streaming") is False
+        )
+        self._backend = backend
+        self._functions = agent.functions
+        self.plan = agent.functions.plan if backend.run is None else self._plan
+
+    def _plan(self, ctx: Context) -> Plan:
+        """By a skill that the message names, else by the backend."""
+        run, tools = self._backend.run, self._backend.tools
+        if run is None or self._functions.named(ctx) is not None:
+            return self._functions.plan(ctx)
+        restarts = self._backend.restarts if tools is None else tools.restarts(ctx)
+        return Plan(run, self._backend.replies, restarts, self._backend.prepare)
+
+    async def canceled(self, ref: Any) -> None:
+        """Pass on that a waiting task was canceled."""
+        if self._backend.canceled is not None:
+            await self._backend.canceled(ref)

@@ -1,0 +1,219 @@
+"""The routes of a server: what answers at each path, behind the middleware that its settings turn on."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import unquote
+
+import msgspec
+
+from dragoman.dialects.errors import status_of
+from dragoman.server.http.authentication import authenticate, challenge_strangers
+from dragoman.server.http.cross_site import Page, add_cors_headers, answer_preflight, check_host, check_page
+from dragoman.server.http.limiter import admit, refusing
+from dragoman.server.http.pages import (
+    JWKS,
+    LOGIN,
+    not_allowed,
+    not_found,
+    show_health,
+    show_keys,
+    sign_in_or_out,
+    unavailable,
+)
+from dragoman.server.http.router import AgentRoutes, Mount, PathRoutes, Route, Router
+from dragoman.transports.http import REQUEST, refusal_headers, respond
+
+if TYPE_CHECKING:
+    from dragoman.engine.ports.store import Store
+    from dragoman.model.error import A2AError
+    from dragoman.model.user import User
+    from dragoman.server.http.address import Addresses
+    from dragoman.server.http.app import Hosted
+    from dragoman.server.http.authentication import Authentication
+    from dragoman.server.http.cross_site import Guard
+    from dragoman.server.http.lazy import LazyKeys
+    from dragoman.server.http.limiter import Form, Limiter, Refuse
+    from dragoman.server.plugins import RoutePath, Routes
+    from dragoman.transports.http import AsgiApp, AsgiScope, Header, Receive, Request, Send
+
+    # Status, body and headers of a card, for who looks at it.
+    Card = Callable[[Request, str, User | None], tuple[int, bytes, list[Header]]]
+
+# Where JSON-RPC is answered; at the second also in the oldest version.
+RPC, OLDEST = "/", "/a2a"
+AGENTS = "/agents/"
+
+
+class Routing(NamedTuple):
+    """Makes the routes of a server. `starting` makes an app that starts the server first."""
+
+    hosted: Sequence[Hosted]
+    store: Store
+    addresses: Addresses
+    guard: Guard
+    limiter: Limiter
+    auth: Authentication | None
+    keys: LazyKeys | None
+    extra: Sequence[Routes]
+    opens_first: bool
+    starting: Callable[[Refuse], AsgiApp]
+
+    def router(self) -> Router:
+        """All routes: the first agent is also at the root, with what is the server's own."""
+        root = self._agent(self.hosted[0], None)
+        root = root._replace(paths={**root.paths, **self._own_paths()})
+        missing = self._public(lambda scope, _, send: not_found(send, scope["path"]))
+        mounts = {AGENTS: Mount(self._agents(AGENTS), missing)}
+        for routes in self.extra:
+            for mount in routes.mounts:
+                mounts[mount] = Mount(self._agents(mount), self._no_agent(routes, mount))
+        return Router(root, mounts)
+
+    def _agents(self, mount: str) -> dict[str, AgentRoutes]:
+        return {hosted.agent.name: self._agent(hosted, mount) for hosted in self.hosted}
+
+    def _no_agent(self, routes: Routes, mount: str) -> Route:
+        def missing(scope: AsgiScope, _: Receive, send: Send) -> Awaitable[None]:
+            return routes.no_agent(unquote(scope[REQUEST].prefix.removeprefix(mount)), send)
+
+        return self._public(missing)
+
+    # -- one agent -------------------------------------------------------------------------------------------------
+
+    def _agent(self, hosted: Hosted, mount: str | None) -> AgentRoutes:
+        rpc = self._operation(hosted.rpc, hosted.rpc.refuse)
+        rpc_only = self._not_allowed("POST")
+        missing = self._public(lambda scope, _, send: not_found(send, scope[REQUEST].path))
+        paths = {
+            RPC: PathRoutes({"POST": rpc, "GET": missing, "HEAD": missing}, rpc_only),
+            OLDEST: PathRoutes({"POST": self._oldest(hosted) or rpc}, rpc_only),
+        }
+        below: dict[tuple[str, ...], Route] = {}
+        for routes in self.extra:
+            self._add_extra(routes, hosted, mount, paths, below)
+        page = self._page(hosted, hosted.cards.serve)
+        paths |= dict.fromkeys(hosted.cards.paths, page)
+        rest = self._operation(hosted.rest, hosted.rest.refuse)
+        pages = (_joined(path) for routes in self.extra for path in routes.paths if path.page)
+        open_paths = {*pages, *hosted.cards.paths}
+        return AgentRoutes(paths, below, rest, self._public(answer_preflight(self.guard, open_paths)))
+
+    def _add_extra(
+        self,
+        routes: Routes,
+        hosted: Hosted,
+        mount: str | None,
+        paths: dict[str, PathRoutes],
+        below: dict[tuple[str, ...], Route],
+    ) -> None:
+        def serve(scope: AsgiScope, _: Receive, send: Send) -> Awaitable[None]:
+            request: Request = scope[REQUEST]
+            return routes.serve(hosted, request, send, request.user)
+
+        def refuse(request: Request, send: Send, error: A2AError, *, challenged: bool) -> Awaitable[None]:
+            return routes.refuse(send, error, challenged=challenged)
+
+        operation = self._operation(serve, refuse)
+        page = self._page(hosted, partial(routes.page, hosted))
+        for path in routes.paths:
+            if path.mount not in (None, mount):
+                continue
+            if path.words[-1] == "*":
+                below[path.words[:-1]] = operation
+            else:
+                paths[_joined(path)] = page if path.page else PathRoutes({}, operation)
+
+    def _oldest(self, hosted: Hosted) -> Route | None:
+        """Where the oldest methods are for known callers only, and the others for strangers too."""
+        auth = self.auth
+        if auth is None or not hosted.needs_user:
+            return None
+        rpc = hosted.rpc.for_strangers(auth.stranger)
+        return self._operation(challenge_strangers(rpc, auth), rpc.refuse)
+
+    # -- with middleware -------------------------------------------------------------------------------------------
+
+    def _public(self, app: AsgiApp, refuse: Refuse | None = None) -> Route:
+        """A route for everybody. With `refuse`, the server is started before it is used."""
+        cold = None if refuse is None else self._checked(self.starting(refuse))
+        return Route(self._checked(app), cold)
+
+    def _operation(self, app: AsgiApp, form: Form) -> Route:
+        """A route for callers who are known, if callers are, and counted. `form` spells what they are refused with."""
+        guard, auth, base = self.guard, self.auth, self.addresses.base
+        refuse = refusing(form, self.limiter, auth)
+        app, cold = admit(app, self.limiter, guard, refuse), self.starting(refuse)
+        app = check_page(app, guard, base, refuse) if auth is None else authenticate(app, auth, guard, base, refuse)
+        if guard.has_guests:
+            app, cold = add_cors_headers(app, guard), add_cors_headers(cold, guard)
+        return Route(self._checked(app), self._checked(cold))
+
+    def _checked(self, app: AsgiApp) -> AsgiApp:
+        addresses = self.addresses
+        return check_host(app, self.guard, addresses.is_trusted if addresses.has_proxies else None)
+
+    # -- pages -----------------------------------------------------------------------------------------------------
+
+    def _page(self, hosted: Hosted, card: Card) -> PathRoutes:
+        """A card, for everybody; who says who they are may see more."""
+
+        async def show(scope: AsgiScope, _: Receive, send: Send) -> None:
+            request: Request = scope[REQUEST]
+            user = None
+            if self.auth is not None:
+                page = self.guard.page(request, self.addresses.base)
+                user = await self.auth.visitor(request, ambient=page is Page.OWN)
+            status, body, headers = card(request, self.addresses.base(request) + request.prefix, user)
+            await respond(send, status, body, headers=headers, head=request.method == "HEAD")
+
+        # Users and keys are kept beside the tasks, and tools are known once their servers are.
+        starts = self.auth is not None or self.opens_first or hosted.cards.signing is not None
+        return self._read_only(self._public(show, _cannot_show if starts else None))
+
+    def _own_paths(self) -> dict[str, PathRoutes]:
+        """What the server has beside its agents: its health, its keys and a login."""
+
+        def health(scope: AsgiScope, _: Receive, send: Send) -> Awaitable[None]:
+            return show_health(scope[REQUEST].path, self.store, send)
+
+        def cannot(_: Request, send: Send, error: A2AError) -> Awaitable[None]:
+            return unavailable(send, error)
+
+        paths = {
+            "/healthz": self._read_only(self._public(health)),
+            "/readyz": self._read_only(self._public(health, cannot)),
+            JWKS: self._read_only(self._public(lambda _, __, send: show_keys(self.keys, send), cannot)),
+        }
+        if self.auth is not None:
+            login = self._login(self.auth)
+            paths |= {path: PathRoutes({}, login) for path in LOGIN}
+        return paths
+
+    def _login(self, auth: Authentication) -> Route:
+        def sign(scope: AsgiScope, _: Receive, send: Send) -> Awaitable[None]:
+            request: Request = scope[REQUEST]
+            return sign_in_or_out(auth.login, request, self.addresses.base(request), send)
+
+        def refuse(request: Request, send: Send, error: A2AError) -> Awaitable[None]:
+            self.limiter.denials.note(request.caller, error)
+            body = msgspec.json.encode({"error": str(error)})
+            return respond(send, status_of(error).http, body, headers=refusal_headers(error))
+
+        return self._public(admit(sign, self.limiter, self.guard, refuse), refuse)
+
+    def _read_only(self, route: Route) -> PathRoutes:
+        return PathRoutes({"GET": route, "HEAD": route}, self._not_allowed("GET, HEAD"))
+
+    def _not_allowed(self, methods: str) -> Route:
+        return self._public(lambda _, __, send: not_allowed(send, methods))
+
+
+def _cannot_show(_: Request, send: Send, error: A2AError) -> Awaitable[None]:
+    return respond(send, 503, msgspec.json.encode({"error": str(error)}))
+
+
+def _joined(path: RoutePath) -> str:
+    return "/" + "/".join(path.words)
