@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dragoman.bus.local import LocalBus
 from dragoman.clock import SystemClock
-from dragoman.dialects.reading.limits import JsonLimits
+from dragoman.dialects.reading.checks import JsonLimits
 from dragoman.engine.accept.quota import Memory
 from dragoman.engine.execute.threads import helper_threads, skill_threads
 from dragoman.engine.journal.retention import Janitor, Retention

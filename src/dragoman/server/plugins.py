@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypedDict,
 
 if TYPE_CHECKING:
     from dragoman.clock import Clock
-    from dragoman.dialects.reading.limits import JsonLimits
+    from dragoman.dialects.reading.checks import JsonLimits
     from dragoman.engine.operations import EngineSettings
     from dragoman.engine.ports.bus import Bus
     from dragoman.engine.ports.store import Store

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from dragoman.dialects.negotiate import Dialects
-from dragoman.dialects.reading.limits import JsonLimits
+from dragoman.dialects.reading.checks import JsonLimits
 from dragoman.dialects.table import EXTENSIONS_HEADERS
 from dragoman.dialects.v01.dialect import LEGACY
 from dragoman.engine.call import Call

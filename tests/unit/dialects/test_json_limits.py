@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.dialects.reading import limits as json_limits
-from dragoman.dialects.reading.limits import JsonLimits
+from dragoman.dialects.reading import checks as json_limits
+from dragoman.dialects.reading.checks import JsonLimits
 from dragoman.model.error import InvalidParams
 
 JSON = st.recursive(

@@ -5,13 +5,17 @@ proto3 cannot tell an empty string from none, so an empty id that may be absent 
 
 from __future__ import annotations
 
+from array import array
+from itertools import accumulate
 from typing import Any, NamedTuple
 
+import msgspec
 from msgspec.structs import replace
 
 from dragoman.clock import milliseconds
 from dragoman.dialects.reading.invalid import missing_field, quoted
 from dragoman.model.error import InvalidParams
+from dragoman.model.json import UNREADABLE
 from dragoman.model.message import Message
 from dragoman.model.operation import ListTasksRequest, Operation, SendMessageRequest
 from dragoman.model.state import Role, State
@@ -120,3 +124,117 @@ def sound(operation: Operation, request: Any) -> Any:
             raise missing_field("taskId" if name == "task_id" else name)
     empty = {name: None for name in optional if getattr(request, name) == ""}
     return replace(request, **empty) if empty else request
+
+
+_OPENING, _CLOSING = b"[{", b"]}"
+_STEPS = bytes.maketrans(_OPENING + _CLOSING, bytes((1, 1, 255, 255)))  # as signed bytes: one down, one up
+_OTHERS = bytes(set(range(256)) - set(_OPENING + _CLOSING))
+_PIECE = 65_536
+_BACKSLASH = 92
+# From here on it matters which of the commas stand in texts.
+_MANY = 50_000
+
+
+class JsonLimits(msgspec.Struct, frozen=True):
+    """What JSON may be made of. 0 as `values` or `parts` is any number.
+
+    Decoding holds up everybody else, and a value takes far more memory than text: a body of ten megabytes can hold
+    five million.
+    """
+
+    nesting: int = 100
+    values: int = 500_000
+    parts: int = 0
+
+    def check(self, text: bytes, field: str = "") -> int:
+        """About how many values there are: commas and opening brackets. What is no JSON is left to its reader.
+
+        Raises:
+            InvalidParams: there are too many of them, or too many parts in a message, or they are nested too deeply.
+        """
+        objects = text.count(b"{")
+        opened = objects + text.count(b"[")
+        values = opened + text.count(b",")
+        # Most requests are done here: what stands in texts was counted too, so there is less.
+        is_deep = opened > self.nesting
+        if is_deep or values > _MANY or 0 < self.values < values:
+            values = self._scan(text, field or "the body", deep=is_deep)
+        if 0 < self.parts < objects:
+            self._check_parts(text)
+        return values
+
+    def _scan(self, text: bytes, name: str, *, deep: bool) -> int:
+        """Count what stands outside of texts, piece by piece, so that it ends as soon as there is too much."""
+        values = depth = start = 0
+        inside = False
+        field = "" if name == "the body" else name
+        while start < len(text):
+            end = _end_of_piece(text, start)
+            # Without escapes every quote begins or ends a text: what stands outside is every other piece.
+            pieces = text[start:end].replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
+            outside = b"".join(pieces[inside::2])
+            inside ^= len(pieces) % 2 == 0
+            start = end
+            values += outside.count(b",") + outside.count(b"{") + outside.count(b"[")
+            if 0 < self.values < values:
+                raise InvalidParams(f"{name} has more than {self.values} values", field=field, limit="values")
+            if deep:
+                reached = list(accumulate(array("b", outside.translate(_STEPS, _OTHERS)), initial=depth))
+                if max(reached) > self.nesting:
+                    raise InvalidParams(f"{name} is nested deeper than {self.nesting}", field=field, limit="nesting")
+                depth = reached[-1]
+        return values
+
+    def _check_parts(self, text: bytes) -> None:
+        parts = max(map(_length, _parts_of(text)), default=0)
+        if parts > self.parts:
+            what = f"a message has {self.parts} parts at most, not {parts}"
+            raise InvalidParams(what, field="message.parts", limit="parts")
+
+
+def _end_of_piece(text: bytes, start: int) -> int:
+    """Where a piece ends that does not end between a backslash and what it escapes."""
+    end = start + _PIECE
+    if end >= len(text) or text[end - 1] != _BACKSLASH:
+        return end
+    piece = text[start:end]
+    escapes = len(piece) - len(piece.rstrip(b"\\"))
+    return end + escapes % 2
+
+
+class _Message(msgspec.Struct):
+    parts: msgspec.Raw = msgspec.Raw(b"[]")
+    content: msgspec.Raw = msgspec.Raw(b"[]")  # what the protobuf form of 0.3 calls them
+
+
+class _Request(msgspec.Struct):
+    message: msgspec.Raw = msgspec.Raw(b"{}")
+    request: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+_request = msgspec.json.Decoder(_Request).decode
+_message = msgspec.json.Decoder(_Message).decode
+_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
+
+
+def _parts_of(text: bytes) -> list[msgspec.Raw]:
+    """Where the parts of a message stand, not yet decoded."""
+    found: list[msgspec.Raw] = []
+    try:
+        request = _request(text)
+    except UNREADABLE:  # its reader says what is wrong
+        return found
+    for raw in (request.message, request.request):
+        try:
+            message = _message(raw)
+        except UNREADABLE:
+            continue
+        found += (message.parts, message.content)
+    return found
+
+
+def _length(raw: msgspec.Raw) -> int:
+    try:
+        return len(_list(raw))
+    except UNREADABLE:
+        return 0

@@ -22,7 +22,7 @@ from dragoman.transports.rest.serve import Rest
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from dragoman.dialects.reading.limits import JsonLimits
+    from dragoman.dialects.reading.checks import JsonLimits
     from dragoman.engine.journal.retention import Janitor
     from dragoman.engine.operations import Service
     from dragoman.engine.ports.store import Store

@@ -44,7 +44,7 @@ class SqliteStore:
         self._tables: list[TaskTable] = []
         self._sweeper = Sweeper(self._tables)
         self._writer = Writer(self._file, self._tables)
-        self._numbers = itertools.count(1)
+        self.next_number = itertools.count(1).__next__
         self.write = self._writer.put
         self._pool: ThreadPoolExecutor | None = None
         # One for each reading thread, all opened at the start: later there may be no room for another open file.
@@ -78,7 +78,7 @@ class SqliteStore:
             if isinstance(error, sqlite3.Error):
                 raise unusable(self._path, error) from None
             raise
-        self._numbers = itertools.count(last + 1)
+        self.next_number = itertools.count(last + 1).__next__
         self._pool = ThreadPoolExecutor(READERS, thread_name_prefix="dragoman-reader")
 
     async def close(self) -> None:
@@ -94,10 +94,6 @@ class SqliteStore:
             self._idle.get().close()
         await self._writer.close()
         self._file.close()
-
-    def next_number(self) -> int:
-        """A number no other task has, larger than all before."""
-        return next(self._numbers)
 
     async def task(self, task_id: str) -> StoredTask | None:
         """Find a task by its id."""
