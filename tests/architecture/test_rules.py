@@ -1,15 +1,9 @@
-"""The rules of the source, checked on its syntax trees and texts.
-
-What still breaks a rule is listed in offenders.toml. The list only gets shorter: a test fails when something new
-breaks its rule, and also when something listed no longer does. `python tests/architecture/test_rules.py` prints the
-list as it should be.
-"""
+"""The rules of the source, checked on its syntax trees and texts."""
 
 from __future__ import annotations
 
 import ast
 import re
-import sys
 import tomllib
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -19,7 +13,6 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SRC = ROOT / "src" / "dragoman"
-OFFENDERS = Path(__file__).with_name("offenders.toml")
 
 MOST_MODULES = 12
 MOST_LINES = 500
@@ -234,30 +227,6 @@ RULES: dict[str, Callable[[], Iterator[str]]] = {
 # -- the tests ---------------------------------------------------------------------------------------------------------
 
 
-def listed() -> dict[str, list[str]]:
-    """What is known to break each rule."""
-    return tomllib.loads(OFFENDERS.read_text()) if OFFENDERS.exists() else {}
-
-
 @pytest.mark.parametrize("name", RULES)
 def test_the_source_keeps_the_rule(name: str) -> None:
-    found, known = set(RULES[name]()), set(listed().get(name, ()))
-    assert not found - known, f"{RULES[name].__doc__} New: {sorted(found - known)}"
-    assert not known - found, f"take these out of {OFFENDERS.name}: {sorted(known - found)}"
-
-
-def test_every_list_of_offenders_belongs_to_a_rule() -> None:
-    assert set(listed()) <= set(RULES)
-
-
-def main() -> None:
-    """Print the offenders as offenders.toml has them."""
-    for name, rule in RULES.items():
-        found = sorted(set(rule()))
-        if found:
-            rows = "".join(f'    "{each}",\n' for each in found)
-            sys.stdout.write(f"{name} = [\n{rows}]\n")
-
-
-if __name__ == "__main__":
-    main()
+    assert sorted(set(RULES[name]())) == [], RULES[name].__doc__

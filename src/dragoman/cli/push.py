@@ -79,7 +79,7 @@ def list_pushes(path: Path, as_json: bool) -> None:
 @_on_store
 def retry(path: Path, task: str | None, webhook: str | None) -> None:
     """Try dead and failing webhooks again: all of them, those of a TASK, or one WEBHOOK of it by its id."""
-    from dragoman.stores.sqlite.short_write import short_write
+    from dragoman.stores.sqlite.file import short_write
     from dragoman.stores.sqlite.webhooks import wake
 
     with short_write(path) as connection:

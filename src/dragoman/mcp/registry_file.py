@@ -17,10 +17,9 @@ import msgspec
 from dragoman.mcp.registry import AgentRecord, TaskRecord, Webhook
 from dragoman.model.error import ConfigError, DragomanError
 from dragoman.model.json import decode_task, encode
-from dragoman.stores.sqlite.file import FileLock, real_path
+from dragoman.stores.sqlite.file import WAIT, FileLock, real_path, short_write
 from dragoman.stores.sqlite.health import schema_version
 from dragoman.stores.sqlite.schema import prepare, unusable
-from dragoman.stores.sqlite.short_write import WAIT, short_write
 
 logger = logging.getLogger("dragoman.mcp")
 Kept = AgentRecord | TaskRecord | Webhook

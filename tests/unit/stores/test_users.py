@@ -17,10 +17,9 @@ import pytest
 from dragoman.model.error import ConfigError, ServerError
 from dragoman.model.state import State
 from dragoman.model.user import Account, is_name
-from dragoman.stores.sqlite import short_write as writing
+from dragoman.stores.sqlite import file as writing
 from dragoman.stores.sqlite import users as rows
-from dragoman.stores.sqlite.file import FileLock
-from dragoman.stores.sqlite.short_write import short_write
+from dragoman.stores.sqlite.file import FileLock, short_write
 from dragoman.stores.sqlite.store import SqliteStore
 from dragoman.stores.sqlite.users import SqliteUsers
 from dragoman.testing.clock import Clock

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 
 from dragoman.compat.executor.types import Message, Wire, read
 from dragoman.dialects.cards.card import card_json, read_card
-from dragoman.dialects.table import V0_3
+from dragoman.dialects.table import CARD_PROTOCOL_VERSION, V0_3
 from dragoman.dialects.v03.dialect import V03_RPC
 from dragoman.model.card import AgentExtension, AgentProvider
 from dragoman.model.json import decode_any
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dragoman.model.card import AgentCard as ModelCard
 
 R = TypeVar("R", CancelTaskRequest, GetTaskRequest, SendMessageRequest, TaskPushNotificationConfig)
-PROTOCOL_VERSION = "0.3.0"
+PROTOCOL_VERSION = CARD_PROTOCOL_VERSION
 _TEXT = ("text/plain",)
 
 

@@ -11,6 +11,7 @@ import asyncio
 import contextvars
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakSet
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -34,12 +35,14 @@ begin_work: Callable[[Work], object] = _work.set
 
 
 _EXITS = (KeyboardInterrupt, SystemExit)
+# The factories that contain exits, for as long as their loops have them.
+_FACTORIES: WeakSet[Any] = WeakSet()
 
 
 def contain_exits(loop: asyncio.AbstractEventLoop) -> None:
     """See to it that no task which a run makes on this loop can stop it. A second call does nothing."""
     before: Any = loop.get_task_factory()
-    if not hasattr(before, "contains_exits"):
+    if before not in _FACTORIES:
         loop.set_task_factory(_factory(before))
 
 
@@ -56,7 +59,7 @@ def _factory(before: TaskFactory | None) -> Any:
             coro = _Contained(coro)
         return task(coro, loop=loop, **options) if make is None else make(loop, coro, **options)
 
-    factory.contains_exits = True  # pyright: ignore[reportFunctionMemberAccess]
+    _FACTORIES.add(factory)
     return factory
 
 

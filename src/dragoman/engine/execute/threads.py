@@ -38,6 +38,10 @@ class _Call:
         self.work = work
         self.dropped = False
 
+    def drop(self) -> None:
+        """Do not run it any more."""
+        self.dropped = True
+
 
 class Threads(Executor):
     """A pool of threads that end with the process: code that blocks for ever does not keep a stopped server alive.
@@ -87,7 +91,8 @@ class Threads(Executor):
                 except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits
                     future.set_exception(error)
 
-        future.give_up = partial(self.drop, self.start(run, _name_of(fn)))
+        call = self.start(run, _name_of(fn))
+        future.on_cancel(partial(self.drop, call))
         return future
 
     def start(self, run: Callable[[], None], name: str) -> _Call:
@@ -111,7 +116,7 @@ class Threads(Executor):
 
     def drop(self, call: _Call) -> None:
         """Forget a call that nobody waits for any more, unless it has begun."""
-        call.dropped = True
+        call.drop()
         work = call.work
         with self._lock:
             callers = None if work is None else self._waiting.get(work.agent)
@@ -239,13 +244,17 @@ class Threads(Executor):
 class _Result(Future[Any]):
     """A future whose call leaves the queue when it is cancelled."""
 
-    give_up: Callable[[], None]
+    _give_up: Callable[[], None]
+
+    def on_cancel(self, give_up: Callable[[], None]) -> None:
+        """Say what is called when it is cancelled."""
+        self._give_up = give_up
 
     def cancel(self) -> bool:
         """Cancel it unless it has begun."""
         cancelled = super().cancel()
         if cancelled:
-            self.give_up()
+            self._give_up()
         return cancelled
 
 
@@ -281,12 +290,7 @@ async def in_thread(fn: Callable[..., Any], *args: Any, pool: Threads | None = N
 
     def run() -> None:
         try:
-            settle: Callable[[], None] | None = partial(_give, done, context.run(fn, *args))
-        except StopIteration as error:
-            # A future cannot carry it, and whoever waits for that future would wait for ever.
-            odd = RuntimeError(f"{_name_of(fn)} let StopIteration out")
-            odd.__cause__ = error
-            settle = partial(_fail, done, odd)
+            settle: Callable[[], None] | None = partial(_give, done, context.run(_without_stop, fn, args))
         except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits
             settle = partial(_fail, done, error)
         try:
@@ -302,6 +306,14 @@ async def in_thread(fn: Callable[..., Any], *args: Any, pool: Threads | None = N
     except asyncio.CancelledError:
         pool.drop(call)
         raise
+
+
+def _without_stop(fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    try:
+        return fn(*args)
+    except StopIteration as error:
+        # A future cannot carry it, and whoever waits for that future would wait for ever.
+        raise RuntimeError(f"{_name_of(fn)} let StopIteration out") from error
 
 
 def _give(done: asyncio.Future[Any], result: Any) -> None:

@@ -16,10 +16,9 @@ from typing import TypeVar
 from dragoman.clock import Clock, SystemClock
 from dragoman.model.error import ConfigError, ServerError
 from dragoman.model.user import Account, Grant, KeyNote, Listed, User, is_name
-from dragoman.stores.sqlite.file import real_path
+from dragoman.stores.sqlite.file import real_path, short_write
 from dragoman.stores.sqlite.health import read_only, schema_version
 from dragoman.stores.sqlite.schema import VERSION, prepare
-from dragoman.stores.sqlite.short_write import short_write
 from dragoman.stores.sqlite.store import SqliteStore
 
 # How long what was read may count without looking again, should the news of a change be lost.
