@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import structs
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     from dragoman.engine.ownership.port import Ownership
     from dragoman.engine.ports.agent import Runnable
     from dragoman.engine.ports.bus import Bus
-    from dragoman.engine.ports.store import Store, TaskRow
+    from dragoman.engine.ports.store import Store, StoredTask, TaskRow
     from dragoman.engine.ports.webhooks import Outbox
     from dragoman.model.operation import (
         CancelTaskRequest,
@@ -309,10 +310,8 @@ class Service:
         if after is not None and known and state.final:
             known = after < row.generation and await self._has_records(row, live, after)
         if after is not None and known:
-            task = await self._tasks.durable_task(live, stored)
-            artifacts = tuple(artifact.artifact_id for artifact in task.artifacts)
             batches = self._follower.follow(row, after, pause_ends=False, place=place)
-            return Stream(batches, row.origin, artifacts=artifacts)
+            return Stream(batches, row.origin, artifacts=partial(self._artifact_ids, live, stored))
         if state.final:
             raise UnsupportedOperation("the task has ended: there is nothing to subscribe to", taskId=request.id)
         task = await self._tasks.durable_task(live, stored)
@@ -380,6 +379,10 @@ class Service:
     async def _has_records(self, row: TaskRow, live: LiveTask | None, after: int) -> bool:
         """False when the records after that one have been compacted."""
         return live is not None or bool(await self._store.records(row.number, after, 1))
+
+    async def _artifact_ids(self, live: LiveTask | None, stored: StoredTask | None) -> tuple[str, ...]:
+        task = await self._tasks.durable_task(live, stored)
+        return tuple(artifact.artifact_id for artifact in task.artifacts)
 
     def _from_snapshot(
         self, row: TaskRow, task: Task, place: AbstractContextManager[None], *, pause_ends: bool

@@ -9,7 +9,7 @@ from dragoman.engine.journal.replay import PAGE
 from dragoman.model.state import State
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 
     from dragoman.engine.journal.live import LiveTask
     from dragoman.engine.ports.bus import Bus
@@ -27,13 +27,13 @@ class Batch(NamedTuple):
 class Stream(NamedTuple):
     """A stream that is ready to be read. `origin` is the tag of the task it follows; `repeat` marks a repeat.
 
-    `artifacts` are the ids of those the task has, in their order, when the stream goes on in the middle of it.
+    `artifacts` reads the ids of those the task has, in their order, when the stream goes on in the middle of it.
     """
 
     batches: AsyncGenerator[Batch, None]
     origin: str
     repeat: bool = False
-    artifacts: tuple[str, ...] = ()
+    artifacts: Callable[[], Awaitable[tuple[str, ...]]] | None = None
 
 
 class Follower:

@@ -158,7 +158,9 @@ class JsonRpc:
             return msgspec.json.encode(failure)
 
         stream = outcome.result
-        artifacts = stream.artifacts if dialect.row.counts_artifacts else ()
+        artifacts: tuple[str, ...] = ()
+        if dialect.row.counts_artifacts and stream.artifacts is not None:
+            artifacts = await stream.artifacts()
         writer = EventWriter(dialect, error, more, before=prefix, after=b"}", artifacts=artifacts)
         await writer.write(stream.batches, request, send)
 

@@ -1,0 +1,156 @@
+"""Who may write a task, and what happens when it may not any more."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from dragoman.bus.local import LocalBus
+from dragoman.engine.call import Call
+from dragoman.engine.execute.outputs import Ask
+from dragoman.engine.operations import Service
+from dragoman.engine.ownership.port import Claim, OwnershipLost
+from dragoman.engine.ownership.sole import SoleOwner
+from dragoman.engine.ports.agent import Plan
+from dragoman.engine.ports.store import TaskRow, Write
+from dragoman.engine.settings import EngineSettings
+from dragoman.model.error import ServerError
+from dragoman.model.message import Message
+from dragoman.model.operation import GetTaskRequest, SendMessageConfiguration, SendMessageRequest
+from dragoman.model.part import Part
+from dragoman.model.state import Role, State
+from dragoman.stores.memory import MemoryStore
+from dragoman.testing import Clock
+
+ME = Call()
+
+
+class Agent:
+    """Asks once, or works until it is told to stop."""
+
+    name = "owned"
+    extensions = ()
+    closing = "whole"
+    parallel = False
+    streams = True
+    marks = None
+
+    def __init__(self) -> None:
+        self.stopped = asyncio.Event()
+        self.begun = asyncio.Event()
+
+    def plan(self, ctx: Any) -> Plan:
+        return Plan(self.run)
+
+    async def run(self, ctx: Any) -> Any:
+        if ctx.text == "ask" and ctx.resume is None:
+            yield Ask("which?")
+            return
+        self.begun.set()
+        try:
+            if ctx.text == "work":
+                yield "first "
+                await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            self.stopped.set()
+            raise
+        yield "done"
+
+    async def canceled(self, ref: Any) -> None: ...
+
+
+class OthersToo(SoleOwner):
+    """Ownership that somebody else has a part in."""
+
+    def __init__(self, store: Any) -> None:
+        super().__init__(store)
+        self.elsewhere = False
+        self.claimed: list[int] = []
+        self.released: list[int] = []
+
+    async def claim(self, row: TaskRow) -> Claim | None:
+        if self.elsewhere:
+            return None
+        self.claimed.append(row.number)
+        return Claim(row.number, len(self.claimed))
+
+    def release(self, claim: Claim) -> None:
+        self.released.append(claim.task)
+
+
+class FencedStore(MemoryStore):
+    """A store that refuses the writes of those who own a task no more."""
+
+    lost = False
+
+    def write(self, write: Write) -> None:
+        if self.lost:
+            asyncio.get_running_loop().call_soon(write.done, OwnershipLost("the task has another owner"))
+        else:
+            super().write(write)
+
+
+def message(text: str, task_id: str | None = None, *, wait: bool = True) -> SendMessageRequest:
+    said = Message("m1", Role.USER, (Part(text=text),), None, task_id)
+    return SendMessageRequest(said, SendMessageConfiguration(return_immediately=not wait))
+
+
+@pytest.fixture
+async def engine() -> Any:
+    clock, store, agent = Clock(), FencedStore(), Agent()
+    owners = OthersToo(store)
+    service = Service(agent, store, LocalBus(clock), clock, EngineSettings(drain=0), ownership=owners)
+    await service.start()
+    yield service, store, agent, owners, clock
+    store.lost = False
+    await service.close()
+
+
+async def test_a_task_that_is_created_here_needs_no_claim(engine: Any) -> None:
+    service, _, _, owners, _ = engine
+    task = (await service.send(ME, message("go"))).result
+    assert (task.state, task.text, owners.claimed) == (State.COMPLETED, "done", [])
+
+
+async def test_a_task_at_rest_is_claimed_to_be_answered_and_released_at_its_end(engine: Any) -> None:
+    service, _, _, owners, _ = engine
+    task = (await service.send(ME, message("ask"))).result
+    assert task.state is State.INPUT_REQUIRED
+    task = (await service.send(ME, message("this one", task.id))).result
+    assert task.state is State.COMPLETED
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert owners.claimed == owners.released == [1]
+
+
+async def test_a_task_that_somebody_else_has_is_not_answered_here(engine: Any) -> None:
+    service, _, _, owners, _ = engine
+    task = (await service.send(ME, message("ask"))).result
+    owners.elsewhere = True
+    with pytest.raises(ServerError, match="worked on elsewhere"):
+        await service.send(ME, message("this one", task.id))
+    kept = (await service.get(ME, GetTaskRequest(task.id))).result
+    assert (kept.state, kept.generation) == (State.INPUT_REQUIRED, task.generation)
+
+
+async def test_whoever_loses_a_task_stops_and_writes_nothing_more(engine: Any) -> None:
+    service, store, agent, _, clock = engine
+    task = (await service.send(ME, message("work", wait=False))).result
+    await agent.begun.wait()
+    for _ in range(5):  # the chunk is written
+        await asyncio.sleep(0)
+    before = await store.task(task.id)
+    store.lost = True
+    service._tasks.live[task.id].status(State.WORKING)
+    await agent.stopped.wait()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    store.lost = False
+    # Nobody here fails it either, as a task is failed whose store broke: it is the new owner's.
+    await clock.advance(5)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert await store.task(task.id) == before
+    assert not service.running
