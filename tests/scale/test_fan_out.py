@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dragoman import Agent, Context
-from dragoman.dialects.v03.dialect import dialect as v03
+from dragoman.dialects.v03 import dialect as v03
 from dragoman.model import record
 
 READERS, CHUNKS = 1000, 50

@@ -253,7 +253,7 @@ class TestEvents:
         stored = Record(3, Record.of(3, self.EVENTS[2]).body)
 
         assert json.loads(V1_1.event(stored, last=False))["statusUpdate"]["generation"] == "3"
-        assert stored._response is None  # pyright: ignore[reportPrivateUsage]
+        assert stored.decoded is None
 
     def test_a_stream_is_spelled_by_the_dialect_itself(self) -> None:
         assert V1_0.stream() is V1_0

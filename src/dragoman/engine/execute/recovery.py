@@ -69,7 +69,7 @@ class Recovery:
             ctx.listen_again()
             attempt: int | None = None
             plan = self._agent.plan(ctx)
-            if plan.restarts:
+            if plan.may_restart():
                 attempt = 1 + (memory.attempt if memory.attempt is not None else 1 if began else 0)
             if not began or attempt is not None:
                 if attempt is None or attempt <= self._settings.attempts:

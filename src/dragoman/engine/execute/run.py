@@ -79,7 +79,7 @@ class Run:
             if not live.ended:
                 await self._go(ctx)
         except asyncio.CancelledError:
-            if runner.stopping and self._restarts and not live.over:
+            if runner.stopping and not live.over and self._restarts():
                 # It was told to stop, and did not bring the server down: that is no attempt.
                 live.keep("attempt", str((attempt or 1) - 1).encode())
             raise
@@ -89,9 +89,8 @@ class Run:
         with contextlib.suppress(ServerError):
             await live.durable()
 
-    @property
     def _restarts(self) -> bool:
-        return self._runner.tasks.store.durable and self._plan.restarts
+        return self._runner.tasks.store.durable and self._plan.may_restart()
 
     async def _restored(self) -> Context:
         """The context, with the message read from the disk."""
@@ -120,7 +119,7 @@ class Run:
             # Whoever finds this task after a crash knows that its code may have begun. Work that may simply run again
             # does not wait for that, nor does anything in a store that is gone with the process; but whoever reads the
             # rows of a task sees that it has begun before anything is done.
-            if (store.durable and not plan.restarts) or self._attempt is not None or live.has_rows:
+            if (store.durable and not plan.may_restart()) or self._attempt is not None or live.has_rows:
                 await live.durable()
                 if live.ended:
                     return

@@ -16,14 +16,18 @@ class Plan(NamedTuple):
     """How an agent does what one message asks, decided before anything is written.
 
     `run` is an async generator of outputs. `replies` is True when it may answer with a bare Message, so that no task is
-    made before its first output; `restarts` when this work may simply run again after a crash. `prepare` is called
-    before the work begins: the task is submitted until then.
+    made before its first output; `restarts` when this work may simply run again after a crash, or says so when somebody
+    has to know. `prepare` is called before the work begins: the task is submitted until then.
     """
 
     run: Callable[[Context], AsyncIterator[Any]]
     replies: bool = False
-    restarts: bool = False
+    restarts: bool | Callable[[], bool] = False
     prepare: Callable[[Context], Awaitable[None]] | None = None
+
+    def may_restart(self) -> bool:
+        """True when this work may simply run again after a crash."""
+        return self.restarts() if callable(self.restarts) else self.restarts
 
 
 class Runnable(Protocol):

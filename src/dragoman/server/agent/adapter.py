@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from dragoman.engine.ports.agent import Plan
@@ -36,7 +37,7 @@ class EngineAgent:
         run, tools = self._backend.run, self._backend.tools
         if run is None or self._functions.named(ctx) is not None:
             return self._functions.plan(ctx)
-        restarts = self._backend.restarts if tools is None else tools.restarts(ctx)
+        restarts = self._backend.restarts if tools is None else partial(tools.restarts, ctx)
         return Plan(run, self._backend.replies, restarts, self._backend.prepare)
 
     async def canceled(self, ref: Any) -> None:

@@ -22,6 +22,8 @@ from dragoman.model.state import State
 from dragoman.model.task import Task
 from dragoman.model.user import User
 from dragoman.outputs import Ask, Reply
+from dragoman.server.agent.adapter import EngineAgent
+from dragoman.server.agent.base import Backend
 from dragoman.stores.memory import MemoryStore
 from dragoman.testing import Clock
 
@@ -37,7 +39,9 @@ class EngineUnderTest:
     ) -> None:
         self.clock, self.registry = clock, registry
         self.store, self.bus = MemoryStore(), LocalBus(clock)
-        self.service = Service(Agent("test", run=run, **agent), self.store, self.bus, clock, EngineSettings(drain=0))
+        prepare = agent.pop("prepare", None)
+        made = Agent("test", run=run, **agent) if prepare is None else Agent("test", Backend(run, prepare=prepare))
+        self.service = Service(EngineAgent(made), self.store, self.bus, clock, EngineSettings(drain=0))
         self.place = AgentEngine("test", self.service, self.bus, clock)
 
     async def send(self, message: str = "go", call: Call = ME, **asked: Any) -> dict[str, Any]:
@@ -112,9 +116,7 @@ async def test_a_task_that_waits_for_its_turn_is_given_as_submitted_after_a_seco
     async def wait_for_turn(ctx: Context) -> None:
         await asyncio.Event().wait()
 
-    engine = await open_engine(forever)
-    agent: Any = engine.service._agent
-    agent._prepare = wait_for_turn
+    engine = await open_engine(forever, prepare=wait_for_turn)
     sending = asyncio.create_task(engine.send(timeout_ms=1000))
     await engine.clock.advance(0.9)
     assert not sending.done()
