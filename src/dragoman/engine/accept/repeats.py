@@ -25,7 +25,7 @@ def _positions(digest: bytes) -> list[tuple[int, int]]:
     return [((place % _BITS) >> 3, 1 << (place & 7)) for place in places]
 
 
-class Sieve:
+class BloomFilter:
     """A Bloom filter for digests: what it does not hold was never added; what it holds was, or very rarely not.
 
     Two million bytes, and none before the first digest. With two million digests one answer in fifty is a false
@@ -57,8 +57,8 @@ REMEMBERED = 50_000
 class Repeats:
     """Finds the task a message was accepted into within the window.
 
-    A message can be known again when its id is a UUID; ids typed by hand ("m1") and the same id with other
-    content are never repeats. Recent marks are in memory; of older ones, and of those from before a restart, a sieve
+    A message can be known again when its id is a UUID; ids typed by hand ("m1") and the same id with other content are
+    never repeats. Recent keys are in memory; of older ones, and of those from before a restart, a Bloom filter
     remembers that they may exist. So a new message hardly ever costs a read.
     """
 
@@ -68,14 +68,14 @@ class Repeats:
         self._window_ms = round(seconds * 1000)
         self._recent: OrderedDict[bytes, tuple[int, str]] = OrderedDict()
         # What went into the older one has expired by the time it is given up.
-        self._sieve, self._older = Sieve(), Sieve()
+        self._newer, self._older = BloomFilter(), BloomFilter()
         self._turned_ms = clock.now()
 
     async def load(self) -> None:
-        """Take over the marks an earlier process left."""
+        """Take over the keys an earlier process left."""
         if self._window_ms > 0:
             for key in await self._store.marks(self._clock.now()):
-                self._sieve.add(key)
+                self._newer.add(key)
 
     def key_of(self, scope: Scope, message: Message) -> Repeat | None:
         """The key of this message, or None when it cannot be known again."""
@@ -85,11 +85,11 @@ class Repeats:
         return Repeat(hashlib.sha256(content).digest(), self._clock.now() + self._window_ms)
 
     def may_know(self, repeat: Repeat) -> bool:
-        """False when no message has left this mark, for sure and without looking it up."""
+        """False when no message had this key, for sure and without looking it up."""
         key = repeat.key
         if key in self._recent:
             return True
-        return (self._sieve.used and key in self._sieve) or (self._older.used and key in self._older)
+        return (self._newer.used and key in self._newer) or (self._older.used and key in self._older)
 
     async def find(self, repeat: Repeat) -> str | None:
         """The id of the task that took this message before."""
@@ -97,20 +97,20 @@ class Repeats:
         known = self._recent.get(repeat.key)
         if known is not None:
             return known[1] if known[0] > now else None
-        if repeat.key in self._sieve or repeat.key in self._older:
+        if repeat.key in self._newer or repeat.key in self._older:
             return await self._store.repeated(repeat.key, now)
         return None
 
     def remember(self, repeat: Repeat, task_id: str) -> None:
-        """Keep a mark at hand; the store keeps it too, in the commit of the message."""
+        """Keep a key at hand; the store keeps it too, in the commit of the message."""
         now = self._clock.now()
         if now - self._turned_ms >= self._window_ms:
-            self._sieve, self._older, self._turned_ms = Sieve(), self._sieve, now
+            self._newer, self._older, self._turned_ms = BloomFilter(), self._newer, now
         while self._recent:
             key, (until, _) = next(iter(self._recent.items()))
             if until > now and len(self._recent) < REMEMBERED:
                 break
             if until > now:
-                self._sieve.add(key)
+                self._newer.add(key)
             del self._recent[key]
         self._recent[repeat.key] = (repeat.until_ms, task_id)
