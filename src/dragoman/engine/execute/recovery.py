@@ -7,6 +7,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from dragoman.engine.execute.context import agent_message, in_doubt
+from dragoman.engine.execute.run import may_restart
 from dragoman.model.error import ServerError
 from dragoman.model.part import Part
 from dragoman.model.state import State
@@ -69,7 +70,7 @@ class Recovery:
             ctx.listen_again()
             attempt: int | None = None
             plan = self._agent.plan(ctx)
-            if plan.may_restart():
+            if may_restart(plan):
                 attempt = 1 + (memory.attempt if memory.attempt is not None else 1 if began else 0)
             if not began or attempt is not None:
                 if attempt is None or attempt <= self._settings.attempts:

@@ -90,7 +90,7 @@ class Run:
             await live.durable()
 
     def _restarts(self) -> bool:
-        return self._runner.tasks.store.durable and self._plan.may_restart()
+        return self._runner.tasks.store.durable and may_restart(self._plan)
 
     async def _restored(self) -> Context:
         """The context, with the message read from the disk."""
@@ -119,7 +119,7 @@ class Run:
             # Whoever finds this task after a crash knows that its code may have begun. Work that may simply run again
             # does not wait for that, nor does anything in a store that is gone with the process; but whoever reads the
             # rows of a task sees that it has begun before anything is done.
-            if (store.durable and not plan.may_restart()) or self._attempt is not None or live.has_rows:
+            if (store.durable and not may_restart(plan)) or self._attempt is not None or live.has_rows:
                 await live.durable()
                 if live.ended:
                     return
@@ -233,6 +233,11 @@ def _warn_of_reply(ctx: Context, who: str) -> None:
             "Say `@agent.skill(replies=True)`, `-> Reply`, or `Agent(run=..., replies=True)`",
             who,
         )
+
+
+def may_restart(plan: Plan) -> bool:
+    """True when the work may simply run again after a crash."""
+    return plan.restarts() if callable(plan.restarts) else plan.restarts
 
 
 def _is_being_cancelled() -> bool:

@@ -25,10 +25,6 @@ class Plan(NamedTuple):
     restarts: bool | Callable[[], bool] = False
     prepare: Callable[[Context], Awaitable[None]] | None = None
 
-    def may_restart(self) -> bool:
-        """True when this work may simply run again after a crash."""
-        return self.restarts() if callable(self.restarts) else self.restarts
-
 
 class Runnable(Protocol):
     """An agent as the engine sees it: one async generator and a few facts."""
