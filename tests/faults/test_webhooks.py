@@ -165,6 +165,10 @@ def test_a_kill_and_an_outage_lose_nothing(hasty: Any, receiver: Receiver, tmp_p
     gone = time.monotonic()
     tasks += [begin(before, receiver) for _ in range(30)]
     parked = begin(before, receiver, "plan")
+    task = before.rpc("GetTask", {"id": parked}, version="1.1")["result"]
+    while task["status"]["state"] != "TASK_STATE_INPUT_REQUIRED":  # else the kill would interrupt it at work
+        news = {"id": parked, "currentGeneration": task["generation"]}
+        task = before.rpc("GetTask", news, version="1.1")["result"]
     before.kill()
     after = hasty()
     tasks += [begin(after, receiver) for _ in range(30)]
