@@ -1,10 +1,12 @@
-"""What all tests need: no cards of servers that other tests had on the same port, and a Ctrl-C that counts."""
+"""What all tests need: no card or log level left behind by another test, and a Ctrl-C that counts."""
 
 from __future__ import annotations
 
+import logging
 import signal
 import sys
 import threading
+from collections.abc import Iterator
 
 import pytest
 
@@ -22,3 +24,15 @@ def no_cards_of_others() -> None:
     module = sys.modules.get("dragoman.client.connect")
     if module is not None:
         module.CARDS.clear()
+
+
+@pytest.fixture(autouse=True)
+def logging_as_before() -> Iterator[None]:
+    # A command that runs in this process sets up logging, as in its own.
+    root, uvicorn = logging.getLogger(), logging.getLogger("uvicorn")
+    before = (root.level, list(root.handlers), uvicorn.level)
+    yield
+    if (root.level, root.handlers, uvicorn.level) != before:
+        root.setLevel(before[0])
+        root.handlers[:] = before[1]
+        uvicorn.setLevel(before[2])

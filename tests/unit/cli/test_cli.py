@@ -368,17 +368,6 @@ def test_an_app_that_breaks_without_a_word_is_told_with_the_log(echo: Path):
     assert "ZeroDivisionError" in json.loads(logged[0])["exception"]
 
 
-@pytest.fixture
-def _logging_is_restored() -> Iterator[None]:
-    root = logging.getLogger()
-    level, handlers = root.level, list(root.handlers)
-    yield
-    root.setLevel(level)
-    root.handlers[:] = handlers
-    logging.getLogger("uvicorn").setLevel(logging.NOTSET)
-
-
-@pytest.mark.usefixtures("_logging_is_restored")
 def test_logs_are_lines_of_json_with_their_extras(capsys: pytest.CaptureFixture[str]):
     configure("json", "info")
     configure("json", "info")
@@ -400,7 +389,6 @@ def test_logs_are_lines_of_json_with_their_extras(capsys: pytest.CaptureFixture[
 FORGED = "t1\n2026-01-01 00:00:00.000 INFO    dragoman.audit: event=signed-in user=root\r\x1b[2J\x9b1m\u202e\u2028x"
 
 
-@pytest.mark.usefixtures("_logging_is_restored")
 @pytest.mark.parametrize("name", ["dragoman.engine", "somebody.else"])
 def test_a_log_as_text_has_one_line_a_record_whatever_callers_write(capsys: pytest.CaptureFixture[str], name: str):
     configure("text", "info")
@@ -412,7 +400,6 @@ def test_a_log_as_text_has_one_line_a_record_whatever_callers_write(capsys: pyte
     )
 
 
-@pytest.mark.usefixtures("_logging_is_restored")
 def test_the_text_of_an_exception_begins_no_line_of_a_log(capsys: pytest.CaptureFixture[str]):
     configure("text", "info")
     try:
@@ -426,7 +413,6 @@ def test_the_text_of_an_exception_begins_no_line_of_a_log(capsys: pytest.Capture
     assert not set("\x1b\x9b\u202e\u2028") & set("".join(rest))
 
 
-@pytest.mark.usefixtures("_logging_is_restored")
 def test_a_log_as_json_escapes_what_would_command_a_terminal(capsys: pytest.CaptureFixture[str]):
     configure("json", "info")
     logging.getLogger("somebody.else").info("task %s", FORGED, extra={"task_id": FORGED})
@@ -460,7 +446,6 @@ def test_every_logger_of_ours_is_escaped():
     assert set(re.findall(r'getLogger\("(dragoman\.\w+)"\)', source)) <= set(NAMES)
 
 
-@pytest.mark.usefixtures("_logging_is_restored")
 def test_logs_as_text_name_level_and_logger(capsys: pytest.CaptureFixture[str]):
     configure("text", "warning")
     logging.getLogger("dragoman.test").info("not shown")
