@@ -68,7 +68,7 @@ async def test_a_slow_reader_of_an_unlimited_output_gets_all_of_it(tmp_path: Pat
     leash, heard = at.Leash(tmp_path), list[str]()
     with at.served(tmp_path, agents) as server:
         before = at.forget_peak(server.pid)
-        async with Client(server.url) as client:
+        async with Client(server.url, limit=128 << 20) as client:
             async for event in client.stream(f"{leash.path} 60"):
                 if not heard:
                     assert await leash.ready() == ["written"]
