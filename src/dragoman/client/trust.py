@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dragoman.client.connection import Sender
     from dragoman.clock import Clock
     from dragoman.dialects.dialect import Result
-    from dragoman.keys.card_signature import Verified
+    from dragoman.keys.card_signature import VerifiedSignature
     from dragoman.keys.jws import Header
     from dragoman.model.operation import Request
 
@@ -124,7 +124,7 @@ class Trust:
             raise BadCard(f"the agent card is not trusted: {error}", reason=error.reason) from None
         return read_card(verified.card)
 
-    async def verified(self, card: Json, url: str | None) -> Verified:
+    async def verified(self, card: Json, url: str | None) -> VerifiedSignature:
         """The signature that holds.
 
         Raises:
@@ -146,7 +146,7 @@ class Trust:
             old = "it is a card of A2A 0.3 alone, and signatures are verified in the form of 1.0"
             raise BadSignature(f"{error}; {old}", reason=error.reason) from None
 
-    async def _by_origin(self, card: Json, url: str) -> Verified:
+    async def _by_origin(self, card: Json, url: str) -> VerifiedSignature:
         headers = headers_of(card)
         places = dict.fromkeys(place for header in headers if (place := place_of(header, url)) is not None)
         problem: BadSignature | None = None
@@ -162,7 +162,9 @@ class Trust:
         said = shown(headers[0].jku or "")[:200]
         raise BadSignature(f"its keys are at {said!r}, and only those of {origin_of(url)} count", reason=_UNKNOWN)
 
-    async def _by_keys_at(self, place: str, card: Json, accept: Callable[[Header], bool] | None = None) -> Verified:
+    async def _by_keys_at(
+        self, place: str, card: Json, accept: Callable[[Header], bool] | None = None
+    ) -> VerifiedSignature:
         known = self._known.get(place)
         # A clock that was set back would make them young for ever.
         if known is not None and known.until - TTL <= self._now() < known.until:
