@@ -251,7 +251,7 @@ def held(door: Any) -> Iterator[HeldHasher]:
     """All comparisons of the door wait for `may`."""
     door.passwords.close()
     hasher = HeldHasher(door.hasher)
-    door.passwords = Passwords(door.users, door.clock, hasher, at_once=2)
+    door.passwords = Passwords(door.users, door.clock, hasher, concurrency=2)
     yield hasher
     hasher.may.release(10_000)
 
@@ -372,7 +372,7 @@ def test_a_clock_that_was_set_back_makes_nobody_wait_for_ever() -> None:
 def test_no_name_that_was_typed_is_kept_in_memory(clock: Clock) -> None:
     throttle = LoginThrottle(clock)
     throttle.begin(HERE, "my password, typed as a name")
-    throttle.failed(HERE, "my password, typed as a name")
+    throttle.record_failure(HERE, "my password, typed as a name")
     for part in vars(throttle).values():
         assert "typed" not in repr(vars(part))
     assert SIZE == 20_000
