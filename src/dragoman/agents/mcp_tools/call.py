@@ -186,7 +186,7 @@ class Questions:
 # it tries, with every call that others have there.
 NESTING = 100
 # How long a call whose question is canceled may take to end by itself, and then how long telling the server to stop.
-LAST_SECONDS, CANCEL_SECONDS = 1.0, 2.0
+FINAL_SECONDS, CANCEL_SECONDS = 1.0, 2.0
 # Whom a call is for: the tenant, the user, and for strangers the conversation, for that is all that tells them apart.
 Caller = tuple[str, str, str]
 
@@ -347,7 +347,7 @@ class ToolCall:
         if self.waits:
             # Without its answer it mostly ends by itself. Then it is known that it will ask nothing more.
             self.answer(types.ElicitResult(action="cancel"))
-            await asyncio.wait((work,), timeout=LAST_SECONDS)
+            await asyncio.wait((work,), timeout=FINAL_SECONDS)
         work.cancel()
         done, _ = await asyncio.wait((work,), timeout=CANCEL_SECONDS)
         if not done:
