@@ -14,8 +14,7 @@ from typing import Any
 from dragoman import Agent, Context
 from dragoman.model.state import Role
 from dragoman.sync import Context as SyncContext
-from dragoman.webhooks import backoff
-from dragoman.webhooks import delivery
+from dragoman.webhooks import backoff, delivery
 
 agent = Agent("effects", description="Writes down what it does")
 FILE = os.open(os.environ["EFFECTS_FILE"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)

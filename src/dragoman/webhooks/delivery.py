@@ -55,13 +55,13 @@ class Delivery:
     """
 
     __slots__ = (
-        "_is_busy",
         "_generation",
-        "_is_stopped",
         "_has_more",
+        "_is_busy",
+        "_is_quiet",
+        "_is_stopped",
         "_origin",
         "_payloads",
-        "_is_quiet",
         "_row",
         "_service",
         "_timer",
@@ -148,8 +148,12 @@ class Delivery:
         self._worker, self._is_busy = None, False
         error = None if worker.cancelled() else worker.exception()
         if error is not None and not self._is_stopped:
-            is_expected = isinstance(error, DragomanError)  # such as a store that cannot be read now: it has been logged
-            logger.error("a webhook of task %s could not be served", self._row.id, exc_info=None if is_expected else error)
+            is_expected = isinstance(
+                error, DragomanError
+            )  # such as a store that cannot be read now: it has been logged
+            logger.error(
+                "a webhook of task %s could not be served", self._row.id, exc_info=None if is_expected else error
+            )
             self._record_failure(type(error).__name__, 0.0)
         self._service.scheduler.release(self._origin)
         self._continue()
@@ -285,7 +289,9 @@ class Delivery:
 
     def _record_failure(self, reason: str, retry_after: float) -> None:
         now = self._service.clock.now()
-        failed = backoff.after_failure(self.push, reason, now_ms=now, retry_after=retry_after, give_up_ms=self._service.give_up_ms)
+        failed = backoff.after_failure(
+            self.push, reason, now_ms=now, retry_after=retry_after, give_up_ms=self._service.give_up_ms
+        )
         if failed.state is PushState.DEAD:
             self._give_up(reason)
             return

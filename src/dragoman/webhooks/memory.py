@@ -136,7 +136,9 @@ class MemoryDelivery:
         if not self._is_allowed(self._url):
             return "its address may not be called any more", False
         try:
-            status, _ = await post(self._http, post_request(self._url, body, key, silence=_REQUEST_TIMEOUT), _REQUEST_TIMEOUT)
+            status, _ = await post(
+                self._http, post_request(self._url, body, key, silence=_REQUEST_TIMEOUT), _REQUEST_TIMEOUT
+            )
         except TimeoutError:
             return "timeout", True
         except CannotConnect as error:

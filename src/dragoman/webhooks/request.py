@@ -57,7 +57,11 @@ def secrets_of(config: TaskPushNotificationConfig) -> Secrets:
         InvalidParams: it cannot stand in a header, or is longer than anybody needs.
     """
     authentication = config.authentication
-    secrets = Secrets(config.token, authentication.scheme if authentication else None, authentication.credentials if authentication else None)
+    secrets = Secrets(
+        config.token,
+        authentication.scheme if authentication else None,
+        authentication.credentials if authentication else None,
+    )
     values = {
         "url": config.url,
         "id": config.id,
@@ -67,7 +71,11 @@ def secrets_of(config: TaskPushNotificationConfig) -> Secrets:
     for name, value in values.items():
         if value and len(value) > _MAX_LENGTHS[name]:
             raise InvalidParams(f"a webhook's {name} has {_MAX_LENGTHS[name]} characters at most", field=name)
-        if value and name in _HEADER_VALUES and not (value.isascii() and value.isprintable() and value == value.strip()):
+        if (
+            value
+            and name in _HEADER_VALUES
+            and not (value.isascii() and value.isprintable() and value == value.strip())
+        ):
             raise InvalidParams(f"a webhook's {name} goes into a header: it is plain ASCII", field=name)
     if config.id and not config.id.isprintable():
         raise InvalidParams("a webhook's id is one line of text", field="id")

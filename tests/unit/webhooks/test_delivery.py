@@ -19,8 +19,7 @@ from dragoman.model.operation import AuthenticationInfo, CancelTaskRequest, Task
 from dragoman.net.guard import Forbidden
 from dragoman.stores.memory import MemoryStore
 from dragoman.testing import Clock
-from dragoman.webhooks import backoff
-from dragoman.webhooks import delivery
+from dragoman.webhooks import backoff, delivery
 from dragoman.webhooks import request as request_module
 from dragoman.webhooks.delivery import LOST_KEY
 
