@@ -73,7 +73,7 @@ def _keys(connection: sqlite3.Connection, user: int, now: int) -> tuple[KeyNote,
     return tuple(KeyNote(*row) for row in connection.execute(query, (user, now)).fetchall())
 
 
-def _user_number(connection: sqlite3.Connection, name: str) -> int:
+def _user_key(connection: sqlite3.Connection, name: str) -> int:
     row = connection.execute("SELECT user FROM users WHERE name = ? AND NOT revoked", (name,)).fetchone()
     if row is None:
         raise ConfigError(f"there is no user {name!r}: `dragoman users add {name}` makes one")
@@ -189,7 +189,7 @@ class SqliteUsers:
     def set_password(self, name: str, password: str) -> None:
         """Another password hash; cookies that were given out stop counting. Raises ConfigError."""
         with self._write_transaction() as db:
-            values = (password, _user_number(db, name))
+            values = (password, _user_key(db, name))
             db.execute("UPDATE users SET password = ?, epoch = epoch + 1 WHERE user = ?", values)
 
     def grant(self, name: str, permission: str, seconds: float | None = None) -> None:
@@ -205,7 +205,7 @@ class SqliteUsers:
             ConfigError: there is no such user.
         """
         with self._write_transaction() as db:
-            user, now = _user_number(db, name), self._clock.now()
+            user, now = _user_key(db, name), self._clock.now()
             db.execute("DELETE FROM api_keys WHERE user = ? AND until_ms <= ?", (user, now))
             db.execute("INSERT INTO api_keys VALUES (?, ?, ?, ?, ?)", (digest, user, hint, now, self._expiry(seconds)))
 
@@ -213,7 +213,7 @@ class SqliteUsers:
         """Let a user in no more, by no key, cookie or password. Raises ConfigError."""
         with self._write_transaction() as db:
             # The row stays, so that nobody else gets the name and with it the tasks.
-            user = (_user_number(db, name),)
+            user = (_user_key(db, name),)
             db.execute("DELETE FROM grants WHERE user = ?", user)
             db.execute("DELETE FROM api_keys WHERE user = ?", user)
             db.execute("UPDATE users SET revoked = 1, password = '', epoch = epoch + 1 WHERE user = ?", user)
@@ -221,14 +221,14 @@ class SqliteUsers:
     def revoke_permission(self, name: str, permission: str) -> None:
         """Take a permission back. Raises ConfigError when the user does not have it."""
         with self._write_transaction() as db:
-            values = (_user_number(db, name), permission)
+            values = (_user_key(db, name), permission)
             if not db.execute("DELETE FROM grants WHERE user = ? AND permission = ?", values).rowcount:
                 raise ConfigError(f"{name} does not have that permission: `dragoman users list` shows which")
 
     def revoke_key(self, name: str, hint: str) -> None:
         """Take a key back, named by the hint it was made with. Raises ConfigError when there is none, or several."""
         with self._write_transaction() as db:
-            values = (_user_number(db, name), hint)
+            values = (_user_key(db, name), hint)
             matches = db.execute("SELECT digest FROM api_keys WHERE user = ? AND hint = ?", values).fetchall()
             if len(matches) != 1:
                 many = "several keys that end" if matches else "no key that ends"
@@ -329,7 +329,7 @@ def _grant(connection: sqlite3.Connection, name: str, permission: str, until: in
     connection.execute(
         "INSERT INTO grants (user, permission, until_ms) VALUES (?, ?, ?) "
         "ON CONFLICT DO UPDATE SET until_ms = excluded.until_ms",
-        (_user_number(connection, name), permission, until),
+        (_user_key(connection, name), permission, until),
     )
 
 
