@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 import msgspec
 from msgspec.structs import replace
 
-from dragoman.auth.outbound.untrusted import as_object
 from dragoman.auth.outbound.requirement import declared_schemes
+from dragoman.auth.outbound.untrusted import as_object
 from dragoman.dialects.errors import DOMAIN, status_of
 from dragoman.dialects.table import VERSION_HEADER
 from dragoman.model import error as e

@@ -37,7 +37,7 @@ ARTIFACT = "artifact_update"
 # that it may not call.
 REFUSALS = (PushNotificationNotSupported, UnsupportedOperation, InvalidParams)
 # On leaving, so long is waited for what is still on its way.
-FINAL_SECONDS = 2.0
+LAST_SECONDS = 2.0
 _AGREE_SECONDS = 20.0
 _AT_ONCE = 8
 _MOST_WATCHED = 10_000
@@ -92,7 +92,7 @@ class Webhooks:
     async def close(self) -> None:
         """Finish, but not for long."""
         self._closed = True
-        left = sum(await asyncio.gather(*(each.close(FINAL_SECONDS) for each in self._deliveries.values())))
+        left = sum(await asyncio.gather(*(each.close(LAST_SECONDS) for each in self._deliveries.values())))
         if left:
             logger.warning("%d events were not posted before the end", left)
         await self._http.close()

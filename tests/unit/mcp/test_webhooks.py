@@ -301,7 +301,7 @@ async def test_a_receiver_that_is_away_holds_up_nobody_and_its_secrets_are_not_l
 async def test_the_end_is_not_put_off_for_a_receiver_that_says_nothing(
     silent: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(webhooks, "FINAL_SECONDS", 0.05)
+    monkeypatch.setattr(webhooks, "LAST_SECONDS", 0.05)
     go_on = threading.Event()
 
     def says_nothing(_: Any) -> int:
