@@ -25,7 +25,7 @@ from dragoman.agents.mcp_tools.content import error_text, metadata_of, parts_of_
 from dragoman.agents.mcp_tools.elicitation import Held, answered, asking, params_from, wire_of
 from dragoman.agents.mcp_tools.tool import USER, Chosen, chosen, chosen_by_answer
 from dragoman.agents.offers import permit
-from dragoman.agents.timeout import Late, Timeout
+from dragoman.agents.timeout import DeadlineExceeded, Timeout
 from dragoman.engine.execute.outputs import Ask
 from dragoman.model.error import CannotConnect, Failed, Rejected
 from dragoman.model.part import Part
@@ -226,7 +226,7 @@ class TaskRun:
     async def _next(self, tool: Tool, call: ToolCall) -> Any:
         try:
             return await self._within(call.next(), self._seconds)
-        except Late:
+        except DeadlineExceeded:
             await call.cancel()
             raise Failed(f"`{tool.id}` was silent for {self._seconds:g} s and has been stopped") from None
 
