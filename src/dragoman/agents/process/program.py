@@ -41,9 +41,9 @@ def is_idle(pid: int, stdin: int, *, sure: bool) -> bool:
     threads = _threads(pid)
     if any(state in "RD" for state, _ in threads):
         return False
-    if any(place in _READING for _, place in threads):
+    if any(channel in _READING for _, channel in threads):
         return True
-    return sure and (not threads or any(place not in _BUSY for _, place in threads))
+    return sure and (not threads or any(channel not in _BUSY for _, channel in threads))
 
 
 def _unread(fd: int) -> int:
@@ -169,7 +169,7 @@ class Program:
         out, err = asyncio.StreamReader(limit=_CHUNK), asyncio.StreamReader(limit=_CHUNK)
         for reader in (err, out):
             protocol = asyncio.StreamReaderProtocol(reader)
-            transport, _ = await loop.connect_read_pipe(lambda made=protocol: made, PipeEnd(pipes.ours.pop()))
+            transport, _ = await loop.connect_read_pipe(lambda protocol=protocol: protocol, PipeEnd(pipes.ours.pop()))
             self._readers.insert(0, transport)
         self._stdin_fd = pipes.ours.pop()
         self._stdin, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, PipeEnd(self._stdin_fd))
