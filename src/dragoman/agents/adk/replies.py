@@ -10,7 +10,7 @@ import msgspec
 
 from dragoman.agents.adk import credential
 from dragoman.agents.adk.parts import TYPE
-from dragoman.schema.typed import Unfit, read_answer
+from dragoman.schema.conversion import TypeMismatch, read_answer
 
 if TYPE_CHECKING:
     from dragoman.agents.adk.calls import PendingCall, PendingCalls
@@ -37,7 +37,7 @@ def read_answers(pending: PendingCalls, message: Message, arguments: CallArgumen
     for call, text, data in _match_answers(pending, message):
         try:
             answers[call.id] = _response(call, text, data, arguments)
-        except Unfit as error:
+        except TypeMismatch as error:
             why = f"{error.why} Wanted is {error}."
     updated = msgspec.structs.replace(pending, answers=answers)
     if not why and updated.missing:
@@ -113,7 +113,7 @@ def _confirmation(text: str, data: Any) -> dict[str, Any]:
     if isinstance(data, dict):
         body = cast("dict[str, Any]", data)
         if not isinstance(body.get("confirmed"), bool):
-            raise Unfit(_YES_OR_NO)
+            raise TypeMismatch(_YES_OR_NO)
         return {"confirmed": body["confirmed"], **({"payload": body["payload"]} if "payload" in body else {})}
     if isinstance(data, str):
         text, data = data, None

@@ -336,8 +336,11 @@ class GuardServer:
     def _owners(self, pid: int) -> set[str]:
         """The program that a process is of; all that it can be of, where that cannot be seen."""
         for name in read(f"/proc/{pid}/environ").split(b"\0"):
-            if name.startswith(_ID_PREFIX) and (id := name[len(_ID_PREFIX) :].decode("latin-1")) in self._programs:
-                return {id}
+            if (
+                name.startswith(_ID_PREFIX)
+                and (program_id := name[len(_ID_PREFIX) :].decode("latin-1")) in self._programs
+            ):
+                return {program_id}
         session = session_of(pid)
         return {one.id for one in self._programs.values() if one.pid == session} or set(self._programs)
 
