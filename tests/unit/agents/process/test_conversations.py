@@ -94,7 +94,7 @@ async def test_of_an_answer_that_is_canceled_at_once_no_program_is_left() -> Non
         sessions = agent.backend.sessions
         assert sessions is not None
         runs = sessions._session_runs()
-        await asyncio.gather(*runs._endings)
+        await asyncio.gather(*runs._cancellations)
         assert sessions.programs == 0
 
 
