@@ -16,7 +16,7 @@ from tests.unit.mcp.receiver import Receiver
 
 from dragoman import Agent, Artifact, Context, Part, State, Task
 from dragoman import Client as A2AClient
-from dragoman.client.event import Assembly, NumberedEvent
+from dragoman.client.event import NumberedEvent, TaskAssembler
 from dragoman.mcp import webhooks
 from dragoman.mcp.serve import McpOptions
 from dragoman.mcp.server import A2AServer
@@ -238,12 +238,12 @@ async def test_a_task_is_not_put_together_for_each_event_that_is_posted(
         agent = await host.call("resolve_agent_card", base_url=silent)
         await host.call(TOOL, agent_id=silent, webhook_url=receiver.url)
         record = host.mine.context.registry.begin(agent["agent_id"])
-        assembly = Assembly()
-        events = [assembly.take(NumberedEvent(0, Task("t", "c", TaskStatus(State.WORKING))))]
+        assembly = TaskAssembler()
+        events = [assembly.add(NumberedEvent(0, Task("t", "c", TaskStatus(State.WORKING))))]
         for word in ("a ", "b ", "c"):
             update = ArtifactUpdate("t", "c", Artifact("x", (Part(text=word),)), append=word != "a ")
-            events.append(assembly.take(NumberedEvent(0, update)))
-        monkeypatch.setattr(Assembly, "result", property(lambda _: pytest.fail("the whole task was put together")))
+            events.append(assembly.add(NumberedEvent(0, update)))
+        monkeypatch.setattr(TaskAssembler, "result", property(lambda _: pytest.fail("the whole task was put together")))
         for event in events:
             host.mine.context.webhooks.post(record, event)
         await receiver.until(lambda: len(receiver.events()) == 4)

@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
-from dragoman.client.event import Assembly, NumberedEvent
-from dragoman.client.follow import polled
+from dragoman.client.event import NumberedEvent, TaskAssembler
+from dragoman.client.follow import poll_task
 from dragoman.mcp.tools.tool import TIMEOUT, request_failed
 from dragoman.mcp.webhooks import REFUSALS
 from dragoman.model.error import A2AError, BadResponse, DragomanError, PushNotificationNotSupported, ResponseTooLarge
@@ -195,7 +195,7 @@ class TaskFollower:
 
     async def _followed(self, client: Client, task_id: str, past: Task | None = None) -> None:
         connection = await client._open()  # pyright: ignore[reportPrivateUsage]
-        if not connection.subscribes_again:
+        if not connection.can_resubscribe:
             await self._polled(client, connection.clock, task_id, past)
             return
         problem: A2AError | None = None
@@ -213,7 +213,7 @@ class TaskFollower:
     async def _polled(self, client: Client, clock: Clock, task_id: str, past: Task | None) -> None:
         """Look at a task now and then, where a further stream of it may do harm."""
         seen = self.record.task
-        async with aclosing(polled(lambda: client.get_task(task_id), clock, _LONGEST_PAUSE)) as looks:
+        async with aclosing(poll_task(lambda: client.get_task(task_id), clock, _LONGEST_PAUSE)) as looks:
             async for task in looks:
                 if task != seen:
                     seen = task
@@ -287,7 +287,7 @@ class TaskFollower:
     def _take_task(self, task: Task) -> None:
         """A task that was not streamed is news as well."""
         self._learn(task)
-        self._on_event(self.record, Assembly().take(NumberedEvent(0, task)))
+        self._on_event(self.record, TaskAssembler().add(NumberedEvent(0, task)))
 
     def _learn(self, task: Task) -> None:
         if not task.id and self.record.remote_id is not None:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from dragoman.client.event import Assembly, NumberedEvent
+from dragoman.client.event import NumberedEvent, TaskAssembler
 from dragoman.mcp.peers import Peers
 from dragoman.mcp.registry import Registry
 from dragoman.mcp.session.elicitation import Questions
@@ -58,7 +58,7 @@ class ToolContext:
         was_over = record.task is not None and record.task.state.final
         record = self.registry.learn(record, task, looked=looked)
         if record.task is not None and not was_over and self.followers.of(record) is None:
-            self.webhooks.post(record, Assembly().take(NumberedEvent(0, record.task)))
+            self.webhooks.post(record, TaskAssembler().add(NumberedEvent(0, record.task)))
         return record
 
     def push_for(self, record: AgentRecord) -> Any:
