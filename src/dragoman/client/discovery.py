@@ -134,7 +134,7 @@ class Discovery:
         self._sender = sender
         self._cache = cache
         self._timeout = timeout
-        self.trust = verifier
+        self.verifier = verifier
 
     async def find(self, target: str) -> ResolvedCard:
         """The card of an agent by its base URL or its card's URL.
@@ -198,7 +198,7 @@ class Discovery:
             await response.close()
             if status == 304 and stale is not None:
                 # It is the same card, but its key may have been withdrawn.
-                resolved = stale.resolved if self.trust is None else await self._parse(stale.resolved.body, url)
+                resolved = stale.resolved if self.verifier is None else await self._parse(stale.resolved.body, url)
                 self._cache.store(key, resolved, etag or stale.etag, control)
                 return resolved
             raise with_retry_after(
@@ -220,8 +220,8 @@ class Discovery:
     async def _parse(self, body: bytes, url: str) -> ResolvedCard:
         try:
             card = parse_card(body)
-            if self.trust is not None:
-                card = await self.trust.read(decode_any(body), url)
+            if self.verifier is not None:
+                card = await self.verifier.read(decode_any(body), url)
         except BadCard as error:
             raise BadCard(f"{error} (at {shown(url)})", reason=error.reason) from None
         return ResolvedCard(card, body, url)

@@ -228,7 +228,7 @@ class VerifiedConnection(RemoteConnection):
     async def perform(self, operation: Operation, request: Request) -> Result:
         """See `Connection.perform`. Raises BadCard when a card is not trusted."""
         result = await super().perform(operation, request)
-        verifier = self._discovery.trust
+        verifier = self._discovery.verifier
         if verifier is None or not isinstance(result, AgentCard):
             return result
         return await verifier.read(decode_any(encode(result)), str(self._target))
