@@ -226,7 +226,7 @@ def _answer_text(folding: Folding) -> str:
 
 
 class NumberedEvent(NamedTuple):
-    """An event and its number in the task, 0 when the server does not number; see `Arrived`."""
+    """An event and its number in the task, 0 when the server does not number; see `StreamEvent`."""
 
     generation: int
     event: Task | Message | StatusUpdate | ArtifactUpdate

@@ -37,7 +37,7 @@ class AddressPolicy:
         self._allow = {each.lower().rstrip(".") for each in allow}
 
     def check(self, url: str) -> str:
-        """The address without the space around it. Raises ToolProblem when it may not be called."""
+        """The address without the space around it. Raises ToolError when it may not be called."""
         url = url.strip()
         try:
             parts = urlsplit(url)
@@ -155,7 +155,7 @@ class Peers:
             await client.close()
 
     async def resolve(self, base_url: str) -> AgentRecord:
-        """Fetch an agent's card and note the agent. Raises ToolProblem."""
+        """Fetch an agent's card and note the agent. Raises ToolError."""
         address = self._address(base_url)
         document = await self.fetch(address)
         remote = self._remote(address)
@@ -177,7 +177,7 @@ class Peers:
         return record
 
     async def fetch(self, base_url: str) -> CardDocument:
-        """An agent's card, fresh. Raises ToolProblem."""
+        """An agent's card, fresh. Raises ToolError."""
         address = self._address(base_url)
         self._card_urls.pop(address, None)
         try:
@@ -214,7 +214,7 @@ class Peers:
         """An agent by its id, its name, the name it is configured under, or its address.
 
         Raises:
-            ToolProblem: there is none; or it has to be resolved first, and cannot be.
+            ToolError: there is none; or it has to be resolved first, and cannot be.
         """
         record = self._registry.agents.get(agent_id)
         if record is not None:

@@ -162,7 +162,7 @@ class Registry:
     def register_agent(
         self, base_url: str, name: str, card: dict[str, Any], auth_mode: str | None = None
     ) -> AgentRecord:
-        """Note an agent; one that is known keeps its id. Raises ToolProblem when there are too many."""
+        """Note an agent; one that is known keeps its id. Raises ToolError when there are too many."""
         now = self.now()
         existing = self.agent_at(base_url)
         if existing is None and len(self.agents) >= MAX_AGENTS:
@@ -239,7 +239,7 @@ class Registry:
         return self._tasks.get(self._aliases.get(task_id, task_id))
 
     def require_task(self, task_id: str) -> TaskRecord:
-        """A task by the remote's id or by ours. Raises ToolProblem when there is none."""
+        """A task by the remote's id or by ours. Raises ToolError when there is none."""
         record = self.task(task_id)
         if record is None:
             raise ToolError(f"Task not found: {task_id}")

@@ -87,7 +87,7 @@ class ElicitationBridge:
         return self.continue_task(agent, follower.record, answer)
 
     async def resume(self, request: ToolRequest) -> tuple[AgentRecord, TaskFollower] | None:
-        """What a host's second call goes on with, which brings the answer. Raises ToolProblem."""
+        """What a host's second call goes on with, which brings the answer. Raises ToolError."""
         if request.state is None:
             return None
         try:

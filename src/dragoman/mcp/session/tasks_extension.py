@@ -154,7 +154,7 @@ class McpTasks:
         return ctx.protocol_version in MODERN_PROTOCOL_VERSIONS and EXTENSION in (extensions or {})
 
     async def send(self, request: ToolRequest) -> CreatedTask:
-        """Send a message, and give a task at once. Raises ToolProblem."""
+        """Send a message, and give a task at once. Raises ToolError."""
         agent, follower = await start_message(self._context, request)
         handle = _TaskHandle(agent, follower, self._clock.now())
         self._handles[handle.id] = handle

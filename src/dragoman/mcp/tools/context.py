@@ -68,7 +68,7 @@ class ToolContext:
         return self.webhooks.push_config(record)
 
     async def call_agent(self, agent: AgentRecord, call: Callable[[Client], Awaitable[T]], seconds: float) -> T:
-        """What an agent answers within that time. Raises ToolProblem, with what went wrong as its cause."""
+        """What an agent answers within that time. Raises ToolError, with what went wrong as its cause."""
         try:
             async with asyncio.timeout(seconds):
                 return await call(self.peers.client(agent))

@@ -28,7 +28,7 @@ TIMEOUT_MINUTES = 5.0
 
 
 def files_of(files: list[dict[str, Any]]) -> list[Part]:
-    """The files as parts of a message. Raises ToolProblem when one has neither bytes nor a uri."""
+    """The files as parts of a message. Raises ToolError when one has neither bytes nor a uri."""
     return [_file_part(file, number) for number, file in enumerate(files)]
 
 
@@ -98,7 +98,7 @@ async def send_streaming_message(context: ToolContext, request: ToolRequest) -> 
 
 
 async def start_message(context: ToolContext, request: ToolRequest) -> tuple[AgentRecord, TaskFollower]:
-    """Send a message, or go on with one: to whom, and what is under way. Raises ToolProblem."""
+    """Send a message, or go on with one: to whom, and what is under way. Raises ToolError."""
     resumed = await context.elicitation.resume(request)
     if resumed is not None:
         return resumed
@@ -132,7 +132,7 @@ def _task_record(context: ToolContext, request: ToolRequest, agent: AgentRecord)
 
 
 def _existing_task(context: ToolContext, request: ToolRequest, agent: AgentRecord) -> TaskRecord | None:
-    """The task that a message is to go on with, if it is known here. Raises ToolProblem."""
+    """The task that a message is to go on with, if it is known here. Raises ToolError."""
     task_id = request.get("task_id")
     record = context.registry.task(task_id) if task_id else None
     if record is None:

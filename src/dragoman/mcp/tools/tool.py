@@ -27,7 +27,7 @@ class ToolHandler(Protocol):
     __name__: str
 
     def __call__(self, context: ToolContext, call: ToolRequest, /) -> Awaitable[ToolResult | types.InputRequiredResult]:
-        """Answer a call. Raises ToolProblem when that cannot be done."""
+        """Answer a call. Raises ToolError when that cannot be done."""
         ...
 
 
@@ -171,7 +171,7 @@ class ToolRequest:
         self.state = params.request_state
 
     def require_text(self, name: str) -> str:
-        """A text argument that must be there and not be empty. Raises ToolProblem."""
+        """A text argument that must be there and not be empty. Raises ToolError."""
         value: Any = self.arguments.get(name)
         if not isinstance(value, str) or not value.strip():
             raise ToolError(f"Invalid params: {name} must not be empty")
