@@ -295,9 +295,7 @@ class BoundedValidator:
             check_shape(schema)
             by_pattern = has_unevaluated_patterns(schema)
             if by_pattern:
-                logger.warning(
-                    "`unevaluatedProperties` beside `patternProperties` is left to the server"
-                )
+                logger.warning("`unevaluatedProperties` beside `patternProperties` is left to the server")
             validator_class = cast("Any", budgeted_validator(kind, names_by_pattern=by_pattern))
             return validator_class(schema, registry=Registry[Any](), _resolver=_resolver(kind, schema))
         except _RERAISED:
