@@ -264,7 +264,7 @@ class Request:
     def _too_slow(self, seconds: float) -> TooSlow:
         # Later versions of HTTP have no word for it: many requests share a connection there.
         closes = str(self.scope.get("http_version", "1.1")).startswith("1")
-        return TooSlow(f"the request did not arrive within {seconds:g} seconds", limit="patience", closes=closes)
+        return TooSlow(f"the request did not arrive within {seconds:g} seconds", limit="request_timeout", closes=closes)
 
 
 async def _done(message: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

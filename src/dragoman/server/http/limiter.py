@@ -40,13 +40,13 @@ class Limiter:
         self._memory = memory or Memory(limits.memory, limits.caller_memory)
         self._addresses = addresses
         self._clock = clock
-        self._seconds = limits.patience
+        self._request_timeout = limits.request_timeout
         self.denials = Denials(clock)
         self.rate = Rate(limits.rate, limits.burst, clock) if limits.rate else None
 
     def shared(self) -> Shared:
         """What requests share, made for an event loop."""
-        patience = Patience(self._clock, self._seconds) if self._seconds else None
+        patience = Patience(self._clock, self._request_timeout) if self._request_timeout else None
         return Shared(self._memory, Pace(), patience)
 
     @property
