@@ -11,11 +11,11 @@ from urllib.parse import urlsplit
 from dragoman.client.connection import asked_to_wait
 from dragoman.dialects.cards.card import parse_card
 from dragoman.dialects.negotiate import dialect_of
-from dragoman.dialects.table import GRPC, JSONRPC, REST, ROWS, VERSIONS, nearest
+from dragoman.dialects.table import GRPC, JSONRPC, REST, ROWS, VERSIONS, nearest_version
 from dragoman.model.error import BadCard, BadResponse, CannotConnect, ConfigError, DragomanError, Overloaded
 from dragoman.model.json import decode_any
-from dragoman.net.exchange import HttpRequest, shown
-from dragoman.transports.binding import refused
+from dragoman.net.exchange import HttpRequest, redact_url
+from dragoman.transports.binding import auth_error
 from dragoman.transports.jsonrpc.call import JsonRpcBinding
 from dragoman.transports.rest.call import RestBinding
 
@@ -147,7 +147,7 @@ class Discovery:
             try:
                 return await self._fetch(target, target)
             except _NoCard as error:
-                raise BadCard(f"there is no agent card at {shown(target)}: {error}") from None
+                raise BadCard(f"there is no agent card at {redact_url(target)}: {error}") from None
         base = target.partition("?")[0].partition("#")[0].rstrip("/")
         tried: list[str] = []
         for path in WELL_KNOWN:
@@ -164,7 +164,7 @@ class Discovery:
                 found = await self._try(f"{parts.scheme}://{parts.netloc}{path}", target, tried)
                 if found is not None and any(each.url.rstrip("/") == base for each in found.card.supported_interfaces):
                     return found
-        raise BadCard(f"there is no agent card at {shown(base)}: {'; '.join(tried)}")
+        raise BadCard(f"there is no agent card at {redact_url(base)}: {'; '.join(tried)}")
 
     async def _try(self, url: str, key: str, tried: list[str]) -> Found | None:
         try:
@@ -179,7 +179,7 @@ class Discovery:
         if stale is not None:
             headers["If-None-Match"] = stale.etag
         request = HttpRequest(
-            "GET", url, headers, operation="GetAgentCard", connect=self._timeout, silence=self._timeout
+            "GET", url, headers, operation="GetAgentCard", connect_timeout=self._timeout, read_timeout=self._timeout
         )
         # A card says where credentials go, so they cannot be put anywhere before it has been read.
         response = await self._sender.send(request, anonymous=True)
@@ -199,10 +199,12 @@ class Discovery:
         try:
             body = await response.read(_MAX_CARD)
         except BadResponse as error:
-            raise BadCard(f"{shown(url)} is no agent card: {error}") from None
+            raise BadCard(f"{redact_url(url)} is no agent card: {error}") from None
         body = body.removeprefix(_BOM)
         if body.lstrip()[:1] != b"{":
-            raise _NoCard(f"{said.get('Content-Type', 'nothing').partition(';')[0]} instead of JSON at {shown(url)}")
+            raise _NoCard(
+                f"{said.get('Content-Type', 'nothing').partition(';')[0]} instead of JSON at {redact_url(url)}"
+            )
         found = await self._read(body, url)
         self._cache.keep(key, found, etag, control)
         return found
@@ -213,7 +215,7 @@ class Discovery:
             if self.trust is not None:
                 card = await self.trust.read(decode_any(body), url)
         except BadCard as error:
-            raise BadCard(f"{error} (at {shown(url)})", reason=error.reason) from None
+            raise BadCard(f"{error} (at {redact_url(url)})", reason=error.reason) from None
         return Found(card, body, url)
 
 
@@ -236,12 +238,12 @@ class _NoCard(BadCard):
 
 def _not_found(status: int, headers: Mapping[str, str], url: str) -> DragomanError:
     if status in (401, 403):
-        return refused(status, headers, url)
+        return auth_error(status, headers, url)
     if status in _UNAVAILABLE:
-        return CannotConnect(f"{shown(url)} is not available: HTTP {status}", reason="UNAVAILABLE", status=status)
+        return CannotConnect(f"{redact_url(url)} is not available: HTTP {status}", reason="UNAVAILABLE", status=status)
     if status == 429:
-        return Overloaded(f"{shown(url)} takes no more requests now: HTTP 429")
-    return _NoCard(f"HTTP {status} at {shown(url)}")
+        return Overloaded(f"{redact_url(url)} takes no more requests now: HTTP 429")
+    return _NoCard(f"HTTP {status} at {redact_url(url)}")
 
 
 class CardRecorder:
@@ -340,10 +342,10 @@ def interfaces_of(card: AgentCard, protocol: str | None = None, transport: str |
         if not spoken:
             raise ConfigError(f"the agent {card.name!r} offers no {wanted}: leave transport out")
     if protocol is not None:
-        fitting = [each for each in spoken if nearest(each.protocol_version) == protocol]
+        fitting = [each for each in spoken if nearest_version(each.protocol_version) == protocol]
         found = [_interface(each, protocol) for each in fitting or spoken]
     else:
-        found = [_interface(each, nearest(each.protocol_version)) for each in spoken]
+        found = [_interface(each, nearest_version(each.protocol_version)) for each in spoken]
         # A card of 0.1 or 0.2 does not say which: the other is worth a try when the first is not understood.
         found += [_interface(each, other) for each in spoken if (other := _other(each)) is not None]
     usable = [each for each in found if each is not None]
@@ -368,5 +370,5 @@ def _interface(offered: AgentInterface, version: str) -> Interface | None:
 
 
 def _other(offered: AgentInterface) -> str | None:
-    row = ROWS.get((nearest(offered.protocol_version), offered.protocol_binding.upper()))
+    row = ROWS.get((nearest_version(offered.protocol_version), offered.protocol_binding.upper()))
     return None if row is None else row.alternative

@@ -19,7 +19,7 @@ from dragoman.model.card import AgentCard
 from dragoman.model.error import BadCard, BadResponse, CannotConnect, ConfigError, Overloaded
 from dragoman.model.json import decode_any, encode
 from dragoman.model.operation import Operation
-from dragoman.net.exchange import HttpRequest, origin_of, shown
+from dragoman.net.exchange import HttpRequest, origin_of, redact_url
 
 if TYPE_CHECKING:
     from dragoman.client.connection import Sender
@@ -56,7 +56,7 @@ def keys_of(trust: Trusted) -> Keys | None:
     text = str(trust)
     if isinstance(trust, str) and "://" in text:
         if not _is_address(text):
-            raise ConfigError(f"trust: {shown(text)} is not the address of a key set")
+            raise ConfigError(f"trust: {redact_url(text)} is not the address of a key set")
         return text
     try:
         return _key_set(decode_any(Path(trust).read_bytes()), text)
@@ -159,7 +159,7 @@ class Trust:
                     problem = error
         if problem is not None:
             raise problem
-        said = shown(headers[0].jku or "")[:200]
+        said = redact_url(headers[0].jku or "")[:200]
         raise BadSignature(f"its keys are at {said!r}, and only those of {origin_of(url)} count", reason=_UNKNOWN)
 
     async def _by_keys_at(self, place: str, card: Json, accept: Callable[[Header], bool] | None = None) -> Verified:
@@ -178,8 +178,8 @@ class Trust:
             url,
             {"Accept": "application/json"},
             operation="GetKeySet",
-            connect=self._timeout,
-            silence=self._timeout,
+            connect_timeout=self._timeout,
+            read_timeout=self._timeout,
         )
         self._known.pop(url, None)
         if len(self._known) >= _MOST_KNOWN:
@@ -198,7 +198,7 @@ class Trust:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             found = None
         if not isinstance(found, dict) or not isinstance(cast("Json", found).get("keys"), list):
-            raise BadSignature(f"its keys cannot be had: {shown(url)} is no key set", reason=_UNKNOWN)
+            raise BadSignature(f"its keys cannot be had: {redact_url(url)} is no key set", reason=_UNKNOWN)
         self._known[url] = _Known(cast("Json", found), self._now() + lifetime_of(headers.get("Cache-Control", "")))
         return cast("Json", found)
 
@@ -208,10 +208,10 @@ class Trust:
 
 def _not_there(status: int, url: str) -> CannotConnect | Overloaded | BadSignature:
     if status in _UNAVAILABLE:
-        return CannotConnect(f"{shown(url)} is not available: HTTP {status}", reason="UNAVAILABLE", status=status)
+        return CannotConnect(f"{redact_url(url)} is not available: HTTP {status}", reason="UNAVAILABLE", status=status)
     if status == 429:
-        return Overloaded(f"{shown(url)} takes no more requests now: HTTP 429")
-    return BadSignature(f"its keys cannot be had: HTTP {status} at {shown(url)}", reason=_UNKNOWN)
+        return Overloaded(f"{redact_url(url)} takes no more requests now: HTTP 429")
+    return BadSignature(f"its keys cannot be had: HTTP {status} at {redact_url(url)}", reason=_UNKNOWN)
 
 
 class TrustingConnection(RemoteConnection):

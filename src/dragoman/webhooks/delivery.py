@@ -13,7 +13,7 @@ from dragoman.engine.ports.store import PushState, Write
 from dragoman.keys.errors import BadSeal
 from dragoman.model.error import CannotConnect, DragomanError
 from dragoman.net.exchange import origin_of
-from dragoman.net.guard import Forbidden
+from dragoman.net.guard import AddressForbidden
 from dragoman.webhooks import backoff
 from dragoman.webhooks.config import WebhookRegistry
 from dragoman.webhooks.payload import Payloads
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from dragoman.model.operation import TaskPushNotificationConfig
     from dragoman.model.record import Record
     from dragoman.net.exchange import HttpClient
-    from dragoman.net.guard import Guard
+    from dragoman.net.guard import AddressGuard
     from dragoman.webhooks.config import Sealer
     from dragoman.webhooks.request import Signer
 
@@ -249,7 +249,7 @@ class Delivery:
             self._failed("TIMED_OUT", 0.0)
         except CannotConnect as error:
             self._failed(error.reason, 0.0)
-        except Forbidden as error:
+        except AddressForbidden as error:
             self._give_up(str(error))  # no later try would be better
         except BadSeal:
             self._give_up(LOST_KEY)
@@ -328,7 +328,7 @@ class DeliveryService(WebhookRegistry):
         clock: Clock,
         http: HttpClient,
         sealer: Sealer,
-        guard: Guard,
+        guard: AddressGuard,
         *,
         signer: Signer | None = None,
         issuer: str = "dragoman",

@@ -61,18 +61,18 @@ def _read(value: Any, name: str) -> Event:
         if member is None:
             raise TypeError("it is no event")
         as_dict: Any = import_module("google.protobuf.json_format").MessageToDict
-        return V1_0.event_from({member: _with_integers(as_dict(value))}).payload
+        return V1_0.read_event({member: _with_integers(as_dict(value))}).payload
     if hasattr(value, "model_dump"):
-        return V03_RPC.event_from(value.model_dump(mode="json", by_alias=True, exclude_none=True)).payload
+        return V03_RPC.read_event(value.model_dump(mode="json", by_alias=True, exclude_none=True)).payload
     plain = _plain(value)
     if not isinstance(plain, dict):
         raise TypeError("it is no event")
     said = cast("dict[str, Any]", plain)
     if "kind" in said:
-        return V03_RPC.event_from(said).payload
+        return V03_RPC.read_event(said).payload
     if not said.keys() & _ENVELOPE:
         said = {_MEMBERS.get(name) or _member(said): said}
-    return V1_0.event_from(said).payload
+    return V1_0.read_event(said).payload
 
 
 def _member(said: dict[str, Any]) -> str:

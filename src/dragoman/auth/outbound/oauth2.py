@@ -51,7 +51,7 @@ class FetchedToken(Unchanging):
         """See `Credential.apply`."""
         want = self._want(request, card)
         keeper = self._keepers.setdefault(want, TokenKeeper(self._now))
-        put_bearer(request, await keeper.get(lambda refresh: self._fetch(http, want, refresh, request.connect)))
+        put_bearer(request, await keeper.get(lambda refresh: self._fetch(http, want, refresh, request.connect_timeout)))
 
     async def _fetch(self, http: HttpClient, want: Want, refresh: str | None, connect: float | None) -> Token:
         raise NotImplementedError

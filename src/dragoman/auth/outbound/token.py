@@ -73,7 +73,7 @@ async def ask_issuer(
     """
     sent = {"Accept": "application/json", "Content-Type": "application/x-www-form-urlencoded", **(headers or {})}
     request = HttpRequest(
-        "POST", url, sent, urlencode(form).encode(), operation="token", connect=connect, silence=_SILENCE
+        "POST", url, sent, urlencode(form).encode(), operation="token", connect_timeout=connect, read_timeout=_SILENCE
     )
     try:
         response = await http.send(request)
