@@ -208,7 +208,15 @@ def test_every_dialect_has_all_a_transport_and_a_client_need(
 ) -> None:
     promised = {name for face in (EventWriter, Dialect, CallingDialect) for name in vars(face) if name[0] != "_"}
 
-    assert {"read_request", "write_result", "event_writer", "write_event", "write_params", "read_result", "read_task"} < promised
+    assert {
+        "read_request",
+        "write_result",
+        "event_writer",
+        "write_event",
+        "write_params",
+        "read_result",
+        "read_task",
+    } < promised
     assert promised <= set(dir(dialect))
     assert hasattr(dialect.event_writer(), "write_event")
 
