@@ -206,7 +206,7 @@ class Sender:
             BadResponse: it redirects to another origin.
             AuthError: the credentials cannot be had.
         """
-        trace.propagate(request.headers)
+        trace.inject(request.headers)
         ours = self._plain or self.origin is None or origin_of(request.url) == self.origin
         if ours and self._own:
             request.headers.update(self._own)

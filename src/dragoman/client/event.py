@@ -170,7 +170,7 @@ class Assembly:
         if folding is not None:
             # Within a task it is a remark, as the message of a status is; the answer is in the artifacts.
             if not self._ended:
-                folding.say(message)
+                folding.add_message(message)
                 self._task = None
             return Event("message", message, self, number, folding.status.state)
         replaces, self._message = self._message is not None, message

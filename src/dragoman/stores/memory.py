@@ -7,7 +7,7 @@ import heapq
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from dragoman.engine.ports.store import WOKEN, Page, PushState, StoredTask
+from dragoman.engine.ports.store import WOKEN, PushState, StoredTask, TaskPage
 from dragoman.model.error import TaskGenerationMismatch
 from dragoman.model.record import Record
 from dragoman.model.state import State
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dragoman.engine.ports.rows import ExtraRow, TaskTable, Value
-    from dragoman.engine.ports.store import Note, Push, Repeat, Scope, Sweep, TaskQuery, TaskRow, Write
+    from dragoman.engine.ports.store import DedupeKey, Note, Push, Scope, Sweep, TaskQuery, TaskRow, Write
 
 _UNFINISHED = frozenset({State.SUBMITTED, State.WORKING})
 
@@ -24,14 +24,14 @@ _UNFINISHED = frozenset({State.SUBMITTED, State.WORKING})
 class _Kept:
     """Everything about one task. Record n is `bodies[n - 1]`."""
 
-    __slots__ = ("bodies", "marks", "notes", "pushes", "row", "snapshot", "snapshot_generation")
+    __slots__ = ("bodies", "dedupe_keys", "notes", "pushes", "row", "snapshot", "snapshot_generation")
 
     def __init__(self, row: TaskRow) -> None:
         self.row = row
         # Bytes and not records, whose decoded events would be kept alive with them.
         self.bodies: list[bytes] = []
         self.notes: list[Note] = []
-        self.marks: list[bytes] = []
+        self.dedupe_keys: list[bytes] = []
         self.pushes: dict[str, Push] = {}
         self.snapshot: bytes | None = None
         self.snapshot_generation = 0
@@ -116,7 +116,7 @@ class MemoryStore:
         kept = _Kept(row) if write.create else self._by_id.get(row.id)
         if kept is None:
             return TaskGenerationMismatch(f"there is no task {row.id}")
-        if not records and not write.notes and (write.pushes or write.unpushed or write.progress):
+        if not records and not write.notes and (write.pushes or write.deleted_pushes or write.push_progress):
             # Webhooks alone: whoever writes this may have seen an older row of the task.
             self._push(kept, write)
             return None
@@ -146,13 +146,13 @@ class MemoryStore:
             kept.notes.extend(write.notes)
             kept.pushes.update((push.id, push) for push in write.pushes)
             self._drafts[write.row.number] = kept
-        if write.repeat is not None:
-            self._mark(kept, write.repeat, write.reply)
+        if write.dedupe_key is not None:
+            self._mark(kept, write.dedupe_key, write.reply)
 
     def _open_draft(self, kept: _Kept, draft: _Kept) -> None:
         """Give a new task what its draft had."""
         del self._drafts[kept.row.number]
-        kept.notes, kept.marks, kept.pushes = draft.notes, draft.marks, draft.pushes
+        kept.notes, kept.dedupe_keys, kept.pushes = draft.notes, draft.dedupe_keys, draft.pushes
         if kept.pushes:
             self._pushed[kept.row.number] = kept
 
@@ -160,9 +160,9 @@ class MemoryStore:
         row = write.row
         if write.context_state is not None:
             self._states[row.scope, row.context_id] = write.context_state
-        if write.repeat is not None:
-            self._mark(kept, write.repeat)
-        if write.pushes or write.unpushed or write.progress:
+        if write.dedupe_key is not None:
+            self._mark(kept, write.dedupe_key)
+        if write.pushes or write.deleted_pushes or write.push_progress:
             self._push(kept, write)
         for extra in write.rows:
             self._tables[extra.table][extra.key] = extra
@@ -178,9 +178,9 @@ class MemoryStore:
     def _push(self, kept: _Kept, write: Write) -> None:
         for push in write.pushes:
             kept.pushes[push.id] = push
-        for push_id in write.unpushed:
+        for push_id in write.deleted_pushes:
             kept.pushes.pop(push_id, None)
-        for push in write.progress:
+        for push in write.push_progress:
             known = kept.pushes.get(push.id)
             if known is not None and known.created_ms == push.created_ms:
                 kept.pushes[push.id] = push
@@ -240,7 +240,7 @@ class MemoryStore:
         if not self._conversations[conversation]:  # it is over: nobody can go on with it
             del self._conversations[conversation]
             self._states.pop(conversation, None)
-        for key in kept.marks:
+        for key in kept.dedupe_keys:
             if self._repeats.get(key, (0, "", None))[1] == row.id:
                 del self._repeats[key]
 
@@ -253,16 +253,16 @@ class MemoryStore:
         rows[row.key] = row
         return True
 
-    def _mark(self, kept: _Kept, repeat: Repeat, reply: bytes | None = None) -> None:
+    def _mark(self, kept: _Kept, repeat: DedupeKey, reply: bytes | None = None) -> None:
         while self._repeats:
             key, (until_ms, _, _) = next(iter(self._repeats.items()))
             if until_ms > kept.row.status_ms:
                 break
             del self._repeats[key]
         # Taken out first, so that the oldest marks stay in front.
-        self._repeats.pop(repeat.key, None)
-        self._repeats[repeat.key] = (repeat.until_ms, kept.row.id, reply)
-        kept.marks.append(repeat.key)
+        self._repeats.pop(repeat.digest, None)
+        self._repeats[repeat.digest] = (repeat.expires_ms, kept.row.id, reply)
+        kept.dedupe_keys.append(repeat.digest)
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
@@ -288,7 +288,7 @@ class MemoryStore:
         kept = self._pushed.get(number)
         return [] if kept is None else list(kept.pushes.values())
 
-    async def owed(self, *, woken: bool = False) -> list[tuple[Push, TaskRow]]:
+    async def undelivered_pushes(self, *, woken: bool = False) -> list[tuple[Push, TaskRow]]:
         """The webhooks that are not done, with their tasks, oldest first; or only those that were woken."""
         found = sorted(self._pushed.items())
         return [
@@ -306,20 +306,20 @@ class MemoryStore:
         """The largest key in a plug-in's table; 0 when it is empty."""
         return max(self._tables[table], default=0)
 
-    async def page(self, query: TaskQuery) -> Page:
+    async def page(self, query: TaskQuery) -> TaskPage:
         """One page of tasks, newest status first."""
         found = [kept.row for kept in self._by_scope.get(query.scope, {}).values() if _matches(kept.row, query)]
         total = len(found)
         if query.after is not None:
             found = [row for row in found if _place(row) < query.after]
         first = heapq.nlargest(query.limit + 1, found, key=_place)
-        return Page.of((self._by_id[row.id].stored() for row in first), query, total)
+        return TaskPage.of((self._by_id[row.id].stored() for row in first), query, total)
 
     async def context_state(self, scope: Scope, context_id: str) -> bytes | None:
         """The state kept for a conversation."""
         return self._states.get((scope, context_id))
 
-    async def repeated(self, key: bytes, now_ms: int) -> str | None:
+    async def duplicate_of(self, key: bytes, now_ms: int) -> str | None:
         """The task a message with this mark was accepted into, if that was recently."""
         until_ms, task_id, _ = self._repeats.get(key, (now_ms, "", None))
         return task_id if until_ms > now_ms else None
@@ -329,7 +329,7 @@ class MemoryStore:
         until_ms, _, reply = self._repeats.get(key, (now_ms, "", None))
         return reply if until_ms > now_ms else None
 
-    async def marks(self, now_ms: int) -> list[bytes]:
+    async def dedupe_keys(self, now_ms: int) -> list[bytes]:
         """The marks of all messages that were accepted recently."""
         return [key for key, (until_ms, _, _) in self._repeats.items() if until_ms > now_ms]
 

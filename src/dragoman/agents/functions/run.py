@@ -16,7 +16,7 @@ from dragoman.agents.functions.skill import Kind
 from dragoman.agents.functions.sync_context import SyncContext
 from dragoman.agents.offers import may_use, permit, request_of
 from dragoman.agents.timeout import Late, Timeout
-from dragoman.engine.execute.outputs import Answered, Ask
+from dragoman.engine.execute.outputs import AnsweredQuestion, Ask
 from dragoman.engine.execute.threads import in_thread, skill_threads
 from dragoman.engine.ports.agent import Plan
 from dragoman.model.error import ConfigError, Failed
@@ -47,7 +47,7 @@ def pause_in(error: BaseException) -> Paused | None:
 class Replay:
     """The questions of one task, in the order they are asked. `first_state` is kept for the runs after a pause."""
 
-    def __init__(self, answered: tuple[Answered, ...], first_state: dict[str, Any]) -> None:
+    def __init__(self, answered: tuple[AnsweredQuestion, ...], first_state: dict[str, Any]) -> None:
         self._answered = answered
         self._first_state = first_state
         self._next = 0
@@ -58,14 +58,14 @@ class Replay:
         """True until the last answered question has been asked again: what came before it is journaled already."""
         return self._next < len(self._answered)
 
-    async def ask(self, question: str, wanted: Any, choices: Sequence[Any] | None) -> Any:
+    async def ask(self, question: str, expected_type: Any, choices: Sequence[Any] | None) -> Any:
         """Give the answer; ask again when it does not fit. Raises Paused when there is none yet."""
         text = question if choices is None else f"{question} ({', '.join(str(choice) for choice in choices)})"
         asked = text
         while True:
             answer = self._answer(asked, Ask(asked, self._ref()))
             try:
-                return read_answer(answer.text, answer.data, wanted, choices)
+                return read_answer(answer.text, answer.data, expected_type, choices)
             except Unfit as problem:
                 asked = f"{text} Please answer with {problem}."
 
@@ -83,7 +83,7 @@ class Replay:
     def _ref(self) -> dict[str, Any] | None:
         return {"state": self._first_state} if self._next == 0 else None
 
-    def _answer(self, question: str, ask: Ask) -> Answered:
+    def _answer(self, question: str, ask: Ask) -> AnsweredQuestion:
         self.check()
         if not self.replaying:
             self.paused = True
@@ -129,8 +129,8 @@ class Functions:
         Raises:
             Failed: the named skill does not exist.
         """
-        parts = ctx.first.parts
-        if not ctx.opening and len(parts) == 1 and parts[0].text is not None:  # as nearly all are
+        parts = ctx.first_message.parts
+        if not ctx.first_metadata and len(parts) == 1 and parts[0].text is not None:  # as nearly all are
             name, arguments = None, dict[str, Any]()
         else:
             name, arguments = request_of(ctx)
@@ -170,14 +170,14 @@ class Functions:
         return self._run(*self.choose(ctx), ctx)
 
     def _run(self, skill: Skill, arguments: dict[str, Any], ctx: Context) -> AsyncGenerator[Any, None]:
-        ctx.message, ctx.metadata = ctx.first, ctx.opening
-        ctx.listen_again()
+        ctx.message, ctx.metadata = ctx.first_message, ctx.first_metadata
+        ctx.replay_followups()
         ctx.skill = skill.id
         if skill.permission is not None:
             permit(ctx, skill, skill.name)
         text = ctx.text if skill.only_text is not None and not arguments else ""
         values = {skill.only_text: text} if skill.only_text is not None and text else None
-        if values is None or skill.context is not None or ctx.answered:
+        if values is None or skill.context is not None or ctx.answers:
             return _replayed(skill, ctx, arguments, values)
         # Most messages are one text for a function that cannot ask: there is nothing to read, to replay or to keep.
         return _outputs(skill, ctx, values)
@@ -188,11 +188,11 @@ async def _replayed(
 ) -> AsyncGenerator[Any, None]:
     """The outputs of a skill that may ask, or for which something has to be asked, without those of earlier runs."""
     loaded = first = _copied(ctx.state)
-    if ctx.answered:
-        _become(ctx.state, cast("dict[str, Any]", ctx.answered[0].ref or {}).get("state", {}))
+    if ctx.answers:
+        _become(ctx.state, cast("dict[str, Any]", ctx.answers[0].ref or {}).get("state", {}))
         first = _copied(ctx.state)
-    replay = Replay(ctx.answered, first)
-    ctx.questions = replay
+    replay = Replay(ctx.answers, first)
+    ctx.ask_handler = replay
     pause: Paused | None = None
     try:
         if values is None:
@@ -200,7 +200,7 @@ async def _replayed(
         async with aclosing(_outputs(skill, ctx, values)) as outputs:
             async for value in outputs:
                 replay.check()
-                if not ctx.answered or not replay.replaying:
+                if not ctx.answers or not replay.replaying:
                     yield value
         replay.check()
         if replay.replaying:
@@ -213,7 +213,7 @@ async def _replayed(
         if pause is not None:
             # What the function did to the state counts when the task ends, not when it pauses.
             _become(ctx.state, loaded)
-        elif ctx.answered:
+        elif ctx.answers:
             _become(ctx.state, _changed(loaded, first, ctx.state))
     if pause is not None:
         yield pause.ask

@@ -190,7 +190,7 @@ class RemoteRun:
     async def outputs(self) -> AsyncGenerator[Any, None]:
         """What the run yields."""
         # Kept before anything is passed on: whatever our callers see belongs to a task that is known after a restart.
-        sent = await self._ctx.once(f"remote {len(self._ctx.answered)}", self._send, retry=True)
+        sent = await self._ctx.once(f"remote {len(self._ctx.answers)}", self._send, retry=True)
         if sent.get("context"):
             self._ctx.state[STATE] = sent["context"]
         if "message" in sent:

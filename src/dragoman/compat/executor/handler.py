@@ -24,7 +24,7 @@ from dragoman.compat.executor.task_store import ORIGIN, TaskStore
 from dragoman.compat.executor.webhooks import PushConfigStore
 from dragoman.dialects.errors import rpc_error
 from dragoman.dialects.table import V0_3
-from dragoman.engine.call import Call
+from dragoman.engine.call import CallContext
 from dragoman.engine.journal.follow import Stream
 from dragoman.engine.operations import EngineSettings, Service
 from dragoman.model.error import A2AError, ExtendedAgentCardNotConfigured, InternalError, MethodNotFound
@@ -172,7 +172,7 @@ class RequestHandler:
         if operation is Operation.EXTENDED_CARD:
             yield self._extended()
             return
-        outcome = await endpoint.perform(operation, Call(origin=ORIGIN, asks=dialect.asks), params, None)
+        outcome = await endpoint.perform(operation, CallContext(origin=ORIGIN, asks=dialect.asks), params, None)
         if not isinstance(outcome.result, Stream):
             yield decode_any(dialect.result(operation, outcome.result))
             return

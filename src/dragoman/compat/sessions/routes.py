@@ -13,7 +13,7 @@ from dragoman.compat.sessions.dialect import InvalidBody, read_body, read_task
 from dragoman.compat.sessions.registry import AgentEngine, TaskRegistry
 from dragoman.dialects.errors import status_of
 from dragoman.dialects.table import V1_0
-from dragoman.engine.call import Call
+from dragoman.engine.call import CallContext
 from dragoman.model.error import (
     A2AError,
     InvalidParams,
@@ -143,12 +143,14 @@ class SessionRoutes:
         source = (asked.source or "").strip() or request.headers.get("x-source-agent")
         asked = structs.replace(asked, source=source, skill=_skill(hosted, asked))
         engine = AgentEngine(hosted.agent.name, hosted.service, site.bus, site.clock)
-        return await self._registry.send(engine, Call(user=user, origin=V1_0), asked, request.caller, request.lease)
+        return await self._registry.send(
+            engine, CallContext(user=user, origin=V1_0), asked, request.caller, request.lease
+        )
 
     async def _get(self, hosted: Hosted | None, request: Request, user: User | None) -> dict[str, Any]:
         # At the root are all tasks, whoever works on them.
         agent = hosted.agent.name if hosted is not None and request.prefix else None
-        return await self._registry.get(Call(user=user), request.segments[-1], agent)
+        return await self._registry.get(CallContext(user=user), request.segments[-1], agent)
 
 
 def _skill(hosted: Hosted, asked: AskedTask) -> str | None:

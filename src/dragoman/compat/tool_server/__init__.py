@@ -26,7 +26,7 @@ from dragoman.compat.tool_server.rows import NumberedTasks
 from dragoman.dialects.cards.v01 import plain_card
 from dragoman.dialects.errors import rpc_error
 from dragoman.dialects.negotiate import Choice
-from dragoman.engine.call import Call
+from dragoman.engine.call import CallContext
 from dragoman.engine.settings import EngineSettings
 from dragoman.model.error import A2AError, ConfigError, InvalidParams, Unauthenticated
 from dragoman.model.json import decode_any, encode
@@ -260,7 +260,7 @@ def _opened() -> ToolServer:
 async def _perform(
     service: Service, operation: Operation, params: Any, user: User | None, answers: ToolAnswers | None = None
 ) -> Outcome:
-    call = Call(user=user, origin=TOOL_TASKS.origin, asks=TOOL_TASKS.asks)
+    call = CallContext(user=user, origin=TOOL_TASKS.origin, asks=TOOL_TASKS.asks)
     try:
         request = TOOL_TASKS.request(operation, _json(params))
         endpoint = Endpoint(service, (), body_limit=0, blocking=True)

@@ -216,7 +216,7 @@ class App:
         request = scope[REQUEST] = Request(scope, receive, segments, prefix, self._shared)
         headers = request.headers
         if "traceparent" in headers or trace.current.get() is not None:
-            trace.remember(headers)
+            trace.extract(headers)
         app = route.app
         if route.cold is not None and self._ready_loop is not asyncio.get_running_loop():
             app = route.cold

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
 
-from dragoman.engine.accept.quota import Memory, Rate, caller_of
+from dragoman.engine.accept.quota import MemoryQuota, RateLimiter, caller_of
 from dragoman.model.error import A2AError
 from dragoman.server.http.address import network_of
 from dragoman.transports.http import REQUEST, USER, Shared, with_headers
@@ -36,13 +36,13 @@ class Form(Protocol):
 class Limiter:
     """The limits that count for all agents of a server together."""
 
-    def __init__(self, limits: Limits, clock: Clock, addresses: Addresses, memory: Memory | None = None) -> None:
-        self._memory = memory or Memory(limits.memory, limits.caller_memory)
+    def __init__(self, limits: Limits, clock: Clock, addresses: Addresses, memory: MemoryQuota | None = None) -> None:
+        self._memory = memory or MemoryQuota(limits.memory, limits.caller_memory)
         self._addresses = addresses
         self._clock = clock
         self._seconds = limits.patience
         self.denials = Denials(clock)
-        self.rate = Rate(limits.rate, limits.burst, clock) if limits.rate else None
+        self.rate = RateLimiter(limits.rate, limits.burst, clock) if limits.rate else None
 
     def shared(self) -> Shared:
         """What requests share, made for an event loop."""
