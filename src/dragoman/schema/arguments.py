@@ -6,18 +6,18 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from dragoman.schema.answer import Answer
-from dragoman.schema.effort import MOST, Exhausted, limited
-from dragoman.schema.example import Example
-from dragoman.schema.integers import Fitting, holds_float
-from dragoman.schema.outline import Outline, excerpt
-from dragoman.schema.problem import Problem, problems_in
-from dragoman.schema.validator import Judge
+from dragoman.schema.answer import AnswerReader
+from dragoman.schema.budget import MAX_STEPS, BudgetExhausted, step_budget
+from dragoman.schema.example import ExampleBuilder
+from dragoman.schema.integers import IntegerCoercion, contains_float
+from dragoman.schema.outline import Outline, object_schema
+from dragoman.schema.problem import Problem, problems_from_errors
+from dragoman.schema.validator import BoundedValidator
 
 __all__ = ["Problem", "Schema"]
 
-_LONGEST_DESCRIPTION = 200
-_LONGEST_PATH = 200
+_MAX_DESCRIPTION = 200
+_MAX_PATH = 200
 
 
 class Schema:
@@ -26,17 +26,17 @@ class Schema:
     def __init__(self, schema: Mapping[str, Any]) -> None:
         sent = cast("Any", schema)  # it comes from a foreign server
         self._outline = Outline(schema if isinstance(sent, Mapping) else {"not": {}} if sent is False else {})
-        self._judge = Judge(self._outline)
+        self._validator = BoundedValidator(self._outline)
 
-    def fitted(self, arguments: dict[str, Any]) -> dict[str, Any]:
+    def coerce_integers(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """The arguments with 3 for 3.0 wherever the schema says integer; the same object when nothing changes."""
-        if not holds_float(arguments):
+        if not contains_float(arguments):
             return arguments
         try:
-            with limited():
-                return Fitting(self._outline, self._judge.fits).fitted(arguments, self._outline.root)
-        except (RecursionError, Exhausted) as error:
-            self._judge.complain(error)
+            with step_budget():
+                return IntegerCoercion(self._outline, self._validator.is_valid).coerce(arguments, self._outline.root)
+        except (RecursionError, BudgetExhausted) as error:
+            self._validator.log_unusable(error)
             return arguments
 
     def problems(self, arguments: dict[str, Any]) -> tuple[Problem, ...]:
@@ -44,49 +44,51 @@ class Schema:
 
         Of very many, the first ones, and one problem of the whole that says how many more there are.
         """
-        errors, more = self._judge.errors(arguments)
+        errors, more = self._validator.errors(arguments)
         if not errors:
             return ()
-        with limited():
-            return problems_in(errors, self._outline, more)
+        with step_budget():
+            return problems_from_errors(errors, self._outline, more)
 
-    @limited()
+    @step_budget()
     def question(self, tool: str, problems: Sequence[Problem]) -> str:
         """What to ask a person, one line for each problem."""
-        return "\n".join(self._line(tool, problem) for problem in problems)
+        return "\n".join(self._question_line(tool, problem) for problem in problems)
 
-    def _line(self, tool: str, problem: Problem) -> str:
-        path = problem.path if len(problem.path) <= _LONGEST_PATH else problem.path[: _LONGEST_PATH - 1] + "…"
+    def _question_line(self, tool: str, problem: Problem) -> str:
+        path = problem.path if len(problem.path) <= _MAX_PATH else problem.path[: _MAX_PATH - 1] + "…"
         if not problem.missing:
             where = path or ('""' if problem.unknown else "")  # a name may be empty
             return f"`{tool}`: `{where}` {problem.text}" if where else f"`{tool}` {problem.text}"
-        return f"`{tool}` needs {self._field(path, self._outline.at(problem.path)[1])}"
+        return f"`{tool}` needs {self._field_line(path, self._outline.at(problem.path)[1])}"
 
-    @limited()
+    @step_budget()
     def fields(self) -> list[str]:
         """Its properties as lines for people: name, kind, whether it may be left out, and what it is about."""
         optional = self._properties.keys() - set(self._required)
-        return [self._field(name, place, optional=name in optional) for name, place in self._properties.items()]
+        return [self._field_line(name, place, optional=name in optional) for name, place in self._properties.items()]
 
-    def _field(self, name: str, place: Any, *, optional: bool = False) -> str:
-        words, about = self._outline.words(place), self._outline.description(place)
+    def _field_line(self, name: str, place: Any, *, optional: bool = False) -> str:
+        words, about = self._outline.type_text(place), self._outline.description(place)
         notes = ", ".join(filter(None, (words, "optional" if optional else "")))
-        if len(about) > _LONGEST_DESCRIPTION:
-            about = about[: _LONGEST_DESCRIPTION - 1] + "…"
+        if len(about) > _MAX_DESCRIPTION:
+            about = about[: _MAX_DESCRIPTION - 1] + "…"
         return f"`{name}`{f' ({notes})' if notes else ''}{': ' if about else ''}{about}"
 
-    @limited()
-    def requested(self, problems: Sequence[Problem]) -> dict[str, Any]:
+    @step_budget()
+    def requested_schema(self, problems: Sequence[Problem]) -> dict[str, Any]:
         """The schema of what is to be given again: only the properties that are missing or wrong."""
-        return excerpt(self._outline, self._asked(problems), self._required)
+        return object_schema(self._outline, self._properties_asked_for(problems), self._required)
 
-    @limited()
-    def answered(self, arguments: dict[str, Any], problems: Sequence[Problem], text: str, data: Any) -> dict[str, Any]:
+    @step_budget()
+    def merge_answer(
+        self, arguments: dict[str, Any], problems: Sequence[Problem], text: str, data: Any
+    ) -> dict[str, Any]:
         """The arguments with an answer to the question merged in. What cannot be read is put in as it is."""
-        answer = Answer(self._outline, self._judge.fits, problems, self._asked(problems))
-        return answer.merged(arguments, text, data)
+        answer = AnswerReader(self._outline, self._validator.is_valid, problems, self._properties_asked_for(problems))
+        return answer.merge_into(arguments, text, data)
 
-    def _asked(self, problems: Sequence[Problem]) -> list[str]:
+    def _properties_asked_for(self, problems: Sequence[Problem]) -> list[str]:
         """The properties that a question is about; all of them when it is about none in particular."""
         if problems and not any(problem.path for problem in problems):
             return list(self._properties)
@@ -95,7 +97,7 @@ class Schema:
         tops = dict.fromkeys(str(self._outline.at(path)[0][0]) for path in paths)
         return [name for name in tops if name in self._properties]
 
-    @limited()
+    @step_budget()
     def text_slot(self, arguments: Mapping[str, Any]) -> str | None:
         """The string property that plain text is meant for: the only one left, or the only required one left."""
         left = [
@@ -107,16 +109,18 @@ class Schema:
             left = [name for name in left if name in self._required]
         return left[0] if len(left) == 1 else None
 
-    @limited(5 * MOST)
+    @step_budget(5 * MAX_STEPS)
     def example(self) -> dict[str, Any]:
         """One plausible set of arguments."""
-        found = Example(self._outline, self._judge.fits).of({"type": "object", "allOf": [self._outline.root]})
+        found = ExampleBuilder(self._outline, self._validator.is_valid).build(
+            {"type": "object", "allOf": [self._outline.root]}
+        )
         return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
 
     @functools.cached_property
     def takes_text(self) -> bool:
         """True when plain text can be all it needs: nothing is required, or one string."""
-        with limited():
+        with step_budget():
             return self._takes_text()
 
     def _takes_text(self) -> bool:
@@ -125,7 +129,7 @@ class Schema:
 
     @functools.cached_property
     def _properties(self) -> dict[str, Any]:
-        with limited():
+        with step_budget():
             return self._outline.properties(self._outline.root)
 
     @functools.cached_property

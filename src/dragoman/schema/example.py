@@ -6,15 +6,15 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
-from dragoman.schema.effort import affords
+from dragoman.schema.budget import try_spend
 from dragoman.schema.outline import TYPES, Node, Outline, list_of, node_of
 
 # How deep an example goes: a schema may be recursive.
-_DEEPEST = 5
+_MAX_DEPTH = 5
 # How many places it fills before it takes the shortest way out: a schema may also branch at every level.
-_MOST_STEPS = 1000
-_MOST_CHOICES = 50
-_LONGEST = 10_000
+_MAX_STEPS = 1000
+_MAX_CHOICES = 50
+_MAX_LENGTH = 10_000
 _FORMATS = {
     "date": "2026-01-31",
     "date-time": "2026-01-31T12:00:00Z",
@@ -32,7 +32,7 @@ _FORMATS = {
 _TEXTS = ("text", "a", "A", "1", "abc", "ABC", "123", "a1", "A1", "2026-01-31", *_FORMATS.values(), "")
 
 
-class Example:
+class ExampleBuilder:
     """Makes examples. `fits` tells whether one is right."""
 
     def __init__(self, outline: Outline, fits: Callable[[Any, Any], bool]) -> None:
@@ -40,7 +40,7 @@ class Example:
         self._fits = fits
         self._steps = 0
 
-    def of(self, place: Any, depth: int = 0) -> Any:
+    def build(self, place: Any, depth: int = 0) -> Any:
         """The first candidate that the schema takes; the first of all when it takes none; None when there is none."""
         first: list[Any] = []
         self._steps += 1
@@ -55,20 +55,20 @@ class Example:
         for part in parts:
             yield from (part[key] for key in ("default", "const") if key in part)
             yield from list_of(part.get("examples"))[:1]
-            yield from list_of(part.get("enum"))[:_MOST_CHOICES]
+            yield from list_of(part.get("enum"))[:_MAX_CHOICES]
         merged: dict[str, Any] = {key: value for part in reversed(parts) for key, value in part.items()}
         for part in parts:
-            for branches in self._outline.alternatives(part) if self._may_go_on(depth) else ():
+            for branches in self._outline.alternatives(part) if self._may_descend(depth) else ():
                 # Null last: it is the dullest of examples.
                 for branch in sorted(branches, key=self._outline.is_null):
-                    yield from self._joined(place, branch, depth + 1)
-        for name in self._names(place, merged):
-            yield from self._typed(name, place, merged, depth)
+                    yield from self._from_branch(place, branch, depth + 1)
+        for name in self._candidate_types(place, merged):
+            yield from self._of_type(name, place, merged, depth)
 
-    def _may_go_on(self, depth: int) -> bool:
-        return depth < _DEEPEST and self._steps < _MOST_STEPS and affords(1)
+    def _may_descend(self, depth: int) -> bool:
+        return depth < _MAX_DEPTH and self._steps < _MAX_STEPS and try_spend(1)
 
-    def _names(self, place: Any, merged: Node) -> Sequence[str]:
+    def _candidate_types(self, place: Any, merged: Node) -> Sequence[str]:
         """The types to try, the most telling first."""
         types = self._outline.types(place)
         if types is not None:
@@ -77,17 +77,17 @@ class Example:
             return ("object",)
         return ("array",) if merged.keys() & {"items", "prefixItems", "minItems"} else ("string", "integer", "object")
 
-    def _joined(self, place: Any, branch: Any, depth: int) -> Iterator[Any]:
+    def _from_branch(self, place: Any, branch: Any, depth: int) -> Iterator[Any]:
         """A branch, and what holds beside it."""
-        own = self.of(branch, depth)
+        own = self.build(branch, depth)
         names = self._outline.required(place)
         if isinstance(own, dict) and names:
             properties = self._outline.properties(place)
-            beside = {name: self.of(properties.get(name, {}), depth) for name in names if name not in own}
+            beside = {name: self.build(properties.get(name, {}), depth) for name in names if name not in own}
             yield {**beside, **cast("dict[str, Any]", own)}
         yield own
 
-    def _typed(self, name: str, place: Any, merged: Node, depth: int) -> Iterator[Any]:
+    def _of_type(self, name: str, place: Any, merged: Node, depth: int) -> Iterator[Any]:
         if name == "object":
             yield from self._objects(place, depth)
         elif name == "array":
@@ -102,16 +102,16 @@ class Example:
     def _objects(self, place: Any, depth: int) -> Iterator[Any]:
         required = self._outline.required(place)
         properties = self._outline.properties(place)
-        if not self._may_go_on(depth):
+        if not self._may_descend(depth):
             yield {}
             return
-        bare = {name: self.of(properties.get(name, {}), depth + 1) for name in required}
+        bare = {name: self.build(properties.get(name, {}), depth + 1) for name in required}
         if required:
             yield bare
         full = dict(bare)
         for name, schema in properties.items():
             if name not in full:
-                value = self.of(schema, depth + 1)
+                value = self.build(schema, depth + 1)
                 if self._fits(value, schema):
                     full[name] = value
         yield full
@@ -119,7 +119,7 @@ class Example:
 
     def _arrays(self, place: Any, merged: Node, depth: int) -> Iterator[Any]:
         least = _bound(merged.get("minItems"), 0)
-        if not self._may_go_on(depth):
+        if not self._may_descend(depth):
             yield []
             return
         for count in (max(least, 1), least):
@@ -127,13 +127,15 @@ class Example:
             for index in range(min(count, 100)):
                 item = self._outline.item(place, index)
                 row.append(
-                    self._other(item, row, depth) if merged.get("uniqueItems") is True else self.of(item, depth + 1)
+                    self._distinct_item(item, row, depth)
+                    if merged.get("uniqueItems") is True
+                    else self.build(item, depth + 1)
                 )
             yield row
 
-    def _other(self, place: Any, row: list[Any], depth: int) -> Any:
+    def _distinct_item(self, place: Any, row: list[Any], depth: int) -> Any:
         """An item that is not in the row yet, if one is easily found."""
-        one = self.of(place, depth + 1)
+        one = self.build(place, depth + 1)
         tries: list[Any] = [one, *(self._outline.choices(place) or ())]
         if isinstance(one, str):
             tries += [f"{one}{len(row)}", f"{len(row)}{one[1:]}"]
@@ -146,11 +148,11 @@ class Example:
 def _bound(value: Any, otherwise: int) -> int:
     """A length of the schema; never one that would fill the memory."""
     whole = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-    return min(max(int(value), 0), _LONGEST) if whole else otherwise
+    return min(max(int(value), 0), _MAX_LENGTH) if whole else otherwise
 
 
 def _strings(merged: Node) -> Iterator[str]:
-    least, most = _bound(merged.get("minLength"), 0), _bound(merged.get("maxLength"), _LONGEST)
+    least, most = _bound(merged.get("minLength"), 0), _bound(merged.get("maxLength"), _MAX_LENGTH)
     texts = [_FORMATS[merged["format"]]] if merged.get("format") in _FORMATS else []
     for text in (*texts, *_TEXTS):
         yield (text + "x" * (least - len(text)))[:most] if not texts or text not in texts else text

@@ -6,17 +6,17 @@ from collections.abc import Callable
 from itertools import chain
 from typing import Any, cast
 
-from dragoman.schema.effort import spend
-from dragoman.schema.outline import DEEPEST, Node, Outline, list_of, node_of
+from dragoman.schema.budget import spend
+from dragoman.schema.outline import MAX_DEPTH, Node, Outline, list_of, node_of
 from dragoman.schema.pattern import matches
 
 # Beyond this a float does not tell one integer from the next: what it meant cannot be known.
-_LARGEST = 2.0**53
+_MAX_EXACT = 2.0**53
 # What one value costs, in steps of effort.
-_STEP = 4
+_STEPS_PER_VALUE = 4
 
 
-def holds_float(value: Any) -> bool:
+def contains_float(value: Any) -> bool:
     """True when there is a float anywhere in a JSON value."""
     # All of one depth at once, as there may be very many.
     level: list[Any] = [value]
@@ -32,21 +32,21 @@ def holds_float(value: Any) -> bool:
     return False
 
 
-class Fitting:
+class IntegerCoercion:
     """Walks a value and a schema together. `fits` tells which of several alternatives a value is."""
 
     def __init__(self, outline: Outline, fits: Callable[[Any, Any], bool]) -> None:
         self._outline = outline
         self._fits = fits
 
-    def fitted(self, value: Any, place: Any, depth: int = 0) -> Any:
+    def coerce(self, value: Any, place: Any, depth: int = 0) -> Any:
         """The value as the schema wants it; itself when nothing changes.
 
         Raises RecursionError on endless nesting, and Exhausted when there is too much to do.
         """
-        spend(_STEP)
+        spend(_STEPS_PER_VALUE)
         if isinstance(value, float):
-            whole = abs(value) <= _LARGEST and value.is_integer() and self._wants_integer(value, place, depth)
+            whole = abs(value) <= _MAX_EXACT and value.is_integer() and self._wants_integer(value, place, depth)
             return int(value) if whole else value
         if not isinstance(value, (dict, list)):
             return value
@@ -56,10 +56,10 @@ class Fitting:
                 current = self._object(cast("dict[str, Any]", current), part)
             else:
                 current = self._array(cast("list[Any]", current), part)
-            for branches in self._outline.alternatives(part) if depth < DEEPEST else ():
+            for branches in self._outline.alternatives(part) if depth < MAX_DEPTH else ():
                 chosen = next((branch for branch in branches if self._fits(current, branch)), None)
                 if chosen is not None:
-                    current = self.fitted(current, chosen, depth + 1)
+                    current = self.coerce(current, chosen, depth + 1)
         return current
 
     def _wants_integer(self, value: float, place: Any, depth: int) -> bool:
@@ -68,7 +68,7 @@ class Fitting:
             types = [own] if isinstance(own, str) else list_of(own)
             if "integer" in types and "number" not in types:
                 return True
-            for branches in self._outline.alternatives(part) if depth < DEEPEST else ():
+            for branches in self._outline.alternatives(part) if depth < MAX_DEPTH else ():
                 # What may be any number stays as it is: every alternative that takes it has to want an integer.
                 taking = [branch for branch in branches if self._fits(value, branch)]
                 if taking and all(self._wants_integer(value, branch, depth + 1) for branch in taking):
@@ -88,7 +88,7 @@ class Fitting:
                 places.append(named[name])
             new: Any = one
             for place in places or [others]:
-                new = self.fitted(new, place)
+                new = self.coerce(new, place)
             if new is not one:
                 changed[name] = new
         return {**value, **changed} if changed else value
@@ -97,5 +97,5 @@ class Fitting:
         if not part.keys() & {"items", "prefixItems"}:
             return value
         bare = {key: part[key] for key in ("items", "prefixItems", "additionalItems") if key in part}
-        new = [self.fitted(one, self._outline.item(bare, index)) for index, one in enumerate(value)]
+        new = [self.coerce(one, self._outline.item(bare, index)) for index, one in enumerate(value)]
         return new if any(one is not old for one, old in zip(new, value, strict=True)) else value

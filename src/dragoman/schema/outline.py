@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from dragoman.schema.effort import affords
+from dragoman.schema.budget import try_spend
 
 Node = Mapping[str, Any]
 
@@ -21,14 +21,14 @@ TYPES = ("object", "array", "string", "integer", "number", "boolean", "null")
 # The keyword under which a property is reported whose schema is `false`.
 FORBIDDEN = "false"
 # How far alternatives within alternatives are followed: a schema may be recursive.
-DEEPEST = 4
+MAX_DEPTH = 4
 # What is shown of a value, and how many values and names are listed.
-LONGEST = 60
-_MOST = 12
+MAX_SHOWN = 60
+_MAX_LISTED = 12
 # How many schemas may hold at one place: a reference may lead to a reference, and so on.
-_MOST_PARTS = 100
+_MAX_PARTS = 100
 # How many steps a path is taken apart into: more than a value can be deep.
-_MOST_STEPS = 200
+_MAX_STEPS = 200
 _INDEX = re.compile(r"\[(\d{1,9})\]")
 _NAME = re.compile(r"[^.\[]+")
 
@@ -43,32 +43,32 @@ def list_of(value: Any) -> Sequence[Any]:
     return cast("Sequence[Any]", value) if isinstance(value, (list, tuple)) else ()
 
 
-def shown(value: Any) -> str:
+def short_json(value: Any) -> str:
     """A value as JSON, cut when it is long."""
     try:
-        text = msgspec.json.encode(_beginning(value, [LONGEST + 1])).decode()
+        text = msgspec.json.encode(_truncate(value, [MAX_SHOWN + 1])).decode()
     except (TypeError, ValueError, RecursionError):
         return "a value that is not JSON"
-    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+    return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 1] + "…"
 
 
-def _beginning(value: Any, left: list[int]) -> Any:
+def _truncate(value: Any, left: list[int]) -> Any:
     """As much of a value as is shown, each piece of which has a character at least: the rest is never encoded."""
     left[0] -= 1
     if isinstance(value, str):
-        return value[: LONGEST + 1]
+        return value[: MAX_SHOWN + 1]
     if isinstance(value, dict):
         pairs = islice(cast("dict[Any, Any]", value).items(), max(left[0], 0))
-        return {name[: LONGEST + 1] if isinstance(name, str) else name: _beginning(one, left) for name, one in pairs}
+        return {name[: MAX_SHOWN + 1] if isinstance(name, str) else name: _truncate(one, left) for name, one in pairs}
     if isinstance(value, (list, tuple)):
-        return [_beginning(one, left) for one in islice(cast("Sequence[Any]", value), max(left[0], 0))]
+        return [_truncate(one, left) for one in islice(cast("Sequence[Any]", value), max(left[0], 0))]
     return value
 
 
-def listed(items: Sequence[Any], spelled: Callable[[Any], str] = str) -> str:
+def join_limited(items: Sequence[Any], spell: Callable[[Any], str] = str) -> str:
     """Names or values in a row; of many, the first ones."""
-    row = ", ".join(spelled(item) for item in items[:_MOST])
-    return row if len(items) <= _MOST else f"{row}, … ({len(items)} in all)"
+    row = ", ".join(spell(item) for item in items[:_MAX_LISTED])
+    return row if len(items) <= _MAX_LISTED else f"{row}, … ({len(items)} in all)"
 
 
 def type_of(value: Any) -> str:
@@ -94,7 +94,7 @@ class Outline:
         """All that holds at a place at once: itself, what it refers to, and its `allOf`."""
         found: dict[int, Node] = {}
         waiting: deque[Any] = deque([place])
-        while waiting and len(found) < _MOST_PARTS:
+        while waiting and len(found) < _MAX_PARTS:
             one = waiting.popleft()
             if not isinstance(one, Mapping) or id(cast("Node", one)) in found:
                 continue
@@ -126,9 +126,9 @@ class Outline:
         """The lists of which one member has to hold."""
         return tuple(found for key in ("anyOf", "oneOf") if (found := list_of(part.get(key))))
 
-    def _followed(self, part: Node) -> tuple[Sequence[Any], ...]:
+    def _affordable_alternatives(self, part: Node) -> tuple[Sequence[Any], ...]:
         """The same, as long as there is effort left for it: alternatives of alternatives may be very many."""
-        return tuple(branches for branches in self.alternatives(part) if affords(2 * len(branches)))
+        return tuple(branches for branches in self.alternatives(part) if try_spend(2 * len(branches)))
 
     def types(self, place: Any, depth: int = 0) -> frozenset[str] | None:
         """The types a place takes; None when it does not say."""
@@ -138,13 +138,13 @@ class Outline:
             said: list[frozenset[str] | None] = []
             if own is not None:
                 said.append(frozenset(str(one) for one in ([own] if isinstance(own, str) else list_of(own))))
-            if depth < DEEPEST:
-                for branches in self._followed(part):
+            if depth < MAX_DEPTH:
+                for branches in self._affordable_alternatives(part):
                     each = [self.types(branch, depth + 1) for branch in branches]
                     said.append(None if None in each else frozenset[str]().union(*(one for one in each if one)))
             for types in said:
                 if types is not None:
-                    found = types if found is None else _both(found, types)
+                    found = types if found is None else _intersect_types(found, types)
         return found
 
     def choices(self, place: Any, depth: int = 0) -> tuple[Any, ...] | None:
@@ -154,7 +154,7 @@ class Outline:
                 return (part["const"],)
             if isinstance(part.get("enum"), (list, tuple)):
                 return tuple(list_of(part["enum"]))
-            for branches in self._followed(part) if depth < DEEPEST else ():
+            for branches in self._affordable_alternatives(part) if depth < MAX_DEPTH else ():
                 each = [(None,) if self.is_null(branch) else self.choices(branch, depth + 1) for branch in branches]
                 if None not in each and any(one != (None,) for one in each):
                     return tuple(value for one in each for value in one or ())
@@ -166,9 +166,11 @@ class Outline:
         for part in self.parts(place):
             for name, schema in node_of(part.get("properties")).items():
                 found.setdefault(str(name), schema)
-        if depth >= DEEPEST:
+        if depth >= MAX_DEPTH:
             return found
-        for branch in [branch for part in self.parts(place) for some in self._followed(part) for branch in some]:
+        for branch in [
+            branch for part in self.parts(place) for some in self._affordable_alternatives(part) for branch in some
+        ]:
             for name, schema in self.properties(branch, depth + 1).items():
                 found.setdefault(name, schema)
         return found
@@ -210,13 +212,13 @@ class Outline:
         steps: list[str | int] = []
         place: Any = self.root
         while path:
-            step, path = self._step(place, path) if len(steps) < _MOST_STEPS else (path, "")
+            step, path = self._step(place, path) if len(steps) < _MAX_STEPS else (path, "")
             steps.append(step)
-            place = self.inside(place, step)
+            place = self.child(place, step)
             path = path.removeprefix(".")
         return steps, place
 
-    def inside(self, place: Any, step: str | int) -> Any:
+    def child(self, place: Any, step: str | int) -> Any:
         """The schema of what a value of that place has under a name, or as its item."""
         if isinstance(step, int):
             return self.item(place, step)
@@ -224,7 +226,7 @@ class Outline:
         return self.properties(place).get(step, rest[0] if rest else {})
 
     def _step(self, place: Any, path: str) -> tuple[str | int, str]:
-        known = [name for name in self.properties(place) if name and _begins(path, name)]
+        known = [name for name in self.properties(place) if name and _starts_with_name(path, name)]
         if known:  # a name may have dots of its own
             name = max(known, key=len)
             return name, path[len(name) :]
@@ -234,11 +236,11 @@ class Outline:
         match = _NAME.match(path)
         return (match[0], path[match.end() :]) if match else (path, "")
 
-    def words(self, place: Any) -> str:
+    def type_text(self, place: Any) -> str:
         """How to call what a place takes: its choices, else its types; empty when it does not say."""
         choices = self.choices(place)
         if choices is not None:
-            return shown(choices[0]) if len(choices) == 1 else f"one of {listed(choices, shown)}"
+            return short_json(choices[0]) if len(choices) == 1 else f"one of {join_limited(choices, short_json)}"
         return " or ".join(sorted(self.types(place) or (), key=lambda name: (name == "null", name)))
 
     def description(self, place: Any) -> str:
@@ -247,7 +249,7 @@ class Outline:
         return " ".join(str(said[0]).split()) if said else ""
 
 
-def _both(one: frozenset[str], other: frozenset[str]) -> frozenset[str]:
+def _intersect_types(one: frozenset[str], other: frozenset[str]) -> frozenset[str]:
     """The types that both allow; an integer is a number."""
     both = one & other
     if "integer" in one | other and "number" in one | other and "number" not in both:
@@ -255,7 +257,7 @@ def _both(one: frozenset[str], other: frozenset[str]) -> frozenset[str]:
     return both
 
 
-def _begins(path: str, name: str) -> bool:
+def _starts_with_name(path: str, name: str) -> bool:
     return path.startswith(name) and path[len(name) : len(name) + 1] in ("", ".", "[")
 
 
@@ -263,10 +265,10 @@ Steps = tuple[str | int, ...]
 
 _SEPARATOR = re.compile(r"[.\[]")
 # How many dots and brackets a name may have that is found at the beginning of a path.
-_MOST_SEPARATORS = 50
+_MAX_SEPARATORS = 50
 
 
-def steps_to(holder: Any, path: str) -> Steps | None:
+def find_steps(holder: Any, path: str) -> Steps | None:
     """The steps to the name at the end of a path as problems spell it (`items[2].id`); None when it is not there."""
     steps: list[str | int] = []
     while True:
@@ -274,7 +276,7 @@ def steps_to(holder: Any, path: str) -> Steps | None:
             mine = cast("dict[str, Any]", holder)
             if path in mine:
                 return (*steps, path)
-            ends = [match.start() for match in islice(_SEPARATOR.finditer(path), _MOST_SEPARATORS)]
+            ends = [match.start() for match in islice(_SEPARATOR.finditer(path), _MAX_SEPARATORS)]
             # The longest, as a name may have dots of its own.
             end = next((end for end in reversed(ends) if path[:end] in mine), None)
             if end is None:
@@ -290,18 +292,18 @@ def steps_to(holder: Any, path: str) -> Steps | None:
         path = path[end:].removeprefix(".")
 
 
-def put(holder: Any, steps: Sequence[str | int], value: Any) -> Any:
+def replace_at(holder: Any, steps: Sequence[str | int], value: Any) -> Any:
     """A copy with the value at that place; None when there is no such place."""
     if not steps:
         return value
     step, rest = steps[0], steps[1:]
     if isinstance(step, str) and isinstance(holder, Mapping):
         mine = cast("Mapping[str, Any]", holder)
-        inner = put(mine.get(step), rest, value)
+        inner = replace_at(mine.get(step), rest, value)
         return None if inner is None and rest else {**mine, step: inner}
     if isinstance(step, int) and isinstance(holder, list) and step < len(cast("list[Any]", holder)):
         row = list(cast("list[Any]", holder))
-        inner = put(row[step], rest, value)
+        inner = replace_at(row[step], rest, value)
         if inner is None and rest:
             return None
         row[step] = inner
@@ -309,7 +311,7 @@ def put(holder: Any, steps: Sequence[str | int], value: Any) -> Any:
     return None
 
 
-def without(holder: Any, steps: Sequence[str | int], names: Collection[str]) -> Any:
+def remove_names(holder: Any, steps: Sequence[str | int], names: Collection[str]) -> Any:
     """A copy in which the object at that place lacks these names; itself when there is none."""
     found = holder
     for step in steps:
@@ -319,18 +321,18 @@ def without(holder: Any, steps: Sequence[str | int], names: Collection[str]) -> 
     if not isinstance(found, dict):
         return holder
     mine = cast("dict[str, Any]", found)
-    return put(holder, steps, {name: one for name, one in mine.items() if name not in names})
+    return replace_at(holder, steps, {name: one for name, one in mine.items() if name not in names})
 
 
-_SHELVES = ("$defs", "definitions")
+_DEFINITION_KEYWORDS = ("$defs", "definitions")
 
 
-def excerpt(outline: Outline, names: Sequence[str], required: Sequence[str]) -> dict[str, Any]:
+def object_schema(outline: Outline, names: Sequence[str], required: Sequence[str]) -> dict[str, Any]:
     """An object schema with these properties only, and the definitions they need."""
     properties = outline.properties(outline.root)
     found: dict[str, Any] = {
         "type": "object",
-        "properties": {name: _alone(properties[name], outline, ()) for name in names if name in properties},
+        "properties": {name: _inline_references(properties[name], outline, ()) for name in names if name in properties},
     }
     needed = [name for name in names if name in required]
     if needed:
@@ -341,24 +343,24 @@ def excerpt(outline: Outline, names: Sequence[str], required: Sequence[str]) -> 
     return found
 
 
-def _alone(place: Any, outline: Outline, inside: tuple[str, ...]) -> Any:
+def _inline_references(place: Any, outline: Outline, inside: tuple[str, ...]) -> Any:
     """A copy in which references to places that are left out are replaced by what is there."""
-    if not affords(1):
+    if not try_spend(1):
         return True  # it grows beyond measure: here, anything is allowed
     if isinstance(place, (list, tuple)):
-        return [_alone(one, outline, inside) for one in list_of(cast("Any", place))]
+        return [_inline_references(one, outline, inside) for one in list_of(cast("Any", place))]
     node = node_of(place)
     if not node:
         return place
     ref = node.get("$ref")
-    copied = {key: _alone(value, outline, inside) for key, value in node.items() if key != "$ref"}
+    copied = {key: _inline_references(value, outline, inside) for key, value in node.items() if key != "$ref"}
     if not isinstance(ref, str):
         return copied if "$ref" not in node else {"$ref": ref, **copied}
-    if not ref.startswith("#") or ref.startswith(tuple(f"#/{shelf}/" for shelf in _SHELVES)):
+    if not ref.startswith("#") or ref.startswith(tuple(f"#/{shelf}/" for shelf in _DEFINITION_KEYWORDS)):
         return {"$ref": ref, **copied}
     if ref in inside:
         return copied  # it holds itself: deeper than this, anything is allowed
-    return {**node_of(_alone(outline.target(ref), outline, (*inside, ref))), **copied}
+    return {**node_of(_inline_references(outline.target(ref), outline, (*inside, ref))), **copied}
 
 
 def _add_definitions(found: dict[str, Any], outline: Outline) -> None:
@@ -367,11 +369,11 @@ def _add_definitions(found: dict[str, Any], outline: Outline) -> None:
         one = waiting.pop()
         waiting.extend(list_of(one) or node_of(one).values())
         ref = node_of(one).get("$ref")
-        for shelf in _SHELVES:
+        for shelf in _DEFINITION_KEYWORDS:
             if isinstance(ref, str) and ref.startswith(f"#/{shelf}/"):
                 name = ref.split("/")[2].replace("~1", "/").replace("~0", "~")
                 kept = found.setdefault(shelf, {})
                 definitions = node_of(outline.root.get(shelf))
                 if name in definitions and name not in kept:
-                    kept[name] = _alone(definitions[name], outline, ())
+                    kept[name] = _inline_references(definitions[name], outline, ())
                     waiting.append(kept[name])

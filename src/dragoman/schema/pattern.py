@@ -14,21 +14,21 @@ from typing import Final
 from msgspec import Struct
 from pydantic_core import SchemaError, SchemaValidator, core_schema
 
-from dragoman.schema.effort import Exhausted, affords
+from dragoman.schema.budget import BudgetExhausted, try_spend
 
 logger = logging.getLogger("dragoman.mcp")
 
 # How many states a pattern may have once its repeats are written out, and how long it may be as it is written.
-_LARGEST, _LONGEST = 2_000, 2_000
+_MAX_STATES, _MAX_PATTERN_LENGTH = 2_000, 2_000
 # What a state costs when the pattern is compiled, in steps of effort, and how many characters one step pays for.
-_COMPILING, _CHARACTERS = 8, 60
+_STEPS_PER_STATE, _CHARACTERS_PER_STEP = 8, 60
 # What a class of Unicode (`\p{L}`) counts for, in states: it is a table of hundreds of ranges.
-_TABLE = 50
+_UNICODE_CLASS_STATES = 50
 # As many pieces of a class (`[a-z_]`) are one state more.
-_RANGES = 16
-_SHOWN = 60
+_PIECES_PER_STATE = 16
+_LOGGED_LENGTH = 60
 # How many compiled patterns are kept: some of them take half a megabyte.
-_KEPT = 256
+_CACHE_SIZE = 256
 
 _TOKEN = re.compile(
     r"""\\(?:[pP]\{[^{}]*\}|[ux]\{[^{}]*\}|.)   # an escape
@@ -48,7 +48,7 @@ _CLASSES: Final = {
 }
 
 
-class _Translation:
+class _PatternTranslator:
     """A pattern in the engine's spelling, and how large it is."""
 
     def __init__(self, pattern: str) -> None:
@@ -86,7 +86,7 @@ class _Translation:
             self._sizes[-1] += self._atom
         elif piece not in "*+?|^$":
             self._atom = 0
-            self._grow(_TABLE if piece.startswith((r"\p", r"\P")) else 1)
+            self._grow(_UNICODE_CLASS_STATES if piece.startswith((r"\p", r"\P")) else 1)
         self._in_class, self._is_negated = piece == "[", False
         # A brace that counts nothing is a brace.
         self._text.append(r"\{" if piece == "{" else _CLASSES.get(piece, (piece,))[0])
@@ -94,14 +94,14 @@ class _Translation:
     def _within(self, piece: str) -> None:
         """A piece of a class: brackets, ampersands and tildes mean themselves there."""
         self._pieces += 1
-        if self._pieces % _RANGES == 0:
+        if self._pieces % _PIECES_PER_STATE == 0:
             self._grow(1)
         if piece == "]":
             self._in_class = False
         elif piece == "^" and self._text[-1] == "[":
             self._is_negated = True
         elif piece.startswith((r"\p", r"\P")):
-            self._grow(_TABLE)
+            self._grow(_UNICODE_CLASS_STATES)
         elif len(piece) > 1 and not piece.startswith("\\"):
             piece = "".join(map(re.escape, piece))  # outside it is a group or a repeat
         elif piece in "[&~":
@@ -115,18 +115,18 @@ class Matcher(Struct, frozen=True):
     engine: SchemaValidator
     size: int
 
-    def finds(self, text: str) -> bool:
+    def search(self, text: str) -> bool:
         """True when the pattern is found in the text. Raises Exhausted when there is no effort left to look."""
-        if not affords(1 + self.size * len(text) // _CHARACTERS):
-            raise Exhausted
+        if not try_spend(1 + self.size * len(text) // _CHARACTERS_PER_STEP):
+            raise BudgetExhausted
         return self.engine.isinstance_python(text)
 
 
 # The patterns that were compiled last, the oldest first; None for those that are not enforced.
-_compiled: dict[str, Matcher | None] = {}
+_cache: dict[str, Matcher | None] = {}
 
 
-def matcher_of(pattern: object) -> Matcher | None:
+def compile_pattern(pattern: object) -> Matcher | None:
     """The pattern, compiled; None when it is not enforced, of which a warning has been logged.
 
     Raises:
@@ -134,35 +134,37 @@ def matcher_of(pattern: object) -> Matcher | None:
     """
     if not isinstance(pattern, str):
         return None
-    if pattern not in _compiled:
+    if pattern not in _cache:
         found = _compile(pattern)
-        while len(_compiled) >= _KEPT:
-            del _compiled[next(iter(_compiled))]
-        _compiled[pattern] = found
-    return _compiled[pattern]
+        while len(_cache) >= _CACHE_SIZE:
+            del _cache[next(iter(_cache))]
+        _cache[pattern] = found
+    return _cache[pattern]
 
 
 def _compile(pattern: str) -> Matcher | None:
-    translation = _Translation(pattern[:_LONGEST])
-    if not affords(len(pattern[:_LONGEST]) + _COMPILING * min(translation.size, _LARGEST)):
-        raise Exhausted
-    if len(pattern) > _LONGEST or translation.size > _LARGEST:
-        return _not_enforced(pattern, "it is too large")
+    translation = _PatternTranslator(pattern[:_MAX_PATTERN_LENGTH])
+    if not try_spend(len(pattern[:_MAX_PATTERN_LENGTH]) + _STEPS_PER_STATE * min(translation.size, _MAX_STATES)):
+        raise BudgetExhausted
+    if len(pattern) > _MAX_PATTERN_LENGTH or translation.size > _MAX_STATES:
+        return _log_not_enforced(pattern, "it is too large")
     schema = core_schema.str_schema(pattern=translation.text, regex_engine="rust-regex", strict=True)
     try:
         return Matcher(SchemaValidator(schema), translation.size)
     except SchemaError:
-        return _not_enforced(pattern, "it is none that can be tried in linear time")
+        return _log_not_enforced(pattern, "it is none that can be tried in linear time")
 
 
-def _not_enforced(pattern: str, why: str) -> None:
-    logger.warning("a pattern of a tool's schema is not enforced, its server will judge: %s: %r", why, pattern[:_SHOWN])
+def _log_not_enforced(pattern: str, why: str) -> None:
+    logger.warning(
+        "a pattern of a tool's schema is not enforced, its server will judge: %s: %r", why, pattern[:_LOGGED_LENGTH]
+    )
 
 
 def matches(pattern: object, text: str) -> bool:
     """True when the pattern is found in the text; False too when that cannot be tried."""
     try:
-        matcher = matcher_of(pattern)
-        return matcher is not None and matcher.finds(text)
-    except Exhausted:
+        matcher = compile_pattern(pattern)
+        return matcher is not None and matcher.search(text)
+    except BudgetExhausted:
         return False

@@ -9,8 +9,8 @@ from typing import Any, cast
 from jsonschema.exceptions import ValidationError
 from msgspec import Struct
 
-from dragoman.schema.effort import affords
-from dragoman.schema.outline import FORBIDDEN, Outline, list_of, listed, node_of, shown
+from dragoman.schema.budget import try_spend
+from dragoman.schema.outline import FORBIDDEN, Outline, join_limited, list_of, node_of, short_json
 from dragoman.schema.pattern import matches
 
 _TYPES = {
@@ -26,8 +26,8 @@ _MISSING = "is missing"
 _UNKNOWN = "is not known"
 _MORE = "more problem"
 # How many problems are told at once, and how many characters their paths may have together.
-_MOST = 20
-_LONGEST = 20_000
+_MAX_PROBLEMS = 20
+_MAX_PATHS_LENGTH = 20_000
 
 
 class Problem(Struct, frozen=True):
@@ -48,36 +48,38 @@ class Problem(Struct, frozen=True):
         return not self.path and _MORE in self.text
 
 
-class _Found:
+class _ProblemCollector:
     """The problems so far: no more than can be told, and how many there are beside them."""
 
     def __init__(self, more: int) -> None:
         self.problems: dict[tuple[str, str], Problem] = {}
         self.more = more
-        self._left = _LONGEST
+        self._left = _MAX_PATHS_LENGTH
 
     def add(self, path: str, text: str, *, missing: bool = False) -> None:
         if (path, text) in self.problems:
             return
-        if len(self.problems) == _MOST or (self.problems and len(path) > self._left):
+        if len(self.problems) == _MAX_PROBLEMS or (self.problems and len(path) > self._left):
             self.more += 1
             return
         self._left -= len(path)
         self.problems[path, text] = Problem(path, missing, text)
 
 
-def problems_in(errors: Iterable[ValidationError], outline: Outline, more: int | None = 0) -> tuple[Problem, ...]:
+def problems_from_errors(
+    errors: Iterable[ValidationError], outline: Outline, more: int | None = 0
+) -> tuple[Problem, ...]:
     """The problems behind a validator's errors: what is missing first, then the rest in the order of the schema.
 
     `more` is how many errors there are beside these, None for very many; the last problem then tells it.
     """
-    told = [inner for error in errors for inner in _told(error)]
+    told = [inner for error in errors for inner in _relevant_errors(error)]
     limited = {_path(error) for error in told if error.validator in ("enum", "const")}
-    found = _Found(more or 0)
+    found = _ProblemCollector(more or 0)
     for error in told:
         if error.validator == "type" and _path(error) in limited:
             continue  # the values that it takes say it all
-        _add(found, error, outline)
+        _add_problems(found, error, outline)
     places = {name: index for index, name in enumerate(outline.properties(outline.root))}
 
     def order(problem: Problem) -> tuple[bool, int]:
@@ -92,7 +94,7 @@ def problems_in(errors: Iterable[ValidationError], outline: Outline, more: int |
     return tuple(problems)
 
 
-def _told(error: ValidationError) -> Iterator[ValidationError]:
+def _relevant_errors(error: ValidationError) -> Iterator[ValidationError]:
     """The error, or those of the alternative that was most likely meant."""
     context = cast("Sequence[ValidationError]", error.context or ())
     if not context or error.validator not in ("anyOf", "oneOf"):
@@ -109,18 +111,22 @@ def _told(error: ValidationError) -> Iterator[ValidationError]:
         yield error  # of another type than any of them
     elif len(nearest) == 1:
         for inner in nearest[0]:
-            yield from _told(inner)
-    elif all(_lacks(inner) for some in nearest for inner in some):
+            yield from _relevant_errors(inner)
+    elif all(_is_missing_property(inner) for some in nearest for inner in some):
         yield error  # each lacks something else: said in one sentence
     else:
-        yield _kind_unknown(error, nearest) or next(_told(max(context, key=lambda inner: len(inner.path))))
+        yield _discriminator_error(error, nearest) or next(
+            _relevant_errors(max(context, key=lambda inner: len(inner.path)))
+        )
 
 
-def _lacks(error: ValidationError) -> bool:
+def _is_missing_property(error: ValidationError) -> bool:
     return error.validator == "required" and not error.path
 
 
-def _kind_unknown(error: ValidationError, branches: Sequence[Sequence[ValidationError]]) -> ValidationError | None:
+def _discriminator_error(
+    error: ValidationError, branches: Sequence[Sequence[ValidationError]]
+) -> ValidationError | None:
     """The one error that says which values choose an alternative, when the same property chooses in all of them."""
     choosing = [next((inner for inner in some if inner.validator in ("enum", "const")), None) for some in branches]
     first = choosing[0]
@@ -152,7 +158,7 @@ def _path(error: ValidationError, *more: str) -> str:
     return text
 
 
-def _add(found: _Found, error: ValidationError, outline: Outline) -> None:
+def _add_problems(found: _ProblemCollector, error: ValidationError, outline: Outline) -> None:
     value, limit = cast("Any", error.instance), cast("Any", error.validator_value)
     if error.validator == "required":
         for name in list_of(limit):
@@ -170,35 +176,35 @@ def _add(found: _Found, error: ValidationError, outline: Outline) -> None:
         names = [
             name
             for name in cast("Mapping[str, Any]", value)
-            if name not in known and not any(affords(1) and matches(pattern, name) for pattern in patterns)
+            if name not in known and not any(try_spend(1) and matches(pattern, name) for pattern in patterns)
         ]
-        for name in names[:_MOST]:
-            found.add(_path(error, name), _unknown(name, list(known)))
-        found.more += len(names[_MOST:])
+        for name in names[:_MAX_PROBLEMS]:
+            found.add(_path(error, name), _unknown_name_text(name, list(known)))
+        found.more += len(names[_MAX_PROBLEMS:])
     else:
-        found.add(_path(error), _text(error, value, limit, outline))
+        found.add(_path(error), _error_text(error, value, limit, outline))
 
 
-def _unknown(name: str, known: Sequence[str]) -> str:
+def _unknown_name_text(name: str, known: Sequence[str]) -> str:
     # Comparing takes as long as all letters times all letters.
-    likely = affords(len(name) * sum(map(len, known)) // 10)
+    likely = try_spend(len(name) * sum(map(len, known)) // 10)
     near = difflib.get_close_matches(name, known, 1) if likely else ()
     hint = f"; did you mean `{near[0]}`?" if near else ""
-    return f"{_UNKNOWN}: it takes {listed(known) if known else 'nothing'}{hint}"
+    return f"{_UNKNOWN}: it takes {join_limited(known) if known else 'nothing'}{hint}"
 
 
-def _text(error: ValidationError, value: Any, limit: Any, outline: Outline) -> str:
+def _error_text(error: ValidationError, value: Any, limit: Any, outline: Outline) -> str:
     keyword = str(error.validator)
     if _is_about_a_name(error):
-        return f"has a name that is not allowed: {shown(value)}"
+        return f"has a name that is not allowed: {short_json(value)}"
     if keyword == FORBIDDEN:
         return "must not be given"
     if keyword == "type":
-        return f"must be {_types([limit] if isinstance(limit, str) else list_of(limit))}, not {shown(value)}"
+        return f"must be {_types_text([limit] if isinstance(limit, str) else list_of(limit))}, not {short_json(value)}"
     if keyword in ("anyOf", "oneOf"):
-        return _none_of(error, value, outline)
+        return _no_alternative_text(error, value, outline)
     if keyword in ("enum", "const"):
-        return f"must be {outline.words({keyword: limit})}, not {shown(value)}"
+        return f"must be {outline.type_text({keyword: limit})}, not {short_json(value)}"
     said = _TEXTS.get(keyword)
     return said(limit) if said is not None else "does not fit the schema"
 
@@ -210,52 +216,52 @@ def _is_about_a_name(error: ValidationError) -> bool:
     )
 
 
-def _none_of(error: ValidationError, value: Any, outline: Outline) -> str:
+def _no_alternative_text(error: ValidationError, value: Any, outline: Outline) -> str:
     branches = list_of(cast("Any", error.validator_value))
     context = cast("Sequence[ValidationError]", error.context or ())
     if not context:
         return "fits more than one of its alternatives, and has to fit exactly one"
-    lacking = [inner for inner in context if _lacks(inner)]
+    lacking = [inner for inner in context if _is_missing_property(inner)]
     if lacking:
         sets: dict[Any, str] = {}
         for inner in lacking:
             names = [f"`{name}`" for name in list_of(inner.validator_value) if name not in value]
             sets[next(iter(inner.schema_path), None)] = " and ".join(names)
         return f"needs {', or '.join(dict.fromkeys(sets.values()))}"
-    words = [outline.words(branch) for branch in branches]
+    words = [outline.type_text(branch) for branch in branches]
     named = [_TYPES.get(word, word) for word in words if word]
     if len(named) < len(branches):
-        return f"fits none of its alternatives: {shown(value)}"
-    return f"must be {' or '.join(dict.fromkeys(named))}, not {shown(value)}"
+        return f"fits none of its alternatives: {short_json(value)}"
+    return f"must be {' or '.join(dict.fromkeys(named))}, not {short_json(value)}"
 
 
-def _types(names: Sequence[Any]) -> str:
+def _types_text(names: Sequence[Any]) -> str:
     return " or ".join(_TYPES.get(str(name), str(name)) for name in names)
 
 
-def _count(limit: Any, noun: str) -> str:
-    return f"{shown(limit)} {noun}" if limit == 1 else f"{shown(limit)} {noun}s"
+def _count_text(limit: Any, noun: str) -> str:
+    return f"{short_json(limit)} {noun}" if limit == 1 else f"{short_json(limit)} {noun}s"
 
 
 _TEXTS: dict[str, Callable[[Any], str]] = {
-    "minimum": lambda limit: f"must be at least {shown(limit)}",
-    "maximum": lambda limit: f"must be at most {shown(limit)}",
-    "exclusiveMinimum": lambda limit: f"must be more than {shown(limit)}",
-    "exclusiveMaximum": lambda limit: f"must be less than {shown(limit)}",
-    "multipleOf": lambda limit: f"must be a multiple of {shown(limit)}",
+    "minimum": lambda limit: f"must be at least {short_json(limit)}",
+    "maximum": lambda limit: f"must be at most {short_json(limit)}",
+    "exclusiveMinimum": lambda limit: f"must be more than {short_json(limit)}",
+    "exclusiveMaximum": lambda limit: f"must be less than {short_json(limit)}",
+    "multipleOf": lambda limit: f"must be a multiple of {short_json(limit)}",
     "minLength": lambda limit: (
-        "must not be empty" if limit == 1 else f"must have at least {_count(limit, 'character')}"
+        "must not be empty" if limit == 1 else f"must have at least {_count_text(limit, 'character')}"
     ),
-    "maxLength": lambda limit: f"must have at most {_count(limit, 'character')}",
-    "pattern": lambda limit: f"must match the pattern {shown(limit)}",
-    "minItems": lambda limit: "must not be empty" if limit == 1 else f"must have at least {_count(limit, 'item')}",
-    "maxItems": lambda limit: f"must have at most {_count(limit, 'item')}",
+    "maxLength": lambda limit: f"must have at most {_count_text(limit, 'character')}",
+    "pattern": lambda limit: f"must match the pattern {short_json(limit)}",
+    "minItems": lambda limit: "must not be empty" if limit == 1 else f"must have at least {_count_text(limit, 'item')}",
+    "maxItems": lambda limit: f"must have at most {_count_text(limit, 'item')}",
     "items": lambda _: "has too many items",
     "uniqueItems": lambda _: "must not have the same item twice",
     "contains": lambda _: "lacks an item of the kind it must have",
-    "minContains": lambda limit: f"must have at least {_count(limit, 'item')} of a certain kind",
-    "maxContains": lambda limit: f"must have at most {_count(limit, 'item')} of a certain kind",
-    "minProperties": lambda limit: f"must have at least {shown(limit)} of its properties",
-    "maxProperties": lambda limit: f"must have at most {shown(limit)} of its properties",
+    "minContains": lambda limit: f"must have at least {_count_text(limit, 'item')} of a certain kind",
+    "maxContains": lambda limit: f"must have at most {_count_text(limit, 'item')} of a certain kind",
+    "minProperties": lambda limit: f"must have at least {short_json(limit)} of its properties",
+    "maxProperties": lambda limit: f"must have at most {short_json(limit)} of its properties",
     "not": lambda _: "has a value that is not allowed",
 }

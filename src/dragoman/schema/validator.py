@@ -16,9 +16,9 @@ from msgspec import Struct
 from referencing import Registry, Specification
 from referencing.jsonschema import specification_with
 
-from dragoman.schema.effort import limited
-from dragoman.schema.keywords import counted
-from dragoman.schema.outline import TYPES, Node, list_of, node_of, shown
+from dragoman.schema.budget import step_budget
+from dragoman.schema.keywords import budgeted_validator
+from dragoman.schema.outline import TYPES, Node, list_of, node_of, short_json
 
 if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from dragoman.schema.outline import Outline
 
 # How many places a schema may have, and how deep it may be: the validator goes down by recursion.
-_LARGEST, _DEEPEST = 4_000, 50
+_MAX_SUBSCHEMAS, _MAX_DEPTH = 4_000, 50
 
 
 def _is_number(value: Any) -> bool:
@@ -59,7 +59,7 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str)
 
 
-_SHAPES: dict[str, Callable[[Any], bool]] = {
+_KEYWORD_CHECKS: dict[str, Callable[[Any], bool]] = {
     "type": _is_type,
     "enum": lambda value: isinstance(value, list),
     "required": _is_names,
@@ -85,17 +85,17 @@ def check_shape(schema: Any) -> None:
     """Raises ValueError when it is no JSON schema, too large, or too deep."""
     level: list[Any] = [schema]
     count = 0
-    for _ in range(_DEEPEST):
+    for _ in range(_MAX_DEPTH):
         count += len(level)
-        if count > _LARGEST:
+        if count > _MAX_SUBSCHEMAS:
             raise ValueError("it is too large to be judged by")
-        level = [inner for place in level for inner in _inside(place)]
+        level = [inner for place in level for inner in _subschemas(place)]
         if not level:
             return
-    raise ValueError(f"it is nested deeper than {_DEEPEST} levels")
+    raise ValueError(f"it is nested deeper than {_MAX_DEPTH} levels")
 
 
-def names_by_pattern(schema: Any) -> bool:
+def has_unevaluated_patterns(schema: Any) -> bool:
     """True when `unevaluatedProperties` may stand beside patterns that tell names apart.
 
     Raises:
@@ -106,57 +106,58 @@ def names_by_pattern(schema: Any) -> bool:
     return b'"unevaluatedProperties"' in text and b'"patternProperties"' in text
 
 
-def _inside(place: Any) -> list[Any]:
+def _subschemas(place: Any) -> list[Any]:
     """The schemas right within a schema."""
     if isinstance(place, bool):
         return []
     if not isinstance(place, dict):
-        raise ValueError(f"{shown(place)} is no schema")
+        raise ValueError(f"{short_json(place)} is no schema")
     node = cast("Node", place)
-    for word in node.keys() & _SHAPES.keys():
-        if not _SHAPES[word](node[word]):
-            raise _wrong(word, node[word])
+    for word in node.keys() & _KEYWORD_CHECKS.keys():
+        if not _KEYWORD_CHECKS[word](node[word]):
+            raise _keyword_error(word, node[word])
     found: list[Any] = []
-    for word in node.keys() & _HOLDING.keys():
-        found += _HOLDING[word](word, node[word])
+    for word in node.keys() & _SUBSCHEMA_KEYWORDS.keys():
+        found += _SUBSCHEMA_KEYWORDS[word](word, node[word])
     return found
 
 
-def _wrong(word: str, value: Any) -> ValueError:
-    return ValueError(f"{shown(value)} is not what `{word}` can be")
+def _keyword_error(word: str, value: Any) -> ValueError:
+    return ValueError(f"{short_json(value)} is not what `{word}` can be")
 
 
-def _one(word: str, value: Any) -> Sequence[Any]:
+def _subschemas_of_value(word: str, value: Any) -> Sequence[Any]:
     # Up to 2019-09 `items` may be a list, for the first ones.
     return list_of(value) if word == "items" and list_of(value) else (value,)
 
 
-def _many(word: str, value: Any) -> Sequence[Any]:
+def _subschemas_of_list(word: str, value: Any) -> Sequence[Any]:
     if not list_of(value):
-        raise _wrong(word, value)
+        raise _keyword_error(word, value)
     return list_of(value)
 
 
-def _named(word: str, value: Any) -> Sequence[Any]:
+def _subschemas_of_object(word: str, value: Any) -> Sequence[Any]:
     if not isinstance(value, dict):
-        raise _wrong(word, value)
+        raise _keyword_error(word, value)
     schemas = list(node_of(cast("Any", value)).values())
     # Dependencies may be names instead.
     return schemas if word != "dependencies" else [one for one in schemas if not isinstance(one, (list, str))]
 
 
 # Keywords with schemas in them: one, a list of them, or some under names.
-_HOLDING: dict[str, Callable[[str, Any], Sequence[Any]]] = {
+_SUBSCHEMA_KEYWORDS: dict[str, Callable[[str, Any], Sequence[Any]]] = {
     **dict.fromkeys(
         (
             *("additionalItems", "additionalProperties", "contains", "contentSchema", "else"),
             *("if", "items", "not", "propertyNames", "then", "unevaluatedItems", "unevaluatedProperties"),
         ),
-        _one,
+        _subschemas_of_value,
     ),
-    **dict.fromkeys(("allOf", "anyOf", "oneOf", "prefixItems"), _many),
+    **dict.fromkeys(("allOf", "anyOf", "oneOf", "prefixItems"), _subschemas_of_list),
     **dict.fromkeys(
-        ("$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"), _named
+        ("$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"),
+        _subschemas_of_object,
     ),
 }
 
@@ -168,17 +169,17 @@ _PLAIN_TYPES: dict[str, tuple[type, ...]] = {
     "boolean": (bool,),
 }
 # What says nothing about which values fit.
-_WORDS = {"title", "description", "default", "examples"}
+_ANNOTATIONS = {"title", "description", "default", "examples"}
 
 
-class Flat(Struct, frozen=True):
+class FlatSchema(Struct, frozen=True):
     """A schema that asks only for names and plain types."""
 
     types: dict[str, tuple[type, ...]]
     required: frozenset[str]
-    open: bool
+    allows_additional: bool
 
-    def takes(self, value: object) -> bool:
+    def is_surely_valid(self, value: object) -> bool:
         """True when the value surely fits. False decides nothing."""
         if not isinstance(value, dict):
             return False
@@ -188,16 +189,16 @@ class Flat(Struct, frozen=True):
         for name, each in given.items():
             wanted = self.types.get(name)
             # A boolean is an integer to Python, and to nobody else.
-            if type(each) not in wanted if wanted is not None else not self.open:
+            if type(each) not in wanted if wanted is not None else not self.allows_additional:
                 return False
         return True
 
 
-def flat_of(schema: Mapping[str, Any]) -> Flat | None:
+def parse_flat_schema(schema: Mapping[str, Any]) -> FlatSchema | None:
     """What a schema asks for, if that is only names and plain types."""
     if (
         schema.get("type") != "object"
-        or set(schema) - {"type", "properties", "required", "additionalProperties", "$schema"} - _WORDS
+        or set(schema) - {"type", "properties", "required", "additionalProperties", "$schema"} - _ANNOTATIONS
     ):
         return None
     extra, properties, required = (
@@ -209,73 +210,73 @@ def flat_of(schema: Mapping[str, Any]) -> Flat | None:
         return None
     types: dict[str, tuple[type, ...]] = {}
     for name, place in cast("dict[str, Any]", properties).items():
-        if not isinstance(place, dict) or set(cast("dict[str, Any]", place)) - {"type"} - _WORDS:
+        if not isinstance(place, dict) or set(cast("dict[str, Any]", place)) - {"type"} - _ANNOTATIONS:
             return None
         kind: Any = cast("dict[str, Any]", place).get("type")
         if not isinstance(kind, str) or kind not in _PLAIN_TYPES:
             return None
         types[name] = _PLAIN_TYPES[kind]
     names = cast("list[Any]", required)
-    return Flat(types, frozenset(names), extra) if all(isinstance(name, str) for name in names) else None
+    return FlatSchema(types, frozenset(names), extra) if all(isinstance(name, str) for name in names) else None
 
 
 logger = logging.getLogger("dragoman.mcp")
 
 # How many errors are told at once.
-_MOST_ERRORS = 20
+_MAX_ERRORS = 20
 # What a validator may not keep from those who wait for it. A panic in a library is not among them, and no Exception.
-_PASSED_ON = (KeyboardInterrupt, SystemExit, GeneratorExit, asyncio.CancelledError)
+_RERAISED = (KeyboardInterrupt, SystemExit, GeneratorExit, asyncio.CancelledError)
 
 
-class Judge:
+class BoundedValidator:
     """Tells what a schema has against a value. What it cannot tell is left to the server that wrote the schema."""
 
     def __init__(self, outline: Outline) -> None:
         self._outline = outline
-        self._complained = False
+        self._has_logged = False
 
     def errors(self, value: Any) -> tuple[list[ValidationError], int | None]:
         """The first things that are wrong, and how many more there are; None when they are too many to be counted.
 
         Nothing is wrong when the schema cannot be used for this value, or not soon enough.
         """
-        if self._flat is not None and self._flat.takes(value):
+        if self._flat is not None and self._flat.is_surely_valid(value):
             return [], 0
         if self._validator is None:
             return [], 0
         found: list[ValidationError] = []
         more = 0
         try:
-            with limited():
+            with step_budget():
                 for error in self._validator.iter_errors(value):
-                    if len(found) < _MOST_ERRORS:
+                    if len(found) < _MAX_ERRORS:
                         found.append(error)
                     else:
                         more += 1
-        except _PASSED_ON:
+        except _RERAISED:
             raise
         except BaseException as error:  # noqa: BLE001 - a foreign schema may break a validator in any way it likes
-            if len(found) == _MOST_ERRORS:
+            if len(found) == _MAX_ERRORS:
                 return found, None  # enough to ask about
-            self.complain(error)
+            self.log_unusable(error)
             return [], 0
         return found, more
 
-    def fits(self, value: Any, place: Any) -> bool:
+    def is_valid(self, value: Any, place: Any) -> bool:
         """True when a schema within this one takes the value; by its type alone when the validator cannot tell."""
         if self._validator is None:
             return self._outline.admits(value, place)
         try:
             return bool(cast("Any", self._validator).evolve(schema=place).is_valid(value))
-        except _PASSED_ON:
+        except _RERAISED:
             raise
         except BaseException as error:  # noqa: BLE001 - as above
-            self.complain(error)
+            self.log_unusable(error)
             return self._outline.admits(value, place)
 
     @functools.cached_property
-    def _flat(self) -> Flat | None:
-        return flat_of(self._outline.root)
+    def _flat(self) -> FlatSchema | None:
+        return parse_flat_schema(self._outline.root)
 
     @functools.cached_property
     def _validator(self) -> Validator | None:
@@ -285,21 +286,21 @@ class Judge:
         try:
             kind = validator_for(self._outline.root, default=Draft202012Validator)
             check_shape(schema)
-            by_pattern = names_by_pattern(schema)
+            by_pattern = has_unevaluated_patterns(schema)
             if by_pattern:
                 logger.warning("`unevaluatedProperties` beside `patternProperties` is left to the server to judge by")
-            made = cast("Any", counted(kind, names_by_pattern=by_pattern))
+            made = cast("Any", budgeted_validator(kind, names_by_pattern=by_pattern))
             return made(schema, registry=Registry[Any](), _resolver=_resolver(kind, schema))
-        except _PASSED_ON:
+        except _RERAISED:
             raise
         except BaseException as error:  # noqa: BLE001 - as above
-            self.complain(error)
+            self.log_unusable(error)
             return None
 
-    def complain(self, error: BaseException) -> None:
+    def log_unusable(self, error: BaseException) -> None:
         """Log, the first time, that the schema is of no use."""
-        if not self._complained:
-            self._complained = True
+        if not self._has_logged:
+            self._has_logged = True
             logger.warning(
                 "a tool's schema cannot be used, its server will judge the arguments: %s",
                 str(error).partition("\n")[0][:200] or type(error).__name__,

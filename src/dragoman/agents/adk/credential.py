@@ -14,7 +14,7 @@ from google.adk.auth.auth_credential import (
 from google.adk.auth.auth_tool import AuthConfig, AuthToolArguments
 from pydantic import BaseModel, ValidationError
 
-from dragoman.schema.typed import Unfit
+from dragoman.schema.conversion import TypeMismatch
 
 # What callers need to know of a client to sign in. Its secret is not among it.
 _PUBLIC = {"client_id", "auth_uri", "state", "redirect_uri", "audience", "prompt", "nonce"}
@@ -79,7 +79,7 @@ def filled(args: dict[str, Any], text: str, data: Any) -> dict[str, Any]:
     """
     asked = _read(args)
     if asked is None:
-        raise Unfit(_NEEDED, "The request for credentials cannot be read any more.")
+        raise TypeMismatch(_NEEDED, "The request for credentials cannot be read any more.")
     config = asked.auth_config
     if isinstance(data, dict) and len(cast("dict[str, Any]", data)) == 1 and "result" in data:
         data = cast("dict[str, Any]", data)["result"]
@@ -103,7 +103,7 @@ def _from_data(data: Any) -> AuthCredential:
         except (ValidationError, TypeError):
             credential = None
     if credential is None:
-        raise Unfit(_NEEDED, "What was sent holds no credential.")
+        raise TypeMismatch(_NEEDED, "What was sent holds no credential.")
     return credential
 
 
@@ -111,10 +111,10 @@ def _from_text(config: AuthConfig, text: str) -> AuthCredential:
     raw = config.raw_auth_credential
     kind = raw.auth_type if raw is not None else AuthCredentialTypes.API_KEY
     if not text:
-        raise Unfit(_NEEDED)
+        raise TypeMismatch(_NEEDED)
     if kind in (AuthCredentialTypes.OAUTH2, AuthCredentialTypes.OPEN_ID_CONNECT):
         if not text.startswith(("http://", "https://")):
-            raise Unfit("the address that you were sent back to")
+            raise TypeMismatch("the address that you were sent back to")
         oauth = (_oauth(config) or OAuth2Auth()).model_copy(update={"auth_response_uri": text})
         return AuthCredential(auth_type=kind, oauth2=oauth)
     if kind == AuthCredentialTypes.HTTP:

@@ -10,7 +10,7 @@ import msgspec
 
 from dragoman.agents.adk import credential
 from dragoman.agents.adk.parts import TYPE
-from dragoman.schema.typed import Unfit, read_answer
+from dragoman.schema.conversion import TypeMismatch, read_answer
 
 if TYPE_CHECKING:
     from dragoman.agents.adk.calls import Call, Open
@@ -37,7 +37,7 @@ def answered(waiting: Open, message: Message, requested: Requested) -> tuple[Ope
     for call, text, data in _pairs(waiting, message):
         try:
             given[call.id] = _response(call, text, data, requested)
-        except Unfit as error:
+        except TypeMismatch as error:
             why = f"{error.why} Wanted is {error}."
     after = msgspec.structs.replace(waiting, given=given)
     if not why and after.missing:
@@ -113,7 +113,7 @@ def _confirmation(text: str, data: Any) -> dict[str, Any]:
     if isinstance(data, dict):
         said = cast("dict[str, Any]", data)
         if not isinstance(said.get("confirmed"), bool):
-            raise Unfit(_YES_OR_NO)
+            raise TypeMismatch(_YES_OR_NO)
         return {"confirmed": said["confirmed"], **({"payload": said["payload"]} if "payload" in said else {})}
     if isinstance(data, str):
         text, data = data, None

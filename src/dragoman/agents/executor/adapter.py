@@ -32,7 +32,7 @@ class Adapter(Protocol):
         """True when an executor works on one message and no more."""
         ...
 
-    def context(self, situation: Situation) -> Any:
+    def context(self, request: ExecutorRequest) -> Any:
         """The request context of this situation."""
         ...
 
@@ -75,7 +75,7 @@ def is_executor(thing: object) -> bool:
     return not isinstance(thing, type) and all(_takes_two(getattr(thing, name, None)) for name in ("execute", "cancel"))
 
 
-def executor_of(thing: object) -> Executor:
+def check_executor(thing: object) -> Executor:
     """The thing itself, when it is an executor.
 
     Raises:
@@ -102,7 +102,7 @@ def _takes_two(method: Any) -> bool:
     return "task_id" not in given
 
 
-class Situation(Struct, frozen=True):
+class ExecutorRequest(Struct, frozen=True):
     """A message for a task, or the wish to cancel one, which comes without a message.
 
     `task` is there when the message goes on with an earlier task.

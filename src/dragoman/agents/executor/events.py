@@ -21,19 +21,19 @@ from dragoman.model.task import Task
 
 Event: TypeAlias = Task | Message | StatusUpdate | ArtifactUpdate
 
-_OURS = (Task, Message, StatusUpdate, ArtifactUpdate)
-_MEMBERS = {
+_EVENT_TYPES = (Task, Message, StatusUpdate, ArtifactUpdate)
+_MEMBER_BY_TYPE = {
     "Task": "task",
     "Message": "message",
     "TaskStatusUpdateEvent": "statusUpdate",
     "TaskArtifactUpdateEvent": "artifactUpdate",
 }
-_ENVELOPE = {*_MEMBERS.values(), "status_update", "artifact_update"}
+_WRAPPER_MEMBERS = {*_MEMBER_BY_TYPE.values(), "status_update", "artifact_update"}
 # Beyond that, a double has no place for every whole number, and cannot say which one was meant.
-_EXACT = 2**53
+_MAX_EXACT = 2**53
 
 
-def event_of(value: Any) -> Event:
+def parse_event(value: Any) -> Event:
     """Read an event: a2a-sdk's own of 1.x or 0.3, one of ours, or a dict or object of such a shape.
 
     protobuf keeps every number of `data` and `metadata` as a double. A whole one is read as an int, as almost all of
@@ -42,40 +42,40 @@ def event_of(value: Any) -> Event:
     Raises:
         InvalidAgentResponse: it is no event.
     """
-    if isinstance(value, _OURS):
+    if isinstance(value, _EVENT_TYPES):
         return value
     if hasattr(value, "to_model"):  # a noun of dragoman.compat.executor
         value = value.to_model()
-        if isinstance(value, _OURS):
+        if isinstance(value, _EVENT_TYPES):
             return value
     name = type(value).__name__
     try:
-        return _read(value, name)
+        return _parse(value, name)
     except (BadResponse, InvalidParams, ValueError, TypeError) as error:
         raise InvalidAgentResponse(f"an executor enqueued a {name} that cannot be read: {error}") from error
 
 
-def _read(value: Any, name: str) -> Event:
+def _parse(value: Any, name: str) -> Event:
     if hasattr(value, "DESCRIPTOR"):
-        member = _MEMBERS.get(value.DESCRIPTOR.name)
+        member = _MEMBER_BY_TYPE.get(value.DESCRIPTOR.name)
         if member is None:
             raise TypeError("it is no event")
         as_dict: Any = import_module("google.protobuf.json_format").MessageToDict
         return V1_0.event_from({member: _with_integers(as_dict(value))}).payload
     if hasattr(value, "model_dump"):
         return V03_RPC.event_from(value.model_dump(mode="json", by_alias=True, exclude_none=True)).payload
-    plain = _plain(value)
+    plain = _to_json_value(value)
     if not isinstance(plain, dict):
         raise TypeError("it is no event")
     said = cast("dict[str, Any]", plain)
     if "kind" in said:
         return V03_RPC.event_from(said).payload
-    if not said.keys() & _ENVELOPE:
-        said = {_MEMBERS.get(name) or _member(said): said}
+    if not said.keys() & _WRAPPER_MEMBERS:
+        said = {_MEMBER_BY_TYPE.get(name) or _member_by_fields(said): said}
     return V1_0.event_from(said).payload
 
 
-def _member(said: dict[str, Any]) -> str:
+def _member_by_fields(said: dict[str, Any]) -> str:
     """Which of the four a dict is, by what only that one has."""
     if "parts" in said:
         return "message"
@@ -86,7 +86,7 @@ def _member(said: dict[str, Any]) -> str:
     return "task" if "id" in said else "statusUpdate"
 
 
-def _plain(value: Any) -> Any:
+def _to_json_value(value: Any) -> Any:
     """An object and all it holds as JSON values; what is None is not there."""
     if isinstance(value, Enum):
         return value.value
@@ -96,9 +96,9 @@ def _plain(value: Any) -> Any:
         return base64.b64encode(value).decode()
     if isinstance(value, Mapping):
         # As it is: what is None in somebody's data is null.
-        return {str(key): _plain(each) for key, each in cast("Mapping[Any, Any]", value).items()}
+        return {str(key): _to_json_value(each) for key, each in cast("Mapping[Any, Any]", value).items()}
     if isinstance(value, (Sequence, set, frozenset)):
-        return [_plain(each) for each in cast("Sequence[Any]", value)]
+        return [_to_json_value(each) for each in cast("Sequence[Any]", value)]
     if isinstance(value, Struct):  # a part of ours in somebody's message
         return to_builtins(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -107,12 +107,12 @@ def _plain(value: Any) -> Any:
         members = vars(value)
     else:
         raise TypeError(f"a {type(value).__name__} has no JSON form")
-    return {key: _plain(each) for key, each in members.items() if each is not None and not key.startswith("_")}
+    return {key: _to_json_value(each) for key, each in members.items() if each is not None and not key.startswith("_")}
 
 
 def _with_integers(value: Any) -> Any:
     if isinstance(value, float):
-        whole = value.is_integer() and abs(value) <= _EXACT and (bool(value) or math.copysign(1, value) > 0)
+        whole = value.is_integer() and abs(value) <= _MAX_EXACT and (bool(value) or math.copysign(1, value) > 0)
         return int(value) if whole else value
     if isinstance(value, dict):
         return {key: _with_integers(each) for key, each in cast("dict[str, Any]", value).items()}

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from dragoman.agents.executor.adapter import Situation
-from dragoman.agents.executor.events import event_of
+from dragoman.agents.executor.adapter import ExecutorRequest
+from dragoman.agents.executor.events import parse_event
 from dragoman.clock import wait
 from dragoman.engine.execute.outputs import Ask, Conclude
 from dragoman.model.error import Failed, Rejected
@@ -53,12 +53,12 @@ class Execution:
         self._ctx = ctx
         self._finishing: set[asyncio.Task[None]] = set() if finishing is None else finishing
         self._queue = adapter.queue(self._take)
-        self._task = None if self._one_shot else known_task(ctx)
-        self._begun = {artifact.artifact_id for artifact in ctx.artifacts}
+        self._task = None if self._one_shot else resumed_task(ctx)
+        self._started_artifacts = {artifact.artifact_id for artifact in ctx.artifacts}
         self._messages: list[Message] = []
         self._question: TaskStatus | None = None
         self._end: TaskStatus | None = None
-        self._changed = asyncio.Event()
+        self._wakeup = asyncio.Event()
         self._work: asyncio.Task[None] | None = None
 
     async def run(self) -> AsyncGenerator[Any, None]:
@@ -69,21 +69,21 @@ class Execution:
             while True:
                 await self._execute(message)
                 if self._end is not None:
-                    output = await self._ended(self._end)
+                    output = await self._conclude(self._end)
                     if output is not None:
                         yield output
                     return
                 await asyncio.sleep(0)  # for a message that has come at this very moment
                 if not self._messages:
                     if self._question is not None:
-                        yield question(self._ctx, self._question)
+                        yield build_question(self._ctx, self._question)
                     return
                 # Whoever spoke while the executor worked has answered what it asked, if it asked anything.
-                message, self._task = self._messages.pop(0), self._current(self._question)
+                message, self._task = self._messages.pop(0), self._snapshot(self._question)
                 self._question = None
         except asyncio.CancelledError:
             if self._ctx.cancelled and not self._over:
-                situation = self._situation(None, self._current(None))
+                situation = self._request(None, self._snapshot(None))
                 await cancel_executor(self._executor, self._adapter, self._queue, situation)
             await stop(self._work)
             raise
@@ -97,7 +97,7 @@ class Execution:
             elif self._work is not None:
                 # Also when it has returned already: what it raised after the end is told nowhere else.
                 self._finishing.add(self._work)
-                self._work.add_done_callback(partial(self._finished, self._ctx.task_id))
+                self._work.add_done_callback(partial(self._on_finished, self._ctx.task_id))
 
     @property
     def _over(self) -> bool:
@@ -113,7 +113,7 @@ class Execution:
         async for message in self._ctx.messages():
             self._messages.append(message)
 
-    def _finished(self, task_id: str, work: asyncio.Task[None]) -> None:
+    def _on_finished(self, task_id: str, work: asyncio.Task[None]) -> None:
         self._finishing.discard(work)
         error = None if work.cancelled() else work.exception()
         if error is not None:
@@ -123,9 +123,9 @@ class Execution:
 
     async def _execute(self, message: Message) -> None:
         """Let the executor work until it returns, has ended the task, or has asked and is stopped for that."""
-        context = self._adapter.context(self._situation(message, self._task))
+        context = self._adapter.context(self._request(message, self._task))
         self._work = work = asyncio.create_task(self._call(context))
-        work.add_done_callback(lambda _: self._changed.set())
+        work.add_done_callback(lambda _: self._wakeup.set())
         reported: TaskStatus | None = None
         while not (self._settled or work.done()):
             asked = self._question
@@ -135,10 +135,10 @@ class Execution:
                     reported = asked
                     await self._ctx.progress(_text(asked) or _QUESTIONS[asked.state])
                 continue
-            self._changed.clear()
-            await self._changed.wait()
+            self._wakeup.clear()
+            await self._wakeup.wait()
         if not self._settled:
-            self._returned(work)
+            self._raise_error(work)
         elif self._one_shot and self._end is not None:
             await asyncio.wait((work,))
 
@@ -149,7 +149,7 @@ class Execution:
             # Out of a task of its own it would end the event loop, and all that others do there.
             raise RuntimeError(f"the executor wanted to end the program: SystemExit({error.code!r})") from error
 
-    def _returned(self, work: asyncio.Task[None]) -> None:
+    def _raise_error(self, work: asyncio.Task[None]) -> None:
         if work.cancelled():
             # Passed on, it would look as if the server were stopping, and the task would never end.
             raise Failed("execution failed: the executor cancelled itself")
@@ -161,20 +161,20 @@ class Execution:
             raise Failed(text) from error
         raise error
 
-    def _situation(self, message: Message | None, task: Task | None) -> Situation:
+    def _request(self, message: Message | None, task: Task | None) -> ExecutorRequest:
         ctx = self._ctx
-        return Situation(
+        return ExecutorRequest(
             ctx.task_id, ctx.context_id, message, task, ctx.metadata, ctx.user, ctx.tenant, frozenset(ctx.extensions)
         )
 
-    def _current(self, status: TaskStatus | None) -> Task:
+    def _snapshot(self, status: TaskStatus | None) -> Task:
         ctx = self._ctx
         return Task(ctx.task_id, ctx.context_id, status or TaskStatus(State.WORKING), ctx.artifacts, ctx.history)
 
     # -- its events ----------------------------------------------------------------------------------------------------
 
     async def _take(self, value: Any) -> None:
-        event = event_of(value)
+        event = parse_event(value)
         if self._end is not None:
             self._ctx.log.warning("the executor goes on after the end of task %s", self._ctx.task_id)
             return
@@ -193,8 +193,8 @@ class Execution:
         self, artifact: Artifact, append: bool, last_chunk: bool, metadata: dict[str, Any] | None
     ) -> None:
         # What continues an artifact that was never begun is thrown away by clients: it begins it.
-        append = append and (self._one_shot or artifact.artifact_id in self._begun)
-        self._begun.add(artifact.artifact_id)
+        append = append and (self._one_shot or artifact.artifact_id in self._started_artifacts)
+        self._started_artifacts.add(artifact.artifact_id)
         await self._ctx.update_artifact(artifact, append=append, last_chunk=last_chunk, metadata=metadata)
 
     async def _whole_task(self, task: Task) -> None:
@@ -213,7 +213,7 @@ class Execution:
             self._finish(status)
         elif state.waiting:
             self._question = status
-            self._changed.set()
+            self._wakeup.set()
         else:
             self._question = None
             text = _text(status)
@@ -223,9 +223,9 @@ class Execution:
 
     def _finish(self, status: TaskStatus) -> None:
         self._end, self._question = status, None
-        self._changed.set()
+        self._wakeup.set()
 
-    async def _ended(self, status: TaskStatus) -> Conclude | None:
+    async def _conclude(self, status: TaskStatus) -> Conclude | None:
         state, message, text = status.state, status.message, _text(status)
         if state is State.FAILED:
             raise Failed(text or "execution failed")
@@ -244,7 +244,7 @@ class Execution:
         return None
 
 
-def question(ctx: Context, status: TaskStatus) -> Ask:
+def build_question(ctx: Context, status: TaskStatus) -> Ask:
     """The question of an executor. It comes back with the answer, so that the executor finds the task as it left it."""
     parts = status.message.parts if status.message is not None else ()
     ref = {"task": ctx.task_id, "context": ctx.context_id, "status": msgspec.to_builtins(status)}
@@ -254,19 +254,19 @@ def question(ctx: Context, status: TaskStatus) -> Ask:
     return Ask(_QUESTIONS[status.state], ref=ref, auth=auth, details=parts)
 
 
-def known_task(ctx: Context) -> Task | None:
+def resumed_task(ctx: Context) -> Task | None:
     """The task a message goes on with, as the executor left it; None when it begins one."""
     answered = ctx.resume
     if answered is None:
         return None
-    status = asked_status(answered.ref)
+    status = status_from_ref(answered.ref)
     if status is None:  # asked by whatever this agent was made from before
         message = Message(new_id(), Role.AGENT, (Part(text=answered.question),), ctx.context_id, ctx.task_id)
         status = TaskStatus(State.INPUT_REQUIRED, message)
     return Task(ctx.task_id, ctx.context_id, status, ctx.artifacts, ctx.history)
 
 
-def asked_status(ref: Any) -> TaskStatus | None:
+def status_from_ref(ref: Any) -> TaskStatus | None:
     """The status in which a question left the task; None when an executor did not ask it."""
     try:
         return msgspec.convert(ref["status"], TaskStatus)
@@ -274,13 +274,13 @@ def asked_status(ref: Any) -> TaskStatus | None:
         return None
 
 
-async def cancel_executor(executor: Executor, adapter: Adapter, queue: Any, situation: Situation) -> None:
+async def cancel_executor(executor: Executor, adapter: Adapter, queue: Any, request: ExecutorRequest) -> None:
     """Call `cancel`, for a task that is canceled whatever comes of that. A failure is logged."""
     try:
         async with asyncio.timeout(None if adapter.one_shot else CANCEL_TIMEOUT):
-            await executor.cancel(adapter.context(situation), queue)
+            await executor.cancel(adapter.context(request), queue)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the executor's own
-        logger.warning("the executor could not cancel task %s: %s: %s", situation.task_id, type(error).__name__, error)
+        logger.warning("the executor could not cancel task %s: %s: %s", request.task_id, type(error).__name__, error)
 
 
 async def stop(work: asyncio.Task[None] | None) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dragoman.model.operation import SendMessageConfiguration
 
 if TYPE_CHECKING:
-    from dragoman.agents.executor.adapter import Situation
+    from dragoman.agents.executor.adapter import ExecutorRequest
     from dragoman.model.message import Message
     from dragoman.model.task import Task
 
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 class PlainContext:
     """What a2a-sdk calls a RequestContext; the message and the task are those of `dragoman.model`."""
 
-    def __init__(self, situation: Situation) -> None:
-        user = situation.user
-        self.task_id: str = situation.task_id
-        self.context_id: str = situation.context_id
-        self.message: Message | None = situation.message
-        self.current_task: Task | None = situation.task
+    def __init__(self, request: ExecutorRequest) -> None:
+        user = request.user
+        self.task_id: str = request.task_id
+        self.context_id: str = request.context_id
+        self.message: Message | None = request.message
+        self.current_task: Task | None = request.task
         self.related_tasks: list[Task] = []
-        self.metadata: dict[str, Any] = dict(situation.metadata)
-        self.configuration = SendMessageConfiguration() if situation.message is not None else None
+        self.metadata: dict[str, Any] = dict(request.metadata)
+        self.configuration = SendMessageConfiguration() if request.message is not None else None
         self.call_context = SimpleNamespace(
             user=SimpleNamespace(is_authenticated=user is not None, user_name="" if user is None else user.id),
-            tenant=situation.tenant,
-            requested_extensions=set(situation.extensions),
+            tenant=request.tenant,
+            requested_extensions=set(request.extensions),
             activated_extensions=set[str](),
             state={},
         )
@@ -74,9 +74,9 @@ class PlainAdapter:
 
     one_shot = False
 
-    def context(self, situation: Situation) -> PlainContext:
+    def context(self, request: ExecutorRequest) -> PlainContext:
         """See `Adapter.context`."""
-        return PlainContext(situation)
+        return PlainContext(request)
 
     def queue(self, take: Callable[[Any], Awaitable[None]]) -> PlainQueue:
         """See `Adapter.queue`."""

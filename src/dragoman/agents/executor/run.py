@@ -8,8 +8,8 @@ import re
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Any
 
-from dragoman.agents.executor.adapter import Situation, executor_of, installed_adapter
-from dragoman.agents.executor.execution import Execution, asked_status, cancel_executor, stop
+from dragoman.agents.executor.adapter import ExecutorRequest, check_executor, installed_adapter
+from dragoman.agents.executor.execution import Execution, cancel_executor, status_from_ref, stop
 from dragoman.agents.offers import NamedSkill, offers_of
 from dragoman.model.task import Task
 
@@ -35,7 +35,7 @@ class ExecutorRuns:
     """
 
     def __init__(self, executor: object, *, adapter: Adapter | None = None) -> None:
-        self._executor = executor_of(executor)
+        self._executor = check_executor(executor)
         self._adapter = adapter or installed_adapter()
         # Those that ended their task before they returned.
         self._finishing: set[asyncio.Task[None]] = set()
@@ -61,10 +61,10 @@ class ExecutorRuns:
 
     async def canceled(self, ref: Any) -> None:
         """Tell the executor that nobody will answer what it asked."""
-        status = asked_status(ref)
+        status = status_from_ref(ref)
         if status is None:
             return
-        situation = Situation(ref["task"], ref["context"], task=Task(ref["task"], ref["context"], status))
+        situation = ExecutorRequest(ref["task"], ref["context"], task=Task(ref["task"], ref["context"], status))
 
         async def ignore(event: Any) -> None:
             """The task has ended."""

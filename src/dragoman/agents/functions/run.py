@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, cast
 
-from dragoman.agents.functions.skill import Kind
+from dragoman.agents.functions.skill import FunctionKind
 from dragoman.agents.functions.sync_context import SyncContext
 from dragoman.agents.offers import may_use, permit, request_of
 from dragoman.agents.timeout import Late, Timeout
@@ -21,14 +21,14 @@ from dragoman.engine.execute.threads import in_thread, skill_threads
 from dragoman.engine.ports.agent import Plan
 from dragoman.model.error import ConfigError, Failed
 from dragoman.model.part import Part
-from dragoman.schema.typed import Unfit, fit, is_text, read_answer, type_name
+from dragoman.schema.conversion import TypeMismatch, convert, is_text, read_answer, type_name
 
 if TYPE_CHECKING:
     from dragoman.agents.functions.skill import Parameter, Skill
     from dragoman.engine.execute.context import Context
 
 
-class Paused(BaseException):
+class PauseSignal(BaseException):
     """The function waits for an answer. Not an Exception, so that `except Exception` lets it pass."""
 
     def __init__(self, ask: Ask) -> None:
@@ -36,15 +36,15 @@ class Paused(BaseException):
         self.ask = ask
 
 
-def pause_in(error: BaseException) -> Paused | None:
+def find_pause(error: BaseException) -> PauseSignal | None:
     """The pause itself, or the first within a group that holds nothing else: task groups wrap what leaves them."""
     if isinstance(error, BaseExceptionGroup):
-        pauses = [pause_in(inner) for inner in cast("BaseExceptionGroup[BaseException]", error).exceptions]
+        pauses = [find_pause(inner) for inner in cast("BaseExceptionGroup[BaseException]", error).exceptions]
         return None if None in pauses else pauses[0]
-    return error if isinstance(error, Paused) else None
+    return error if isinstance(error, PauseSignal) else None
 
 
-class Replay:
+class QuestionReplay:
     """The questions of one task, in the order they are asked. `first_state` is kept for the runs after a pause."""
 
     def __init__(self, answered: tuple[AnsweredQuestion, ...], first_state: dict[str, Any]) -> None:
@@ -66,7 +66,7 @@ class Replay:
             answer = self._answer(asked, Ask(asked, self._ref()))
             try:
                 return read_answer(answer.text, answer.data, expected_type, choices)
-            except Unfit as problem:
+            except TypeMismatch as problem:
                 asked = f"{text} Please answer with {problem}."
 
     async def ask_auth(self, text: str, url: str | None) -> Any:
@@ -87,7 +87,7 @@ class Replay:
         self.check()
         if not self.replaying:
             self.paused = True
-            raise Paused(ask)
+            raise PauseSignal(ask)
         known = self._answered[self._next]
         if known.question != question:
             raise Failed(
@@ -118,12 +118,12 @@ class Functions:
         first = skills[0] if skills[0].permission is None or len(skills) == 1 else None
         self._default = next((each for each in skills if each.default), first)
 
-    def named(self, ctx: Context) -> Skill | None:
+    def named_skill(self, ctx: Context) -> Skill | None:
         """The skill the message names, if it names one that exists."""
         name, _ = request_of(ctx)
         return self.skills.get(name) if name else None
 
-    def choose(self, ctx: Context) -> tuple[Skill, dict[str, Any]]:
+    def choose_skill(self, ctx: Context) -> tuple[Skill, dict[str, Any]]:
         """Which skill, and the arguments the message has for it.
 
         Raises:
@@ -155,7 +155,7 @@ class Functions:
     def plan(self, ctx: Context) -> Plan:
         """Choose the skill that the message means."""
         try:
-            skill, arguments = self.choose(ctx)
+            skill, arguments = self.choose_skill(ctx)
         except Failed:
             return Plan(self.run)  # which says so
         return Plan(functools.partial(self._run, skill, arguments), skill.may_reply, skill.restart)
@@ -167,7 +167,7 @@ class Functions:
             Failed: there is no such skill.
             Rejected: the caller may not use it.
         """
-        return self._run(*self.choose(ctx), ctx)
+        return self._run(*self.choose_skill(ctx), ctx)
 
     def _run(self, skill: Skill, arguments: dict[str, Any], ctx: Context) -> AsyncGenerator[Any, None]:
         ctx.message, ctx.metadata = ctx.first_message, ctx.first_metadata
@@ -178,25 +178,25 @@ class Functions:
         text = ctx.text if skill.only_text is not None and not arguments else ""
         values = {skill.only_text: text} if skill.only_text is not None and text else None
         if values is None or skill.context is not None or ctx.answers:
-            return _replayed(skill, ctx, arguments, values)
+            return _run_with_replay(skill, ctx, arguments, values)
         # Most messages are one text for a function that cannot ask: there is nothing to read, to replay or to keep.
         return _outputs(skill, ctx, values)
 
 
-async def _replayed(
+async def _run_with_replay(
     skill: Skill, ctx: Context, arguments: dict[str, Any], values: dict[str, Any] | None
 ) -> AsyncGenerator[Any, None]:
     """The outputs of a skill that may ask, or for which something has to be asked, without those of earlier runs."""
-    loaded = first = _copied(ctx.state)
+    loaded = first = _copy_state(ctx.state)
     if ctx.answers:
-        _become(ctx.state, cast("dict[str, Any]", ctx.answers[0].ref or {}).get("state", {}))
-        first = _copied(ctx.state)
-    replay = Replay(ctx.answers, first)
+        _replace_state(ctx.state, cast("dict[str, Any]", ctx.answers[0].ref or {}).get("state", {}))
+        first = _copy_state(ctx.state)
+    replay = QuestionReplay(ctx.answers, first)
     ctx.ask_handler = replay
-    pause: Paused | None = None
+    pause: PauseSignal | None = None
     try:
         if values is None:
-            values = await _bind(skill, arguments, ctx, replay)
+            values = await _bind_arguments(skill, arguments, ctx, replay)
         async with aclosing(_outputs(skill, ctx, values)) as outputs:
             async for value in outputs:
                 replay.check()
@@ -205,30 +205,30 @@ async def _replayed(
         replay.check()
         if replay.replaying:
             raise Failed("the function ended before asking what had been answered already")
-    except (Paused, BaseExceptionGroup) as error:
-        pause = pause_in(error)
+    except (PauseSignal, BaseExceptionGroup) as error:
+        pause = find_pause(error)
         if pause is None:
             raise
     finally:
         if pause is not None:
             # What the function did to the state counts when the task ends, not when it pauses.
-            _become(ctx.state, loaded)
+            _replace_state(ctx.state, loaded)
         elif ctx.answers:
-            _become(ctx.state, _changed(loaded, first, ctx.state))
+            _replace_state(ctx.state, _merge_state(loaded, first, ctx.state))
     if pause is not None:
         yield pause.ask
 
 
-def _become(state: dict[str, Any], other: dict[str, Any]) -> None:
+def _replace_state(state: dict[str, Any], other: dict[str, Any]) -> None:
     state.clear()
-    state.update(_copied(other))
+    state.update(_copy_state(other))
 
 
-def _copied(state: dict[str, Any]) -> dict[str, Any]:
+def _copy_state(state: dict[str, Any]) -> dict[str, Any]:
     return copy.deepcopy(state) if state else {}  # most conversations keep none
 
 
-def _changed(loaded: dict[str, Any], first: dict[str, Any], last: dict[str, Any]) -> dict[str, Any]:
+def _merge_state(loaded: dict[str, Any], first: dict[str, Any], last: dict[str, Any]) -> dict[str, Any]:
     """What other tasks of the conversation made of the state while this one waited, with this one's own changes."""
     kept = {key: value for key, value in loaded.items() if key in last or key not in first}
     return kept | {key: value for key, value in last.items() if key not in first or first[key] != value}
@@ -237,7 +237,9 @@ def _changed(loaded: dict[str, Any], first: dict[str, Any], last: dict[str, Any]
 # -- arguments -----------------------------------------------------------------------------------------------------
 
 
-async def _bind(skill: Skill, arguments: dict[str, Any], ctx: Context, replay: Replay) -> dict[str, Any]:
+async def _bind_arguments(
+    skill: Skill, arguments: dict[str, Any], ctx: Context, replay: QuestionReplay
+) -> dict[str, Any]:
     names = {parameter.name for parameter in skill.parameters}
     unknown = sorted(set(arguments) - names)
     if unknown:
@@ -251,20 +253,22 @@ async def _bind(skill: Skill, arguments: dict[str, Any], ctx: Context, replay: R
     values: dict[str, Any] = {}
     for parameter in skill.parameters:
         if parameter.name in arguments:
-            values[parameter.name] = await _fitting(skill, parameter, arguments[parameter.name], ctx, replay)
+            values[parameter.name] = await _convert_or_ask(skill, parameter, arguments[parameter.name], ctx, replay)
         elif parameter.required:
-            values[parameter.name] = await _missing(skill, parameter, "", ctx, replay)
+            values[parameter.name] = await _ask_for_argument(skill, parameter, "", ctx, replay)
     return values
 
 
-async def _fitting(skill: Skill, parameter: Parameter, value: Any, ctx: Context, replay: Replay) -> Any:
+async def _convert_or_ask(skill: Skill, parameter: Parameter, value: Any, ctx: Context, replay: QuestionReplay) -> Any:
     try:
-        return fit(value, parameter.type)
-    except Unfit as problem:
-        return await _missing(skill, parameter, f" {problem.why}", ctx, replay)
+        return convert(value, parameter.type)
+    except TypeMismatch as problem:
+        return await _ask_for_argument(skill, parameter, f" {problem.why}", ctx, replay)
 
 
-async def _missing(skill: Skill, parameter: Parameter, problem: str, ctx: Context, replay: Replay) -> Any:
+async def _ask_for_argument(
+    skill: Skill, parameter: Parameter, problem: str, ctx: Context, replay: QuestionReplay
+) -> Any:
     wanted = f"`{parameter.name}` ({type_name(parameter.type)})"
     if not ctx.asks:
         raise Failed(f"`{skill.id}` needs {wanted}.{problem}")
@@ -275,11 +279,11 @@ async def _missing(skill: Skill, parameter: Parameter, problem: str, ctx: Contex
 # -- calling -------------------------------------------------------------------------------------------------------
 
 
-async def _limited(skill: Skill, ctx: Context, values: dict[str, Any]) -> AsyncGenerator[Any, None]:
+async def _with_timeout(skill: Skill, ctx: Context, values: dict[str, Any]) -> AsyncGenerator[Any, None]:
     assert skill.timeout is not None
     timeout = Timeout(ctx.clock, skill.timeout)
     try:
-        async with aclosing(_values(skill, values)) as outputs:
+        async with aclosing(_call(skill, values)) as outputs:
             while (value := await timeout.wait(anext(outputs, _END))) is not _END:
                 yield value
                 if timeout.is_late:  # while the worker was busy elsewhere
@@ -294,21 +298,21 @@ def _outputs(skill: Skill, ctx: Context, values: dict[str, Any]) -> AsyncGenerat
     if skill.context is not None:
         context = SyncContext(ctx, asyncio.get_running_loop()) if skill.takes_sync_context else ctx
         values = {**values, skill.context: context}
-    return _values(skill, values) if skill.timeout is None else _limited(skill, ctx, values)
+    return _call(skill, values) if skill.timeout is None else _with_timeout(skill, ctx, values)
 
 
-def _values(skill: Skill, values: dict[str, Any]) -> AsyncGenerator[Any, None]:
+def _call(skill: Skill, values: dict[str, Any]) -> AsyncGenerator[Any, None]:
     match skill.kind:
-        case Kind.ASYNC_GENERATOR:
+        case FunctionKind.ASYNC_GENERATOR:
             return skill.fn(**values)
-        case Kind.GENERATOR:
+        case FunctionKind.GENERATOR:
             return _from_thread(skill, values)
         case _:
-            return _only(skill, values)
+            return _single_output(skill, values)
 
 
-async def _only(skill: Skill, values: dict[str, Any]) -> AsyncGenerator[Any, None]:
-    if skill.kind is Kind.COROUTINE:
+async def _single_output(skill: Skill, values: dict[str, Any]) -> AsyncGenerator[Any, None]:
+    if skill.kind is FunctionKind.COROUTINE:
         yield await skill.fn(**values)
     else:
         yield await in_thread(functools.partial(skill.fn, **values), pool=skill_threads(), name=skill.id)

@@ -17,7 +17,7 @@ from dragoman.model.card import AgentSkill
 from dragoman.model.error import ConfigError
 
 
-class Kind(Enum):
+class FunctionKind(Enum):
     """How a function is called. Those that are not async run in a thread."""
 
     ASYNC_GENERATOR = "async generator"
@@ -82,7 +82,7 @@ class Skill(Struct, frozen=True):
     context: str | None
     takes_sync_context: bool
     may_reply: bool
-    kind: Kind
+    kind: FunctionKind
     only_text: str | None
     tags: tuple[str, ...] = ()
     examples: tuple[str, ...] = ()
@@ -124,7 +124,7 @@ class Skill(Struct, frozen=True):
         return {"text": "hello"}
 
 
-def skill_of(
+def read_skill(
     fn: Callable[..., Any],
     *,
     id: str | None = None,
@@ -143,7 +143,7 @@ def skill_of(
     Raises:
         ConfigError: a parameter has no type, or cannot be filled by name.
     """
-    hints = _hints(fn)
+    hints = _type_hints(fn)
     parameters: list[Parameter] = []
     context: str | None = None
     sync = False
@@ -152,7 +152,7 @@ def skill_of(
         if wanted in (Context, SyncContext):
             context, sync = parameter.name, wanted is SyncContext
             continue
-        parameters.append(_parameter(fn, parameter, wanted))
+        parameters.append(_read_parameter(fn, parameter, wanted))
     kind = _kind(fn)
     _check_context(fn, kind, context, sync=sync)
     return Skill(
@@ -175,22 +175,22 @@ def skill_of(
     )
 
 
-def _kind(fn: Callable[..., Any]) -> Kind:
+def _kind(fn: Callable[..., Any]) -> FunctionKind:
     if inspect.isasyncgenfunction(fn):
-        return Kind.ASYNC_GENERATOR
+        return FunctionKind.ASYNC_GENERATOR
     if inspect.iscoroutinefunction(fn):
-        return Kind.COROUTINE
-    return Kind.GENERATOR if inspect.isgeneratorfunction(fn) else Kind.FUNCTION
+        return FunctionKind.COROUTINE
+    return FunctionKind.GENERATOR if inspect.isgeneratorfunction(fn) else FunctionKind.FUNCTION
 
 
-def _hints(fn: Callable[..., Any]) -> dict[str, Any]:
+def _type_hints(fn: Callable[..., Any]) -> dict[str, Any]:
     try:
         return get_type_hints(fn, include_extras=True)
     except NameError as error:
         raise ConfigError(f"skill `{fn.__name__}`: a type is not known at import: {error}") from None
 
 
-def _parameter(fn: Callable[..., Any], parameter: inspect.Parameter, wanted: Any) -> Parameter:
+def _read_parameter(fn: Callable[..., Any], parameter: inspect.Parameter, wanted: Any) -> Parameter:
     name = parameter.name
     if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
         raise ConfigError(f"skill `{fn.__name__}`: `{parameter}` cannot be filled by name: give each argument a name")
@@ -208,8 +208,8 @@ def _parameter(fn: Callable[..., Any], parameter: inspect.Parameter, wanted: Any
     return Parameter(name, wanted, parameter.default is parameter.empty, help_text)
 
 
-def _check_context(fn: Callable[..., Any], kind: Kind, context: str | None, *, sync: bool) -> None:
-    on_loop = kind in (Kind.COROUTINE, Kind.ASYNC_GENERATOR)
+def _check_context(fn: Callable[..., Any], kind: FunctionKind, context: str | None, *, sync: bool) -> None:
+    on_loop = kind in (FunctionKind.COROUTINE, FunctionKind.ASYNC_GENERATOR)
     if context is not None and sync == on_loop:
         word, right = ("async", "dragoman.Context") if on_loop else ("def", "dragoman.sync.Context")
         raise ConfigError(f"skill `{fn.__name__}`: annotate `{context}` as {right}: {word} skills use that one")

@@ -51,11 +51,11 @@ class SyncContext:
     def ask(self, question: str, *, choices: Sequence[T]) -> T: ...
     def ask(self, question: str, type: Any = str, choices: Sequence[Any] | None = None) -> Any:
         """Pause in input-required until the caller answers; asks again when the answer does not fit."""
-        return self._do(self._ctx.ask(question, type, choices))
+        return self._run(self._ctx.ask(question, type, choices))
 
     def ask_auth(self, text: str, url: str | None = None) -> Any:
         """Pause in auth-required until the task is resumed, and give the data it was resumed with."""
-        return self._do(self._ctx.ask_auth(text, url))
+        return self._run(self._ctx.ask_auth(text, url))
 
     def once(self, key: str, fn: Callable[..., Any], *args: Any, retry: bool = False) -> Any:
         """Run `fn` at most once per task and give its JSON result; with `retry`, also again after a crash within it.
@@ -64,13 +64,13 @@ class SyncContext:
             Failed: it was begun in an earlier process, and may or may not have happened.
             TypeError: the result has no JSON form.
         """
-        return self._do(self._ctx.once(key, fn, *args, retry=retry))
+        return self._run(self._ctx.once(key, fn, *args, retry=retry))
 
     def progress(self, text: str, done: float | None = None, total: float | None = None) -> None:
         """Tell the caller how far the work is."""
         if self.cancelled:  # also when there is no loop any more that could do it
             return
-        self._do(self._ctx.progress(text, done, total))
+        self._run(self._ctx.progress(text, done, total))
 
     def artifact(
         self, *values: Any, name: str | None = None, id: str | None = None, metadata: dict[str, Any] | None = None
@@ -78,7 +78,7 @@ class SyncContext:
         """Send a result beside the answer. Raises TypeError when a value has no JSON form."""
         if self.cancelled:
             return
-        self._do(self._ctx.artifact(*values, name=name, id=id, metadata=metadata))
+        self._run(self._ctx.artifact(*values, name=name, id=id, metadata=metadata))
 
-    def _do(self, work: Coroutine[Any, Any, T]) -> T:
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()

@@ -113,9 +113,9 @@ class Agent(BareAgent):
         """
         require("mcp", "mcp")
         from dragoman.agents.mcp_tools.bridge import McpTools
-        from dragoman.agents.mcp_tools.source import sources_of
+        from dragoman.agents.mcp_tools.source import parse_sources
 
-        sources = sources_of(servers, env, headers)
+        sources = parse_sources(servers, env, headers)
         tools = McpTools(
             sources,
             include=include,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, overload
 import msgspec
 
 from dragoman.agents.functions.run import Functions
-from dragoman.agents.functions.skill import Offer, returns_reply, skill_of
+from dragoman.agents.functions.skill import Offer, read_skill, returns_reply
 from dragoman.model.card import AgentExtension
 from dragoman.model.error import ConfigError
 from dragoman.server.plugins import PluginAttributes
@@ -128,7 +128,7 @@ class BareAgent(PluginAttributes):
 
         def decorate(function: F) -> F:
             self.functions.add(
-                skill_of(
+                read_skill(
                     function,
                     id=id,
                     name=name,

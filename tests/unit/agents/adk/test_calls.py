@@ -19,7 +19,7 @@ from dragoman import Agent, Client, Part
 from dragoman.agents.adk import credential
 from dragoman.agents.adk.run import AdkRuns
 from dragoman.model.state import State
-from dragoman.schema.typed import Unfit
+from dragoman.schema.conversion import TypeMismatch
 
 # ADK warns of itself.
 pytestmark = pytest.mark.filterwarnings("ignore:This method is deprecated. Use credential_key:DeprecationWarning")
@@ -384,12 +384,12 @@ def test_a_token_is_a_credential_where_http_wants_one() -> None:
 
 @pytest.mark.parametrize(("text", "data"), [("", None), ("", {"authScheme": {}}), ("", 7), ("", {})])
 def test_what_holds_no_credential_does_not_fit(text: str, data: Any) -> None:
-    with pytest.raises(Unfit):
+    with pytest.raises(TypeMismatch):
         credential.filled(requested(key_config()), text, data)
 
 
 def test_a_request_that_cannot_be_read_still_asks_and_shows_nothing() -> None:
     assert credential.public({"secret": "hunter2"}) == {}
     assert credential.question({"secret": "hunter2"}) == "Credentials are needed."
-    with pytest.raises(Unfit):
+    with pytest.raises(TypeMismatch):
         credential.filled({"secret": "hunter2"}, "key", None)

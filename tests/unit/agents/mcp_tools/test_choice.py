@@ -10,7 +10,7 @@ import pytest
 from mcp.server import MCPServer
 
 from dragoman import Agent, Client, Part, Server, State, Task, User
-from dragoman.agents.mcp_tools.tool import which
+from dragoman.agents.mcp_tools.tool import ask_which_tool
 from dragoman.engine.call import CallContext
 from dragoman.testing import served
 
@@ -157,7 +157,7 @@ async def test_a_long_list_is_cut_and_the_rest_is_on_the_card(start: Start) -> N
         server.add_tool(lambda: "", name=f"tool{number}", description="word " * 50)
     agent = Agent.from_mcp(server)
     await start(agent)
-    lines = which(agent.skills).question.splitlines()  # pyright: ignore[reportArgumentType]
+    lines = ask_which_tool(agent.skills).question.splitlines()  # pyright: ignore[reportArgumentType]
     assert lines[-1] == "… and 5 more, see the agent card"
     assert len(lines) == 22
     assert all(len(line) <= 110 for line in lines)

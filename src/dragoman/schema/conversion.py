@@ -26,7 +26,7 @@ _NAMES = {
 }
 
 
-class Unfit(ValueError):
+class TypeMismatch(ValueError):
     """The value is not what was asked for; the text says what would be, and `why` what is wrong where that is known."""
 
     def __init__(self, wanted: str, why: str = "What was sent does not fit.") -> None:
@@ -34,11 +34,11 @@ class Unfit(ValueError):
         self.why = why
 
 
-class Unreadable(ValueError):
+class InvalidJson(ValueError):
     """The text is not JSON."""
 
 
-def json_of(text: str) -> Any:
+def parse_json(text: str) -> Any:
     """The JSON value a text is.
 
     Raises:
@@ -47,7 +47,7 @@ def json_of(text: str) -> Any:
     try:
         return msgspec.json.decode(text.encode())
     except (msgspec.MsgspecError, ValueError, RecursionError):
-        raise Unreadable(text) from None
+        raise InvalidJson(text) from None
 
 
 def type_name(wanted: Any) -> str:
@@ -64,11 +64,11 @@ def type_name(wanted: Any) -> str:
     known = _NAMES.get(origin or wanted)
     if known is not None:
         return known
-    fields = _fields(wanted)
+    fields = _field_names(wanted)
     return f"a JSON object with {', '.join(fields)}" if fields else getattr(wanted, "__name__", str(wanted))
 
 
-def _fields(wanted: Any) -> list[str]:
+def _field_names(wanted: Any) -> list[str]:
     for name in ("__struct_fields__", "model_fields", "__dataclass_fields__", "__annotations__"):
         found: Any = getattr(wanted, name, None)
         if found:
@@ -81,7 +81,7 @@ def is_text(wanted: Any) -> bool:
     return wanted is str or (get_origin(wanted) in (Union, UnionType) and set(get_args(wanted)) == {str, NoneType})
 
 
-def fit(value: Any, wanted: Any) -> Any:
+def convert(value: Any, wanted: Any) -> Any:
     """Convert a JSON value to a type; pydantic models may stand anywhere in it.
 
     Raises:
@@ -90,17 +90,17 @@ def fit(value: Any, wanted: Any) -> Any:
     if wanted is Any:
         return value
     try:
-        return _complete(msgspec.convert(value, wanted, strict=False, dec_hook=_pydantic))
+        return _fill_defaults(msgspec.convert(value, wanted, strict=False, dec_hook=_convert_pydantic))
     except (msgspec.ValidationError, TypeError, ValueError) as error:
         details: Any = getattr(error.__cause__ or error, "errors", None)  # pydantic says what is wrong, and where
         if details is None:
-            raise Unfit(type_name(wanted)) from None
+            raise TypeMismatch(type_name(wanted)) from None
         first = details()[0]
         place = ".".join(str(step) for step in first["loc"])
-        raise Unfit(type_name(wanted), f"{place}: {first['msg']}." if place else f"{first['msg']}.") from None
+        raise TypeMismatch(type_name(wanted), f"{place}: {first['msg']}." if place else f"{first['msg']}.") from None
 
 
-def _pydantic(wanted: Any, value: Any) -> Any:
+def _convert_pydantic(wanted: Any, value: Any) -> Any:
     if hasattr(wanted, "model_validate"):
         return wanted.model_validate(value)
     if isinstance(value, wanted):
@@ -108,20 +108,20 @@ def _pydantic(wanted: Any, value: Any) -> Any:
     raise TypeError(f"a {wanted.__name__} cannot be sent as JSON")
 
 
-def _complete(value: Any) -> Any:
+def _fill_defaults(value: Any) -> Any:
     """Put a dataclass's defaults into it: msgspec leaves them on the class, where it does not look when it encodes."""
     found: Any = value
     if dataclasses.is_dataclass(found):
         for field in dataclasses.fields(found):
-            inner = _complete(getattr(found, field.name))
+            inner = _fill_defaults(getattr(found, field.name))
             if hasattr(found, "__dict__"):
                 object.__setattr__(found, field.name, inner)  # it may be frozen
     elif isinstance(found, msgspec.Struct):
         for name in found.__struct_fields__:
-            _complete(getattr(found, name))
+            _fill_defaults(getattr(found, name))
     elif isinstance(found, (list, tuple, dict)):
         for item in cast("dict[Any, Any]", found).values() if isinstance(found, dict) else cast("list[Any]", found):
-            _complete(item)
+            _fill_defaults(item)
     return value
 
 
@@ -132,34 +132,34 @@ def read_answer(text: str, data: Any, wanted: Any, choices: Sequence[Any] | None
         Unfit: it is not of that type, or none of the choices.
     """
     if choices is not None:
-        return _choose(text, data, choices)
+        return _parse_choice(text, data, choices)
     if wanted is str:
         return text if text or data is None else (data if isinstance(data, str) else msgspec.json.encode(data).decode())
     if data is not None:
         try:
-            return fit(data, wanted)
-        except Unfit:
+            return convert(data, wanted)
+        except TypeMismatch:
             if isinstance(data, dict) and len(cast("dict[str, Any]", data)) == 1:  # {"days": 3}: a form, one field
-                return fit(next(iter(cast("dict[str, Any]", data).values())), wanted)
+                return convert(next(iter(cast("dict[str, Any]", data).values())), wanted)
             raise
-    return _from_text(text.strip(), wanted)
+    return _parse_text(text.strip(), wanted)
 
 
-def _choose(text: str, data: Any, choices: Sequence[Any]) -> Any:
+def _parse_choice(text: str, data: Any, choices: Sequence[Any]) -> Any:
     for choice in choices:
         if data == choice or str(choice).casefold() == text.strip().casefold():
             return choice
-    raise Unfit("one of " + ", ".join(str(choice) for choice in choices))
+    raise TypeMismatch("one of " + ", ".join(str(choice) for choice in choices))
 
 
-def _from_text(text: str, wanted: Any) -> Any:
+def _parse_text(text: str, wanted: Any) -> Any:
     if wanted is bool and text.casefold() in YES | NO | {"1", "0"}:
         return text.casefold() in YES | {"1"}
     try:
-        return fit(text, wanted)
-    except Unfit:
+        return convert(text, wanted)
+    except TypeMismatch:
         try:
-            return fit(json_of(text), wanted)
+            return convert(parse_json(text), wanted)
         except ValueError:
             pass
-        raise Unfit(type_name(wanted)) from None
+        raise TypeMismatch(type_name(wanted)) from None

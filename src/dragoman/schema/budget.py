@@ -7,17 +7,17 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 # One step is about a microsecond, so that this is some twenty milliseconds.
-MOST = 20_000
+MAX_STEPS = 20_000
 
 
-class Exhausted(Exception):
+class BudgetExhausted(Exception):
     """There is more to do than may be done here."""
 
     def __init__(self) -> None:
         super().__init__("it would take too long")
 
 
-class _Effort:
+class _Budget:
     __slots__ = ("left", "underway")
 
     def __init__(self, left: int) -> None:
@@ -25,31 +25,31 @@ class _Effort:
         self.underway: set[tuple[int, int]] = set()
 
 
-_effort: ContextVar[_Effort | None] = ContextVar("dragoman_schema_effort", default=None)
+_budget: ContextVar[_Budget | None] = ContextVar("dragoman_schema_effort", default=None)
 
 
 @contextmanager
-def limited(most: int = MOST) -> Generator[None]:
+def step_budget(steps: int = MAX_STEPS) -> Generator[None]:
     """All that is done within may take so many steps together."""
-    token = _effort.set(_Effort(most))
+    token = _budget.set(_Budget(steps))
     try:
         yield
     finally:
-        _effort.reset(token)
+        _budget.reset(token)
 
 
 def spend(steps: int) -> None:
     """Count what is about to be done. Raises Exhausted when it is too much, and from then on."""
-    effort = _effort.get()
+    effort = _budget.get()
     if effort is not None:
         effort.left -= steps
         if effort.left < 0:
-            raise Exhausted
+            raise BudgetExhausted
 
 
-def affords(steps: int) -> bool:
+def try_spend(steps: int) -> bool:
     """Count what is about to be done, if there is effort left for it; False, and nothing is counted, if not."""
-    effort = _effort.get()
+    effort = _budget.get()
     if effort is None:
         return True
     if effort.left < steps:
@@ -58,18 +58,18 @@ def affords(steps: int) -> bool:
     return True
 
 
-def begin(place: object, value: object) -> None:
+def enter(place: object, value: object) -> None:
     """A schema is held against a value. Raises Exhausted when it is already: then it refers to itself for ever."""
-    effort = _effort.get()
+    effort = _budget.get()
     if effort is not None:
         pair = id(place), id(value)
         if pair in effort.underway:
-            raise Exhausted
+            raise BudgetExhausted
         effort.underway.add(pair)
 
 
-def end(place: object, value: object) -> None:
+def leave(place: object, value: object) -> None:
     """What began is over."""
-    effort = _effort.get()
+    effort = _budget.get()
     if effort is not None:
         effort.underway.discard((id(place), id(value)))
