@@ -209,7 +209,7 @@ async def test_a_day_of_load_ends_at_the_memory_it_began_with() -> None:
     # Nobody comes any more: all is forgotten.
     await clock.advance(1300)
     assert not store._by_id
-    assert not store._states
+    assert not store._context_states
     assert not store._conversations
     with pytest.raises(Exception, match="not found"):
         await service.get(ME, GetTaskRequest("any"))

@@ -36,7 +36,7 @@ def _on_store(function: Callable[..., None]) -> Callable[..., None]:
 @contextmanager
 def _usable(path: Path) -> Generator[None]:
     from dragoman.stores.sqlite.health import read_only, schema_version
-    from dragoman.stores.sqlite.schema import VERSION, unusable
+    from dragoman.stores.sqlite.schema import VERSION, unusable_error
 
     if not path.exists():
         raise ConfigError(f"there is no store {path}: name it with --store sqlite:///FILE")
@@ -46,7 +46,7 @@ def _usable(path: Path) -> Generator[None]:
                 raise ConfigError(f"the store {path} was written by an older Dragoman: serve it once to bring it up")
         yield
     except sqlite3.Error as error:
-        raise unusable(path, error) from None
+        raise unusable_error(path, error) from None
 
 
 @click.group("push", short_help="Show webhooks that do not arrive, and retry them.", context_settings=HELP)

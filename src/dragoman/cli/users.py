@@ -113,7 +113,7 @@ def set_password(users: SqliteUsers, name: str, password: str | None, password_s
 @_on_store
 def list_users(users: SqliteUsers, as_json: bool) -> None:
     """List the users with their permissions and the last characters of their keys."""
-    found = users.listed()
+    found = users.list_users()
     if as_json:
         print_json([_json(user) for user in found])
         return
@@ -186,7 +186,7 @@ def cookie(path: Path, settings: Settings, name: str) -> None:
 
 @contextmanager
 def _users(path: Path) -> Generator[SqliteUsers]:
-    from dragoman.stores.sqlite.schema import unusable
+    from dragoman.stores.sqlite.schema import unusable_error
     from dragoman.stores.sqlite.users import SqliteUsers
 
     users = SqliteUsers(path)
@@ -194,7 +194,7 @@ def _users(path: Path) -> Generator[SqliteUsers]:
         users.prepare()
         yield users
     except sqlite3.Error as error:
-        raise unusable(path, error) from None
+        raise unusable_error(path, error) from None
 
 
 def _known(users: SqliteUsers, name: str) -> Account:

@@ -17,9 +17,9 @@ import msgspec
 from dragoman.mcp.registry import AgentRecord, TaskRecord, Webhook
 from dragoman.model.error import ConfigError, DragomanError
 from dragoman.model.json import decode_task, encode
-from dragoman.stores.sqlite.file import WAIT, FileLock, real_path, short_write
+from dragoman.stores.sqlite.file import LOCK_TIMEOUT, FileLock, real_path, short_write
 from dragoman.stores.sqlite.health import schema_version
-from dragoman.stores.sqlite.schema import prepare, unusable
+from dragoman.stores.sqlite.schema import migrate, unusable_error
 
 logger = logging.getLogger("dragoman.mcp")
 Kept = AgentRecord | TaskRecord | Webhook
@@ -70,7 +70,7 @@ class RegistryFile:
             what = f"the store {path} cannot be opened: {error.strerror}"
             raise ConfigError(f"{what}: let this user write there, or use another --store") from None
         except sqlite3.Error as error:
-            raise unusable(path, error) from None
+            raise unusable_error(path, error) from None
 
     def load(self) -> tuple[list[AgentRecord], list[TaskRecord], list[Webhook]]:
         """See `Keeper.load`. What cannot be read is left out. Raises ConfigError when that is all of it."""
@@ -80,7 +80,7 @@ class RegistryFile:
                 tasks = connection.execute(f"SELECT {_COLUMNS} FROM mcp_tasks ORDER BY changed_ms, rowid").fetchall()  # noqa: S608
                 hooks = connection.execute("SELECT id, body FROM mcp_webhooks ORDER BY rowid").fetchall()
         except sqlite3.Error as error:
-            raise unusable(self._path, error) from None
+            raise unusable_error(self._path, error) from None
         return (
             [each for row in agents if isinstance(each := _read(AgentRecord, *row), AgentRecord)],
             [each for row in tasks if (each := _task(*row)) is not None],
@@ -229,7 +229,7 @@ def _make_store(path: Path) -> None:
     """An empty store. Had it our tables alone, a server would take it for another program's."""
     with _alone(path), closing(_connected(path, "rw")) as connection:
         if not schema_version(connection, path):
-            prepare(connection, path)
+            migrate(connection, path)
             connection.execute("PRAGMA journal_mode = WAL")
 
 
@@ -237,8 +237,8 @@ def _make_store(path: Path) -> None:
 def _alone(path: Path) -> Generator[None]:
     """Hold what a server holds while it has the store, for somebody else may be making it just now."""
     lock = FileLock(path.with_name(path.name + ".lock"))
-    end = time.monotonic() + WAIT
-    while not lock.try_take():
+    end = time.monotonic() + LOCK_TIMEOUT
+    while not lock.try_acquire():
         if path.stat().st_size or time.monotonic() > end:
             break  # somebody has made it
         time.sleep(_STEP)

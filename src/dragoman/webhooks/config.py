@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from dragoman.clock import Clock
     from dragoman.engine.ports.store import TaskRow
     from dragoman.net.guard import Guard
-    from dragoman.webhooks.request import Signer
+    from dragoman.webhooks.request import RequestSigner
 
 logger = logging.getLogger("dragoman.push")
 _PURPOSE = "push"
 
 
-class Sealer(Protocol):
+class SecretSealer(Protocol):
     """Keeps secrets in a form that is worth nothing without the server's key."""
 
     def seal(self, purpose: str, data: bytes) -> bytes:
@@ -39,7 +39,7 @@ class Sealer(Protocol):
 class WebhookRegistry:
     """An `Outbox` that delivers nothing. Secrets are sealed before they are kept, and shown to nobody."""
 
-    def __init__(self, clock: Clock, sealer: Sealer, guard: Guard, signer: Signer | None) -> None:
+    def __init__(self, clock: Clock, sealer: SecretSealer, guard: Guard, signer: RequestSigner | None) -> None:
         self.clock = clock
         self._sealer = sealer
         self._guard = guard

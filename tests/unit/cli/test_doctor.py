@@ -23,7 +23,7 @@ from dragoman.cli.doctor import open_files, sqlite_library
 from dragoman.engine.ports.store import TaskQuery
 from dragoman.model.state import State
 from dragoman.stores.sqlite.backup import back_up
-from dragoman.stores.sqlite.health import LARGE_WAL, Finding, examine, space
+from dragoman.stores.sqlite.health import LARGE_WAL, HealthFinding, check_free_space, examine
 from dragoman.stores.sqlite.schema import VERSION
 from dragoman.stores.sqlite.store import SqliteStore
 from dragoman.testing.store_writes import SCOPE, create, row_of
@@ -75,7 +75,7 @@ def line(done: subprocess.CompletedProcess[str], check: str) -> str:
     return " ".join(found.split())
 
 
-def about(findings: list[Finding], check: str) -> Finding:
+def about(findings: list[HealthFinding], check: str) -> HealthFinding:
     (found,) = [finding for finding in findings if finding.check == check]
     return found
 
@@ -249,7 +249,7 @@ def test_a_folder_for_a_file_and_a_file_for_a_folder_fail(tmp_path: Path):
 def test_an_empty_file_is_one_that_the_next_start_fills(tmp_path: Path):
     (tmp_path / "t.db").touch()
     findings = examine(tmp_path / "t.db")
-    assert findings[-1] == Finding("ok", "schema", "the file is empty, the next start makes the tables")
+    assert findings[-1] == HealthFinding("ok", "schema", "the file is empty, the next start makes the tables")
 
 
 async def test_a_store_of_an_older_version_is_one_that_the_next_start_brings_up(tmp_path: Path):
@@ -382,7 +382,7 @@ def test_a_store_that_cannot_be_reached_fails(open_folder: Path):
     ("free", "level"), [(49_000_000, "FAIL"), (51_000_000, "warn"), (999_000_000, "warn"), (1_100_000_000, "ok")]
 )
 def test_too_little_room_is_told(free: int, level: str):
-    found = space(free)
+    found = check_free_space(free)
     assert (found.level, bool(found.do)) == (level, level != "ok")
 
 

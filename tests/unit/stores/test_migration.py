@@ -93,7 +93,7 @@ async def test_an_old_file_becomes_one_of_this_version(tmp_path: Path) -> None:
 def store_of_version(path: Path, version: int) -> None:
     """A file as the Dragoman of that version made it."""
     connection = sqlite3.connect(path, isolation_level=None)
-    for step in (schema._FIRST, *schema._STEPS)[:version]:
+    for step in (schema._VERSION_1, *schema._MIGRATIONS)[:version]:
         connection.executescript(step)
     connection.execute(f"PRAGMA user_version = {version}")
     connection.close()

@@ -63,13 +63,13 @@ async def count(store: SqliteStore, table: str) -> int:
     return await run(store, lambda db: db.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
 
 
-async def steps(store: SqliteStore, rules: Sweep, sweeper: Sweeper, is_awaited: bool = False) -> list[int]:
+async def steps(store: SqliteStore, rules: Sweep, sweeper: Sweeper, has_waiting: bool = False) -> list[int]:
     """Sweep until all is done. Gives how many rows each step has changed."""
     changed: list[int] = []
 
     def step(db: sqlite3.Connection) -> int:
         before = db.total_changes
-        touched = sweeper.step(db, rules, lambda: is_awaited)
+        touched = sweeper.step(db, rules, lambda: has_waiting)
         changed.append(db.total_changes - before)
         return touched
 
@@ -191,9 +191,9 @@ async def test_slices_get_smaller_when_they_are_slow_and_larger_when_they_are_qu
 
 async def test_a_step_ends_when_somebody_waits_to_write(store: SqliteStore) -> None:
     await fill(store, "repeats", ((b"%d" % number, "t", NOW - 1, None) for number in range(1000)))
-    changed = await steps(store, RULES, ticking(0), is_awaited=True)
+    changed = await steps(store, RULES, ticking(0), has_waiting=True)
     assert changed == [64, 128, 256, 256, 256, 40, 0]
-    assert store._writer.is_awaited() is False
+    assert store._writer.has_waiting() is False
 
 
 # What is left

@@ -19,8 +19,7 @@ from dragoman.model.operation import AuthenticationInfo, CancelTaskRequest, Task
 from dragoman.net.guard import Forbidden
 from dragoman.stores.memory import MemoryStore
 from dragoman.testing import Clock
-from dragoman.webhooks import backoff as patience
-from dragoman.webhooks import delivery as courier_module
+from dragoman.webhooks import backoff, delivery
 from dragoman.webhooks import request as request_module
 from dragoman.webhooks.delivery import LOST_KEY
 
@@ -46,7 +45,7 @@ async def test_every_status_and_every_finished_artifact_arrives_once_and_in_orde
     assert came[1].json["artifactUpdate"]["artifact"]["parts"] == [{"text": "hi"}]
     assert {each.task for each in came} == {task.id}
     assert [push.state for push in await world.pushes(task)] == [PushState.DONE]
-    assert world.courier.open == 0
+    assert world.courier.open_count == 0
 
 
 async def test_a_task_without_a_webhook_and_one_without_a_task_call_nobody(world: Any) -> None:
@@ -54,7 +53,7 @@ async def test_a_task_without_a_webhook_and_one_without_a_task_call_nobody(world
     answer = await world.send("reply", "hi")
     await arrived(world, 0)
     assert answer.text == "hi"
-    assert world.courier.open == 0
+    assert world.courier.open_count == 0
     assert await world.store.undelivered_pushes() == []
 
 
@@ -62,7 +61,7 @@ async def test_a_parked_task_goes_on_telling_after_the_answer(world: Any) -> Non
     task = await world.send("plan")
     await arrived(world, 2)
     assert world.receiver.came[-1].state == "TASK_STATE_INPUT_REQUIRED"
-    assert world.courier.open == 1
+    assert world.courier.open_count == 1
     await world.send("", "3", None, task=task.id)
     came = await arrived(world, 5)
     assert [each.number for each in came] == [2, 3, 4, 5, 6]
@@ -88,7 +87,7 @@ async def test_a_webhook_for_an_ended_task_is_kept_and_hears_nothing(world: Any)
     task = await world.send("echo", push=None)
     await world.hook(task)
     await arrived(world, 0)
-    assert world.courier.open == 0
+    assert world.courier.open_count == 0
     assert [push.state for push in await world.pushes(task)] == [PushState.DONE]
 
 
@@ -186,7 +185,7 @@ async def test_a_webhook_that_fails_for_a_day_is_dead_and_left_alone(world: Any,
         await world.pass_time(7200, step=300)
     (push,) = await world.pushes(task)
     assert (push.state, push.error) == (PushState.DEAD, "CANNOT_CONNECT")
-    assert world.courier.open == 0
+    assert world.courier.open_count == 0
     tries = world.receiver.tries
     await world.pass_time(DAY, step=3600)
     assert world.receiver.tries == tries
@@ -219,7 +218,7 @@ async def test_a_clock_set_back_delays_by_an_hour_at_most(make: Any) -> None:
     await first.settle()
     await first.drop()
     second = await make(store, keys=first.keys, clock=Clock(first.clock.now() - 30 * DAY * 1000))
-    await second.pass_time(patience.LONGEST_ASKED + 1, step=600)
+    await second.pass_time(backoff.MAX_RETRY_AFTER + 1, step=600)
     assert [each.number for each in second.receiver.came] == [2, 3, 4]
 
 
@@ -373,7 +372,7 @@ async def test_an_answer_that_never_ends_is_let_go(world: Any, monkeypatch: Any)
 
 
 async def test_a_receiver_that_trickles_is_given_up_for_now(world: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr(courier_module, "_SECONDS", 0.01)
+    monkeypatch.setattr(delivery, "_REQUEST_TIMEOUT", 0.01)
 
     async def never(_: Any) -> None:
         await asyncio.Event().wait()
@@ -388,7 +387,7 @@ async def test_a_receiver_that_trickles_is_given_up_for_now(world: Any, monkeypa
 
 
 async def test_a_place_that_is_slow_keeps_no_other_waiting(make: Any) -> None:
-    world = await make(each=2, most=4)
+    world = await make(max_per_host=2, max_total=4)
     go = asyncio.Event()
 
     async def slow(came: Any) -> None:
@@ -438,7 +437,7 @@ async def test_a_webhook_deleted_in_the_middle_hears_no_more(world: Any) -> None
     assert world.receiver.came == []
     assert world.receiver.tries == 1
     assert await world.pushes(task) == []
-    assert world.courier.open == 0
+    assert world.courier.open_count == 0
 
 
 async def test_a_webhook_replaced_in_the_middle_goes_on_at_its_new_place(world: Any) -> None:
@@ -549,7 +548,7 @@ async def test_a_webhook_that_cannot_be_stored_is_refused_and_not_followed(make:
     with pytest.raises(ServerError):
         await world.send("echo")
     store.full = False
-    assert world.courier.open == 0
+    assert world.courier.open_count == 0
     assert await world.pushes(task) == []
 
 
@@ -578,7 +577,7 @@ async def test_a_task_deleted_meanwhile_is_forgotten(world: Any) -> None:
     world.receiver.down = False
     await world.pass_time(10)
     assert world.receiver.came == []
-    assert world.courier.open == 0
+    assert world.courier.open_count == 0
 
 
 # -- keys ------------------------------------------------------------------------------------------------------------
@@ -648,7 +647,7 @@ async def test_a_dead_webhook_that_is_woken_gets_all_it_missed(world: Any) -> No
     await world.settle()
     world.receiver.status = 200
     await wake(world, task)
-    await world.pass_time(courier_module.LOOK + 1, step=1)
+    await world.pass_time(delivery.WAKE_POLL_INTERVAL + 1, step=1)
     assert [each.number for each in world.receiver.came] == [2, 3, 4]
     assert [push.state for push in await world.pushes(task)] == [PushState.DONE]
 
@@ -660,7 +659,7 @@ async def test_a_failing_webhook_that_is_woken_does_not_wait_for_its_time(world:
     await world.settle()
     world.receiver.status = 200
     await wake(world, task)
-    await world.pass_time(courier_module.LOOK + 1, step=1)
+    await world.pass_time(delivery.WAKE_POLL_INTERVAL + 1, step=1)
     assert [each.number for each in world.receiver.came] == [2, 3, 4]
 
 
@@ -745,8 +744,8 @@ async def test_ten_thousand_webhooks_of_parked_tasks_are_little(make: Any) -> No
     gc.collect()
     used, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert world.courier.open == number + 1
-    assert world.courier.at_work == 0
+    assert world.courier.open_count == number + 1
+    assert world.courier.busy_count == 0
     assert used / number < 1500, f"{used / number:.0f} bytes each"
 
 

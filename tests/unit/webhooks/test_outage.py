@@ -53,7 +53,7 @@ async def test_an_hour_without_the_receiver_loses_nothing_of_a_thousand_tasks(ma
     check(world, tasks)
     assert len(world.receiver.came) == 3 * TASKS
     assert await world.store.undelivered_pushes() == []
-    assert world.courier.open == world.courier.at_work == 0
+    assert world.courier.open_count == world.courier.busy_count == 0
 
 
 async def test_a_crash_in_that_hour_loses_nothing_either(make: Any, tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ async def test_a_crash_in_that_hour_loses_nothing_either(make: Any, tmp_path: Pa
     await before.pass_time(HOUR // 2, step=300)
     await before.drop()
     after = await make(SqliteStore(path), clock=before.clock, keys=before.keys)
-    assert after.courier.open == FEWER
+    assert after.courier.open_count == FEWER
     after.receiver.down = True
     await after.pass_time(HOUR // 2, step=300)
     after.receiver.down = False
@@ -72,7 +72,7 @@ async def test_a_crash_in_that_hour_loses_nothing_either(make: Any, tmp_path: Pa
     check(after, tasks)
     # Time is virtual, the thread that writes down what has arrived is not: each look waits for a real read.
     while await after.store.undelivered_pushes():
-        assert after.courier.open + after.courier.at_work <= FEWER
+        assert after.courier.open_count + after.courier.busy_count <= FEWER
 
 
 async def test_a_crash_in_the_middle_of_bringing_repeats_at_most_what_was_on_its_way(make: Any, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from dragoman import Agent, Context
 from dragoman.engine.journal.replay import JournalCompacted
 from dragoman.engine.ports.store import Sweep
-from dragoman.webhooks.payload import Payloads
+from dragoman.webhooks.payload import PayloadBuilder
 
 VERSIONS = ("1.1", "1.0", "0.3", "0.1")
 
@@ -138,4 +138,4 @@ async def test_what_is_gone_is_said_to_be_gone(make: Any) -> None:
     records = await world.store.records(stored.row.number, 0, 100)
     await world.store.sweep(Sweep(compact_before_ms=world.clock.now() + 1))
     with pytest.raises(JournalCompacted):
-        await Payloads(world.store, stored, "0.3", chunks=False).of(records[1])
+        await PayloadBuilder(world.store, stored, "0.3", chunks=False).build(records[1])

@@ -16,8 +16,8 @@ from dragoman.model.error import ConfigError, ServerError
 from dragoman.stores.sqlite import reader, tables
 from dragoman.stores.sqlite import webhooks as pushing
 from dragoman.stores.sqlite.file import StoreFile
-from dragoman.stores.sqlite.retention import Sweeper, probe
-from dragoman.stores.sqlite.schema import check_end, unusable
+from dragoman.stores.sqlite.retention import Sweeper, write_probe
+from dragoman.stores.sqlite.schema import check_last_page, unusable_error
 from dragoman.stores.sqlite.writer import Writer
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class SqliteStore:
         self.write = self._writer.put
         self._pool: ThreadPoolExecutor | None = None
         # One for each reading thread, all opened at the start: later there may be no room for another open file.
-        self._idle: SimpleQueue[sqlite3.Connection] = SimpleQueue()
+        self._idle_readers: SimpleQueue[sqlite3.Connection] = SimpleQueue()
 
     def add_table(self, table: TaskTable) -> None:
         """Keep the table of a plug-in too, from the next `open` on."""
@@ -65,18 +65,18 @@ class SqliteStore:
             self._file.open()
         except OSError as error:
             advice = "make room" if error.errno == errno.ENOSPC else "let this user write there"
-            what = f"the store {self._path} cannot be opened: {error.strerror}"
-            raise ConfigError(f"{what}: {advice}, or use another --store") from None
+            problem = f"the store {self._path} cannot be opened: {error.strerror}"
+            raise ConfigError(f"{problem}: {advice}, or use another --store") from None
         try:
-            check_end(self._file.path)
+            check_last_page(self._file.path)
             last = self._writer.open(asyncio.get_running_loop())
             for _ in range(READERS):
-                self._idle.put(self._reader())
+                self._idle_readers.put(self._open_reader())
             self._file.watch()
         except BaseException as error:
-            await self._let_go()
+            await self._close_file()
             if isinstance(error, sqlite3.Error):
-                raise unusable(self._path, error) from None
+                raise unusable_error(self._path, error) from None
             raise
         self.next_number = itertools.count(last + 1).__next__
         self._pool = ThreadPoolExecutor(READERS, thread_name_prefix="dragoman-reader")
@@ -86,12 +86,12 @@ class SqliteStore:
         if self._pool is not None:
             pool, self._pool = self._pool, None
             await asyncio.to_thread(pool.shutdown)
-        await self._let_go()
+        await self._close_file()
 
-    async def _let_go(self) -> None:
+    async def _close_file(self) -> None:
         # The readers first: the last connection to close empties the log and removes it.
-        while not self._idle.empty():
-            self._idle.get().close()
+        while not self._idle_readers.empty():
+            self._idle_readers.get().close()
         await self._writer.close()
         self._file.close()
 
@@ -160,15 +160,15 @@ class SqliteStore:
 
     async def sweep(self, rules: Sweep) -> int:
         """Delete and compact some of what the rules name: one step. Gives how many tasks were touched."""
-        is_awaited = self._writer.is_awaited
-        return await self._writer.run(lambda connection: self._sweeper.step(connection, rules, is_awaited))
+        has_waiting = self._writer.has_waiting
+        return await self._writer.run(lambda connection: self._sweeper.step(connection, rules, has_waiting))
 
     async def check(self) -> None:
         """Write and read something. Raises ServerError when that is not possible now, or soon will not be."""
 
         def work(connection: sqlite3.Connection) -> None:
             self._file.check_room()
-            probe(connection)
+            write_probe(connection)
 
         try:
             await self._writer.run(work)
@@ -183,11 +183,11 @@ class SqliteStore:
             raise ServerError("the store is closed")
 
         def work() -> T:
-            connection = self._idle.get()
+            connection = self._idle_readers.get()
             try:
                 return query(connection, *args, **kwargs)
             finally:
-                self._idle.put(connection)
+                self._idle_readers.put(connection)
 
         try:
             return await asyncio.get_running_loop().run_in_executor(self._pool, work)
@@ -195,7 +195,7 @@ class SqliteStore:
             logger.error("the store %s could not be read: %s", self._path, error)
             raise ServerError("the store cannot be read now: the log says why") from error
 
-    def _reader(self) -> sqlite3.Connection:
+    def _open_reader(self) -> sqlite3.Connection:
         connection = sqlite3.connect(f"{self._file.path.as_uri()}?mode=ro", uri=True, check_same_thread=False)
         try:
             connection.execute("PRAGMA busy_timeout = 5000")
