@@ -12,7 +12,7 @@ import msgspec
 
 from dragoman.client.connection import DEFAULT_LIMIT, Backoff
 from dragoman.client.event import Event, missed_events
-from dragoman.client.follow import Following, RemoteTask, public_words
+from dragoman.client.follow import RemoteTask, ResumableStream, public_error_text
 from dragoman.engine.execute.outputs import Ask, Conclude
 from dragoman.model.error import (
     AuthError,
@@ -154,7 +154,7 @@ def _plain(error: DragomanError, *, begun: bool) -> str:
         return "the agent behind this one does not know the task any more"
     if isinstance(error, ResponseTooLarge):
         return f"the agent behind this one sends more than {size_in_words(error.limit)}, the limit of this server"
-    return public_words(error, "the agent behind this one")
+    return public_error_text(error, "the agent behind this one")
 
 
 def card_of_remote(card: AgentCard) -> dict[str, Any]:
@@ -241,10 +241,10 @@ class RemoteRun:
         """Pass the caller's message on, and wait until it is taken in. The result is kept: it is sent once."""
         if self.task_id is not None and not await self._is_asking():
             return {"task": self.task_id}
-        following = Following(self._connection, self._retries, limit=self._limit)
+        following = ResumableStream(self._connection, self._retries, limit=self._limit)
         # Who does not stream is not asked to wait with the answer: the sooner the task is known, the less can be lost.
         request = self._request(self._ctx.message, wait=self.task_id is not None)
-        self._remote = RemoteTask(following.message(request))
+        self._remote = RemoteTask(following.send(request))
         await self._first(self._remote)
         result = following.result
         if isinstance(result, Message):
@@ -325,8 +325,8 @@ class RemoteRun:
         """The task of an earlier life of this server: what our callers have not seen of it yet."""
         # How an agent is best listened to is known once it has been spoken to.
         await self._look()
-        following = Following(self._connection, self._retries, known=self._seen(), limit=self._limit)
-        self._remote = RemoteTask(following.task(self.task_id or ""))
+        following = ResumableStream(self._connection, self._retries, snapshot=self._seen(), limit=self._limit)
+        self._remote = RemoteTask(following.subscribe(self.task_id or ""))
         return self._remote
 
     def _seen(self) -> Task:

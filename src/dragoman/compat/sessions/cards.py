@@ -236,7 +236,7 @@ def default_tools() -> Mapping[str, str]:
         from dragoman.mcp.tools.table import SIMPLE_TOOLS, TOOLS
     except ImportError:
         return {}
-    return {tool.name: tool.listed().description or "" for tool in (*TOOLS, *SIMPLE_TOOLS)}
+    return {tool.name: tool.to_mcp().description or "" for tool in (*TOOLS, *SIMPLE_TOOLS)}
 
 
 # -- parts ---------------------------------------------------------------------------------------------------------

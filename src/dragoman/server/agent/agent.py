@@ -60,7 +60,7 @@ class Agent(BareAgent):
         from dragoman.agents.remote.run import RemoteAgent, card_of_remote
         from dragoman.client.connect import connect
         from dragoman.client.connection import DEFAULT_LIMIT
-        from dragoman.client.sync import run_apart
+        from dragoman.client.sync import run_blocking
         from dragoman.clock import SystemClock
 
         # With a clock of its own it also has the card from nobody else, who may have asked minutes ago.
@@ -74,7 +74,7 @@ class Agent(BareAgent):
             finally:
                 await connection.close()
 
-        theirs = run_apart(ask())
+        theirs = run_blocking(ask())
         remote = RemoteAgent(make, retries=options.get("retries", 5), limit=options.get("limit", DEFAULT_LIMIT))
         return cls(
             name or theirs.name.replace("/", "-"),

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from dragoman.client.client import Client
 from dragoman.client.connection import InProcess
-from dragoman.client.event import Assembly, Event, NumberedEvent
-from dragoman.client.follow import RemoteTask, polled, public_words
+from dragoman.client.event import Event, NumberedEvent, TaskAssembler
+from dragoman.client.follow import RemoteTask, poll_task, public_error_text
 from dragoman.model.card import AgentCard
 from dragoman.model.error import (
     A2AError,
@@ -224,17 +224,17 @@ class RemoteCall:
             message_id=self._message_id,
             wait=message.task_id is not None,
         )
-        yield Assembly().take(NumberedEvent(0, answer))
+        yield TaskAssembler().add(NumberedEvent(0, answer))
 
     async def _end_of(self, task: Task) -> Task:
         connection = await self._connection()
-        card = connection.known_card
+        card = connection.cached_card
         streams = card is None or card.capabilities.streaming is not False
-        if streams and connection.subscribes_again:
+        if streams and connection.can_resubscribe:
             return await self._client.wait(task)
         clock, limit = connection.clock, self._line.idle_timeout
         changed = clock.now()
-        async with aclosing(polled(lambda: self._client.get_task(task), clock, _LONGEST_PAUSE)) as looks:
+        async with aclosing(poll_task(lambda: self._client.get_task(task), clock, _LONGEST_PAUSE)) as looks:
             async for found in looks:
                 if found != task:
                     task, changed = found, clock.now()
@@ -338,7 +338,7 @@ class RemoteCall:
 
     async def _begun(self) -> str | None:
         """The task that the answer names, which may be on its way."""
-        first = None if self._remote is None else await self._remote.begun()
+        first = None if self._remote is None else await self._remote.first_or_none()
         return None if first is None or first.state.final or first.state.waiting else _task_id(first.raw)
 
     async def _connection(self) -> Connection:
@@ -363,4 +363,4 @@ def plain(error: BaseException) -> str:
         return "the remote agent does not accept the credentials"
     if isinstance(error, TaskNotFound):
         return "the remote agent does not know the task any more"
-    return public_words(error, "the remote agent")
+    return public_error_text(error, "the remote agent")
