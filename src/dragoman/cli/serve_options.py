@@ -276,10 +276,10 @@ def agent_of_command_table(source: str, name: str, table: Mapping[str, Any], fol
         place: str = table["cwd"]
         options["cwd"] = place if place.startswith("~") else folder / place
     if table.get("command"):
-        from dragoman.agents.process.recipe import in_place, words_of
+        from dragoman.agents.process.spec import resolve_paths, split_command
 
-        words = words_of(table["command"])
-        options["command"] = in_place(words, folder, files="cwd" not in table) if words else words
+        words = split_command(table["command"])
+        options["command"] = resolve_paths(words, folder, files="cwd" not in table) if words else words
     with errors_of(source):
         return Agent.from_command(**options)
 

@@ -73,7 +73,7 @@ def build(
     depths = [depth for plugin in extra if (depth := plugin.max_depth(os.environ)) is not None] or [_MAX_DEPTH]
     for agent in agents:
         if agent.backend.sessions is not None:
-            agent.backend.sessions.settle(home, settings.limits.keep, depths[0])
+            agent.backend.sessions.configure(home, settings.limits.keep, depths[0])
     bus = LocalBus(clock)
     engine = EngineSettings(
         dedupe=settings.dedupe,

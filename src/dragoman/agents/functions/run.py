@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 from dragoman.agents.functions.skill import FunctionKind
 from dragoman.agents.functions.sync_context import SyncContext
 from dragoman.agents.offers import may_use, permit, request_of
-from dragoman.agents.timeout import Late, Timeout
+from dragoman.agents.timeout import DeadlineExceeded, Timeout
 from dragoman.engine.execute.outputs import AnsweredQuestion, Ask
 from dragoman.engine.execute.threads import in_thread, skill_threads
 from dragoman.engine.ports.agent import Plan
@@ -286,9 +286,9 @@ async def _with_timeout(skill: Skill, ctx: Context, values: dict[str, Any]) -> A
         async with aclosing(_call(skill, values)) as outputs:
             while (value := await timeout.wait(anext(outputs, _END))) is not _END:
                 yield value
-                if timeout.is_late:  # while the worker was busy elsewhere
-                    raise Late
-    except Late:
+                if timeout.expired:  # while the worker was busy elsewhere
+                    raise DeadlineExceeded
+    except DeadlineExceeded:
         raise Failed(f"timed out after {skill.timeout:g} s") from None
     finally:
         timeout.close()

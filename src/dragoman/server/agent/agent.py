@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from dragoman.agents.command import clean_name
-from dragoman.agents.text import MOST
+from dragoman.agents.text import DEFAULT_HISTORY_BYTES
 from dragoman.model.error import ConfigError
 from dragoman.server.agent.base import Backend, BareAgent
 from dragoman.server.agent.frameworks import require
@@ -57,7 +57,7 @@ class Agent(BareAgent):
             CannotConnect: nobody answers.
             BadCard: it has no card, or one that cannot be read.
         """
-        from dragoman.agents.remote.run import RemoteAgent, card_of_remote
+        from dragoman.agents.remote.run import RemoteProxy, card_of_remote
         from dragoman.client.connect import connect
         from dragoman.client.connection import DEFAULT_LIMIT
         from dragoman.client.sync import run_blocking
@@ -75,7 +75,7 @@ class Agent(BareAgent):
                 await connection.close()
 
         theirs = run_blocking(ask())
-        remote = RemoteAgent(make, retries=options.get("retries", 5), limit=options.get("limit", DEFAULT_LIMIT))
+        remote = RemoteProxy(make, retries=options.get("retries", 5), limit=options.get("limit", DEFAULT_LIMIT))
         return cls(
             name or theirs.name.replace("/", "-"),
             Backend(remote.run, restarts=True, canceled=remote.canceled, close=remote.close),
@@ -163,10 +163,10 @@ class Agent(BareAgent):
         Raises:
             ConfigError: the command cannot be one, or an option is wrong.
         """
-        from dragoman.agents.process.recipe import recipe_of
         from dragoman.agents.process.run import CommandSessions
+        from dragoman.agents.process.spec import program_spec
 
-        recipe = recipe_of(command, input=input, output=output, profile=profile, cwd=cwd, env=env, limits=limits)
+        recipe = program_spec(command, input=input, output=output, profile=profile, cwd=cwd, env=env, limits=limits)
         title = name or recipe.name
         options, description = program_options(options), description or recipe.about
         project = options.get(PROJECT) or None
@@ -223,7 +223,7 @@ class Agent(BareAgent):
         *,
         to_input: Callable[[Context], Any] | None = None,
         context: Any = None,
-        memory: int = MOST,
+        memory: int = DEFAULT_HISTORY_BYTES,
         name: str | None = None,
         description: str | None = None,
         version: str = "0.1.0",
@@ -250,7 +250,7 @@ class Agent(BareAgent):
         agent: Any,
         *,
         deps: Any = None,
-        memory: int = MOST,
+        memory: int = DEFAULT_HISTORY_BYTES,
         name: str | None = None,
         description: str | None = None,
         version: str = "0.1.0",
@@ -279,7 +279,7 @@ class Agent(BareAgent):
         session: Callable[[str], Any] | None = None,
         run_config: Any = None,
         max_turns: int | None = None,
-        memory: int = MOST,
+        memory: int = DEFAULT_HISTORY_BYTES,
         name: str | None = None,
         description: str | None = None,
         version: str = "0.1.0",
