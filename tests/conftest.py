@@ -32,7 +32,7 @@ def pytest_unconfigure() -> None:
 def no_cards_of_others() -> None:
     module = sys.modules.get("dragoman.client.connect")
     if module is not None:
-        module.CARDS.clear()
+        module.SHARED_CARDS.clear()
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from dragoman import Agent, Client, Context
-from dragoman.client.connect import CARDS
+from dragoman.client.connect import SHARED_CARDS
 from dragoman.errors import AuthError, BadResponse, CannotConnect, ConfigError, DragomanError
 from dragoman.telemetry import trace
 from dragoman.testing import served
@@ -30,7 +30,7 @@ SECRET = "my-very-own-secret"
 @pytest.fixture(autouse=True)
 def no_card_of_another_test() -> None:
     # A port is given again, sooner or later, and its card may be that of an earlier test.
-    CARDS.clear()
+    SHARED_CARDS.clear()
 
 
 def works(got: Any) -> bytes:
