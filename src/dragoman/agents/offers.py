@@ -163,7 +163,7 @@ def may_use(ctx: Context, offer: Offer) -> bool:
 def permit(ctx: Context, offer: Offer, name: str) -> None:
     """Raises Rejected when the caller may not use it; that is audited."""
     if offer.permission is not None and not may_use(ctx, offer):
-        Audit().denied(scheme="permission", reason=offer.id, user=ctx.user.id if ctx.user else "")
+        Audit().record_denial(scheme="permission", reason=offer.id, user=ctx.user.id if ctx.user else "")
         raise Rejected(f"Unauthorized: {name}")
 
 

@@ -219,7 +219,7 @@ def _password(given: str | None, from_stdin: bool) -> str:
 def _audit(event: str, name: str) -> None:
     from dragoman.auth.inbound.audit import Audit
 
-    Audit().administered(event, user=name)
+    Audit().record_change(event, user=name)
 
 
 def _row(user: UserSummary) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from dragoman.engine.operations import EngineSettings, Service
 from dragoman.model.operation import Operation
 from dragoman.server.agent.adapter import EngineAgent
 from dragoman.server.agent.base import BareAgent
-from dragoman.server.cards.cache import card_of
+from dragoman.server.cards.cache import build_card
 from dragoman.stores.memory import MemoryStore
 from dragoman.transports.endpoint import Endpoint
 
@@ -65,7 +65,7 @@ class ServiceConnection:
     @property
     def cached_card(self) -> AgentCard:
         """The agent's card, as it would stand at an address."""
-        return card_of(self._agent, ADDRESS)
+        return build_card(self._agent, ADDRESS)
 
     async def card(self) -> AgentCard:
         """See `Connection.card`."""
