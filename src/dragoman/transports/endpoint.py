@@ -8,7 +8,7 @@ from dragoman.dialects.negotiate import Dialects
 from dragoman.dialects.reading.checks import JsonLimits
 from dragoman.dialects.table import EXTENSIONS_HEADERS
 from dragoman.dialects.v01.dialect import V01_RPC
-from dragoman.engine.call import Call
+from dragoman.engine.call import CallContext
 from dragoman.engine.journal.follow import Stream
 from dragoman.model.error import MethodNotFound
 from dragoman.model.operation import Operation
@@ -50,7 +50,7 @@ class PluginResponses(Protocol):
         self,
         endpoint: Endpoint,
         match: MethodMatch,
-        call: Call,
+        call: CallContext,
         params: Any,
         after: int | None,
         request: Request | None,
@@ -91,7 +91,7 @@ class Endpoint:
         )
         self.plugin_responses = plugin_responses
         self._extensions = {extension.uri for extension in extensions}
-        self._pushes: dict[Operation, Callable[[Call, Any], Awaitable[Result]]] = {
+        self._pushes: dict[Operation, Callable[[CallContext, Any], Awaitable[Result]]] = {
             Operation.CREATE_PUSH: service.create_push,
             Operation.GET_PUSH: service.get_push,
             Operation.LIST_PUSH: service.list_pushes,
@@ -100,9 +100,9 @@ class Endpoint:
         # Makes the card a known caller may see; None where nobody is known.
         self._extended_card = extended_card
 
-    def call(self, request: Request, dialect: Dialect, tenant: str = "") -> Call:
+    def call(self, request: Request, dialect: Dialect, tenant: str = "") -> CallContext:
         """The circumstances of a request."""
-        return Call(
+        return CallContext(
             user=request.user,
             tenant=tenant,
             extensions=self._active_extensions(request) if self._extensions else _NO_EXTENSIONS,
@@ -121,7 +121,7 @@ class Endpoint:
             self._denial_log.log(request.caller, error)
 
     async def perform(
-        self, operation: Operation, call: Call, params: Any, after: int | None, request: Request | None = None
+        self, operation: Operation, call: CallContext, params: Any, after: int | None, request: Request | None = None
     ) -> Outcome:
         """Carry out an operation. Raises A2AError."""
         service = self.service
@@ -147,7 +147,7 @@ class Endpoint:
             raise MethodNotFound
         return Outcome(await self._pushes[operation](call, params), call.origin)
 
-    def headers(self, call: Call, dialect: Dialect, outcome: Outcome) -> list[Header]:
+    def headers(self, call: CallContext, dialect: Dialect, outcome: Outcome) -> list[Header]:
         """What a response says beside its body: activated extensions, and that it is a repeat."""
         headers: list[Header] = []
         name = dialect.row.extensions_header

@@ -10,12 +10,12 @@ from types import CoroutineType, coroutine
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import parse_qsl, unquote
 
-from dragoman.engine.accept.quota import SERVER_MEMORY, Lease, busy
+from dragoman.engine.accept.quota import SERVER_MEMORY, Lease, overloaded
 from dragoman.model.error import A2AError, ContentTypeNotSupported, InternalError, InvalidRequest, Overloaded
 from dragoman.transports.limits import LARGE_BODY
 
 if TYPE_CHECKING:
-    from dragoman.engine.accept.quota import Memory
+    from dragoman.engine.accept.quota import MemoryQuota
     from dragoman.model.user import User
     from dragoman.transports.limits import ArrivalTimer, CpuThrottle
 
@@ -60,7 +60,7 @@ class Disconnected(Exception):
 class SharedResources(NamedTuple):
     """What the requests of a server share: the memory they take, turns for long work, time for their bodies."""
 
-    memory: Memory | None = None
+    memory: MemoryQuota | None = None
     throttle: CpuThrottle | None = None
     arrival_timer: ArrivalTimer | None = None
 
@@ -242,7 +242,7 @@ class Request:
         if size <= LARGE_BODY or memory is None:
             return nullcontext()
         self.lease = self.lease or Lease(memory, self.caller)
-        return self.lease.covering(size, anyway=anyway)
+        return self.lease.covering(size, force=anyway)
 
     def _reserve(self, size: int) -> None:
         memory = self._shared.memory
@@ -371,7 +371,7 @@ def unexpected_error(error: Exception) -> A2AError:
     """What a caller is told when a request broke; the log has the rest."""
     if isinstance(error, MemoryError):
         logger.error("there was no memory left for a request: set limits_memory lower")
-        return busy("the server has no memory left", SERVER_MEMORY)
+        return overloaded("the server has no memory left", SERVER_MEMORY)
     logger.error("a request broke", exc_info=error)
     return InternalError()
 

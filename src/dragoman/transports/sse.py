@@ -131,22 +131,22 @@ class SseWriter:
 
     def _frame(self, record: Record, last: bool) -> bytes:
         key = self._cache_keys[last]
-        frame = record.spelled.get(key) if self._cacheable else None
+        frame = record.encodings.get(key) if self._cacheable else None
         if frame is None:
             number = b"id: %d\n" % record.generation if record.generation else b""
             frame = b"%bdata: %b%b%b\n\n" % (number, self._before, self._event(record, last), self._after)
             # What stands before an event may be different for every reader, and is then kept for none.
-            if self._cacheable and len(record.spelled) < MAX_CACHED_FRAMES:
-                record.spelled[key] = frame
+            if self._cacheable and len(record.encodings) < MAX_CACHED_FRAMES:
+                record.encodings[key] = frame
         return frame
 
     def _event(self, record: Record, last: bool) -> bytes:
         if not self._cacheable:
             return self._event_writer.write_event(record, last=last)
         key = (self._event_writer, last)
-        body = record.spelled.get(key)
+        body = record.encodings.get(key)
         if body is None:
-            body = record.spelled[key] = self._event_writer.write_event(record, last=last)
+            body = record.encodings[key] = self._event_writer.write_event(record, last=last)
         return body
 
 
