@@ -187,7 +187,7 @@ def _output_value(output: Any) -> Any:
     return output
 
 
-# -- what it says, and what of it counts -------------------------------------------------------------------------------
+# -- text of the answer ------------------------------------------------------------------------------------------------
 
 # What asks a model for another answer, now and in versions before.
 _RETRIES = ("retry-feedback", "retry-prompt")

@@ -144,7 +144,7 @@ class LangGraphRuns(PausingBridge):
         if messages:
             ConversationHistory(ctx, KEY, self._memory).replace(turns_of(messages))
 
-    # -- what goes in --------------------------------------------------------------------------------------------------
+    # -- graph input ---------------------------------------------------------------------------------------------------
 
     async def _graph_input(self, ctx: Context, config: dict[str, Any]) -> Any:
         from langchain_core.messages import messages_from_dict

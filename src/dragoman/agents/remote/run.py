@@ -237,7 +237,7 @@ class RemoteRun:
         if self._remote is not None:
             await self._remote.close()
 
-    # -- what is sent --------------------------------------------------------------------------------------------------
+    # -- sending -------------------------------------------------------------------------------------------------------
 
     async def _send(self) -> dict[str, Any]:
         """Pass the caller's message on, and wait until it is taken in. The result is kept: it is sent once."""
@@ -314,7 +314,7 @@ class RemoteRun:
         """
         return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{self._ctx.task_id} {what}"))
 
-    # -- what comes back -----------------------------------------------------------------------------------------------
+    # -- receiving -----------------------------------------------------------------------------------------------------
 
     @staticmethod
     async def _first(remote: RemoteTask) -> Event:

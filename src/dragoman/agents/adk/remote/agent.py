@@ -192,7 +192,7 @@ class RemoteAgent(BaseAgent):
         self._clients = clients
         self._has_description = card_description is not None
 
-    # -- one turn ------------------------------------------------------------------------------------------------------
+    # -- running -------------------------------------------------------------------------------------------------------
 
     async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
         outgoing = outgoing_message(ctx, self.name)
@@ -261,7 +261,7 @@ class RemoteAgent(BaseAgent):
                         _put_output(event, parts)
                 yield event
 
-    # -- beside its turns ----------------------------------------------------------------------------------------------
+    # -- tool, description, close --------------------------------------------------------------------------------------
 
     def as_tool(self, name: str | None = None, description: str | None = None) -> RemoteTool:
         """The agent as a tool. Its calls are one conversation, whose place is kept in the state of the session."""

@@ -188,7 +188,7 @@ class RemoteCall:
         """True when it is the response to a call of the task, and of no use to another."""
         return self._outgoing.is_answer
 
-    # -- saying it and waiting -----------------------------------------------------------------------------------------
+    # -- sending and waiting -------------------------------------------------------------------------------------------
 
     async def send(self) -> Task | Message:
         """Say it and wait for the end, or for a question.
@@ -244,7 +244,7 @@ class RemoteCall:
                     break
         return task
 
-    # -- saying it and listening ---------------------------------------------------------------------------------------
+    # -- sending and streaming -----------------------------------------------------------------------------------------
 
     def stream(self) -> EventStream:
         """Say it, to be followed with `events`."""
@@ -276,7 +276,7 @@ class RemoteCall:
                 await self._note_failure(error, has_task=has_events)
             raise
 
-    # -- calling it off ------------------------------------------------------------------------------------------------
+    # -- canceling -----------------------------------------------------------------------------------------------------
 
     async def cancel_unfinished(self) -> None:
         """Cancel what still runs over there; soon, and whatever else happens here. Never raises for its own sake."""

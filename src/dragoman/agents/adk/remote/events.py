@@ -104,7 +104,7 @@ class RemoteEvents:
         self._foldings: dict[str, Folding] = {}
         self._task_key: tuple[str, str] | None = None
 
-    # -- on the way ----------------------------------------------------------------------------------------------------
+    # -- while the task runs -------------------------------------------------------------------------------------------
 
     async def take(self, client_event: Told) -> list[Event]:
         """What there is to show after the next event of a stream."""
@@ -171,7 +171,7 @@ class RemoteEvents:
         message = raw.status.message if isinstance(raw, (StatusUpdate, Task)) else raw
         return message.text if isinstance(message, Message) else ""
 
-    # -- at the end ----------------------------------------------------------------------------------------------------
+    # -- end of the turn -----------------------------------------------------------------------------------------------
 
     async def close(self, result: Task | Message) -> list[Event]:
         """What stays of the turn, as far as it has not been told yet."""
@@ -272,7 +272,7 @@ class RemoteEvents:
                 logger.warning("a file of a remote agent was not saved: %s", name, exc_info=True)
         return versions
 
-    # -- events --------------------------------------------------------------------------------------------------------
+    # -- building events -----------------------------------------------------------------------------------------------
 
     def error(self, text: str, lost: TaskLost | None = None) -> Event:
         """The end of a turn that did not come about. A task that is gone is not asked for again."""

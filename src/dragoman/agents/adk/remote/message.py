@@ -139,7 +139,7 @@ def _saved_ids(state: Mapping[str, Any], name: str) -> tuple[str | None, str | N
     return fields.get("context_id"), fields.get("task_id")
 
 
-# -- an answer to a question ---------------------------------------------------------------------------------------
+# -- answers to questions ----------------------------------------------------------------------------------------------
 
 
 def _answer(before: Sequence[Event], since: Sequence[Event], name: str) -> OutgoingMessage | None:
@@ -179,7 +179,7 @@ def _answer_parts(part: types.Part) -> Iterator[Part]:
     yield Part(text=value) if isinstance(value, str) else Part(data=value)
 
 
-# -- what has happened ---------------------------------------------------------------------------------------------
+# -- new context since the last turn -----------------------------------------------------------------------------------
 
 
 def _context_parts(events: Iterable[Event], name: str) -> tuple[Part, ...]:
