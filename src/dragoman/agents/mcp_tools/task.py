@@ -242,7 +242,7 @@ class TaskRun:
             raise Failed(f"`{tool.id}` was silent for {self._timeout_seconds:g} s and has been stopped") from None
 
     async def _wait_with_timeout(self, work: Awaitable[T], seconds: float) -> T:
-        """Wait for it, as long as there is a sign of life every so often; 0 seconds are for ever. Raises DeadlineExceeded."""
+        """Wait for it, as long as there is a sign of life every so often; 0 is forever. Raises DeadlineExceeded."""
         if not seconds:
             return await work
         self._timeout = Timeout(self._ctx.clock, seconds)
