@@ -24,7 +24,7 @@ class Browser:
 
     def __init__(self, house: Any) -> None:
         self._house = house
-        self.http = httpx2.Client(base_url=house.url, trust_env=False, follow_redirects=False)
+        self.http = httpx2.Client(base_url=house.url, verify=False, trust_env=False, follow_redirects=False)
 
     def token(self) -> str:
         """The token of the form that is shown."""

@@ -278,7 +278,7 @@ RIGHT: dict[str, tuple[Attack, str]] = {
 @pytest.mark.parametrize(("headers", "user"), RIGHT.values(), ids=RIGHT)
 def test_every_right_credential_gets_in(house: Any, headers: Attack, user: str) -> None:
     # From where nobody has guessed.
-    with httpx2.Client(transport=httpx2.HTTPTransport(local_address="127.0.0.3"), timeout=60) as client:
+    with httpx2.Client(transport=httpx2.HTTPTransport(verify=False, local_address="127.0.0.3"), timeout=60) as client:
         speaker = type(house.wire)(client, house.url).speaker("1.0-rpc")
         answer = speaker.send(tool="who", headers=dict(headers(house)))
         assert speaker.texts(answer) == [f"user={user} tenant= extensions="]
