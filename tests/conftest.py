@@ -13,6 +13,9 @@ from pathlib import Path
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parent))
+import warm_start
+
 
 class Rows:
     """A table in one test: every row is tried, and those that fail are told together, each by its name."""
@@ -57,6 +60,7 @@ def pytest_configure() -> None:
     # and in all programs that tests start, one counts: of a key that nobody has.
     os.environ["SSL_CERT_FILE"] = str(Path(__file__).with_name("nobody.pem"))
     os.environ.pop("SSL_CERT_DIR", None)
+    warm_start.install()
     # What a shell starts in the background ignores SIGINT, and so do all programs that it starts: commands of the
     # tests must not.
     is_ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
@@ -64,11 +68,15 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_unconfigure() -> None:
+    warm_start.close()
+
+
 @pytest.fixture(autouse=True)
 def no_cards_of_others() -> None:
     module = sys.modules.get("dragoman.client.connect")
     if module is not None:
-        module.CARDS.clear()
+        module.SHARED_CARDS.clear()
 
 
 @pytest.fixture(autouse=True)

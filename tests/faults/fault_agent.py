@@ -19,15 +19,14 @@ from dragoman.sync import Context as SyncContext
 agent = Agent("faulty", description="Runs in processes that are killed")
 FOLDER = Path(os.environ["FAULT_FOLDER"])
 if os.environ.get("FAULT_HASTY"):  # webhooks are tried again soon, so that seconds are a long outage
-    from dragoman.webhooks import backoff as patience
-    from dragoman.webhooks import delivery as courier
+    from dragoman.webhooks import backoff, delivery
 
-    patience.FIRST, patience.LONGEST, courier.LOOK = 0.05, 0.5, 0.2
+    backoff.FIRST_DELAY, backoff.MAX_DELAY, delivery.WAKE_POLL_INTERVAL = 0.05, 0.5, 0.2
 if os.environ.get("FAULT_SHORT_STOP"):  # a server that is stopped is patient for a moment only
     from dragoman.engine.execute import runner
     from dragoman.server.listen import shutdown
 
-    runner.LAST_WORDS, shutdown.LAST_SECONDS = 0.2, 1.5
+    runner.LAST_WORDS, shutdown.FINAL_SECONDS = 0.2, 1.5
 
 
 async def _forever() -> None:

@@ -60,7 +60,7 @@ async def main(port: str, folder: str) -> None:
     }
     await app(scope, receive, send)
     over.set()
-    while courier.open:  # noqa: ASYNC110 - until all of it has arrived: nobody tells a process about itself
+    while courier.open_count:  # noqa: ASYNC110 - until all of it has arrived: nobody tells a process about itself
         await asyncio.sleep(0)
     print(json.dumps(sorted(set(sys.modules) - before)))
     await app.stop()

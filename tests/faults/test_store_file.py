@@ -97,7 +97,7 @@ def test_a_server_whose_lock_another_one_took_writes_nothing_more(launch: Any, t
     task = server.send("echo", "before")
     (tmp_path / "tasks.db.lock").unlink()
     other = FileLock(tmp_path / "tasks.db.lock")
-    other.take("tasks.db")  # as a server of an older version does, which knows no other lock
+    other.acquire("tasks.db")  # as a server of an older version does, which knows no other lock
     for _ in range(2):
         assert "the lock of the store, tasks.db.lock, was removed and another server may have it" in refusal(server)
         other.release()  # it may have written meanwhile

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from dragoman import Agent, Context
-from dragoman.engine.call import Call
+from dragoman.engine.call import CallContext
 from dragoman.engine.journal.retention import Janitor, Retention
 from dragoman.engine.operations import EngineSettings
 from dragoman.model.message import Message
@@ -27,7 +27,7 @@ from dragoman.testing import Clock
 PARKED = 2000
 CHUNKS = 50_000
 MB = 1_000_000
-ME = Call()
+ME = CallContext()
 
 
 @contextmanager
@@ -209,7 +209,7 @@ async def test_a_day_of_load_ends_at_the_memory_it_began_with() -> None:
     # Nobody comes any more: all is forgotten.
     await clock.advance(1300)
     assert not store._by_id
-    assert not store._states
+    assert not store._context_states
     assert not store._conversations
     with pytest.raises(Exception, match="not found"):
         await service.get(ME, GetTaskRequest("any"))

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import msgspec
 
 from dragoman.client.connection import Sender
-from dragoman.client.trust import Trust, keys_of, place_of, well_known
+from dragoman.client.trust import CardVerifier, jwks_url_of, key_url_of, load_keys
 from dragoman.clock import SystemClock
-from dragoman.dialects.cards.rules.validate import Problem
+from dragoman.dialects.cards.rules.validate import CardProblem
 from dragoman.keys.card_signature import headers_of
 from dragoman.keys.errors import BadSignature
 from dragoman.model.error import CannotConnect, ServerError
@@ -41,13 +41,13 @@ class Signed(NamedTuple):
 
 async def examine_signature(
     body: bytes, url: str, options: Options, jwks: str | None
-) -> tuple[Signed | None, list[Problem]]:
+) -> tuple[Signed | None, list[CardProblem]]:
     """Look at the signatures of a card that was found at `url`. Keys are fetched from there only, or from `jwks`.
 
     Raises:
         ConfigError: `jwks` is no address, no file or no key set.
     """
-    keys = keys_of(jwks)
+    keys = load_keys(jwks)
     try:
         found: Any = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -58,23 +58,23 @@ async def examine_signature(
     if not card.get("signatures") and keys is None:
         return None, []
     headers = headers_of(card)
-    elsewhere = keys is None and bool(headers) and all(place_of(header, url) is None for header in headers)
+    elsewhere = keys is None and bool(headers) and all(key_url_of(header, url) is None for header in headers)
     if elsewhere:
         first = headers[0]
         return Signed(first.kid, first.alg, "", first.jku or ""), []
     http = SocketClient(verify=not options.insecure)
     sender = Sender(http, origin=options.address.url, headers=options.headers, interceptors=options.interceptors())
-    trust = Trust(True if keys is None else keys, sender, SystemClock(), timeout=_PATIENCE)
+    trust = CardVerifier(True if keys is None else keys, sender, SystemClock(), timeout=_PATIENCE)
     try:
-        held = await trust.verified(card, url)
+        held = await trust.verify(card, url)
     except (BadSignature, CannotConnect, ServerError) as error:
         unnamed = keys is None and _is_unnamed(headers, error)
         level = "warning" if unnamed else "error"
         hint = "; --jwks checks with given keys" if unnamed else ""
-        return None, [Problem(level, "signatures", _RULE, f"{error}{hint}")]
+        return None, [CardProblem(level, "signatures", _RULE, f"{error}{hint}")]
     finally:
         await http.close()
-    return Signed(held.kid, held.alg, held.form, jwks or held.jku or well_known(url)), []
+    return Signed(held.kid, held.alg, held.form, jwks or held.jku or jwks_url_of(url)), []
 
 
 def _is_unnamed(headers: list[Header], error: Exception) -> bool:

@@ -21,7 +21,8 @@ from dragoman.cli.remote import Session, calling, options_of, url_argument
 from dragoman.model.error import ConfigError
 from dragoman.server.config.settings import SETTINGS, ConfigFile, Settings, find_config, load_settings
 from dragoman.server.config.store_url import parse_store, without_password
-from dragoman.stores.sqlite.health import Finding, examine
+from dragoman.server.config.table import RENAMED
+from dragoman.stores.sqlite.health import HealthFinding, examine
 
 FEW_FILES = 1024
 _COLOURS = {"ok": "green", "warn": "yellow", "FAIL": "red"}
@@ -90,9 +91,11 @@ def _local(store: str | None, config: Path | None, *, full: bool, as_json: bool)
         file = find_config(config, environ=os.environ, cwd=Path.cwd())
     except ConfigError as error:
         usable = False
-        findings.append(Finding("FAIL", "settings", str(error), "correct it: the store is not checked until then"))
+        findings.append(
+            HealthFinding("FAIL", "settings", str(error), "correct it: the store is not checked until then")
+        )
     else:
-        findings += [Finding("warn", "settings", says, "rename or remove it, if it is yours") for says in unknown]
+        findings += [HealthFinding("warn", "settings", says, "rename or remove it, if it is yours") for says in unknown]
         findings += [*_settings(settings, sources(flags, os.environ, file)), *_store(settings.store, full=full)]
     findings += [sqlite_library(sqlite3.sqlite_version_info), *_machine()]
     _print(findings, as_json=as_json)
@@ -100,7 +103,7 @@ def _local(store: str | None, config: Path | None, *, full: bool, as_json: bool)
     return 2 if not usable else 1 if failed else 0
 
 
-def _print(findings: list[Finding], *, as_json: bool) -> None:
+def _print(findings: list[HealthFinding], *, as_json: bool) -> None:
     if as_json:
         levels = {finding.level for finding in findings}
         worst = next(level for level in ("FAIL", "warn", "ok") if level in levels)
@@ -119,28 +122,29 @@ def sources(flags: Mapping[str, Any], environ: Mapping[str, str], file: ConfigFi
     """Where each setting that is not left at its default has been set. Expects settings that can be loaded."""
     found: dict[str, str] = {}
     for name, info in SETTINGS.items():
-        variable = f"DRAGOMAN_{name.upper()}"
-        key = name.removeprefix("limits_")
-        table = "serve" if key == name else "limits"
+        names = (name, *(old for old, new in RENAMED.items() if new == name))
+        variable = next((each for each in (f"DRAGOMAN_{each.upper()}" for each in names) if environ.get(each)), "")
+        table = "limits" if name.startswith("limits_") else "serve"
         in_file: Mapping[str, Any] = getattr(file, table, {})
+        key = next((each for each in (each.removeprefix("limits_") for each in names) if each in in_file), None)
         other = {"port": "PORT", "host": "BIND_HOST"}.get(name, "")
         if name in flags:
             found[name] = info.flag or name
         # Beside a Kubernetes service called `dragoman`, DRAGOMAN_PORT is tcp://…, which is no setting.
-        elif environ.get(variable) and not (name == "port" and "://" in environ[variable]):
+        elif variable and not (name == "port" and "://" in environ[variable]):
             found[name] = f"environment {variable}"
-        elif file is not None and key in in_file:
+        elif file is not None and key is not None:
             found[name] = f"{file.label} [{table}] {key}"
         elif environ.get(other):
             found[name] = f"environment {other}"
     return found
 
 
-def _settings(settings: Settings, places: Mapping[str, str]) -> Iterator[Finding]:
+def _settings(settings: Settings, places: Mapping[str, str]) -> Iterator[HealthFinding]:
     for name, place in places.items():
-        yield Finding("ok", "settings", f"{name} = {_shown(settings, name)}, from {place}")
+        yield HealthFinding("ok", "settings", f"{name} = {_shown(settings, name)}, from {place}")
     rest = [f"{name} = {_shown(settings, name)}" for name in SETTINGS if name not in places]
-    yield Finding("ok", "settings", f"by default {', '.join(rest)}" if rest else "all are set")
+    yield HealthFinding("ok", "settings", f"by default {', '.join(rest)}" if rest else "all are set")
 
 
 def _shown(settings: Settings, name: str) -> str:
@@ -153,53 +157,53 @@ def _shown(settings: Settings, name: str) -> str:
     return "none" if value is None else str(value)
 
 
-def _store(url: str, *, full: bool) -> Iterator[Finding]:
+def _store(url: str, *, full: bool) -> Iterator[HealthFinding]:
     path = parse_store(url)
     if path is None:
-        yield Finding("ok", "store", "memory: tasks are gone when the server stops")
+        yield HealthFinding("ok", "store", "memory: tasks are gone when the server stops")
         return
-    yield Finding("ok", "store", f"{without_password(url)} is the file {path.absolute()}")
+    yield HealthFinding("ok", "store", f"{without_password(url)} is the file {path.absolute()}")
     yield from examine(path, full=full)
 
 
 # -- the machine -----------------------------------------------------------------------------------------------------
 
 
-def _versions() -> Finding:
-    return Finding("ok", "versions", f"Dragoman {__version__}, Python {platform.python_version()}")
+def _versions() -> HealthFinding:
+    return HealthFinding("ok", "versions", f"Dragoman {__version__}, Python {platform.python_version()}")
 
 
-def sqlite_library(version: tuple[int, int, int]) -> Finding:
+def sqlite_library(version: tuple[int, int, int]) -> HealthFinding:
     """What is known about a version of SQLite."""
     name = f"SQLite {'.'.join(str(number) for number in version)}"
     branch = {(3, 44): (3, 44, 6), (3, 50): (3, 50, 7)}.get(version[:2], (3, 51, 3))  # it was fixed in old ones too
     if version >= branch:
-        return Finding("ok", "sqlite", name)
+        return HealthFinding("ok", "sqlite", name)
     says = f"{name} has the WAL-reset bug, harmless here because one process writes and checkpoints"
-    return Finding("warn", "sqlite", says, "upgrade Python or SQLite when you can")
+    return HealthFinding("warn", "sqlite", says, "upgrade Python or SQLite when you can")
 
 
-def _machine() -> Iterator[Finding]:
+def _machine() -> Iterator[HealthFinding]:
     if sys.platform != "win32":
         import resource
 
         yield open_files(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
-        yield _part("uvloop", Finding("warn", "uvloop", "not installed, so serving is slower", "uv add uvloop"))
+        yield _part("uvloop", HealthFinding("warn", "uvloop", "not installed, so serving is slower", "uv add uvloop"))
     yield _part(
-        "httptools", Finding("FAIL", "httptools", "not installed, so nothing can be served", "uv add httptools")
+        "httptools", HealthFinding("FAIL", "httptools", "not installed, so nothing can be served", "uv add httptools")
     )
 
 
-def open_files(limit: int) -> Finding:
+def open_files(limit: int) -> HealthFinding:
     """Whether this many files and connections at once are enough; -1 is no limit."""
     if 0 <= limit < FEW_FILES:
         says = f"only {limit} files and connections may be open at once"
-        return Finding("warn", "open files", says, "raise it, as with `ulimit -n 65536`")
-    return Finding("ok", "open files", "no limit" if limit < 0 else f"{limit} may be open at once")
+        return HealthFinding("warn", "open files", says, "raise it, as with `ulimit -n 65536`")
+    return HealthFinding("ok", "open files", "no limit" if limit < 0 else f"{limit} may be open at once")
 
 
-def _part(name: str, missing: Finding) -> Finding:
+def _part(name: str, missing: HealthFinding) -> HealthFinding:
     try:
-        return Finding("ok", name, version(name))
+        return HealthFinding("ok", name, version(name))
     except PackageNotFoundError:
         return missing

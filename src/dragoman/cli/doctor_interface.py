@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 import msgspec
 from msgspec.structs import replace
 
-from dragoman.auth.outbound.foreign import as_object
-from dragoman.auth.outbound.requirement import declared
+from dragoman.auth.outbound.requirement import declared_schemes
+from dragoman.auth.outbound.untrusted import as_object
 from dragoman.dialects.errors import DOMAIN, status_of
 from dragoman.dialects.table import VERSION_HEADER
 from dragoman.model import error as e
@@ -29,7 +29,7 @@ from dragoman.model.operation import (
     SubscribeToTaskRequest,
 )
 from dragoman.net.exchange import HttpRequest
-from dragoman.stores.sqlite.health import Finding
+from dragoman.stores.sqlite.health import HealthFinding
 
 if TYPE_CHECKING:
     from dragoman.cli.doctor_remote import Probe, Reply
@@ -114,9 +114,9 @@ class Checkup:
         self.check = f"{'jsonrpc' if self._rpc else 'rest'} {self.version}"
         self._modern = self._binding.dialect.row.errors.typed
 
-    async def findings(self) -> AsyncIterator[Finding]:
+    async def findings(self) -> AsyncIterator[HealthFinding]:
         """What is found, in the order it is looked at. An interface that answers nothing is left after one question."""
-        yield Finding("ok", self.check, f"at {self._binding.url}")
+        yield HealthFinding("ok", self.check, f"at {self._binding.url}")
         try:
             for number, question in enumerate([*self._harmless(), *self._wrong_on_purpose()]):
                 reply = await self._ask(question.request)
@@ -130,7 +130,7 @@ class Checkup:
             if not self._rpc:
                 yield await self._nowhere()
         except e.DragomanError as error:
-            yield Finding("FAIL", self.check, str(error), _CALLABLE)
+            yield HealthFinding("FAIL", self.check, str(error), _CALLABLE)
             return
         yield self._latency()
 
@@ -142,28 +142,28 @@ class Checkup:
     def _spelled(self, operation: Operation, request: Request) -> HttpRequest:
         return self._binding.request(operation, replace(request, tenant=self._tenant) if self._tenant else request)
 
-    def _judged(self, question: Question, reply: Reply) -> list[Finding]:
+    def _judged(self, question: Question, reply: Reply) -> list[HealthFinding]:
         faults = faults_of(self._binding, question, reply)
-        found = [Finding(level, self.check, f"{question.what}: {says}", rule) for level, says, rule in faults]
-        return found or [Finding("ok", self.check, f"{question.what}: {answered(reply)}")]
+        found = [HealthFinding(level, self.check, f"{question.what}: {says}", rule) for level, says, rule in faults]
+        return found or [HealthFinding("ok", self.check, f"{question.what}: {answered(reply)}")]
 
-    def _refused(self, reply: Reply, what: str) -> list[Finding]:
-        if reply.status == 401 and not declared(self._card):
+    def _refused(self, reply: Reply, what: str) -> list[HealthFinding]:
+        if reply.status == 401 and not declared_schemes(self._card):
             says = f"{what}: HTTP 401, and the card names no way to authenticate"
-            return [Finding("FAIL", self.check, says, _CREDENTIALS)]
+            return [HealthFinding("FAIL", self.check, says, _CREDENTIALS)]
         says = f"{what}: HTTP {reply.status}, so it is not checked"
         hint = "put a token into DRAGOMAN_TOKEN, or name its variable with --token-env"
-        found = [Finding("warn", self.check, says, hint)]
+        found = [HealthFinding("warn", self.check, says, hint)]
         if reply.status == 401 and not reply.headers.get("WWW-Authenticate"):
-            found.append(Finding("warn", self.check, f"{what}: HTTP 401 without WWW-Authenticate", _CHALLENGE))
+            found.append(HealthFinding("warn", self.check, f"{what}: HTTP 401 without WWW-Authenticate", _CHALLENGE))
         return found
 
-    def _latency(self) -> Finding:
+    def _latency(self) -> HealthFinding:
         middle = median(self._times)
         says = f"{1000 * middle:.0f} ms, the median of {len(self._times)} answers"
         if middle > SLOW:
-            return Finding("warn", self.check, says, "Advice: what starts no work is answered at once")
-        return Finding("ok", self.check, says)
+            return HealthFinding("warn", self.check, says, "Advice: what starts no work is answered at once")
+        return HealthFinding("ok", self.check, says)
 
     # -- what starts no work -----------------------------------------------------------------------------------------
 
@@ -225,7 +225,7 @@ class Checkup:
             request = HttpRequest(known.method, known.url, headers, known.body)
             yield Question(f"{VERSION_HEADER} {_NOT_SPOKEN}", request, Expected(_NO_VERSION, (e.VersionNotSupported,)))
 
-    async def _undeclared(self) -> Finding:
+    async def _undeclared(self) -> HealthFinding:
         """A body that does not say it is JSON."""
         request = self._spelled(Operation.CANCEL, CancelTaskRequest(f"dragoman-doctor-{new_id()}"))
         request.headers["Content-Type"] = "text/plain"
@@ -234,16 +234,16 @@ class Checkup:
         if not refused and self._rpc and reply.is_json:
             refused = as_object(as_object(reply.json()).get("error")).get("code") in (-32005, -32600, -32700)
         if refused:
-            return Finding("ok", self.check, f"a body that is text/plain: {answered(reply)}")
-        return Finding("warn", self.check, "a body that is text/plain is read all the same", _MEDIA)
+            return HealthFinding("ok", self.check, f"a body that is text/plain: {answered(reply)}")
+        return HealthFinding("warn", self.check, "a body that is text/plain is read all the same", _MEDIA)
 
-    async def _nowhere(self) -> Finding:
+    async def _nowhere(self) -> HealthFinding:
         """A path that does not exist. What its body looks like is nobody's rule."""
         base = self._spelled(Operation.GET, GetTaskRequest("x")).url.rpartition("/tasks/")[0]
         reply = await self._ask(HttpRequest("GET", f"{base}/tasks/a/b/c/d"))
         if reply.status in (404, 405):
-            return Finding("ok", self.check, f"an unknown path: HTTP {reply.status}")
-        return Finding("warn", self.check, f"an unknown path: {reply.shown}", _NO_PATH)
+            return HealthFinding("ok", self.check, f"an unknown path: HTTP {reply.status}")
+        return HealthFinding("warn", self.check, f"an unknown path: {reply.shown}", _NO_PATH)
 
 
 # -- answers ---------------------------------------------------------------------------------------------------------
@@ -346,7 +346,7 @@ def _of_result(binding: Binding, question: Question, result: Any) -> Iterator[_F
         yield "FAIL", "answered as if all were well", question.right.rule
         return
     try:
-        binding.dialect.result_from(question.operation, result)
+        binding.dialect.read_result(question.operation, result)
     except e.DragomanError as error:
         yield "FAIL", str(error), question.right.rule
         return

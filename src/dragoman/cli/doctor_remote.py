@@ -24,8 +24,8 @@ from dragoman.dialects.cards.rules.validate import card_problems
 from dragoman.model.error import BadCard, ConfigError, DragomanError
 from dragoman.model.task import Task
 from dragoman.net.aio import AioClient
-from dragoman.net.exchange import HttpRequest, is_loopback, shown
-from dragoman.stores.sqlite.health import Finding
+from dragoman.net.exchange import HttpRequest, is_loopback, redact_url
+from dragoman.stores.sqlite.health import HealthFinding
 from dragoman.transports.sse import SseReader
 
 if TYPE_CHECKING:
@@ -53,14 +53,14 @@ _FEW_DAYS = 14
 _DAY = 86_400
 
 
-async def examine_agent(session: Session, text: str | None) -> list[Finding]:
+async def examine_agent(session: Session, text: str | None) -> list[HealthFinding]:
     """Everything that is found out about an agent. Only `text` starts work: it is sent once and streamed once.
 
     Raises:
         ConfigError: the options do not go together.
     """
     probe = Probe(session.options)
-    found: list[Finding] = []
+    found: list[HealthFinding] = []
     try:
         found.append(await examine_tls(session.options.address.url, insecure=session.options.insecure))
         found += [finding async for finding in _discovery(probe, session.options.address.url)]
@@ -130,7 +130,7 @@ class Probe:
             BadResponse: it redirects elsewhere, or does not end.
             AuthError: the credentials cannot be had, or are not meant for that address.
         """
-        request.silence = _REPLY_TIMEOUT
+        request.read_timeout = _REPLY_TIMEOUT
         start = time.perf_counter()
         response = await self._sender.send(request, self.card)
         streams = response.headers.get("Content-Type", "").startswith("text/event-stream")
@@ -157,7 +157,7 @@ async def _first_event(response: HttpResponse) -> bytes:
 # -- the certificate -------------------------------------------------------------------------------------------------
 
 
-async def examine_tls(url: str, *, insecure: bool, now: float | None = None) -> Finding:
+async def examine_tls(url: str, *, insecure: bool, now: float | None = None) -> HealthFinding:
     """Whether what is said to a server stays between the two, and for how long its certificate is valid.
 
     With `insecure`, a certificate nobody vouches for is a warning.
@@ -165,40 +165,40 @@ async def examine_tls(url: str, *, insecure: bool, now: float | None = None) -> 
     parts = urlsplit(url)
     if parts.scheme != "https":
         if is_loopback(url):
-            return Finding("ok", "tls", "none, on this machine")
-        return Finding("warn", "tls", "none: everybody on the way can read and change what is said", _ENCRYPTED)
+            return HealthFinding("ok", "tls", "none, on this machine")
+        return HealthFinding("warn", "tls", "none: everybody on the way can read and change what is said", _ENCRYPTED)
     host = parts.hostname or ""
     try:
         async with asyncio.timeout(_TLS_TIMEOUT):
             _, writer = await asyncio.open_connection(host, parts.port or 443, ssl=ssl.create_default_context())
     except ssl.SSLCertVerificationError as error:
         says = f"the certificate is not trusted: {error.verify_message}"
-        return Finding("warn" if insecure else "FAIL", "tls", says, _IDENTITY)
+        return HealthFinding("warn" if insecure else "FAIL", "tls", says, _IDENTITY)
     except (OSError, TimeoutError) as error:
         # There may be a proxy on the way that we are not to go round.
-        return Finding("warn", "tls", f"the certificate could not be looked at: {error or 'no answer'}")
+        return HealthFinding("warn", "tls", f"the certificate could not be looked at: {error or 'no answer'}")
     try:
         return _certificate(writer.get_extra_info("ssl_object"), time.time() if now is None else now)
     finally:
         writer.transport.abort()
 
 
-def _certificate(tls: ssl.SSLObject, now: float) -> Finding:
+def _certificate(tls: ssl.SSLObject, now: float) -> HealthFinding:
     version = tls.version() or "TLS"
     until = (tls.getpeercert() or {}).get("notAfter")
     days = int((ssl.cert_time_to_seconds(str(until)) - now) // _DAY) if until else 0
     says = f"{version}, the certificate is valid for {days} more {'day' if days == 1 else 'days'}"
     if days < _FEW_DAYS:
-        return Finding("warn", "tls", says, "renew it")
+        return HealthFinding("warn", "tls", says, "renew it")
     if version not in ("TLSv1.2", "TLSv1.3"):
-        return Finding("warn", "tls", says, _ENCRYPTED)
-    return Finding("ok", "tls", says)
+        return HealthFinding("warn", "tls", says, _ENCRYPTED)
+    return HealthFinding("ok", "tls", says)
 
 
 # -- discovery -------------------------------------------------------------------------------------------------------
 
 
-async def _discovery(probe: Probe, target: str) -> AsyncIterator[Finding]:
+async def _discovery(probe: Probe, target: str) -> AsyncIterator[HealthFinding]:
     """Look for the card at both places; the first that can be read is the probe's from then on."""
     base = target.partition("?")[0].partition("#")[0].rstrip("/")
     places = [target] if is_card_url(target) else [base + path for path in WELL_KNOWN]
@@ -207,7 +207,7 @@ async def _discovery(probe: Probe, target: str) -> AsyncIterator[Finding]:
         try:
             replies[url] = await probe.ask(_card_request(url))
         except DragomanError as error:
-            yield Finding("FAIL", "discovery", str(error))
+            yield HealthFinding("FAIL", "discovery", str(error))
             return
     for url, reply in replies.items():
         yield _placed(url, reply, replies)
@@ -217,13 +217,15 @@ async def _discovery(probe: Probe, target: str) -> AsyncIterator[Finding]:
     url, reply = next(((url, reply) for url, reply in usable if reply.body.lstrip()[:1] == b"{"), usable[0])
     for problem in card_problems(reply.body, url=url):
         level = "FAIL" if problem.level == "error" else "warn"
-        yield Finding(level, "card", f"{problem.field}: {problem.found}", problem.rule)
+        yield HealthFinding(level, "card", f"{problem.field}: {problem.found}", problem.rule)
     try:
         probe.card = parse_card(reply.body)
     except BadCard as error:
-        yield Finding("FAIL", "card", f"{error}, so the rest is not checked", "A2A 1.0, 4.4.1: what a card must have")
+        yield HealthFinding(
+            "FAIL", "card", f"{error}, so the rest is not checked", "A2A 1.0, 4.4.1: what a card must have"
+        )
         return
-    yield Finding("ok", "card", f"{probe.card.name} {probe.card.version}, {len(probe.card.skills)} skills")
+    yield HealthFinding("ok", "card", f"{probe.card.name} {probe.card.version}, {len(probe.card.skills)} skills")
     async for finding in _served(probe, url, reply):
         yield finding
 
@@ -235,47 +237,49 @@ def _card_request(url: str, etag: str = "") -> HttpRequest:
     return HttpRequest("GET", url, headers, operation="GetAgentCard")
 
 
-def _placed(url: str, reply: Reply, replies: dict[str, Reply]) -> Finding:
+def _placed(url: str, reply: Reply, replies: dict[str, Reply]) -> HealthFinding:
     """Whether there is a card at this place, and whether there has to be."""
-    where = shown(url)
+    where = redact_url(url)
     if reply.status == 200:
-        return Finding("ok", "discovery", f"{where}: found in {1000 * reply.seconds:.0f} ms")
+        return HealthFinding("ok", "discovery", f"{where}: found in {1000 * reply.seconds:.0f} ms")
     elsewhere = any(other.status == 200 for other in replies.values())
     if url.endswith(WELL_KNOWN[1]) and elsewhere:
-        return Finding("ok", "discovery", f"{where}: HTTP {reply.status}, where callers before 0.3 look for the card")
+        return HealthFinding(
+            "ok", "discovery", f"{where}: HTTP {reply.status}, where callers before 0.3 look for the card"
+        )
     old = url.endswith(WELL_KNOWN[1]) and len(replies) == 2
-    return Finding(
+    return HealthFinding(
         "warn" if elsewhere else "FAIL", "discovery", f"{where}: HTTP {reply.status}", _OLD_PLACE if old else _PLACE
     )
 
 
-async def _served(probe: Probe, url: str, reply: Reply) -> AsyncIterator[Finding]:
+async def _served(probe: Probe, url: str, reply: Reply) -> AsyncIterator[HealthFinding]:
     """How the card is served: its type, and whether it can be kept."""
     if not reply.kind.endswith("json"):
-        yield Finding("warn", "discovery", f"the card is {reply.kind or 'without a content type'}", _MEDIA)
+        yield HealthFinding("warn", "discovery", f"the card is {reply.kind or 'without a content type'}", _MEDIA)
     control, etag = reply.headers.get("Cache-Control", ""), reply.headers.get("ETag", "")
     if not _MAX_AGE.search(control):
         says = f"Cache-Control is {control!r}" if control else "there is no Cache-Control"
-        yield Finding("warn", "discovery", says, _CACHING)
+        yield HealthFinding("warn", "discovery", says, _CACHING)
     if not etag:
-        yield Finding("warn", "discovery", "there is no ETag", _CACHING)
+        yield HealthFinding("warn", "discovery", "there is no ETag", _CACHING)
         return
     try:
         again = await probe.ask(_card_request(url, etag))
     except DragomanError as error:
-        yield Finding("FAIL", "discovery", f"asked again with its ETag: {error}", _CONDITIONAL)
+        yield HealthFinding("FAIL", "discovery", f"asked again with its ETag: {error}", _CONDITIONAL)
         return
     if again.status == 304:
-        yield Finding("ok", "discovery", f"kept by its ETag, {control or 'for as long as callers like'}")
+        yield HealthFinding("ok", "discovery", f"kept by its ETag, {control or 'for as long as callers like'}")
     else:
-        yield Finding("warn", "discovery", f"asked again with its ETag: HTTP {again.status}", _CONDITIONAL)
+        yield HealthFinding("warn", "discovery", f"asked again with its ETag: HTTP {again.status}", _CONDITIONAL)
 
 
 # -- interfaces ------------------------------------------------------------------------------------------------------
 
 
-async def _interfaces(probe: Probe, card: AgentCard, options: Options) -> list[Finding]:
-    found: list[Finding] = []
+async def _interfaces(probe: Probe, card: AgentCard, options: Options) -> list[HealthFinding]:
+    found: list[HealthFinding] = []
     if options.protocol or options.transport:
         chosen = interfaces_of(card, options.protocol, options.transport)[:1]
     else:
@@ -286,7 +290,9 @@ async def _interfaces(probe: Probe, card: AgentCard, options: Options) -> list[F
                 chosen.append(interfaces_of(replace(card, supported_interfaces=(offered,)))[0])
             except (BadCard, ConfigError):
                 says = f"at {offered.url}: not checked, as it is not spoken here"
-                found.append(Finding("ok", f"{offered.protocol_binding.lower()} {offered.protocol_version}", says))
+                found.append(
+                    HealthFinding("ok", f"{offered.protocol_binding.lower()} {offered.protocol_version}", says)
+                )
     for interface in chosen:
         found += [finding async for finding in Checkup(probe, interface, card).findings()]
     return found
@@ -295,19 +301,21 @@ async def _interfaces(probe: Probe, card: AgentCard, options: Options) -> list[F
 # -- work ------------------------------------------------------------------------------------------------------------
 
 
-async def _sent(client: Client, text: str) -> Finding:
+async def _sent(client: Client, text: str) -> HealthFinding:
     start = time.perf_counter()
     try:
         answer = await client.send(text)
     except DragomanError as error:
-        return Finding("FAIL", "send", str(error), "A2A 1.0, 3.1.1: a message is answered with a Task or a Message")
+        return HealthFinding(
+            "FAIL", "send", str(error), "A2A 1.0, 3.1.1: a message is answered with a Task or a Message"
+        )
     kind = "a task" if isinstance(answer, Task) else "a message"
-    return Finding(
+    return HealthFinding(
         "ok", "send", f"{kind}, {state_name(answer.state)}, in {1000 * (time.perf_counter() - start):.0f} ms"
     )
 
 
-async def _streamed(client: Client, text: str) -> Finding:
+async def _streamed(client: Client, text: str) -> HealthFinding:
     start, events = time.perf_counter(), 0
     first: Event | None = None
     began = 0.0
@@ -321,9 +329,11 @@ async def _streamed(client: Client, text: str) -> Finding:
                 if event.state.waiting:
                     break
     except DragomanError as error:
-        return Finding("FAIL", "stream", str(error), "A2A 1.0, 3.1.2: a stream goes on until the task ends or asks")
+        return HealthFinding(
+            "FAIL", "stream", str(error), "A2A 1.0, 3.1.2: a stream goes on until the task ends or asks"
+        )
     state = state_name(stream.result.state)
     says = f"{events} events, the first after {1000 * began:.0f} ms, {state}"
     if first is not None and first.kind not in ("task", "message"):
-        return Finding("warn", "stream", f"{says}; it begins with an event of kind {first.kind}", _FIRST)
-    return Finding("ok", "stream", says)
+        return HealthFinding("warn", "stream", f"{says}; it begins with an event of kind {first.kind}", _FIRST)
+    return HealthFinding("ok", "stream", says)

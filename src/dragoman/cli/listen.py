@@ -86,13 +86,13 @@ class _Checks:
         if self._jwks is not None:
             return self._jwks
         from dragoman.client.webhook import issuer_of
-        from dragoman.net.guard import Guard
+        from dragoman.net.guard import AddressGuard
 
         issuer = issuer_of(headers)
         if not issuer.startswith(("http://", "https://")):
             return _LOCAL_KEYS
         url = f"{issuer.rstrip('/')}/.well-known/jwks.json"
-        Guard(["127.0.0.0/8", "::1", "localhost"], setting="--jwks").check_url(url)
+        AddressGuard(["127.0.0.0/8", "::1", "localhost"], setting="--jwks").check_url(url)
         return url
 
 
@@ -183,9 +183,9 @@ def _as_json(headers: dict[str, str], body: bytes, verdict: Verdict) -> str:
 
 
 def _event(headers: dict[str, str], body: bytes) -> Event | None:
-    from dragoman.client.webhook import event_of
+    from dragoman.client.webhook import parse_event
 
     try:
-        return event_of(body, headers.get("idempotency-key", ""))
+        return parse_event(body, headers.get("idempotency-key", ""))
     except DragomanError:
         return None

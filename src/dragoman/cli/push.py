@@ -36,7 +36,7 @@ def _on_store(function: Callable[..., None]) -> Callable[..., None]:
 @contextmanager
 def _usable(path: Path) -> Generator[None]:
     from dragoman.stores.sqlite.health import read_only, schema_version
-    from dragoman.stores.sqlite.schema import VERSION, unusable
+    from dragoman.stores.sqlite.schema import VERSION, unusable_error
 
     if not path.exists():
         raise ConfigError(f"there is no store {path}: name it with --store sqlite:///FILE")
@@ -46,7 +46,7 @@ def _usable(path: Path) -> Generator[None]:
                 raise ConfigError(f"the store {path} was written by an older Dragoman: serve it once to bring it up")
         yield
     except sqlite3.Error as error:
-        raise unusable(path, error) from None
+        raise unusable_error(path, error) from None
 
 
 @click.group("push", short_help="Show webhooks that do not arrive, and retry them.", context_settings=HELP)
@@ -105,20 +105,20 @@ def _state(push: Push) -> str:
 
 
 def _row(push: Push, row: TaskRow) -> tuple[str, ...]:
-    from dragoman.net.exchange import shown
+    from dragoman.net.exchange import redact_url
 
     trouble = f"{push.error}, {push.tries} tries since {utc(push.failing_ms)}" if push.failing_ms else push.error
-    return row.id, _state(push), push.id, shown(push.url), trouble
+    return row.id, _state(push), push.id, redact_url(push.url), trouble
 
 
 def _json(push: Push, row: TaskRow) -> dict[str, Any]:
-    from dragoman.net.exchange import shown
+    from dragoman.net.exchange import redact_url
 
     return {
         "task": row.id,
         "agent": row.scope.agent,
         "id": push.id,
-        "url": shown(push.url),
+        "url": redact_url(push.url),
         "protocol": push.dialect,
         "state": _state(push),
         "behind": row.generation - push.cursor,

@@ -1,7 +1,7 @@
-"""The keywords of JSON schema, so that judging ends soon: their work is counted, and no value is written out.
+"""JSON Schema keywords for `jsonschema` with bounded cost: work is charged to the step budget.
 
-The library's own keywords put the whole value into each error's message, compare all items with each other, and try
-any regular expression. Here a message is empty: what is wrong is said by `problem`.
+The library's own keywords put the whole value into every error message, compare all items with each other, and run
+any regular expression. Here error messages are empty; `problem` builds the texts.
 """
 
 from __future__ import annotations
@@ -16,56 +16,60 @@ import msgspec
 from jsonschema import Draft202012Validator, validators
 from jsonschema.exceptions import ValidationError
 
-from dragoman.schema.effort import Exhausted, begin, end, spend
-from dragoman.schema.integers import holds_float
+from dragoman.schema.budget import BudgetExhausted, enter, leave, spend
+from dragoman.schema.integers import contains_float
 from dragoman.schema.outline import FORBIDDEN, Node
-from dragoman.schema.pattern import matcher_of
+from dragoman.schema.pattern import compile_pattern
 
 if TYPE_CHECKING:
     from jsonschema.protocols import Validator
 
 Keyword = Callable[[Any, Any, Any, Any], Iterator[ValidationError]]
 
-# How many errors are looked at in one alternative.
-_MOST_ERRORS = 20
-# What one schema costs that is held against one value, in steps.
-_DESCENT = 6
-# What one error costs.
-_ERROR = 3
+# Errors considered per alternative.
+_MAX_ERRORS = 20
+# Steps charged for validating one value against one subschema.
+_DESCENT_COST = 6
+# Steps charged per error.
+_ERROR_COST = 3
 _UNEVALUATED = "unevaluatedProperties"
 
 
 @functools.cache
-def counted(kind: type[Validator], *, names_by_pattern: bool = False) -> type[Validator]:
-    """The validator of a draft, with its work counted: it raises Exhausted when there is too much of it.
+def budgeted_validator(kind: type[Validator], *, names_by_pattern: bool = False) -> type[Validator]:
+    """Return the validator class of a draft with its work charged: it raises BudgetExhausted when there is too much.
 
-    With `names_by_pattern` it does without `unevaluatedProperties`: there the library tries patterns by itself, on an
-    engine that may never end.
+    With `names_by_pattern` it ignores `unevaluatedProperties`: for that keyword the library runs the patterns itself,
+    on an engine whose time is unbounded.
     """
-    theirs = cast("dict[str, Keyword]", kind.VALIDATORS)
+    original = cast("dict[str, Keyword]", kind.VALIDATORS)
     newest = cast("dict[str, Keyword]", Draft202012Validator.VALIDATORS)
-    # An old draft may mean something else by a word; what it means by these is then kept, and counted.
-    own = {name: keyword for name, keyword in _OWN.items() if theirs.get(name) is newest[name]}
-    costly = {name: _costing(theirs[name], cost) for name, cost in _COSTS.items() if name in theirs and name not in own}
-    referring = {name: _referring(theirs[name]) for name in _REFERENCES if name in theirs}
-    left_out = {_UNEVALUATED: _unenforced} if names_by_pattern else {}
-    made: Any = cast("Any", validators).extend(kind, {**costly, **referring, **own, **left_out})
-    descend = made.descend
+    # An older draft may define a keyword differently: its implementation is then kept, and charged.
+    own = {name: keyword for name, keyword in _KEYWORDS.items() if original.get(name) is newest[name]}
+    costly = {
+        name: _with_cost(original[name], cost) for name, cost in _COSTS.items() if name in original and name not in own
+    }
+    referring = {name: _guard_cycles(original[name]) for name in _REFERENCES if name in original}
+    left_out = {_UNEVALUATED: _ignore} if names_by_pattern else {}
+    validator_class: Any = cast("Any", validators).extend(kind, {**costly, **referring, **own, **left_out})
+    descend = validator_class.descend
 
-    def descended(validator: Any, instance: Any, schema: Any, *args: Any, **named: Any) -> Iterator[ValidationError]:
+    def budgeted_descend(
+        validator: Any, instance: Any, schema: Any, *args: Any, **named: Any
+    ) -> Iterator[ValidationError]:
         return (
-            _forbidden(instance, *args, **named)
+            _false_schema_error(instance, *args, **named)
             if schema is False
             else descend(validator, instance, schema, *args, **named)
         )
 
-    made.descend, made.evolve = descended, _evolve
-    return cast("type[Validator]", made)
+    validator_class.descend, validator_class.evolve = budgeted_descend, _evolve
+    return cast("type[Validator]", validator_class)
 
 
 def _evolve(validator: Any, **changes: Any) -> Any:
-    """The same validator for another place. Unlike the library's, it stays one that counts, whatever `$schema` says."""
-    spend(_DESCENT)
+    """Return the validator for another subschema: budgeted too, unlike the library's, whatever its `$schema` says."""
+    spend(_DESCENT_COST)
     schema = changes.get("schema", validator.schema)
     return type(validator)(
         {"not": {}} if schema is False else schema,
@@ -74,12 +78,12 @@ def _evolve(validator: Any, **changes: Any) -> Any:
     )
 
 
-def _unenforced(*_: Any) -> Iterator[ValidationError]:
+def _ignore(*_: Any) -> Iterator[ValidationError]:
     return iter(())
 
 
-def _forbidden(value: Any, path: Any = None, schema_path: Any = None, **_: Any) -> Iterator[ValidationError]:
-    """What `false` has against a value; the library does not tell where that is."""
+def _false_schema_error(value: Any, path: Any = None, schema_path: Any = None, **_: Any) -> Iterator[ValidationError]:
+    """Yield the error of the schema `false`, with its path: the library's error has none."""
     yield ValidationError(
         "",
         validator=FORBIDDEN,
@@ -91,45 +95,47 @@ def _forbidden(value: Any, path: Any = None, schema_path: Any = None, **_: Any) 
     )
 
 
-def _costing(keyword: Keyword, cost: Callable[[Any, Any], int]) -> Keyword:
-    """A keyword of the library, with its work counted before, and the length of its messages after."""
+def _with_cost(keyword: Keyword, cost: Callable[[Any, Any], int]) -> Keyword:
+    """Wrap a keyword of the library: charge its work before, and the length of its messages after."""
 
-    def costing(validator: Any, limit: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
+    def charged(validator: Any, limit: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
         spend(cost(limit, value))
         for error in keyword(validator, limit, value, schema) or ():
             spend(1 + len(error.message) // 50)
             yield error
 
-    return costing
+    return charged
 
 
-def _referring(keyword: Keyword) -> Keyword:
-    """A reference of the library, that does not lead to itself for ever."""
+def _guard_cycles(keyword: Keyword) -> Keyword:
+    """Wrap a reference keyword of the library so that a reference to itself ends."""
 
-    def referring(validator: Any, ref: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
-        spend(_DESCENT)
-        begin(schema, value)
+    def guarded(validator: Any, ref: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
+        spend(_DESCENT_COST)
+        enter(schema, value)
         try:
             yield from keyword(validator, ref, value, schema)
         finally:
-            end(schema, value)
+            leave(schema, value)
 
-    return referring
+    return guarded
 
 
-def _testing(test: Callable[[Any, Any, Any], bool]) -> Keyword:
-    """A keyword that either holds or does not."""
+def _keyword_from_test(test: Callable[[Any, Any, Any], bool]) -> Keyword:
+    """Build a keyword from a predicate."""
 
-    def testing(validator: Any, limit: Any, value: Any, _schema: Any) -> Iterator[ValidationError]:
+    def tested(validator: Any, limit: Any, value: Any, _schema: Any) -> Iterator[ValidationError]:
         if not test(validator, limit, value):
-            spend(_ERROR)
+            spend(_ERROR_COST)
             yield ValidationError("")
 
-    return testing
+    return tested
 
 
-def _length(kind: str, fits: Callable[[int, Any], bool]) -> Keyword:
-    return _testing(lambda validator, limit, value: not validator.is_type(value, kind) or fits(len(value), limit))
+def _length_keyword(kind: str, fits: Callable[[int, Any], bool]) -> Keyword:
+    return _keyword_from_test(
+        lambda validator, limit, value: not validator.is_type(value, kind) or fits(len(value), limit)
+    )
 
 
 def _has_type(validator: Any, types: Any, value: Any) -> bool:
@@ -140,37 +146,37 @@ def _is_one_of(_validator: Any, choices: Any, value: Any) -> bool:
     spend(len(choices) // 20)
     if isinstance(value, str):
         return value in choices
-    return any(is_same(choice, value) for choice in choices)
+    return any(is_equal_json(choice, value) for choice in choices)
 
 
-def is_same(one: Any, two: Any) -> bool:
-    """Equal as JSON: 1 is 1.0, and true is not 1."""
+def is_equal_json(one: Any, two: Any) -> bool:
+    """Compare as JSON: 1 equals 1.0, and true does not equal 1."""
     spend(1)
     if isinstance(one, bool) or isinstance(two, bool):
         return one is two
     if isinstance(one, list) and isinstance(two, list):
         rows = cast("list[Any]", one), cast("list[Any]", two)
-        return len(rows[0]) == len(rows[1]) and all(map(is_same, *rows))
+        return len(rows[0]) == len(rows[1]) and all(map(is_equal_json, *rows))
     if isinstance(one, dict) and isinstance(two, dict):
         mine, other = cast("dict[str, Any]", one), cast("dict[str, Any]", two)
-        return mine.keys() == other.keys() and all(is_same(value, other[name]) for name, value in mine.items())
+        return mine.keys() == other.keys() and all(is_equal_json(value, other[name]) for name, value in mine.items())
     return one == two
 
 
-def _is_unique(validator: Any, wanted: Any, value: Any) -> bool:
-    if not wanted or not validator.is_type(value, "array"):
+def _is_unique(validator: Any, must_be_unique: Any, value: Any) -> bool:
+    if not must_be_unique or not validator.is_type(value, "array"):
         return True
     items = cast("list[Any]", value)
     spend(len(items) // 10)
     kinds: set[type[Any]] = set(map(type, items))
     if kinds <= {str}:
         return len(set(items)) == len(items)
-    if kinds <= {int, float}:  # not by their hashes: those can be chosen to be all the same
+    if kinds <= {int, float}:  # not by hash: an attacker can choose numbers whose hashes collide
         return all(one != two for one, two in pairwise(sorted(items)))
     seen: set[bytes] = set()
     for item in items:
         spend(1)
-        text = msgspec.json.encode(_with_integers(item) if holds_float(item) else item, order="sorted")
+        text = msgspec.json.encode(_with_integers(item) if contains_float(item) else item, order="sorted")
         spend(len(text) // 100)
         if text in seen:
             return False
@@ -194,112 +200,112 @@ def _required(validator: Any, names: Any, value: Any, _schema: Any) -> Iterator[
         spend(len(names) // 20)
         for name in names:
             if name not in value:
-                yield ValidationError("")  # one for all of them
+                yield ValidationError("")  # one error for all missing names
                 return
 
 
 def _properties(validator: Any, properties: Node, value: Any, _schema: Any) -> Iterator[ValidationError]:
     if validator.is_type(value, "object"):
         spend(len(properties) // 20)
-        for name, place in properties.items():
+        for name, subschema in properties.items():
             if name in value:
-                yield from validator.descend(value[name], place, path=name, schema_path=name)
+                yield from validator.descend(value[name], subschema, path=name, schema_path=name)
 
 
 def _pattern_properties(validator: Any, patterns: Node, value: Any, _schema: Any) -> Iterator[ValidationError]:
     if validator.is_type(value, "object"):
-        for pattern, place in patterns.items():
-            matcher = matcher_of(pattern)
+        for pattern, subschema in patterns.items():
+            matcher = compile_pattern(pattern)
             for name, one in value.items() if matcher is not None else ():
-                if matcher is not None and matcher.finds(name):
-                    yield from validator.descend(one, place, path=name, schema_path=pattern)
+                if matcher is not None and matcher.search(name):
+                    yield from validator.descend(one, subschema, path=name, schema_path=pattern)
 
 
-def _additional_properties(validator: Any, place: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
-    if place in (True, {}) or not validator.is_type(value, "object"):
+def _additional_properties(validator: Any, subschema: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
+    if subschema in (True, {}) or not validator.is_type(value, "object"):
         return
     spend(len(value) // 10)
     named = schema.get("properties", {})
-    matchers = [matcher_of(pattern) for pattern in schema.get("patternProperties", {})]
+    matchers = [compile_pattern(pattern) for pattern in schema.get("patternProperties", {})]
     for name, one in value.items():
-        # What a pattern that is not enforced may mean is nothing to complain about.
-        if name in named or any(matcher is None or matcher.finds(name) for matcher in matchers):
+        # A pattern that is not enforced may match this name: no error then.
+        if name in named or any(matcher is None or matcher.search(name) for matcher in matchers):
             continue
-        if place is False:
+        if subschema is False:
             yield ValidationError("")
             return
-        yield from validator.descend(one, place, path=name)
+        yield from validator.descend(one, subschema, path=name)
 
 
 def _has_pattern(validator: Any, pattern: Any, value: Any) -> bool:
-    """True when the pattern is found, and when it cannot be tried: then it is for the server to say."""
+    """True when the pattern matches, or cannot be tried: then the server decides."""
     if not validator.is_type(value, "string"):
         return True
     try:
-        matcher = matcher_of(pattern)
-        return matcher is None or matcher.finds(value)
-    except Exhausted:
+        matcher = compile_pattern(pattern)
+        return matcher is None or matcher.search(value)
+    except BudgetExhausted:
         return True
 
 
-def _items(validator: Any, place: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
+def _items(validator: Any, subschema: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
     if validator.is_type(value, "array"):
         first = len(schema.get("prefixItems", ()))
-        if place is False and len(value) > first:
+        if subschema is False and len(value) > first:
             yield ValidationError("")
-        for index in range(first, len(value)) if place not in (True, False, {}) else ():
-            yield from validator.descend(value[index], place, path=index)
+        for index in range(first, len(value)) if subschema not in (True, False, {}) else ():
+            yield from validator.descend(value[index], subschema, path=index)
 
 
 def _any_of(validator: Any, branches: Any, value: Any, _schema: Any) -> Iterator[ValidationError]:
-    if not any(_takes(validator, branch, value) for branch in branches):
-        yield ValidationError("", context=_against(validator, branches, value))
+    if not any(_is_valid(validator, branch, value) for branch in branches):
+        yield ValidationError("", context=_branch_errors(validator, branches, value))
 
 
 def _one_of(validator: Any, branches: Any, value: Any, _schema: Any) -> Iterator[ValidationError]:
-    taking = sum(1 for branch in branches if _takes(validator, branch, value))
-    if taking != 1:
-        yield ValidationError("", context=() if taking else _against(validator, branches, value))
+    matching = sum(1 for branch in branches if _is_valid(validator, branch, value))
+    if matching != 1:
+        yield ValidationError("", context=() if matching else _branch_errors(validator, branches, value))
 
 
-def _takes(validator: Any, branch: Any, value: Any) -> bool:
-    # Asked first, as it stops at the first error: of many kinds of object, the kind is mostly told at the beginning.
+def _is_valid(validator: Any, branch: Any, value: Any) -> bool:
+    # Checked before errors are collected, as it stops at the first error: a discriminator usually comes first.
     return next(validator.descend(value, branch), None) is None
 
 
-def _against(validator: Any, branches: Any, value: Any) -> list[ValidationError]:
+def _branch_errors(validator: Any, branches: Any, value: Any) -> list[ValidationError]:
     return [
         error
         for index, branch in enumerate(branches)
-        for error in islice(validator.descend(value, branch, schema_path=index), _MOST_ERRORS)
+        for error in islice(validator.descend(value, branch, schema_path=index), _MAX_ERRORS)
     ]
 
 
-def _squared(_limit: Any, value: Any) -> int:
+def _quadratic_cost(_limit: Any, value: Any) -> int:
     return len(cast("list[Any]", value)) ** 2 // 10 if isinstance(value, (dict, list)) else 0
 
 
-def _each(_limit: Any, value: Any) -> int:
+def _per_item_cost(_limit: Any, value: Any) -> int:
     return 2 * len(cast("list[Any]", value)) if isinstance(value, list) else 0
 
 
-def _limits(limit: Any, _value: Any) -> int:
+def _limit_cost(limit: Any, _value: Any) -> int:
     return len(cast("list[Any]", limit)) // 20 if isinstance(limit, (dict, list)) else 0
 
 
-_OWN: dict[str, Keyword] = {
-    "type": _testing(_has_type),
-    "enum": _testing(_is_one_of),
-    "const": _testing(lambda _, limit, value: is_same(limit, value)),
-    "not": _testing(lambda validator, limit, value: not validator.evolve(schema=limit).is_valid(value)),
-    "pattern": _testing(_has_pattern),
-    "minLength": _length("string", operator.ge),
-    "maxLength": _length("string", operator.le),
-    "minItems": _length("array", operator.ge),
-    "maxItems": _length("array", operator.le),
-    "minProperties": _length("object", operator.ge),
-    "maxProperties": _length("object", operator.le),
-    "uniqueItems": _testing(_is_unique),
+_KEYWORDS: dict[str, Keyword] = {
+    "type": _keyword_from_test(_has_type),
+    "enum": _keyword_from_test(_is_one_of),
+    "const": _keyword_from_test(lambda _, limit, value: is_equal_json(limit, value)),
+    "not": _keyword_from_test(lambda validator, limit, value: not validator.evolve(schema=limit).is_valid(value)),
+    "pattern": _keyword_from_test(_has_pattern),
+    "minLength": _length_keyword("string", operator.ge),
+    "maxLength": _length_keyword("string", operator.le),
+    "minItems": _length_keyword("array", operator.ge),
+    "maxItems": _length_keyword("array", operator.le),
+    "minProperties": _length_keyword("object", operator.ge),
+    "maxProperties": _length_keyword("object", operator.le),
+    "uniqueItems": _keyword_from_test(_is_unique),
     "required": _required,
     "properties": _properties,
     "patternProperties": _pattern_properties,
@@ -310,12 +316,12 @@ _OWN: dict[str, Keyword] = {
 }
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 _COSTS: dict[str, Callable[[Any, Any], int]] = {
-    "contains": _each,
-    "unevaluatedItems": _squared,
-    _UNEVALUATED: _squared,
-    "dependentRequired": _limits,
-    "dependencies": _limits,
-    "additionalItems": _limits,
-    "type": _limits,
-    "disallow": _limits,
+    "contains": _per_item_cost,
+    "unevaluatedItems": _quadratic_cost,
+    _UNEVALUATED: _quadratic_cost,
+    "dependentRequired": _limit_cost,
+    "dependencies": _limit_cost,
+    "additionalItems": _limit_cost,
+    "type": _limit_cost,
+    "disallow": _limit_cost,
 }

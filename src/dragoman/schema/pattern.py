@@ -1,8 +1,8 @@
-"""Regular expressions of foreign schemas, tried by an engine that never backtracks.
+"""Regular expressions of foreign schemas, run by an engine that never backtracks.
 
-The engine is the one of pydantic-core (Rust's `regex`), which comes with the MCP SDK: its time is at most the size of
-the pattern times the length of the text. Both are counted as effort before anything is tried. What it cannot parse,
-such as a look-ahead or a back-reference, is not enforced, and a warning says so.
+The engine is that of pydantic-core (Rust's `regex`), which comes with the MCP SDK: its time is at most the size of
+the pattern times the length of the text. Both are charged to the step budget before a pattern is tried. A pattern
+that the engine cannot parse, such as a look-ahead or a back-reference, is not enforced, and a warning is logged.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from typing import Final
 from msgspec import Struct
 from pydantic_core import SchemaError, SchemaValidator, core_schema
 
-from dragoman.schema.effort import Exhausted, affords
+from dragoman.schema.budget import BudgetExhausted, try_spend
 
 logger = logging.getLogger("dragoman.mcp")
 
-# How many states a pattern may have once its repeats are written out, and how long it may be as it is written.
-_LARGEST, _LONGEST = 2_000, 2_000
-# What a state costs when the pattern is compiled, in steps of effort, and how many characters one step pays for.
-_COMPILING, _CHARACTERS = 8, 60
-# What a class of Unicode (`\p{L}`) counts for, in states: it is a table of hundreds of ranges.
-_TABLE = 50
-# As many pieces of a class (`[a-z_]`) are one state more.
-_RANGES = 16
-_SHOWN = 60
-# How many compiled patterns are kept: some of them take half a megabyte.
-_KEPT = 256
+# Maximum states of a pattern with its repeats expanded, and maximum length of its source.
+_MAX_STATES, _MAX_PATTERN_LENGTH = 2_000, 2_000
+# Budget steps per state when a pattern is compiled, and characters times states searched per step.
+_STEPS_PER_STATE, _CHARACTERS_PER_STEP = 8, 60
+# States that a Unicode class (`\p{L}`) counts for: it is a table of hundreds of ranges.
+_UNICODE_CLASS_STATES = 50
+# Tokens of a character class (`[a-z_]`) that count as one more state.
+_PIECES_PER_STATE = 16
+_LOGGED_LENGTH = 60
+# Compiled patterns in the cache: some of them take half a megabyte.
+_CACHE_SIZE = 256
 
 _TOKEN = re.compile(
     r"""\\(?:[pP]\{[^{}]*\}|[ux]\{[^{}]*\}|.)   # an escape
@@ -37,8 +37,8 @@ _TOKEN = re.compile(
     |.""",
     re.VERBOSE | re.DOTALL,
 )
-# ECMAScript's classes, in this engine's spelling. What is not ASCII is taken for a letter: whether it is one depends on
-# who wrote the schema, and what is let through here is judged by its server. `[^…]` turns it around.
+# ECMAScript's classes in this engine's syntax: plain, and within `[^…]`. Non-ASCII characters count as letters: whether
+# they are depends on the schema's author, and what passes here is validated by the server.
 _CLASSES: Final = {
     r"\d": ("[0-9]", "[0-9]"),
     r"\D": ("[^0-9]", "[^0-9]"),
@@ -48,8 +48,8 @@ _CLASSES: Final = {
 }
 
 
-class _Translation:
-    """A pattern in the engine's spelling, and how large it is."""
+class _PatternTranslator:
+    """Translates a pattern to the engine's syntax and estimates its number of states."""
 
     def __init__(self, pattern: str) -> None:
         self._text: list[str] = []
@@ -60,7 +60,7 @@ class _Translation:
             if self._in_class:
                 self._within(piece[0])
             elif piece["least"] is not None:
-                # The last atom is there as often as that.
+                # The last atom is repeated that often.
                 self._grow(self._atom * max(int(piece["most"] or piece["least"]) - 1, 0))
                 self._text.append(piece[0])
             else:
@@ -86,83 +86,85 @@ class _Translation:
             self._sizes[-1] += self._atom
         elif piece not in "*+?|^$":
             self._atom = 0
-            self._grow(_TABLE if piece.startswith((r"\p", r"\P")) else 1)
+            self._grow(_UNICODE_CLASS_STATES if piece.startswith((r"\p", r"\P")) else 1)
         self._in_class, self._is_negated = piece == "[", False
-        # A brace that counts nothing is a brace.
+        # A brace that is no repeat is a literal brace.
         self._text.append(r"\{" if piece == "{" else _CLASSES.get(piece, (piece,))[0])
 
     def _within(self, piece: str) -> None:
-        """A piece of a class: brackets, ampersands and tildes mean themselves there."""
+        """Translate a token of a character class, where brackets, ampersands and tildes are literal."""
         self._pieces += 1
-        if self._pieces % _RANGES == 0:
+        if self._pieces % _PIECES_PER_STATE == 0:
             self._grow(1)
         if piece == "]":
             self._in_class = False
         elif piece == "^" and self._text[-1] == "[":
             self._is_negated = True
         elif piece.startswith((r"\p", r"\P")):
-            self._grow(_TABLE)
+            self._grow(_UNICODE_CLASS_STATES)
         elif len(piece) > 1 and not piece.startswith("\\"):
-            piece = "".join(map(re.escape, piece))  # outside it is a group or a repeat
+            piece = "".join(map(re.escape, piece))  # outside a class it is a group or a repeat
         elif piece in "[&~":
             piece = f"\\{piece}"
         self._text.append(_CLASSES.get(piece, (piece, piece))[self._is_negated])
 
 
 class Matcher(Struct, frozen=True):
-    """A pattern that can be tried."""
+    """A compiled pattern and its size."""
 
     engine: SchemaValidator
     size: int
 
-    def finds(self, text: str) -> bool:
-        """True when the pattern is found in the text. Raises Exhausted when there is no effort left to look."""
-        if not affords(1 + self.size * len(text) // _CHARACTERS):
-            raise Exhausted
+    def search(self, text: str) -> bool:
+        """True when the pattern matches anywhere in the text. Raises BudgetExhausted when too few steps are left."""
+        if not try_spend(1 + self.size * len(text) // _CHARACTERS_PER_STEP):
+            raise BudgetExhausted
         return self.engine.isinstance_python(text)
 
 
-# The patterns that were compiled last, the oldest first; None for those that are not enforced.
-_compiled: dict[str, Matcher | None] = {}
+# The patterns compiled last, the oldest first; None for those that are not enforced.
+_cache: dict[str, Matcher | None] = {}
 
 
-def matcher_of(pattern: object) -> Matcher | None:
-    """The pattern, compiled; None when it is not enforced, of which a warning has been logged.
+def compile_pattern(pattern: object) -> Matcher | None:
+    """Compile a pattern; None, with a warning logged, when it cannot be enforced.
 
     Raises:
-        Exhausted: there is no effort left to compile it.
+        BudgetExhausted: too few steps are left to compile it.
     """
     if not isinstance(pattern, str):
         return None
-    if pattern not in _compiled:
-        found = _compile(pattern)
-        while len(_compiled) >= _KEPT:
-            del _compiled[next(iter(_compiled))]
-        _compiled[pattern] = found
-    return _compiled[pattern]
+    if pattern not in _cache:
+        matcher = _compile(pattern)
+        while len(_cache) >= _CACHE_SIZE:
+            del _cache[next(iter(_cache))]
+        _cache[pattern] = matcher
+    return _cache[pattern]
 
 
 def _compile(pattern: str) -> Matcher | None:
-    translation = _Translation(pattern[:_LONGEST])
-    if not affords(len(pattern[:_LONGEST]) + _COMPILING * min(translation.size, _LARGEST)):
-        raise Exhausted
-    if len(pattern) > _LONGEST or translation.size > _LARGEST:
-        return _not_enforced(pattern, "it is too large")
+    translation = _PatternTranslator(pattern[:_MAX_PATTERN_LENGTH])
+    if not try_spend(len(pattern[:_MAX_PATTERN_LENGTH]) + _STEPS_PER_STATE * min(translation.size, _MAX_STATES)):
+        raise BudgetExhausted
+    if len(pattern) > _MAX_PATTERN_LENGTH or translation.size > _MAX_STATES:
+        return _log_not_enforced(pattern, "it is too large")
     schema = core_schema.str_schema(pattern=translation.text, regex_engine="rust-regex", strict=True)
     try:
         return Matcher(SchemaValidator(schema), translation.size)
     except SchemaError:
-        return _not_enforced(pattern, "it is none that can be tried in linear time")
+        return _log_not_enforced(pattern, "it is none that can be tried in linear time")
 
 
-def _not_enforced(pattern: str, why: str) -> None:
-    logger.warning("a pattern of a tool's schema is not enforced, its server will judge: %s: %r", why, pattern[:_SHOWN])
+def _log_not_enforced(pattern: str, why: str) -> None:
+    logger.warning(
+        "a pattern of a tool's schema is not enforced, its server will judge: %s: %r", why, pattern[:_LOGGED_LENGTH]
+    )
 
 
 def matches(pattern: object, text: str) -> bool:
-    """True when the pattern is found in the text; False too when that cannot be tried."""
+    """True when the pattern matches anywhere in the text; False also when it cannot be tried."""
     try:
-        matcher = matcher_of(pattern)
-        return matcher is not None and matcher.finds(text)
-    except Exhausted:
+        matcher = compile_pattern(pattern)
+        return matcher is not None and matcher.search(text)
+    except BudgetExhausted:
         return False

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from dragoman.engine.journal.replay import Compacted
+from dragoman.engine.journal.replay import JournalCompacted
 from dragoman.engine.ports.store import PushState, Write
 from dragoman.keys.errors import BadSeal
 from dragoman.model.error import CannotConnect, DragomanError
 from dragoman.net.exchange import origin_of
-from dragoman.net.guard import Forbidden
+from dragoman.net.guard import AddressForbidden
 from dragoman.webhooks import backoff
 from dragoman.webhooks.config import WebhookRegistry
-from dragoman.webhooks.payload import Payloads
+from dragoman.webhooks.payload import PayloadBuilder
 from dragoman.webhooks.request import delivery_request, post
 from dragoman.webhooks.scheduler import FairScheduler
 
@@ -29,21 +29,21 @@ if TYPE_CHECKING:
     from dragoman.model.operation import TaskPushNotificationConfig
     from dragoman.model.record import Record
     from dragoman.net.exchange import HttpClient
-    from dragoman.net.guard import Guard
-    from dragoman.webhooks.config import Sealer
-    from dragoman.webhooks.request import Signer
+    from dragoman.net.guard import AddressGuard
+    from dragoman.webhooks.config import SecretSealer
+    from dragoman.webhooks.request import RequestSigner
 
 logger = logging.getLogger("dragoman.push")
 _PAGE = 64
 _GONE = 410
 # Errors of the 4xx range that pass: the request took too long, came too early, or was one too many.
-_PASSING = frozenset((408, 425, 429))
+_TRANSIENT = frozenset((408, 425, 429))
 # A request to a webhook takes no longer, however slowly its answer trickles.
-_SECONDS = 90.0
+_REQUEST_TIMEOUT = 90.0
 # A stream whose chunks are not brought is looked at this often, and not with each of them.
-CALM = 0.05
+QUIET_INTERVAL = 0.05
 # How often the store is asked whether somebody has woken a webhook by hand.
-LOOK = 5.0
+WAKE_POLL_INTERVAL = 5.0
 LOST_KEY = "its secrets were sealed with a key that this server does not have: register it again"
 
 
@@ -55,13 +55,13 @@ class Delivery:
     """
 
     __slots__ = (
-        "_busy",
         "_generation",
-        "_gone",
-        "_more",
+        "_has_more",
+        "_is_busy",
+        "_is_quiet",
+        "_is_stopped",
         "_origin",
         "_payloads",
-        "_quiet",
         "_row",
         "_service",
         "_timer",
@@ -76,11 +76,11 @@ class Delivery:
         self.push = push
         self._origin = origin_of(push.url)
         self._generation = row.generation
-        self._busy = False
-        self._quiet = False
-        self._more = False
-        self._gone = False
-        self._payloads: Payloads | None = None
+        self._is_busy = False
+        self._is_quiet = False
+        self._has_more = False
+        self._is_stopped = False
+        self._payloads: PayloadBuilder | None = None
         self._worker: asyncio.Task[None] | None = None
         self._timer: Timer | None = None
         self._unsubscribe: Callable[[], None] | None = None
@@ -91,37 +91,37 @@ class Delivery:
         return self.push.task, self.push.id
 
     @property
-    def waits(self) -> bool:
+    def is_waiting(self) -> bool:
         """True while a timer runs, so that it may be tried at once instead."""
         return self._timer is not None
 
     @property
-    def _behind(self) -> bool:
-        return self._more or self._generation > self.push.cursor
+    def _is_behind(self) -> bool:
+        return self._has_more or self._generation > self.push.cursor
 
     # -- when there is work --------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Listen to the task, and begin with what is owed already."""
-        self._unsubscribe = self._service.bus.call(self._row.id, self._notice)
-        pause = backoff.until_due(self.push, self._service.clock.now())
-        if pause > 0:
-            self._wait(pause)
-        elif self._behind or self._row.state.final:
-            self._join()
+        self._unsubscribe = self._service.bus.add_callback(self._row.id, self._on_generation)
+        delay = backoff.seconds_until_due(self.push, self._service.clock.now())
+        if delay > 0:
+            self._wait(delay)
+        elif self._is_behind or self._row.state.final:
+            self._enqueue()
 
     def catch_up(self, generation: int) -> None:
         """The task is at that generation, which may be news."""
         if generation > self._generation:
-            self._notice(generation)
+            self._on_generation(generation)
 
-    def _notice(self, generation: int) -> None:
+    def _on_generation(self, generation: int) -> None:
         self._generation = generation
-        self._go_on()
+        self._continue()
 
     def stop(self) -> None:
         """Stop listening and waiting. What has begun goes on unless it is cancelled."""
-        self._gone = True
+        self._is_stopped = True
         if self._unsubscribe is not None:
             self._unsubscribe()
             self._unsubscribe = None
@@ -134,53 +134,57 @@ class Delivery:
         if self._worker is not None:
             self._worker.cancel()
 
-    def begin(self) -> bool:
+    def start_work(self) -> bool:
         """It is this delivery's turn; False when it does not want it any more."""
-        if self._gone:
+        if self._is_stopped:
             return False
         self._worker = asyncio.ensure_future(self._deliver())
         self._service.workers.add(self._worker)
-        self._worker.add_done_callback(self._finished)
+        self._worker.add_done_callback(self._on_done)
         return True
 
-    def _finished(self, worker: asyncio.Task[None]) -> None:
+    def _on_done(self, worker: asyncio.Task[None]) -> None:
         self._service.workers.discard(worker)
-        self._worker, self._busy = None, False
+        self._worker, self._is_busy = None, False
         error = None if worker.cancelled() else worker.exception()
-        if error is not None and not self._gone:
-            known = isinstance(error, DragomanError)  # such as a store that cannot be read now: it has been logged
-            logger.error("a webhook of task %s could not be served", self._row.id, exc_info=None if known else error)
-            self._failed(type(error).__name__, 0.0)
-        self._service.scheduler.leave(self._origin)
-        self._go_on()
+        if error is not None and not self._is_stopped:
+            is_expected = isinstance(
+                error, DragomanError
+            )  # such as a store that cannot be read now: it has been logged
+            logger.error(
+                "a webhook of task %s could not be served", self._row.id, exc_info=None if is_expected else error
+            )
+            self._record_failure(type(error).__name__, 0.0)
+        self._service.scheduler.release(self._origin)
+        self._continue()
 
-    def _go_on(self) -> None:
+    def _continue(self) -> None:
         """Look again if there is something to see: at once, or a bit later where nothing came of it last time."""
-        if self._gone or not self._behind or self._busy or self._timer is not None:
+        if self._is_stopped or not self._is_behind or self._is_busy or self._timer is not None:
             return
-        if self._quiet and not self._more:
-            self._wait(CALM)
+        if self._is_quiet and not self._has_more:
+            self._wait(QUIET_INTERVAL)
         else:
-            self._join()
+            self._enqueue()
 
-    def _join(self) -> None:
-        if not (self._busy or self._gone or self._timer is not None):
-            self._busy = True
-            self._service.scheduler.join(self._origin, self)
+    def _enqueue(self) -> None:
+        if not (self._is_busy or self._is_stopped or self._timer is not None):
+            self._is_busy = True
+            self._service.scheduler.enqueue(self._origin, self)
 
     def _wait(self, seconds: float) -> None:
         def due() -> None:
             self._timer = None
-            self._join()
+            self._enqueue()
 
-        if not self._gone:
+        if not self._is_stopped:
             self._timer = self._service.clock.call_later(seconds, due)
 
     # -- work ----------------------------------------------------------------------------------------------------------
 
     async def _deliver(self) -> None:
         """Deliver a page of what is durable and has not arrived; there may be more."""
-        self._more = False
+        self._has_more = False
         service = self._service
         await service.ready()
         stored = await service.store.task(self._row.id)
@@ -188,46 +192,46 @@ class Delivery:
             service.forget(self)
             return
         page = await service.store.records(self.push.task, self.push.cursor, _PAGE)
-        payloads = self._payloads or Payloads(service.store, stored, self.push.dialect, chunks=service.chunks)
+        payloads = self._payloads or PayloadBuilder(service.store, stored, self.push.dialect, chunks=service.chunks)
         payloads.renew(stored)
         try:
             if page:
-                self._more = await self._deliver_page(page, payloads) and len(page) == _PAGE
+                self._has_more = await self._deliver_page(page, payloads) and len(page) == _PAGE
             else:
-                await self._deliver_last(stored, payloads)
-        except Compacted:
-            await self._deliver_last(stored, payloads)
+                await self._deliver_final_state(stored, payloads)
+        except JournalCompacted:
+            await self._deliver_final_state(stored, payloads)
         # What has been put together serves the next page, and nobody after that.
-        self._payloads = payloads if self._more else None
+        self._payloads = payloads if self._has_more else None
 
-    async def _deliver_page(self, page: list[Record], payloads: Payloads) -> bool:
+    async def _deliver_page(self, page: list[Record], payloads: PayloadBuilder) -> bool:
         """Deliver some records; False when that is not to go on."""
-        self._quiet = True
+        self._is_quiet = True
         for record in page:
-            body = await payloads.of(record)
+            body = await payloads.build(record)
             if body is not None:
-                self._quiet = False
+                self._is_quiet = False
                 if not await self._post(record.generation, body, payloads.media_type):
                     return False
             state = record.state
             over = state is not None and state.final
             # What is nothing to the webhook need not be written down, until something is.
             if body is not None or over:
-                self._arrived(record.generation, over=over)
+                self._record_success(record.generation, over=over)
             else:
                 self.push = structs.replace(self.push, cursor=record.generation)
             if over:
                 return False
         return True
 
-    async def _deliver_last(self, stored: StoredTask, payloads: Payloads) -> None:
+    async def _deliver_final_state(self, stored: StoredTask, payloads: PayloadBuilder) -> None:
         """Tell how it ended, where the single events have been compacted meanwhile."""
         generation, over = stored.row.generation, stored.row.state.final
         if self.push.cursor >= generation and not over:
             return
-        body = payloads.last(stored) if self.push.cursor < generation else None
+        body = payloads.build_final(stored) if self.push.cursor < generation else None
         if body is None or await self._post(generation, body, payloads.media_type):
-            self._arrived(generation, over=over)
+            self._record_success(generation, over=over)
 
     async def _post(self, generation: int, body: bytes, media_type: str) -> bool:
         """Post one event; True when that is settled, because it has arrived or will never be taken."""
@@ -244,12 +248,12 @@ class Delivery:
                 issuer=service.issuer,
                 now=service.clock.now() // 1000,
             )
-            status, asked = await post(service.http, request, _SECONDS)
+            status, retry_after = await post(service.http, request, _REQUEST_TIMEOUT)
         except TimeoutError:
-            self._failed("TIMED_OUT", 0.0)
+            self._record_failure("TIMED_OUT", 0.0)
         except CannotConnect as error:
-            self._failed(error.reason, 0.0)
-        except Forbidden as error:
+            self._record_failure(error.reason, 0.0)
+        except AddressForbidden as error:
             self._give_up(str(error))  # no later try would be better
         except BadSeal:
             self._give_up(LOST_KEY)
@@ -258,52 +262,54 @@ class Delivery:
                 return True
             if status == _GONE:
                 self._give_up(f"HTTP {status}")
-            elif 400 <= status < 500 and status not in _PASSING:
-                self._refused(generation, status)
+            elif 400 <= status < 500 and status not in _TRANSIENT:
+                self._record_refusal(generation, status)
                 return True
             else:
-                self._failed(f"HTTP {status}", backoff.retry_after(asked, service.clock.now()))
+                self._record_failure(f"HTTP {status}", backoff.parse_retry_after(retry_after, service.clock.now()))
         return False
 
     # -- how far it is -------------------------------------------------------------------------------------------------
 
-    def _arrived(self, generation: int, *, over: bool) -> None:
+    def _record_success(self, generation: int, *, over: bool) -> None:
         state = PushState.DONE if over else PushState.OPEN
         cursor = max(generation, self.push.cursor)
-        skipped = backoff.skipped(self.push)
+        skipped = backoff.skipped_event(self.push)
         self.push = structs.replace(
             self.push, cursor=cursor, tries=0, failing_ms=0, due_ms=0, state=state, error=skipped
         )
         self._save()
 
-    def _refused(self, generation: int, status: int) -> None:
+    def _record_refusal(self, generation: int, status: int) -> None:
         """Record that an event will not be sent again; whoever settles it writes that down."""
         # The first is news, those after it are more of the same: a receiver does not choose how loud the log is.
-        level = logging.INFO if backoff.skipped(self.push) else logging.WARNING
+        level = logging.INFO if backoff.skipped_event(self.push) else logging.WARNING
         self.push = backoff.after_refusal(self.push, generation, status)
         logger.log(level, "webhook at %s, task %s: %s", self._origin, self._row.id, self.push.error)
 
-    def _failed(self, why: str, asked: float) -> None:
+    def _record_failure(self, reason: str, retry_after: float) -> None:
         now = self._service.clock.now()
-        failed = backoff.after_failure(self.push, why, now_ms=now, asked=asked, give_up_ms=self._service.give_up_ms)
+        failed = backoff.after_failure(
+            self.push, reason, now_ms=now, retry_after=retry_after, give_up_ms=self._service.give_up_ms
+        )
         if failed.state is PushState.DEAD:
-            self._give_up(why)
+            self._give_up(reason)
             return
         self.push = failed
-        logger.info("webhook at %s, task %s: %s, tried %d times", self._origin, self._row.id, why, failed.tries)
+        logger.info("webhook at %s, task %s: %s, tried %d times", self._origin, self._row.id, reason, failed.tries)
         self._save()
-        self._wait(backoff.until_due(failed, now))
+        self._wait(backoff.seconds_until_due(failed, now))
 
-    def _give_up(self, why: str) -> None:
+    def _give_up(self, reason: str) -> None:
         # Of an address only the origin is logged: many have a secret in their path.
-        logger.warning("webhook at %s, task %s, is given up: %s", self._origin, self._row.id, why)
+        logger.warning("webhook at %s, task %s, is given up: %s", self._origin, self._row.id, reason)
         since = self.push.failing_ms or self._service.clock.now()
-        error = backoff.with_skipped(self.push, why)
+        error = backoff.with_skipped_event(self.push, reason)
         self.push = structs.replace(self.push, state=PushState.DEAD, error=error, failing_ms=since, due_ms=0)
         self._save()
 
     def _save(self) -> None:
-        if self._gone:
+        if self._is_stopped:
             return
         self._service.save(self._row, self.push)
         if self.push.state is not PushState.OPEN:
@@ -327,15 +333,15 @@ class DeliveryService(WebhookRegistry):
         bus: Bus,
         clock: Clock,
         http: HttpClient,
-        sealer: Sealer,
-        guard: Guard,
+        sealer: SecretSealer,
+        guard: AddressGuard,
         *,
-        signer: Signer | None = None,
+        signer: RequestSigner | None = None,
         issuer: str = "dragoman",
         chunks: bool = False,
         give_up: float = 86_400.0,
-        each: int = 16,
-        most: int = 256,
+        max_per_host: int = 16,
+        max_total: int = 256,
         warm: Callable[[], None] | None = None,
     ) -> None:
         super().__init__(clock, sealer, guard, signer)
@@ -345,21 +351,21 @@ class DeliveryService(WebhookRegistry):
         self.issuer = issuer
         self.chunks = chunks
         self.give_up_ms = int(give_up * 1000)
-        self.scheduler = FairScheduler(Delivery.begin, each=each, most=most)
+        self.scheduler = FairScheduler(Delivery.start_work, max_per_key=max_per_host, max_total=max_total)
         self._warm = warm
         self._warming: asyncio.Future[None] | None = None
         self._deliveries: dict[tuple[int, str], Delivery] = {}
         self.workers: set[asyncio.Task[None]] = set()
-        self._looking: Timer | None = None
+        self._poll_timer: Timer | None = None
         self._closed = False
 
     @property
-    def open(self) -> int:
+    def open_count(self) -> int:
         """How many webhooks are followed."""
         return len(self._deliveries)
 
     @property
-    def at_work(self) -> int:
+    def busy_count(self) -> int:
         """How many webhooks are being served, or wait for their turn."""
         return len(self.workers) + self.scheduler.waiting
 
@@ -367,17 +373,17 @@ class DeliveryService(WebhookRegistry):
 
     async def start(self) -> None:
         """Take up what a server before this one has left."""
-        for push, row in await self.store.owed():
+        for push, row in await self.store.undelivered_pushes():
             if push.state is PushState.OPEN:
                 self.follow(row, push)
         await self._catch_up()
-        self._look_later()
+        self._schedule_poll()
         if self._warm is not None:
             self._warming = asyncio.ensure_future(asyncio.to_thread(self._warm))
 
     async def _catch_up(self) -> None:
         """Notice what tasks did after they were read and before they were listened to."""
-        for push, row in await self.store.owed() if self._deliveries else ():
+        for push, row in await self.store.undelivered_pushes() if self._deliveries else ():
             delivery = self._deliveries.get((push.task, push.id))
             if delivery is not None:
                 delivery.catch_up(row.generation)
@@ -385,8 +391,8 @@ class DeliveryService(WebhookRegistry):
     async def close(self) -> None:
         """Stop; what has not arrived is owed to whoever starts next."""
         self._closed = True
-        if self._looking is not None:
-            self._looking.cancel()
+        if self._poll_timer is not None:
+            self._poll_timer.cancel()
         for delivery in list(self._deliveries.values()):
             self.forget(delivery)
         workers: list[asyncio.Future[None]] = list(self.workers)
@@ -409,12 +415,12 @@ class DeliveryService(WebhookRegistry):
 
     def follow(self, row: TaskRow, push: Push) -> None:
         """See `Outbox.follow`."""
-        self.leave(push.task, push.id)
+        self.unfollow(push.task, push.id)
         if not self._closed and push.state is PushState.OPEN:
             self._deliveries[push.task, push.id] = delivery = Delivery(self, row, push)
             delivery.start()
 
-    def leave(self, task: int, push_id: str) -> None:
+    def unfollow(self, task: int, push_id: str) -> None:
         """See `Outbox.leave`."""
         delivery = self._deliveries.get((task, push_id))
         if delivery is not None:
@@ -431,36 +437,36 @@ class DeliveryService(WebhookRegistry):
 
     def save(self, row: TaskRow, push: Push) -> None:
         """Write down how far a delivery is."""
-        self.store.write(Write(row, _report, progress=(push,)))
+        self.store.write(Write(row, _report, push_progress=(push,)))
 
     # -- webhooks that are woken by hand -------------------------------------------------------------------------------
 
-    def _look_later(self) -> None:
+    def _schedule_poll(self) -> None:
         if not self._closed:
-            self._looking = self.clock.call_later(LOOK, self._look)
+            self._poll_timer = self.clock.call_later(WAKE_POLL_INTERVAL, self._poll_woken)
 
-    def _look(self) -> None:
-        worker = asyncio.ensure_future(self._wake())
+    def _poll_woken(self) -> None:
+        worker = asyncio.ensure_future(self._resume_woken())
         self.workers.add(worker)
         worker.add_done_callback(self.workers.discard)
 
-    async def _wake(self) -> None:
+    async def _resume_woken(self) -> None:
         """Take up the webhooks that somebody has woken by hand: see `dragoman push retry`."""
         try:
-            woken = await self.store.owed(woken=True)
+            woken = await self.store.undelivered_pushes(woken=True)
             for push, row in woken:
-                known = self._deliveries.get((push.task, push.id))
-                if known is None or known.waits:
-                    came = known.push.cursor if known and known.push.created_ms == push.created_ms else 0
-                    fresh = structs.replace(push, due_ms=0, cursor=max(push.cursor, came))
-                    self.follow(row, fresh)
-                    self.save(row, fresh)
+                existing = self._deliveries.get((push.task, push.id))
+                if existing is None or existing.is_waiting:
+                    cursor = existing.push.cursor if existing and existing.push.created_ms == push.created_ms else 0
+                    renewed = structs.replace(push, due_ms=0, cursor=max(push.cursor, cursor))
+                    self.follow(row, renewed)
+                    self.save(row, renewed)
             if woken:
                 await self._catch_up()
         except DragomanError as error:
             logger.warning("webhooks that were woken could not be looked for: %s", error)
         finally:
-            self._look_later()
+            self._schedule_poll()
 
 
 def _report(error: BaseException | None) -> None:

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("dragoman.push")
 # What waits beyond these is dropped, the oldest first: a receiver that is away must not fill the memory.
-MOST = 1000
-MOST_BYTES = 16 * 1024 * 1024
-AT_ONCE = 8
+MAX_EVENTS = 1000
+MAX_BYTES = 16 * 1024 * 1024
+MAX_CONCURRENT = 8
 # Before the second try, and before the third and last.
-PAUSES = (0.2, 1.0)
-_SECONDS = 10.0
+RETRY_DELAYS = (0.2, 1.0)
+_REQUEST_TIMEOUT = 10.0
 
 
 class MemoryDelivery:
@@ -36,16 +36,16 @@ class MemoryDelivery:
     `allowed` is asked before each try whether the address may still be called.
     """
 
-    def __init__(self, url: str, http: HttpClient, clock: Clock, allowed: Callable[[str], bool]) -> None:
+    def __init__(self, url: str, http: HttpClient, clock: Clock, is_allowed: Callable[[str], bool]) -> None:
         self._url = url
         self._http = http
         self._clock = clock
-        self._allowed = allowed
+        self._is_allowed = is_allowed
         # What waits, the oldest first, by a number that never comes again.
         self._bodies: dict[int, bytes] = {}
         self._size = 0
-        self._count = 0
-        self._scheduler = FairScheduler[tuple[str, int]](self._begin, each=1, most=AT_ONCE)
+        self._last_number = 0
+        self._scheduler = FairScheduler[tuple[str, int]](self._start, max_per_key=1, max_total=MAX_CONCURRENT)
         self._dropped = 0
         self._is_failing = False
         self._workers: set[asyncio.Task[None]] = set()
@@ -57,11 +57,11 @@ class MemoryDelivery:
 
     def put(self, task_id: str, body: bytes) -> None:
         """Deliver an event, after those of the same task."""
-        self._count += 1
-        self._bodies[self._count] = body
+        self._last_number += 1
+        self._bodies[self._last_number] = body
         self._size += len(body)
-        self._make_room()
-        self._scheduler.join(task_id, (task_id, self._count))
+        self._drop_oldest()
+        self._scheduler.enqueue(task_id, (task_id, self._last_number))
 
     async def drain(self) -> None:
         """Wait until everything is delivered or given up."""
@@ -73,70 +73,72 @@ class MemoryDelivery:
         draining = asyncio.ensure_future(self.drain())
         await asyncio.wait((draining,), timeout=seconds)
         draining.cancel()
-        left = len(self._workers) + self.waiting
+        undelivered = len(self._workers) + self.waiting
         self._bodies.clear()
         self._dropped = 0
         for worker in self._workers:
             worker.cancel()
         await self.drain()
-        return left
+        return undelivered
 
-    def _make_room(self) -> None:
-        while len(self._bodies) > 1 and (len(self._bodies) > MOST or self._size > MOST_BYTES):
-            self._take(next(iter(self._bodies)))
+    def _drop_oldest(self) -> None:
+        while len(self._bodies) > 1 and (len(self._bodies) > MAX_EVENTS or self._size > MAX_BYTES):
+            self._pop_body(next(iter(self._bodies)))
             if not self._dropped:
                 logger.warning("the webhook at %s is too slow: the oldest events are dropped", origin_of(self._url))
             self._dropped += 1
 
-    def _take(self, number: int) -> bytes | None:
+    def _pop_body(self, number: int) -> bytes | None:
         """What waits under that number; None when it was dropped."""
         body = self._bodies.pop(number, None)
         if body is not None:
             self._size -= len(body)
         return body
 
-    def _begin(self, item: tuple[str, int]) -> bool:
+    def _start(self, item: tuple[str, int]) -> bool:
         task_id, number = item
         worker = asyncio.create_task(self._deliver(number))
         self._workers.add(worker)
-        worker.add_done_callback(partial(self._done, task_id))
+        worker.add_done_callback(partial(self._on_done, task_id))
         return True
 
-    def _done(self, task_id: str, worker: asyncio.Task[None]) -> None:
+    def _on_done(self, task_id: str, worker: asyncio.Task[None]) -> None:
         self._workers.discard(worker)
-        self._scheduler.leave(task_id)
+        self._scheduler.release(task_id)
         if self._dropped and not self._bodies:
             logger.warning("the webhook at %s has missed %d events", origin_of(self._url), self._dropped)
             self._dropped = 0
 
     async def _deliver(self, number: int) -> None:
-        body = self._take(number)
+        body = self._pop_body(number)
         if body is None:
             return
         # The same for every try: a receiver can tell a repeat, where a response was lost.
         key = new_id()
         try:
-            for pause in (*PAUSES, None):
-                problem, may_pass = await self._try(body, key)
+            for delay in (*RETRY_DELAYS, None):
+                problem, may_pass = await self._post(body, key)
                 if not problem:
                     self._is_failing = False
                     return
-                if pause is None or not may_pass:
+                if delay is None or not may_pass:
                     # Of an address only the origin is logged: many have a secret in their path.
                     level = logging.DEBUG if self._is_failing else logging.WARNING
                     logger.log(level, "an event was not posted to the webhook at %s: %s", origin_of(self._url), problem)
                     self._is_failing = True
                     return
-                await sleep(self._clock, pause)
+                await sleep(self._clock, delay)
         except Exception:
             logger.exception("an event could not be posted")
 
-    async def _try(self, body: bytes, key: str) -> tuple[str, bool]:
+    async def _post(self, body: bytes, key: str) -> tuple[str, bool]:
         """What went wrong, if anything, and whether that may pass."""
-        if not self._allowed(self._url):
+        if not self._is_allowed(self._url):
             return "its address may not be called any more", False
         try:
-            status, _ = await post(self._http, post_request(self._url, body, key, silence=_SECONDS), _SECONDS)
+            status, _ = await post(
+                self._http, post_request(self._url, body, key, silence=_REQUEST_TIMEOUT), _REQUEST_TIMEOUT
+            )
         except TimeoutError:
             return "timeout", True
         except CannotConnect as error:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _PAGE = 256
 
 
-class Payloads:
+class PayloadBuilder:
     """Makes the payloads of one webhook, one record after the other."""
 
     def __init__(self, store: Store, stored: StoredTask, dialect: str, *, chunks: bool) -> None:
@@ -31,7 +31,7 @@ class Payloads:
 
     def renew(self, stored: StoredTask) -> None:
         """Go on with the task as it is now."""
-        self._replay.renew(stored)
+        self._replay.refresh(stored)
 
     @property
     def stored(self) -> StoredTask:
@@ -43,7 +43,7 @@ class Payloads:
         """What the payload is."""
         return self._form.media_type
 
-    async def of(self, record: Record) -> bytes | None:
+    async def build(self, record: Record) -> bytes | None:
         """What this record is to the webhook; None when it is nothing.
 
         Raises:
@@ -63,11 +63,11 @@ class Payloads:
             return None
         # The last of several chunks: whoever has not seen the others is told the whole.
         folded = await self._replay.task(record.generation)
-        wanted = event.artifact.artifact_id
-        whole = next((each for each in folded.artifacts if each.artifact_id == wanted), event.artifact)
-        return self._event(Record.of(record.generation, replace(event, artifact=whole, append=False)))
+        artifact_id = event.artifact.artifact_id
+        artifact = next((each for each in folded.artifacts if each.artifact_id == artifact_id), event.artifact)
+        return self._event(Record.of(record.generation, replace(event, artifact=artifact, append=False)))
 
-    def last(self, stored: StoredTask) -> bytes | None:
+    def build_final(self, stored: StoredTask) -> bytes | None:
         """What is left to tell of a task whose single events are gone: how it ended."""
         if stored.snapshot is None:
             return None
@@ -77,7 +77,7 @@ class Payloads:
         return self._event(Record.of(stored.row.generation, StatusUpdate(task.id, task.context_id, task.status)))
 
     def _event(self, record: Record) -> bytes:
-        return self._dialect.event(record, last=False)
+        return self._dialect.write_event(record, last=False)
 
     def _task(self, task: Task) -> bytes:
-        return self._dialect.result(Operation.GET, task)
+        return self._dialect.write_result(Operation.GET, task)

@@ -20,21 +20,21 @@ if TYPE_CHECKING:
     from dragoman.model.operation import TaskPushNotificationConfig
     from dragoman.net.exchange import HttpClient
 
-IDEMPOTENCY = "Idempotency-Key"
-TOKEN = "X-A2A-Notification-Token"  # noqa: S105 - a header's name
-SIGNATURE = "X-Dragoman-Signature"
+IDEMPOTENCY_HEADER = "Idempotency-Key"
+TOKEN_HEADER = "X-A2A-Notification-Token"  # noqa: S105 - a header's name
+SIGNATURE_HEADER = "X-Dragoman-Signature"
 # A receiver's clock may be wrong by some minutes; nothing is repeated with an old signature.
-_VALID = 300
+_SIGNATURE_SECONDS = 300
 # Everything is kept for the task's life and sent with each event.
-_LONGEST = {"url": 4096, "id": 256, "token": 4096, "authentication.credentials": 8192}
-_SCHEME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}")
-_IN_HEADERS = ("token", "authentication.credentials")
+_MAX_LENGTHS = {"url": 4096, "id": 256, "token": 4096, "authentication.credentials": 8192}
+_SCHEME_WORD = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}")
+_HEADER_VALUES = ("token", "authentication.credentials")
 # The body of a response is of no interest. A little of it is read, so that the connection can be used again.
-_DISCARDED = 64 * 1024
+_DISCARD_BYTES = 64 * 1024
 DISCARD_SECONDS = 5.0
 
 
-class Signer(Protocol):
+class RequestSigner(Protocol):
     """Signs what leaves, with a key whose public half is at `/.well-known/jwks.json`."""
 
     def sign_jwt(self, claims: dict[str, Any]) -> str:
@@ -56,8 +56,12 @@ def secrets_of(config: TaskPushNotificationConfig) -> Secrets:
     Raises:
         InvalidParams: it cannot stand in a header, or is longer than anybody needs.
     """
-    said = config.authentication
-    secrets = Secrets(config.token, said.scheme if said else None, said.credentials if said else None)
+    authentication = config.authentication
+    secrets = Secrets(
+        config.token,
+        authentication.scheme if authentication else None,
+        authentication.credentials if authentication else None,
+    )
     values = {
         "url": config.url,
         "id": config.id,
@@ -65,13 +69,17 @@ def secrets_of(config: TaskPushNotificationConfig) -> Secrets:
         "authentication.credentials": secrets.credentials,
     }
     for name, value in values.items():
-        if value and len(value) > _LONGEST[name]:
-            raise InvalidParams(f"a webhook's {name} has {_LONGEST[name]} characters at most", field=name)
-        if value and name in _IN_HEADERS and not (value.isascii() and value.isprintable() and value == value.strip()):
+        if value and len(value) > _MAX_LENGTHS[name]:
+            raise InvalidParams(f"a webhook's {name} has {_MAX_LENGTHS[name]} characters at most", field=name)
+        if (
+            value
+            and name in _HEADER_VALUES
+            and not (value.isascii() and value.isprintable() and value == value.strip())
+        ):
             raise InvalidParams(f"a webhook's {name} goes into a header: it is plain ASCII", field=name)
     if config.id and not config.id.isprintable():
         raise InvalidParams("a webhook's id is one line of text", field="id")
-    if secrets.scheme and not _SCHEME.fullmatch(secrets.scheme):
+    if secrets.scheme and not _SCHEME_WORD.fullmatch(secrets.scheme):
         raise InvalidParams(
             "a webhook's authentication.scheme is one word, as in Bearer or Basic", field="authentication.scheme"
         )
@@ -88,12 +96,12 @@ def post_request(
     silence: float = 60.0,
 ) -> HttpRequest:
     """The request that posts an event to a webhook. `key` tells a receiver that it has seen the event before."""
-    headers = {"Content-Type": media_type, IDEMPOTENCY: key, "User-Agent": "dragoman"}
+    headers = {"Content-Type": media_type, IDEMPOTENCY_HEADER: key, "User-Agent": "dragoman"}
     if secrets is not None and secrets.token:
-        headers[TOKEN] = secrets.token
+        headers[TOKEN_HEADER] = secrets.token
     if secrets is not None and secrets.scheme and secrets.credentials:
         headers["Authorization"] = f"{secrets.scheme} {secrets.credentials}"
-    return HttpRequest("POST", url, headers, body, operation="Push", silence=silence)
+    return HttpRequest("POST", url, headers, body, operation="Push", read_timeout=silence)
 
 
 def delivery_request(
@@ -104,7 +112,7 @@ def delivery_request(
     body: bytes,
     media_type: str,
     *,
-    signer: Signer | None,
+    signer: RequestSigner | None,
     issuer: str,
     now: int,
 ) -> HttpRequest:
@@ -119,14 +127,14 @@ def delivery_request(
             "iss": issuer,
             "aud": origin_of(push.url),
             "iat": now,
-            "exp": now + _VALID,
+            "exp": now + _SIGNATURE_SECONDS,
             "jti": key,
             "taskId": task_id,
             "request_body_sha256": hashlib.sha256(body).hexdigest(),
         }
         signed = signer.sign_jwt(claims)
         if "Authorization" in headers:
-            headers[SIGNATURE] = signed
+            headers[SIGNATURE_HEADER] = signed
         else:
             headers["Authorization"] = f"Bearer {signed}"
     return request
@@ -145,7 +153,7 @@ async def post(http: HttpClient, request: HttpRequest, seconds: float | None = N
     try:
         with suppress(DragomanError, TimeoutError):
             async with asyncio.timeout(DISCARD_SECONDS):
-                await response.read(_DISCARDED)
+                await response.read(_DISCARD_BYTES)
     finally:
         await response.close()
     return response.status, response.headers.get("Retry-After", "")

@@ -18,12 +18,12 @@ class FairScheduler(Generic[T]):
     says whether it still wants it: then `leave` follows when it is done.
     """
 
-    def __init__(self, begin: Callable[[T], bool], *, each: int, most: int) -> None:
-        self._begin = begin
-        self._each = each
-        self._most = most
-        self._all = 0
-        self._busy: dict[str, int] = {}
+    def __init__(self, start: Callable[[T], bool], *, max_per_key: int, max_total: int) -> None:
+        self._start = start
+        self._max_per_key = max_per_key
+        self._max_total = max_total
+        self._running = 0
+        self._running_by_key: dict[str, int] = {}
         # The places somebody waits at; the one whose turn was longest ago comes first.
         self._waiting: dict[str, deque[T]] = {}
 
@@ -32,33 +32,33 @@ class FairScheduler(Generic[T]):
         """How many wait for their turn."""
         return sum(map(len, self._waiting.values()))
 
-    def join(self, place: str, item: T) -> None:
+    def enqueue(self, key: str, item: T) -> None:
         """Begin now, or when it is this item's turn."""
-        self._waiting.setdefault(place, deque()).append(item)
-        self._fill()
+        self._waiting.setdefault(key, deque()).append(item)
+        self._start_waiting()
 
-    def leave(self, place: str) -> None:
+    def release(self, key: str) -> None:
         """Make room for the next."""
-        self._all -= 1
-        left = self._busy[place] - 1
-        if left:
-            self._busy[place] = left
+        self._running -= 1
+        remaining = self._running_by_key[key] - 1
+        if remaining:
+            self._running_by_key[key] = remaining
         else:
-            del self._busy[place]
-        self._fill()
+            del self._running_by_key[key]
+        self._start_waiting()
 
-    def _fill(self) -> None:
-        while self._all < self._most:
+    def _start_waiting(self) -> None:
+        while self._running < self._max_total:
             # Few are full at once: there is not room for many.
-            place = next((each for each in self._waiting if self._busy.get(each, 0) < self._each), None)
-            if place is None:
+            key = next((each for each in self._waiting if self._running_by_key.get(each, 0) < self._max_per_key), None)
+            if key is None:
                 return
-            queue = self._waiting.pop(place)
+            queue = self._waiting.pop(key)
             item = queue.popleft()
             if queue:
-                self._waiting[place] = queue
+                self._waiting[key] = queue
             # Counted first: `begin` may lead back here.
-            self._all += 1
-            self._busy[place] = self._busy.get(place, 0) + 1
-            if not self._begin(item):
-                self.leave(place)
+            self._running += 1
+            self._running_by_key[key] = self._running_by_key.get(key, 0) + 1
+            if not self._start(item):
+                self.release(key)

@@ -11,7 +11,7 @@ import pydantic
 import pytest
 
 from dragoman import Agent, Context
-from dragoman.agents.functions.skill import Kind, skill_of
+from dragoman.agents.functions.skill import FunctionKind, read_skill
 from dragoman.errors import ConfigError
 from dragoman.outputs import Reply
 from dragoman.sync import Context as SyncContext
@@ -46,7 +46,7 @@ def test_name_description_and_facts_come_from_the_function() -> None:
         """
         return a + b
 
-    skill = skill_of(add_numbers)
+    skill = read_skill(add_numbers)
     assert (skill.id, skill.name) == ("add_numbers", "add_numbers")
     assert skill.description == "Add two numbers.\n\nReally."
     assert [(p.name, p.type, p.required) for p in skill.parameters] == [("a", int, True), ("b", int, False)]
@@ -59,11 +59,11 @@ def test_name_description_and_facts_come_from_the_function() -> None:
 def test_everything_can_be_said_instead() -> None:
     def f() -> None: ...
 
-    skill = skill_of(f, id="i", name="n", description="d", tags=["t"], examples=["e"], default=True, restart=True)
+    skill = read_skill(f, id="i", name="n", description="d", tags=["t"], examples=["e"], default=True, restart=True)
     assert (skill.id, skill.name, skill.description) == ("i", "n", "d")
     assert (skill.tags, skill.examples, skill.default, skill.restart) == (("t",), ("e",), True, True)
-    assert skill_of(f, id="i").name == "i"
-    assert skill_of(f).card().description == "f"  # a card needs one
+    assert read_skill(f, id="i").name == "i"
+    assert read_skill(f).card().description == "f"  # a card needs one
 
 
 def test_any_json_type_can_be_a_parameter() -> None:
@@ -83,7 +83,7 @@ def test_any_json_type_can_be_a_parameter() -> None:
         m: int | None = None,
     ) -> None: ...
 
-    skill = skill_of(f)
+    skill = read_skill(f)
     assert [parameter.name for parameter in skill.parameters] == list("abcdefghijklm")
     assert [parameter.required for parameter in skill.parameters] == [True] * 11 + [False] * 2
 
@@ -93,7 +93,7 @@ def test_help_is_taken_from_annotated_and_limits_stay() -> None:
         a: Annotated[int, "how many"], b: Annotated[int, "few", msgspec.Meta(le=3)], c: Annotated[str, 1]
     ) -> None: ...
 
-    a, b, c = skill_of(f).parameters
+    a, b, c = read_skill(f).parameters
     assert (a.type, a.help) == (int, "how many")
     assert (b.type, b.help) == (Annotated[int, msgspec.Meta(le=3)], "few")
     assert c.help == ""
@@ -103,10 +103,10 @@ def test_the_context_is_no_parameter() -> None:
     async def on_loop(a: int, ctx: Context) -> None: ...
     def in_thread(anything: SyncContext, a: int) -> None: ...
 
-    assert (skill_of(on_loop).context, skill_of(on_loop).takes_sync_context) == ("ctx", False)
-    assert (skill_of(in_thread).context, skill_of(in_thread).takes_sync_context) == ("anything", True)
+    assert (read_skill(on_loop).context, read_skill(on_loop).takes_sync_context) == ("ctx", False)
+    assert (read_skill(in_thread).context, read_skill(in_thread).takes_sync_context) == ("anything", True)
     for function in (on_loop, in_thread):
-        assert [parameter.name for parameter in skill_of(function).parameters] == ["a"]
+        assert [parameter.name for parameter in read_skill(function).parameters] == ["a"]
 
 
 def test_how_a_function_is_called_is_known() -> None:
@@ -119,8 +119,8 @@ def test_how_a_function_is_called_is_known() -> None:
         yield
 
     functions = (coroutine, generator, plain, sync_generator)
-    kinds = [Kind.COROUTINE, Kind.ASYNC_GENERATOR, Kind.FUNCTION, Kind.GENERATOR]
-    assert [skill_of(function).kind for function in functions] == kinds
+    kinds = [FunctionKind.COROUTINE, FunctionKind.ASYNC_GENERATOR, FunctionKind.FUNCTION, FunctionKind.GENERATOR]
+    assert [read_skill(function).kind for function in functions] == kinds
 
 
 def test_a_skill_that_may_reply_says_so() -> None:
@@ -139,8 +139,8 @@ def test_a_skill_that_may_reply_says_so() -> None:
         return Message.Reply("x")
 
     functions = (annotated, in_a_union, streamed, only_in_the_code, by_name_alone)
-    assert [skill_of(function).may_reply for function in functions] == [True] * 3 + [False] * 2
-    assert skill_of(only_in_the_code, replies=True).may_reply
+    assert [read_skill(function).may_reply for function in functions] == [True] * 3 + [False] * 2
+    assert read_skill(only_in_the_code, replies=True).may_reply
 
 
 # What is refused, in words that teach
@@ -166,7 +166,7 @@ def test_parameters_that_have_no_name_to_fill_are_refused(kind: str) -> None:
 
     function = {"*args": args, "**kwargs": kwargs, "positional": positional}[kind]
     with pytest.raises(ConfigError, match="cannot be filled by name"):
-        skill_of(function)
+        read_skill(function)
 
 
 def test_the_wrong_context_is_refused_with_the_right_one() -> None:
@@ -174,16 +174,16 @@ def test_the_wrong_context_is_refused_with_the_right_one() -> None:
     def in_thread(ctx: Context) -> None: ...
 
     with pytest.raises(ConfigError, match=r"annotate `ctx` as dragoman\.Context: async skills"):
-        skill_of(on_loop)
+        read_skill(on_loop)
     with pytest.raises(ConfigError, match=r"annotate `ctx` as dragoman\.sync\.Context: def skills"):
-        skill_of(in_thread)
+        read_skill(in_thread)
 
 
 def test_a_type_that_is_not_known_is_refused() -> None:
     def f(a: Missing) -> None: ...  # noqa: F821
 
     with pytest.raises(ConfigError, match=r"a type is not known at import: .*Missing"):
-        skill_of(f)
+        read_skill(f)
 
 
 def test_an_id_is_taken_once() -> None:

@@ -21,7 +21,7 @@ import pytest
 from dragoman.engine.ports.store import Note, TaskQuery
 from dragoman.model.error import DragomanError
 from dragoman.model.state import State
-from dragoman.stores.sqlite.backup import STEP_PAGES, back_up, refuse_full
+from dragoman.stores.sqlite.backup import STEP_PAGES, back_up, check_space
 from dragoman.stores.sqlite.health import examine
 from dragoman.stores.sqlite.store import SqliteStore
 from dragoman.testing.store_writes import ALL, SCOPE, append, body, create, row_of
@@ -133,7 +133,9 @@ async def test_a_copy_made_while_a_server_writes_is_consistent_and_has_all_that_
 
         async def work(worker: int) -> None:
             for number in count():
-                row = await create(store, row_of(store, f"{worker}-{number}", context_id=f"c{worker}"), joins=True)
+                row = await create(
+                    store, row_of(store, f"{worker}-{number}", context_id=f"c{worker}"), joins_context=True
+                )
                 for _ in range(3):
                     row = await append(store, row, b"x" * 2000)
                 done.append(row.id)
@@ -330,5 +332,5 @@ async def test_a_damaged_store_makes_no_copy(tmp_path: Path):
 async def test_a_copy_that_would_fill_the_disk_is_refused(tmp_path: Path):
     await fill(tmp_path / "t.db")
     with pytest.raises(DragomanError, match=r"free and the copy takes .* GB: make room, or name another folder"):
-        refuse_full(shutil.disk_usage(tmp_path).total, tmp_path / "t.db", tmp_path)
-    refuse_full(1, tmp_path / "t.db", tmp_path)
+        check_space(shutil.disk_usage(tmp_path).total, tmp_path / "t.db", tmp_path)
+    check_space(1, tmp_path / "t.db", tmp_path)

@@ -23,7 +23,7 @@ from dragoman.cli.doctor import open_files, sqlite_library
 from dragoman.engine.ports.store import TaskQuery
 from dragoman.model.state import State
 from dragoman.stores.sqlite.backup import back_up
-from dragoman.stores.sqlite.health import LARGE_WAL, Finding, examine, space
+from dragoman.stores.sqlite.health import LARGE_WAL, HealthFinding, check_free_space, examine
 from dragoman.stores.sqlite.schema import VERSION
 from dragoman.stores.sqlite.store import SqliteStore
 from dragoman.testing.store_writes import SCOPE, create, row_of
@@ -75,7 +75,7 @@ def line(done: subprocess.CompletedProcess[str], check: str) -> str:
     return " ".join(found.split())
 
 
-def about(findings: list[Finding], check: str) -> Finding:
+def about(findings: list[HealthFinding], check: str) -> HealthFinding:
     (found,) = [finding for finding in findings if finding.check == check]
     return found
 
@@ -93,7 +93,7 @@ async def opened(path: Path) -> AsyncIterator[SqliteStore]:
 async def fill(path: Path, *states: State) -> None:
     async with opened(path) as store:
         rows = [row_of(store, f"t{number}", state=state) for number, state in enumerate(states)]
-        await asyncio.gather(*(create(store, row, joins=True) for row in rows))
+        await asyncio.gather(*(create(store, row, joins_context=True) for row in rows))
 
 
 def traces(folder: Path) -> dict[str, tuple[int, int]]:
@@ -187,6 +187,13 @@ def test_it_tells_where_each_setting_comes_from(tmp_path: Path):
     assert line(done, "store") == "ok store memory: tasks are gone when the server stops"
 
 
+def test_it_tells_where_a_former_name_was_set(tmp_path: Path):
+    done = doctor(tmp_path, DRAGOMAN_LIMITS_PATIENCE="5")
+    assert "limits_request_timeout = 5, from environment DRAGOMAN_LIMITS_PATIENCE\n" in done.stdout
+    (tmp_path / "dragoman.toml").write_text("[limits]\npatience = 6\n")
+    assert "limits_request_timeout = 6, from dragoman.toml [limits] patience\n" in doctor(tmp_path).stdout
+
+
 def test_a_port_that_kubernetes_made_up_is_no_setting(tmp_path: Path):
     done = doctor(tmp_path, DRAGOMAN_PORT="tcp://10.0.0.1:80", PORT="81")
     assert "port = 81, from environment PORT\n" in done.stdout
@@ -249,7 +256,7 @@ def test_a_folder_for_a_file_and_a_file_for_a_folder_fail(tmp_path: Path):
 def test_an_empty_file_is_one_that_the_next_start_fills(tmp_path: Path):
     (tmp_path / "t.db").touch()
     findings = examine(tmp_path / "t.db")
-    assert findings[-1] == Finding("ok", "schema", "the file is empty, the next start makes the tables")
+    assert findings[-1] == HealthFinding("ok", "schema", "the file is empty, the next start makes the tables")
 
 
 async def test_a_store_of_an_older_version_is_one_that_the_next_start_brings_up(tmp_path: Path):
@@ -335,7 +342,7 @@ async def test_wrong_counters_fail_and_what_it_says_to_run_puts_them_right(tmp_p
     change(tmp_path / "t.db", command[2])
     assert about(examine(tmp_path / "t.db"), "counters").level == "ok"
     async with opened(tmp_path / "t.db") as store:
-        await create(store, row_of(store, "late"), joins=True)
+        await create(store, row_of(store, "late"), joins_context=True)
         assert (await store.page(TaskQuery(SCOPE))).total == 4
         assert (await store.page(TaskQuery(SCOPE, context_id="context"))).total == 4
     assert about(examine(tmp_path / "t.db"), "counters").level == "ok"
@@ -382,7 +389,7 @@ def test_a_store_that_cannot_be_reached_fails(open_folder: Path):
     ("free", "level"), [(49_000_000, "FAIL"), (51_000_000, "warn"), (999_000_000, "warn"), (1_100_000_000, "ok")]
 )
 def test_too_little_room_is_told(free: int, level: str):
-    found = space(free)
+    found = check_free_space(free)
     assert (found.level, bool(found.do)) == (level, level != "ok")
 
 

@@ -89,7 +89,7 @@ def test_a_key_is_printed_alone_and_only_its_digest_is_kept(place: Path) -> None
     assert "dk_" not in run("list").stdout
     key = run("key", "alice").stdout.strip()
     run("revoke", "alice", key)
-    assert users().listed()[0].keys == ()
+    assert users().list_users()[0].keys == ()
     assert key_digest(key) != key_digest(key + "x")
 
 

@@ -163,7 +163,7 @@ def test_a_problem_of_the_whole_has_no_path() -> None:
     problems = schema.problems({})
     assert problems == (Problem("", False, "needs `a`, or `b`"),)
     assert schema.question("t", problems) == "`t` needs `a`, or `b`"
-    assert list(schema.requested(problems)["properties"]) == ["a", "b"]
+    assert list(schema.requested_schema(problems)["properties"]) == ["a", "b"]
 
 
 def test_long_values_and_long_lists_are_cut() -> None:
@@ -192,7 +192,7 @@ def test_a_recursive_schema_is_followed_as_deep_as_the_value_goes() -> None:
 @pytest.mark.parametrize("schema", [True, {}, {"type": "object"}])
 def test_a_schema_that_says_nothing_takes_everything(schema: Any) -> None:
     assert Schema(schema).problems({"a": [1.5, None]}) == ()
-    assert Schema(schema).fitted({"a": [1.0]}) == {"a": [1.0]}
+    assert Schema(schema).coerce_integers({"a": [1.0]}) == {"a": [1.0]}
     assert Schema(schema).example() == {}
     assert Schema(schema).takes_text
     assert Schema(schema).text_slot({}) is None
@@ -249,7 +249,7 @@ def test_a_missing_place_inside_a_value_is_described_too() -> None:
 
 def test_only_what_is_to_be_given_again_is_requested() -> None:
     schema = Schema(ADD)
-    assert schema.requested(schema.problems({"a": 1})) == {
+    assert schema.requested_schema(schema.problems({"a": 1})) == {
         "type": "object",
         "properties": {"b": {"type": "integer"}},
         "required": ["b"],
@@ -263,7 +263,7 @@ def test_definitions_are_requested_along_with_what_needs_them() -> None:
         "C": {"type": "string"},
     }
     schema = Schema({"$defs": definitions, "properties": {"a": {"$ref": "#/$defs/A"}, "c": {"$ref": "#/$defs/C"}}})
-    requested = schema.requested(schema.problems({"a": ["x"], "c": "right"}))
+    requested = schema.requested_schema(schema.problems({"a": ["x"], "c": "right"}))
     assert requested == {
         "type": "object",
         "properties": {"a": {"$ref": "#/$defs/A"}},
@@ -276,7 +276,7 @@ def test_a_reference_to_what_is_left_out_is_replaced_by_what_it_says() -> None:
     schema = Schema(
         {"properties": {"a": {"type": "integer"}, "b": {"$ref": "#/properties/a"}, "c": {"items": {"$ref": "#"}}}}
     )
-    requested = schema.requested([Problem("b", True, "is missing"), Problem("c", True, "is missing")])
+    requested = schema.requested_schema([Problem("b", True, "is missing"), Problem("c", True, "is missing")])
     assert requested["properties"]["b"] == {"type": "integer"}
     assert list(requested["properties"]["c"]["items"]["properties"]) == ["a", "b", "c"]
     assert Schema(requested).problems({"b": 1, "c": [{"c": [{"a": 1}]}]}) == ()
@@ -284,7 +284,7 @@ def test_a_reference_to_what_is_left_out_is_replaced_by_what_it_says() -> None:
 
 def test_an_unknown_name_is_not_requested() -> None:
     schema = Schema({"properties": {"a": {}}, "additionalProperties": False})
-    assert schema.requested(schema.problems({"b": 1})) == {"type": "object", "properties": {}}
+    assert schema.requested_schema(schema.problems({"b": 1})) == {"type": "object", "properties": {}}
 
 
 # -- plain text --------------------------------------------------------------------------------------------------------
@@ -366,13 +366,13 @@ def test_a_broken_schema_judges_nothing_and_breaks_nothing(schema: Any, caplog: 
         for _ in range(2):
             problems = made.problems({"a": 1.0})
             assert problems == ()
-            assert made.fitted({"a": 1.0}) == {"a": 1.0}
+            assert made.coerce_integers({"a": 1.0}) == {"a": 1.0}
             assert isinstance(made.example(), dict)
-            assert isinstance(made.requested([Problem("a", True, "is missing")]), dict)
+            assert isinstance(made.requested_schema([Problem("a", True, "is missing")]), dict)
             assert made.question("t", [Problem("a.b[3]", True, "is missing")]).startswith("`t` needs `a.b[3]`")
             assert made.text_slot({}) is None
             assert isinstance(made.takes_text, bool)
-            assert isinstance(made.answered({}, [Problem("a", False, "is wrong")], "x=1", None), dict)
+            assert isinstance(made.merge_answer({}, [Problem("a", False, "is wrong")], "x=1", None), dict)
     assert len(caplog.records) <= 1
 
 
@@ -432,7 +432,7 @@ def test_patterns_mean_what_they_mean_in_ecmascript(pattern: str, right: str, wr
 def test_a_pattern_that_cannot_be_tried_in_linear_time_is_not_enforced_and_that_is_told_once(
     pattern: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dragoman.schema.pattern._compiled", {})
+    monkeypatch.setattr("dragoman.schema.pattern._cache", {})
     place = {"properties": {"x": {"pattern": pattern}}, "patternProperties": {pattern: {"type": "string"}}}
     schema = Schema({**place, "required": ["n"], "additionalProperties": False})
     for _ in range(2):

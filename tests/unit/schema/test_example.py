@@ -155,4 +155,4 @@ def test_an_example_is_right(properties: dict[str, Any], count: int) -> None:
     example = schema.example()
     assert schema.problems(example) == ()
     assert set(example) == (set(required) or set(properties))
-    assert schema.fitted(example) == example
+    assert schema.coerce_integers(example) == example

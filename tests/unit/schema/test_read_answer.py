@@ -8,7 +8,7 @@ from typing import Any, Literal
 import msgspec
 import pytest
 
-from dragoman.schema.typed import Unfit, fit, read_answer
+from dragoman.schema.conversion import TypeMismatch, convert, read_answer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +64,7 @@ def test_text_is_read_as_the_type(text: str, wanted: Any, value: Any) -> None:
     ],
 )
 def test_text_that_does_not_fit_says_what_would(text: str, wanted: Any, says: str) -> None:
-    with pytest.raises(Unfit) as caught:
+    with pytest.raises(TypeMismatch) as caught:
         read_answer(text, None, wanted, None)
     assert str(caught.value) == says
 
@@ -88,7 +88,7 @@ def test_data_is_read_as_the_type(data: Any, wanted: Any, value: Any) -> None:
 
 def test_data_that_does_not_fit_is_refused() -> None:
     for data in ({"a": "x"}, {"a": 1, "b": 2}, [1]):
-        with pytest.raises(Unfit):
+        with pytest.raises(TypeMismatch):
             read_answer("", data, int, None)
 
 
@@ -100,11 +100,11 @@ def test_choices_are_found_by_text_and_by_value() -> None:
     assert read_answer("BUS", None, str, ["Train", "Bus"]) == "Bus"
     assert read_answer("2", None, int, [1, 2]) == 2
     assert read_answer("", 2, int, [1, 2]) == 2
-    with pytest.raises(Unfit, match="one of 1, 2"):
+    with pytest.raises(TypeMismatch, match="one of 1, 2"):
         read_answer("3", None, int, [1, 2])
 
 
 def test_defaults_of_dataclasses_are_part_of_them_however_deep() -> None:
-    value = fit({"outer": {"inner": {}, "more": [{}]}}, Holder)
+    value = convert({"outer": {"inner": {}, "more": [{}]}}, Holder)
     assert value == Holder(Outer(Inner(), [Inner()]))
     assert msgspec.to_builtins(value) == {"outer": {"inner": {"a": 1}, "more": [{"a": 1}], "x": 0}}

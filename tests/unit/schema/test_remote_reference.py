@@ -16,12 +16,12 @@ def test_a_remote_reference_is_never_fetched(keyword: str, caplog: pytest.LogCap
         schema = Schema({keyword: url, "properties": {"a": {keyword: url}, "b": {"items": {"$ref": url + "#/y"}}}})
         for arguments in ({"a": 1.0, "b": [1.0]}, {"b": []}):
             assert schema.problems(arguments) == ()
-            assert schema.fitted(arguments) == arguments
+            assert schema.coerce_integers(arguments) == arguments
         problem = Problem("a", True, "is missing")
-        assert "a" in schema.requested([problem])["properties"]
+        assert "a" in schema.requested_schema([problem])["properties"]
         assert schema.question("t", [problem]) == "`t` needs `a`"
         assert isinstance(schema.example(), dict)
-        assert schema.answered({}, [problem], "x", None) == {"a": "x"}
+        assert schema.merge_answer({}, [problem], "x", None) == {"a": "x"}
         listening.settimeout(0)
         with pytest.raises(BlockingIOError):  # nobody is waiting to be let in
             listening.accept()

@@ -77,7 +77,7 @@ async def test_a_key_belongs_to_its_user_until_it_runs_out_or_is_revoked(users: 
     assert await users.by_key(DIGEST) is None
     users.add_key("alice", b"e" * 32, "efgh")
     assert await users.by_key(b"e" * 32) is not None
-    assert [key.hint for key in users.listed()[0].keys] == ["efgh"]
+    assert [key.hint for key in users.list_users()[0].keys] == ["efgh"]
     users.revoke_key("alice", "efgh")
     assert await users.by_key(b"e" * 32) is None
 
@@ -89,7 +89,7 @@ async def test_a_revoked_user_is_gone_and_the_name_stays_taken(users: SqliteUser
     users.revoke("alice")
     assert await users.by_name("alice") is None
     assert await users.by_key(DIGEST) is None
-    assert users.listed() == []
+    assert users.list_users() == []
     with pytest.raises(ConfigError, match="no user 'alice'"):
         users.grant("alice", "count")
 
@@ -129,7 +129,7 @@ async def test_mistakes_are_told(users: SqliteUsers) -> None:
         users.revoke_permission("alice@example.com", "count")
     with pytest.raises(ConfigError, match="no key that ends"):
         users.revoke_key("alice@example.com", "abcd")
-    assert [user.name for user in users.listed()] == ["alice@example.com"]
+    assert [user.name for user in users.list_users()] == ["alice@example.com"]
 
 
 async def test_who_is_closed_says_so(users: SqliteUsers) -> None:
@@ -215,14 +215,14 @@ async def test_users_and_tasks_are_written_at_the_same_time(both: Any) -> None:
     for number in range(200):
         await create(store, row_of(store, f"task{number}", state=State.WORKING))
     await thread
-    assert len(users.listed()) == 20
+    assert len(users.list_users()) == 20
     assert await store.task("task199") is not None
 
 
 async def test_a_write_waits_for_a_checkpoint_and_none_runs_meanwhile(tmp_path: Path, both: Any) -> None:
     _, users = both
     checkpoint = FileLock(tmp_path / "t.db.ckpt")
-    assert checkpoint.try_take()
+    assert checkpoint.try_acquire()
     done = threading.Event()
 
     def add() -> None:
@@ -236,14 +236,14 @@ async def test_a_write_waits_for_a_checkpoint_and_none_runs_meanwhile(tmp_path: 
     await writing_task
     assert await users.by_name("alice") is not None
     with short_write(tmp_path / "t.db"):
-        assert not checkpoint.try_take()
+        assert not checkpoint.try_acquire()
 
 
 async def test_a_store_that_stays_busy_is_told(tmp_path: Path, both: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     _, users = both
-    monkeypatch.setattr(writing, "WAIT", 0.0)
+    monkeypatch.setattr(writing, "LOCK_TIMEOUT", 0.0)
     checkpoint = FileLock(tmp_path / "t.db.ckpt")
-    assert checkpoint.try_take()
+    assert checkpoint.try_acquire()
     with pytest.raises(ServerError, match="busy"):
         users.add("alice")
     checkpoint.release()
@@ -254,7 +254,7 @@ async def test_a_write_that_fails_leaves_nothing(tmp_path: Path, both: Any) -> N
     with pytest.raises(ZeroDivisionError), short_write(tmp_path / "t.db") as connection:
         connection.execute("INSERT INTO users (name, password, created_ms) VALUES ('x', '', 0)")
         raise ZeroDivisionError
-    assert users.listed() == []
+    assert users.list_users() == []
 
 
 def test_users_come_before_the_first_server(tmp_path: Path) -> None:
@@ -263,7 +263,7 @@ def test_users_come_before_the_first_server(tmp_path: Path) -> None:
     users.prepare()
     users.prepare()
     users.add("alice")
-    assert [user.name for user in users.listed()] == ["alice"]
+    assert [user.name for user in users.list_users()] == ["alice"]
     assert path.stat().st_mode & 0o777 == 0o600
 
 

@@ -8,7 +8,7 @@ import pytest
 from msgspec import structs
 
 from dragoman.engine.ports.store import Push, PushState
-from dragoman.webhooks import backoff as patience
+from dragoman.webhooks import backoff
 
 NOW = 1_800_000_000_000
 DAY_MS = 86_400_000
@@ -16,7 +16,7 @@ PUSH = Push(1, "p", "1.0", "https://h.example", b"", 1, NOW)
 
 
 def failed(push: Push, now_ms: int = NOW, asked: float = 0.0) -> Push:
-    return patience.after_failure(push, "why", now_ms=now_ms, asked=asked, give_up_ms=DAY_MS)
+    return backoff.after_failure(push, "why", now_ms=now_ms, retry_after=asked, give_up_ms=DAY_MS)
 
 
 def test_the_first_failure_is_the_beginning() -> None:
@@ -26,7 +26,7 @@ def test_the_first_failure_is_the_beginning() -> None:
 
 
 def test_after_a_day_and_enough_tries_it_is_dead() -> None:
-    failing = structs.replace(PUSH, tries=patience.FEWEST, failing_ms=NOW - DAY_MS)
+    failing = structs.replace(PUSH, tries=backoff.MIN_TRIES, failing_ms=NOW - DAY_MS)
     assert failed(failing).state is PushState.DEAD
     assert failed(structs.replace(failing, tries=3)).state is PushState.OPEN
     assert failed(structs.replace(failing, failing_ms=NOW - DAY_MS + 1000)).state is PushState.OPEN
@@ -59,11 +59,11 @@ def test_very_many_tries_do_not_overflow() -> None:
     ],
 )
 def test_what_retry_after_may_say(text: str, seconds: float) -> None:
-    assert patience.retry_after(text, NOW) == seconds
+    assert backoff.parse_retry_after(text, NOW) == seconds
 
 
 def test_what_a_receiver_asks_for_is_never_less_than_the_back_off_and_an_hour_at_most() -> None:
     assert failed(PUSH, asked=0.1).due_ms >= NOW + 500
     assert failed(PUSH, asked=1e9).due_ms == NOW + 3_600_000
-    assert patience.until_due(structs.replace(PUSH, due_ms=NOW + 30 * DAY_MS), NOW) == 3600
-    assert patience.until_due(structs.replace(PUSH, due_ms=-1), NOW) == 0
+    assert backoff.seconds_until_due(structs.replace(PUSH, due_ms=NOW + 30 * DAY_MS), NOW) == 3600
+    assert backoff.seconds_until_due(structs.replace(PUSH, due_ms=-1), NOW) == 0

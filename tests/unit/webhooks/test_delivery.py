@@ -11,16 +11,15 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from dragoman.engine.call import Call
+from dragoman.engine.call import CallContext
 from dragoman.engine.ports.store import WOKEN, PushState, Write
 from dragoman.keys.ring import KeyRing
 from dragoman.model.error import CannotConnect, ServerError
 from dragoman.model.operation import AuthenticationInfo, CancelTaskRequest, TaskPushNotificationConfig
-from dragoman.net.guard import Forbidden
+from dragoman.net.guard import AddressForbidden
 from dragoman.stores.memory import MemoryStore
 from dragoman.testing import Clock
-from dragoman.webhooks import backoff as patience
-from dragoman.webhooks import delivery as courier_module
+from dragoman.webhooks import backoff, delivery
 from dragoman.webhooks import request as request_module
 from dragoman.webhooks.delivery import LOST_KEY
 
@@ -46,7 +45,7 @@ async def test_every_status_and_every_finished_artifact_arrives_once_and_in_orde
     assert came[1].json["artifactUpdate"]["artifact"]["parts"] == [{"text": "hi"}]
     assert {each.task for each in came} == {task.id}
     assert [push.state for push in await world.pushes(task)] == [PushState.DONE]
-    assert world.courier.open == 0
+    assert world.courier.open_count == 0
 
 
 async def test_a_task_without_a_webhook_and_one_without_a_task_call_nobody(world: Any) -> None:
@@ -54,15 +53,15 @@ async def test_a_task_without_a_webhook_and_one_without_a_task_call_nobody(world
     answer = await world.send("reply", "hi")
     await arrived(world, 0)
     assert answer.text == "hi"
-    assert world.courier.open == 0
-    assert await world.store.owed() == []
+    assert world.courier.open_count == 0
+    assert await world.store.undelivered_pushes() == []
 
 
 async def test_a_parked_task_goes_on_telling_after_the_answer(world: Any) -> None:
     task = await world.send("plan")
     await arrived(world, 2)
     assert world.receiver.came[-1].state == "TASK_STATE_INPUT_REQUIRED"
-    assert world.courier.open == 1
+    assert world.courier.open_count == 1
     await world.send("", "3", None, task=task.id)
     came = await arrived(world, 5)
     assert [each.number for each in came] == [2, 3, 4, 5, 6]
@@ -71,7 +70,7 @@ async def test_a_parked_task_goes_on_telling_after_the_answer(world: Any) -> Non
 
 async def test_a_canceled_task_says_so(world: Any) -> None:
     task = await world.send("plan")
-    await world.service.cancel(Call(), CancelTaskRequest(task.id))
+    await world.service.cancel(CallContext(), CancelTaskRequest(task.id))
     came = await arrived(world, 3)
     assert came[-1].state == "TASK_STATE_CANCELED"
 
@@ -88,7 +87,7 @@ async def test_a_webhook_for_an_ended_task_is_kept_and_hears_nothing(world: Any)
     task = await world.send("echo", push=None)
     await world.hook(task)
     await arrived(world, 0)
-    assert world.courier.open == 0
+    assert world.courier.open_count == 0
     assert [push.state for push in await world.pushes(task)] == [PushState.DONE]
 
 
@@ -186,7 +185,7 @@ async def test_a_webhook_that_fails_for_a_day_is_dead_and_left_alone(world: Any,
         await world.pass_time(7200, step=300)
     (push,) = await world.pushes(task)
     assert (push.state, push.error) == (PushState.DEAD, "CANNOT_CONNECT")
-    assert world.courier.open == 0
+    assert world.courier.open_count == 0
     tries = world.receiver.tries
     await world.pass_time(DAY, step=3600)
     assert world.receiver.tries == tries
@@ -219,7 +218,7 @@ async def test_a_clock_set_back_delays_by_an_hour_at_most(make: Any) -> None:
     await first.settle()
     await first.drop()
     second = await make(store, keys=first.keys, clock=Clock(first.clock.now() - 30 * DAY * 1000))
-    await second.pass_time(patience.LONGEST_ASKED + 1, step=600)
+    await second.pass_time(backoff.MAX_RETRY_AFTER + 1, step=600)
     assert [each.number for each in second.receiver.came] == [2, 3, 4]
 
 
@@ -317,7 +316,9 @@ async def test_retry_after_is_respected_up_to_an_hour(world: Any, said: str, sec
 
 async def test_an_address_that_turns_out_to_be_private_ends_it_with_the_reason(world: Any) -> None:
     async def rebound(_: Any) -> None:
-        raise Forbidden("hooks.example.com is in a private network", host="hooks.example.com", address="10.0.0.1")
+        raise AddressForbidden(
+            "hooks.example.com is in a private network", host="hooks.example.com", address="10.0.0.1"
+        )
 
     world.receiver.does = rebound
     task = await world.send("echo")
@@ -373,7 +374,7 @@ async def test_an_answer_that_never_ends_is_let_go(world: Any, monkeypatch: Any)
 
 
 async def test_a_receiver_that_trickles_is_given_up_for_now(world: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr(courier_module, "_SECONDS", 0.01)
+    monkeypatch.setattr(delivery, "_REQUEST_TIMEOUT", 0.01)
 
     async def never(_: Any) -> None:
         await asyncio.Event().wait()
@@ -388,7 +389,7 @@ async def test_a_receiver_that_trickles_is_given_up_for_now(world: Any, monkeypa
 
 
 async def test_a_place_that_is_slow_keeps_no_other_waiting(make: Any) -> None:
-    world = await make(each=2, most=4)
+    world = await make(max_per_host=2, max_total=4)
     go = asyncio.Event()
 
     async def slow(came: Any) -> None:
@@ -432,13 +433,13 @@ async def test_a_webhook_deleted_in_the_middle_hears_no_more(world: Any) -> None
     await held.entered.wait()
     from dragoman.model.operation import GetPushConfigRequest
 
-    await world.service.delete_push(Call(), GetPushConfigRequest(task.id, "p"))
+    await world.service.delete_push(CallContext(), GetPushConfigRequest(task.id, "p"))
     held.go.set()
     await world.pass_time(3600)
     assert world.receiver.came == []
     assert world.receiver.tries == 1
     assert await world.pushes(task) == []
-    assert world.courier.open == 0
+    assert world.courier.open_count == 0
 
 
 async def test_a_webhook_replaced_in_the_middle_goes_on_at_its_new_place(world: Any) -> None:
@@ -464,7 +465,7 @@ async def test_one_replaced_within_a_millisecond_is_not_taken_for_the_other(worl
     assert world.clock.now() <= old.created_ms < new.created_ms
     stored = await world.store.task(task.id)
     done = structs.replace(old, state=PushState.DEAD)
-    world.store.write(Write(stored.row, lambda _: None, progress=(done,)))
+    world.store.write(Write(stored.row, lambda _: None, push_progress=(done,)))
     assert await world.pushes(task) == [new]
 
 
@@ -492,7 +493,7 @@ class Failing(MemoryStore):
     unreadable = False
 
     def write(self, write: Write) -> None:
-        if self.full and write.progress:
+        if self.full and write.push_progress:
             asyncio.get_running_loop().call_soon(write.done, OSError(28, "No space left on device"))
             return
         super().write(write)
@@ -549,7 +550,7 @@ async def test_a_webhook_that_cannot_be_stored_is_refused_and_not_followed(make:
     with pytest.raises(ServerError):
         await world.send("echo")
     store.full = False
-    assert world.courier.open == 0
+    assert world.courier.open_count == 0
     assert await world.pushes(task) == []
 
 
@@ -578,7 +579,7 @@ async def test_a_task_deleted_meanwhile_is_forgotten(world: Any) -> None:
     world.receiver.down = False
     await world.pass_time(10)
     assert world.receiver.came == []
-    assert world.courier.open == 0
+    assert world.courier.open_count == 0
 
 
 # -- keys ------------------------------------------------------------------------------------------------------------
@@ -627,7 +628,7 @@ async def test_a_lost_key_ends_it_with_a_reason(make: Any) -> None:
     assert (push.state, push.error, second.receiver.tries) == (PushState.DEAD, LOST_KEY, 0)
     from dragoman.model.operation import GetPushConfigRequest
 
-    shown = await second.service.get_push(Call(), GetPushConfigRequest(task.id, ""))
+    shown = await second.service.get_push(CallContext(), GetPushConfigRequest(task.id, ""))
     assert (shown.url, shown.token, shown.authentication) == ("https://hooks.example.com/", None, None)
 
 
@@ -639,7 +640,7 @@ async def wake(world: Any, task: Any) -> None:
     stored = await world.store.task(task.id)
     (push,) = await world.pushes(task)
     fresh = structs.replace(push, state=PushState.OPEN, tries=0, failing_ms=0, due_ms=WOKEN)
-    world.store.write(Write(stored.row, lambda _: None, progress=(fresh,)))
+    world.store.write(Write(stored.row, lambda _: None, push_progress=(fresh,)))
 
 
 async def test_a_dead_webhook_that_is_woken_gets_all_it_missed(world: Any) -> None:
@@ -648,7 +649,7 @@ async def test_a_dead_webhook_that_is_woken_gets_all_it_missed(world: Any) -> No
     await world.settle()
     world.receiver.status = 200
     await wake(world, task)
-    await world.pass_time(courier_module.LOOK + 1, step=1)
+    await world.pass_time(delivery.WAKE_POLL_INTERVAL + 1, step=1)
     assert [each.number for each in world.receiver.came] == [2, 3, 4]
     assert [push.state for push in await world.pushes(task)] == [PushState.DONE]
 
@@ -660,7 +661,7 @@ async def test_a_failing_webhook_that_is_woken_does_not_wait_for_its_time(world:
     await world.settle()
     world.receiver.status = 200
     await wake(world, task)
-    await world.pass_time(courier_module.LOOK + 1, step=1)
+    await world.pass_time(delivery.WAKE_POLL_INTERVAL + 1, step=1)
     assert [each.number for each in world.receiver.came] == [2, 3, 4]
 
 
@@ -671,8 +672,8 @@ class Hesitant(MemoryStore):
         super().__init__()
         self.meanwhile: Any = None
 
-    async def owed(self, *, woken: bool = False) -> Any:
-        found = await super().owed(woken=woken)
+    async def undelivered_pushes(self, *, woken: bool = False) -> Any:
+        found = await super().undelivered_pushes(woken=woken)
         meanwhile, self.meanwhile = self.meanwhile, None
         if meanwhile is not None:
             await meanwhile()
@@ -685,7 +686,7 @@ async def test_what_a_task_does_while_its_webhook_is_taken_up_is_brought_too(mak
     await world.settle()
     told = len(world.receiver.came)
     (push,) = await world.pushes(task)
-    world.courier.leave(push.task, push.id)
+    world.courier.unfollow(push.task, push.id)
 
     async def answered() -> None:
         await world.send("", "3", None, task=task.id)
@@ -702,10 +703,10 @@ async def test_looking_goes_on_after_a_store_that_could_not_be_read(make: Any) -
     class Unreadable(MemoryStore):
         unreadable = False
 
-        async def owed(self, *, woken: bool = False) -> Any:
+        async def undelivered_pushes(self, *, woken: bool = False) -> Any:
             if self.unreadable:
                 raise ServerError("the store cannot be read now")
-            return await super().owed(woken=woken)
+            return await super().undelivered_pushes(woken=woken)
 
     store = Unreadable()
     world = await make(store)
@@ -745,8 +746,8 @@ async def test_ten_thousand_webhooks_of_parked_tasks_are_little(make: Any) -> No
     gc.collect()
     used, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert world.courier.open == number + 1
-    assert world.courier.at_work == 0
+    assert world.courier.open_count == number + 1
+    assert world.courier.busy_count == 0
     assert used / number < 1500, f"{used / number:.0f} bytes each"
 
 

@@ -16,7 +16,7 @@ from dragoman.net.exchange import is_loopback
 from dragoman.net.sockets import SocketClient
 from dragoman.testing import Clock
 from dragoman.webhooks import memory
-from dragoman.webhooks.memory import MOST, PAUSES, MemoryDelivery
+from dragoman.webhooks.memory import MAX_EVENTS, RETRY_DELAYS, MemoryDelivery
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ async def test_an_error_of_the_receiver_is_tried_again_with_the_same_key_and_hol
         delivery = made(receiver.url, http, clock)
         delivery.put("a", body("a", 1))
         delivery.put("a", body("a", 2))
-        for tries, pause in enumerate(PAUSES, 1):
+        for tries, pause in enumerate(RETRY_DELAYS, 1):
             await receiver.until(lambda tries=tries: len(receiver.tries) == tries)
             await paused(clock)
             clock.move(pause)
@@ -78,7 +78,7 @@ async def test_an_error_of_the_receiver_is_tried_again_with_the_same_key_and_hol
 async def test_after_three_tries_it_goes_on_with_the_next(
     http: SocketClient, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory, "PAUSES", (0.0, 0.0))
+    monkeypatch.setattr(memory, "RETRY_DELAYS", (0.0, 0.0))
     with Receiver(lambda said: 500 if said["number"] == 1 else 200) as receiver:
         delivery = made(receiver.url, http)
         delivery.put("a", body("a", 1))
@@ -106,7 +106,7 @@ async def test_a_receiver_that_comes_back_gets_what_was_tried_meanwhile(http: So
     await paused(clock)
     assert receiver.tries == []
     with Receiver(port=receiver.port) as again:
-        clock.move(PAUSES[0])
+        clock.move(RETRY_DELAYS[0])
         await rest(delivery)
     assert [each["number"] for each in again.came] == [1]
 
@@ -116,17 +116,17 @@ async def test_what_is_too_much_is_dropped_from_the_oldest_on(
 ) -> None:
     with Receiver() as receiver:
         delivery = made(receiver.url, http)
-        for number in range(MOST + 50):  # before anybody has begun to bring the first
+        for number in range(MAX_EVENTS + 50):  # before anybody has begun to bring the first
             delivery.put("a", body("a", number))
-        assert delivery.waiting == MOST
+        assert delivery.waiting == MAX_EVENTS
         await rest(delivery)
-    assert [each["number"] for each in receiver.came] == list(range(50, MOST + 50))
+    assert [each["number"] for each in receiver.came] == list(range(50, MAX_EVENTS + 50))
     assert "has missed 50 events" in caplog.text
     assert len([each for each in caplog.records if each.levelno == logging.WARNING]) == 2
 
 
 async def test_large_events_count_by_their_size(http: SocketClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "MOST_BYTES", 100)
+    monkeypatch.setattr(memory, "MAX_BYTES", 100)
     with Receiver() as receiver:
         delivery = made(receiver.url, http)
         for number in range(10):

@@ -13,14 +13,14 @@ from dragoman.webhooks.scheduler import FairScheduler
 
 def test_a_place_has_only_so_many_and_others_go_past_it() -> None:
     begun: list[str] = []
-    lanes = FairScheduler[str](lambda item: begun.append(item) or True, each=2, most=3)
+    scheduler = FairScheduler[str](lambda item: begun.append(item) or True, max_per_key=2, max_total=3)
     for item in ("a1", "a2", "a3", "a4", "b1", "b2"):
-        lanes.join(item[0], item)
-    assert (begun, lanes.waiting) == (["a1", "a2", "b1"], 3)
-    lanes.leave("a")
+        scheduler.enqueue(item[0], item)
+    assert (begun, scheduler.waiting) == (["a1", "a2", "b1"], 3)
+    scheduler.release("a")
     # Places take turns: the one that was served longest ago is next.
     assert begun[3:] == ["a3"]
-    lanes.leave("b")
+    scheduler.release("b")
     assert begun[4:] == ["b2"]
 
 
@@ -31,10 +31,10 @@ def test_who_does_not_want_its_turn_any_more_takes_nobody_elses() -> None:
         begun.append(item)
         return "gone" not in item
 
-    lanes = FairScheduler[str](begin, each=1, most=1)
+    scheduler = FairScheduler[str](begin, max_per_key=1, max_total=1)
     for item in ("first", "gone 1", "gone 2", "last"):
-        lanes.join("a", item)
-    lanes.leave("a")
+        scheduler.enqueue("a", item)
+    scheduler.release("a")
     assert begun == ["first", "gone 1", "gone 2", "last"]
 
 
@@ -48,23 +48,23 @@ def test_never_too_many_and_nobody_is_forgotten(steps: list[tuple[str, bool]], d
         begun.append(item)
         return True
 
-    lanes = FairScheduler[tuple[str, int]](begin, each=2, most=4)
+    scheduler = FairScheduler[tuple[str, int]](begin, max_per_key=2, max_total=4)
     joined: list[tuple[str, int]] = []
     for number, (place, leaves) in enumerate(steps):
         joined.append((place, number))
-        lanes.join(place, joined[-1])
+        scheduler.enqueue(place, joined[-1])
         busy = [each for each in working if working[each]]
         if leaves and busy:
             done = data.draw(st.sampled_from(sorted(busy)))
             working[done] -= 1
-            lanes.leave(done)
+            scheduler.release(done)
         assert all(count <= 2 for count in working.values())
         assert working.total() <= 4
     while working.total():
         place = next(each for each in working if working[each])
         working[place] -= 1
-        lanes.leave(place)
+        scheduler.release(place)
     assert sorted(begun) == sorted(joined)
     for place in "abc":
         assert [item for item in begun if item[0] == place] == [item for item in joined if item[0] == place]
-    assert lanes.waiting == 0
+    assert scheduler.waiting == 0

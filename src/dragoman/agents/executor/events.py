@@ -1,4 +1,4 @@
-"""From whatever an executor enqueues to an event of ours."""
+"""Parses the events that an executor enqueues."""
 
 from __future__ import annotations
 
@@ -21,73 +21,73 @@ from dragoman.model.task import Task
 
 Event: TypeAlias = Task | Message | StatusUpdate | ArtifactUpdate
 
-_OURS = (Task, Message, StatusUpdate, ArtifactUpdate)
-_MEMBERS = {
+_EVENT_TYPES = (Task, Message, StatusUpdate, ArtifactUpdate)
+_MEMBER_BY_TYPE = {
     "Task": "task",
     "Message": "message",
     "TaskStatusUpdateEvent": "statusUpdate",
     "TaskArtifactUpdateEvent": "artifactUpdate",
 }
-_ENVELOPE = {*_MEMBERS.values(), "status_update", "artifact_update"}
-# Beyond that, a double has no place for every whole number, and cannot say which one was meant.
-_EXACT = 2**53
+_WRAPPER_MEMBERS = {*_MEMBER_BY_TYPE.values(), "status_update", "artifact_update"}
+# Beyond this a double cannot represent every integer: the original one is not recoverable.
+_MAX_EXACT = 2**53
 
 
-def event_of(value: Any) -> Event:
-    """Read an event: a2a-sdk's own of 1.x or 0.3, one of ours, or a dict or object of such a shape.
+def parse_event(value: Any) -> Event:
+    """Parse an event: one of a2a-sdk 1.x or 0.3, one of `dragoman.model`, or a dict or object of such a shape.
 
-    protobuf keeps every number of `data` and `metadata` as a double. A whole one is read as an int, as almost all of
-    them were before: an executor's `{"count": 3}` is not to reach callers as `3.0`.
+    protobuf stores every number of `data` and `metadata` as a double. Whole ones are read as int, as nearly all of them
+    were originally: an executor's `{"count": 3}` must not reach callers as `3.0`.
 
     Raises:
-        InvalidAgentResponse: it is no event.
+        InvalidAgentResponse: it is not an event.
     """
-    if isinstance(value, _OURS):
+    if isinstance(value, _EVENT_TYPES):
         return value
-    if hasattr(value, "to_model"):  # a noun of dragoman.compat.executor
+    if hasattr(value, "to_model"):  # an event of dragoman.compat.executor
         value = value.to_model()
-        if isinstance(value, _OURS):
+        if isinstance(value, _EVENT_TYPES):
             return value
     name = type(value).__name__
     try:
-        return _read(value, name)
+        return _parse(value, name)
     except (BadResponse, InvalidParams, ValueError, TypeError) as error:
         raise InvalidAgentResponse(f"an executor enqueued a {name} that cannot be read: {error}") from error
 
 
-def _read(value: Any, name: str) -> Event:
+def _parse(value: Any, name: str) -> Event:
     if hasattr(value, "DESCRIPTOR"):
-        member = _MEMBERS.get(value.DESCRIPTOR.name)
+        member = _MEMBER_BY_TYPE.get(value.DESCRIPTOR.name)
         if member is None:
             raise TypeError("it is no event")
         as_dict: Any = import_module("google.protobuf.json_format").MessageToDict
-        return V1_0.event_from({member: _with_integers(as_dict(value))}).payload
+        return V1_0.read_event({member: _with_integers(as_dict(value))}).payload
     if hasattr(value, "model_dump"):
-        return V03_RPC.event_from(value.model_dump(mode="json", by_alias=True, exclude_none=True)).payload
-    plain = _plain(value)
+        return V03_RPC.read_event(value.model_dump(mode="json", by_alias=True, exclude_none=True)).payload
+    plain = _to_json_value(value)
     if not isinstance(plain, dict):
         raise TypeError("it is no event")
-    said = cast("dict[str, Any]", plain)
-    if "kind" in said:
-        return V03_RPC.event_from(said).payload
-    if not said.keys() & _ENVELOPE:
-        said = {_MEMBERS.get(name) or _member(said): said}
-    return V1_0.event_from(said).payload
+    fields = cast("dict[str, Any]", plain)
+    if "kind" in fields:
+        return V03_RPC.read_event(fields).payload
+    if not fields.keys() & _WRAPPER_MEMBERS:
+        fields = {_MEMBER_BY_TYPE.get(name) or _member_by_fields(fields): fields}
+    return V1_0.read_event(fields).payload
 
 
-def _member(said: dict[str, Any]) -> str:
-    """Which of the four a dict is, by what only that one has."""
-    if "parts" in said:
+def _member_by_fields(fields: dict[str, Any]) -> str:
+    """Determine which of the four events a dict is, by a field that only that one has."""
+    if "parts" in fields:
         return "message"
-    if "artifact" in said:
+    if "artifact" in fields:
         return "artifactUpdate"
-    if "status" not in said:
+    if "status" not in fields:
         raise TypeError("it is no event")
-    return "task" if "id" in said else "statusUpdate"
+    return "task" if "id" in fields else "statusUpdate"
 
 
-def _plain(value: Any) -> Any:
-    """An object and all it holds as JSON values; what is None is not there."""
+def _to_json_value(value: Any) -> Any:
+    """Convert an object and everything in it to JSON values; attributes that are None are left out."""
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, (str, int, float)) or value is None:
@@ -95,11 +95,11 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (bytes, bytearray)):
         return base64.b64encode(value).decode()
     if isinstance(value, Mapping):
-        # As it is: what is None in somebody's data is null.
-        return {str(key): _plain(each) for key, each in cast("Mapping[Any, Any]", value).items()}
+        # Kept: None in a mapping is a JSON null.
+        return {str(key): _to_json_value(each) for key, each in cast("Mapping[Any, Any]", value).items()}
     if isinstance(value, (Sequence, set, frozenset)):
-        return [_plain(each) for each in cast("Sequence[Any]", value)]
-    if isinstance(value, Struct):  # a part of ours in somebody's message
+        return [_to_json_value(each) for each in cast("Sequence[Any]", value)]
+    if isinstance(value, Struct):  # a part of `dragoman.model` in a foreign message
         return to_builtins(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         members = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
@@ -107,12 +107,12 @@ def _plain(value: Any) -> Any:
         members = vars(value)
     else:
         raise TypeError(f"a {type(value).__name__} has no JSON form")
-    return {key: _plain(each) for key, each in members.items() if each is not None and not key.startswith("_")}
+    return {key: _to_json_value(each) for key, each in members.items() if each is not None and not key.startswith("_")}
 
 
 def _with_integers(value: Any) -> Any:
     if isinstance(value, float):
-        whole = value.is_integer() and abs(value) <= _EXACT and (bool(value) or math.copysign(1, value) > 0)
+        whole = value.is_integer() and abs(value) <= _MAX_EXACT and (bool(value) or math.copysign(1, value) > 0)
         return int(value) if whole else value
     if isinstance(value, dict):
         return {key: _with_integers(each) for key, each in cast("dict[str, Any]", value).items()}

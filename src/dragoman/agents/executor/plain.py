@@ -1,4 +1,4 @@
-"""The adapter where there is no a2a-sdk: a request context and an event queue of the usual shapes."""
+"""The adapter for use without a2a-sdk: a request context and an event queue of the same shapes."""
 
 from __future__ import annotations
 
@@ -9,79 +9,77 @@ from typing import TYPE_CHECKING, Any
 from dragoman.model.operation import SendMessageConfiguration
 
 if TYPE_CHECKING:
-    from dragoman.agents.executor.adapter import Situation
+    from dragoman.agents.executor.adapter import ExecutorRequest
     from dragoman.model.message import Message
     from dragoman.model.task import Task
 
 
 class PlainContext:
-    """What a2a-sdk calls a RequestContext; the message and the task are those of `dragoman.model`."""
+    """Stands in for a2a-sdk's RequestContext; its message and task are those of `dragoman.model`."""
 
-    def __init__(self, situation: Situation) -> None:
-        user = situation.user
-        self.task_id: str = situation.task_id
-        self.context_id: str = situation.context_id
-        self.message: Message | None = situation.message
-        self.current_task: Task | None = situation.task
+    def __init__(self, request: ExecutorRequest) -> None:
+        user = request.user
+        self.task_id: str = request.task_id
+        self.context_id: str = request.context_id
+        self.message: Message | None = request.message
+        self.current_task: Task | None = request.task
         self.related_tasks: list[Task] = []
-        self.metadata: dict[str, Any] = dict(situation.metadata)
-        self.configuration = SendMessageConfiguration() if situation.message is not None else None
+        self.metadata: dict[str, Any] = dict(request.metadata)
+        self.configuration = SendMessageConfiguration() if request.message is not None else None
         self.call_context = SimpleNamespace(
             user=SimpleNamespace(is_authenticated=user is not None, user_name="" if user is None else user.id),
-            tenant=situation.tenant,
-            requested_extensions=set(situation.extensions),
+            tenant=request.tenant,
+            requested_extensions=set(request.extensions),
             activated_extensions=set[str](),
             state={},
         )
 
     @property
     def tenant(self) -> str:
-        """The tenant the request named, or an empty string."""
+        """The tenant named in the request, or an empty string."""
         return self.call_context.tenant
 
     @property
     def requested_extensions(self) -> set[str]:
-        """The extensions the caller asked for."""
+        """The extensions the caller requested."""
         return self.call_context.requested_extensions
 
     def get_user_input(self, delimiter: str = "\n") -> str:
-        """The texts of the message."""
+        """The texts of the message, joined."""
         parts = self.message.parts if self.message is not None else ()
         return delimiter.join(part.text for part in parts if part.text is not None)
 
     def attach_related_task(self, task: Task) -> None:
-        """Keep a task beside this one, for the executor itself."""
+        """Add a task to `related_tasks`."""
         self.related_tasks.append(task)
 
     def add_activated_extension(self, uri: str) -> None:
-        """Note that an extension is in use."""
+        """Record that an extension is in use."""
         self.call_context.activated_extensions.add(uri)
 
 
 class PlainQueue:
-    """What a2a-sdk calls an EventQueue, as far as executors use one."""
+    """Stands in for a2a-sdk's EventQueue, as far as executors use one."""
 
     def __init__(self, take: Callable[[Any], Awaitable[None]]) -> None:
         self._take = take
 
     async def enqueue_event(self, event: Any) -> None:
-        """Say what happens. Raises InvalidAgentResponse when it is no event."""
+        """Publish an event. Raises InvalidAgentResponse when it is not one."""
         await self._take(event)
 
 
 class PlainAdapter:
-    """See `Adapter`."""
+    """The adapter for executors that run without a2a-sdk."""
 
     one_shot = False
 
-    def context(self, situation: Situation) -> PlainContext:
-        """See `Adapter.context`."""
-        return PlainContext(situation)
+    def context(self, request: ExecutorRequest) -> PlainContext:
+        return PlainContext(request)
 
     def queue(self, take: Callable[[Any], Awaitable[None]]) -> PlainQueue:
-        """See `Adapter.queue`."""
         return PlainQueue(take)
 
     def public_text(self, error: BaseException) -> str | None:
-        """See `Adapter.public_text`."""
+        """No exception is meant for callers."""
         return None

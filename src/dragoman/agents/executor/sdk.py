@@ -1,6 +1,6 @@
 """Adapters for the types of a2a-sdk: 1.x has protobuf messages, 0.3 has pydantic models.
 
-a2a-sdk is imported by name: it is no dependency, and its types are unknown here.
+a2a-sdk is imported by name, because it is not a dependency; its types are therefore `Any` here.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from dragoman.model.json import decode_any, encode
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from dragoman.agents.executor.adapter import Situation
+    from dragoman.agents.executor.adapter import ExecutorRequest
     from dragoman.model.user import User
 
 
 class _SdkAdapter:
-    """What both versions have in common: where the types are, the caller, and the queue."""
+    """What both versions share: where the types are, the user, and the queue."""
 
     one_shot = False
 
@@ -32,40 +32,37 @@ class _SdkAdapter:
         self._queue = _queue_type()
 
     def queue(self, take: Callable[[Any], Awaitable[None]]) -> Any:
-        """See `Adapter.queue`."""
         return self._queue(take)
 
-    def _call_context(self, situation: Situation, **members: Any) -> Any:
-        call = self._call(requested_extensions=set(situation.extensions), **members)
-        if situation.user is not None:
-            call.user = _caller(situation.user)
+    def _call_context(self, request: ExecutorRequest, **members: Any) -> Any:
+        call = self._call(requested_extensions=set(request.extensions), **members)
+        if request.user is not None:
+            call.user = _sdk_user(request.user)
         return call
 
 
 class ProtobufAdapter(_SdkAdapter):
-    """See `Adapter`. Raises ImportError when a2a-sdk 1.x is not there."""
+    """The adapter for a2a-sdk 1.x. Raises ImportError when that is not installed."""
 
     def __init__(self) -> None:
         super().__init__("A2AError")
         self._parse: Any = import_module("google.protobuf.json_format").ParseDict
 
-    def context(self, situation: Situation) -> Any:
-        """See `Adapter.context`."""
-        call = self._call_context(situation, tenant=situation.tenant)
-        request = task = None
-        if situation.message is not None:
-            params = {"message": decode_any(encode(situation.message)), "metadata": situation.metadata}
-            request = self._message(params, self._types.SendMessageRequest)
-            # There, and empty: what a caller wants of the answer is seen to by the server.
-            request.configuration.SetInParent()
-        if situation.task is not None:
-            task = self._message(decode_any(encode(situation.task)), self._types.Task)
+    def context(self, request: ExecutorRequest) -> Any:
+        call = self._call_context(request, tenant=request.tenant)
+        sdk_request = task = None
+        if request.message is not None:
+            params = {"message": decode_any(encode(request.message)), "metadata": request.metadata}
+            sdk_request = self._message(params, self._types.SendMessageRequest)
+            # Present and empty: the server handles the caller's configuration itself.
+            sdk_request.configuration.SetInParent()
+        if request.task is not None:
+            task = self._message(decode_any(encode(request.task)), self._types.Task)
         return self._context(
-            call, request=request, task_id=situation.task_id, context_id=situation.context_id, task=task
+            call, request=sdk_request, task_id=request.task_id, context_id=request.context_id, task=task
         )
 
     def public_text(self, error: BaseException) -> str | None:
-        """See `Adapter.public_text`."""
         if not isinstance(error, self._error) or type(error).__name__ == "InternalError":
             return None
         return str(error)
@@ -75,42 +72,40 @@ class ProtobufAdapter(_SdkAdapter):
 
 
 class PydanticAdapter(_SdkAdapter):
-    """See `Adapter`. Raises ImportError when a2a-sdk 0.3 is not there."""
+    """The adapter for a2a-sdk 0.3. Raises ImportError when that is not installed."""
 
     def __init__(self) -> None:
         super().__init__("ServerError")
 
-    def context(self, situation: Situation) -> Any:
-        """See `Adapter.context`."""
-        call = self._call_context(situation)
-        request = task = None
-        if situation.message is not None:
-            message = decode_any(encode(message_to_03(situation.message)))
-            request = self._types.MessageSendParams(
+    def context(self, request: ExecutorRequest) -> Any:
+        call = self._call_context(request)
+        sdk_request = task = None
+        if request.message is not None:
+            message = decode_any(encode(message_to_03(request.message)))
+            sdk_request = self._types.MessageSendParams(
                 message=self._types.Message.model_validate(message),
                 configuration=self._types.MessageSendConfiguration(),
-                metadata=situation.metadata or None,
+                metadata=request.metadata or None,
             )
-        if situation.task is not None:
-            task = self._types.Task.model_validate(decode_any(encode(task_to_03(situation.task))))
+        if request.task is not None:
+            task = self._types.Task.model_validate(decode_any(encode(task_to_03(request.task))))
         return self._context(
-            request, task_id=situation.task_id, context_id=situation.context_id, task=task, call_context=call
+            sdk_request, task_id=request.task_id, context_id=request.context_id, task=task, call_context=call
         )
 
     def public_text(self, error: BaseException) -> str | None:
-        """See `Adapter.public_text`."""
         cause = getattr(error, "error", None) if isinstance(error, self._error) else None
         return None if cause is None or type(cause).__name__ == "InternalError" else cause.message
 
 
-def _caller(user: User) -> Any:
-    caller = _caller_type()()
+def _sdk_user(user: User) -> Any:
+    caller = _sdk_user_type()()
     caller.user = user
     return caller
 
 
 @cache
-def _caller_type() -> Any:
+def _sdk_user_type() -> Any:
     base: Any = import_module("a2a.auth.user").User
 
     def user_name(self: Any) -> str:
@@ -121,7 +116,7 @@ def _caller_type() -> Any:
 
 
 def _queue_type() -> Any:
-    """The class of queues that are a2a-sdk's own by type, and hold nothing."""
+    """Build a subclass of a2a-sdk's EventQueue that passes events on and stores none."""
     base: Any = import_module("a2a.server.events").EventQueue
 
     def __init__(self: Any, take: Callable[[Any], Awaitable[None]]) -> None:
@@ -131,5 +126,5 @@ def _queue_type() -> Any:
     async def enqueue_event(self: Any, event: Any) -> None:
         await self.take(event)
 
-    made: Any = type("DirectQueue", (base,), {"__init__": __init__, "enqueue_event": enqueue_event})
-    return made
+    queue_type: Any = type("DirectQueue", (base,), {"__init__": __init__, "enqueue_event": enqueue_event})
+    return queue_type

@@ -8,10 +8,10 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, cast
 
-from dragoman.agents.mcp_tools.elicitation import Held
+from dragoman.agents.mcp_tools.elicitation import OpenCalls
 from dragoman.agents.mcp_tools.supervisor import Supervisor
 from dragoman.agents.mcp_tools.task import TaskRun
-from dragoman.agents.mcp_tools.tool import Chosen, Tool, chosen, chosen_by_answer, permission_of
+from dragoman.agents.mcp_tools.tool import Tool, ToolRequest, choose_tool, choose_tool_by_answer, permission_of
 from dragoman.agents.offers import shared_prefix
 from dragoman.model.error import ConfigError, Rejected
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from dragoman.engine.execute.context import Context
 
 logger = logging.getLogger("dragoman.mcp")
-START_SECONDS = 60.0
-HOW = 'Call a tool with a data part {"tool": "…", "arguments": {…}}.'
+START_TIMEOUT = 60.0
+CALL_HINT = 'Call a tool with a data part {"tool": "…", "arguments": {…}}.'
 # How many tools of one server are served, and how long their names may be.
-MOST_TOOLS, LONGEST_NAME = 25_000, 256
+MAX_TOOLS, MAX_NAME_LENGTH = 25_000, 256
 # How many tools have an example on the card, and of how many the card is made before others have their turn.
-EXAMPLES, AT_A_TIME = 1000, 20
-_LONGEST = 300
+MAX_EXAMPLES, CARDS_PER_TURN = 1000, 20
+_MAX_DESCRIPTION = 300
 
 
 class McpTools:
@@ -43,20 +43,22 @@ class McpTools:
         permissions: Mapping[str, str | None] | None = None,
         default_tool: str | None = None,
         timeout: float = 0,
-        start_seconds: float = START_SECONDS,
+        start_seconds: float = START_TIMEOUT,
     ) -> None:
-        self._include = None if include is None else _names(include)
-        self._exclude = _names(exclude or ())
+        self._include = None if include is None else _as_tuple(include)
+        self._exclude = _as_tuple(exclude or ())
         self._permissions = dict(permissions or {})
         self._default = default_tool
         self._timeout = timeout
-        self._supervisors = tuple(Supervisor(each, self._changed, start_seconds=start_seconds) for each in sources)
+        self._supervisors = tuple(
+            Supervisor(each, self._rebuild_tools, start_seconds=start_seconds) for each in sources
+        )
         self._tools: dict[str, Tool] = {}
-        self._held = Held()
+        self._open_calls = OpenCalls()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._opening = asyncio.Lock()
         self._is_open = False
-        self._preparing: asyncio.Task[None] | None = None
+        self._card_task: asyncio.Task[None] | None = None
         self.revision = 0
 
     # -- what there is -------------------------------------------------------------------------------------------------
@@ -81,8 +83,8 @@ class McpTools:
             info.title if info else None,
         ]
         said = next((text.strip() for text in words if text and text.strip()), "")
-        about = _opening(said) or f"The tools of {self._supervisors[0].source.name}"
-        return f"{about}{'' if about.endswith(('.', '!', '?', '…')) else '.'} {HOW}", (
+        about = _first_paragraph(said) or f"The tools of {self._supervisors[0].source.name}"
+        return f"{about}{'' if about.endswith(('.', '!', '?', '…')) else '.'} {CALL_HINT}", (
             info.version if info else ""
         ) or ""
 
@@ -97,12 +99,12 @@ class McpTools:
             if isinstance(ref, dict) and "tool" in ref:
                 tool = self._tools.get(str(cast("dict[str, Any]", ref)["tool"]))
                 return tool is not None and tool.may_repeat
-            found = chosen(ctx, self._tools) if ref is None else chosen_by_answer(ctx, self._tools)
+            found = choose_tool(ctx, self._tools) if ref is None else choose_tool_by_answer(ctx, self._tools)
         except Rejected:
             return True  # it is refused again
-        return not isinstance(found, Chosen) or found.tool.may_repeat
+        return not isinstance(found, ToolRequest) or found.tool.may_repeat
 
-    def _changed(self) -> None:
+    def _rebuild_tools(self) -> None:
         """Look again at what the servers have."""
         several = len(self._supervisors) > 1
         found: dict[str, Tool] = {}
@@ -111,45 +113,49 @@ class McpTools:
             if connection is None:  # it is away for the moment; its tools are still offered
                 found |= {tool.id: tool for tool in self._tools.values() if tool.supervisor is supervisor}
                 continue
-            tools = _usable(supervisor.source.name, connection.tools)
+            tools = _servable_tools(supervisor.source.name, connection.tools)
             prefix = shared_prefix([tool.name for tool in tools])
             for tool in tools:
                 name = f"{supervisor.source.name}.{tool.name}" if several else tool.name
-                if self._is_wanted(name, tool.name):
-                    found[name] = self._made(supervisor, tool, name, prefix, exemplary=len(found) < EXAMPLES)
-        self._tools = self._in_order(found)
+                if self._is_included(name, tool.name):
+                    found[name] = self._get_or_create_tool(
+                        supervisor, tool, name, prefix, with_example=len(found) < MAX_EXAMPLES
+                    )
+        self._tools = self._sort_tools(found)
         self.revision += 1
         if self._is_open:
-            self._preparing = asyncio.get_running_loop().create_task(self._prepare())
+            self._card_task = asyncio.get_running_loop().create_task(self._build_cards())
 
-    def _made(self, supervisor: Supervisor, tool: types.Tool, id: str, prefix: str, *, exemplary: bool) -> Tool:
-        """The tool under this id: the one that is known, if nothing has changed about it."""
-        about: dict[str, Any] = {
+    def _get_or_create_tool(
+        self, supervisor: Supervisor, tool: types.Tool, id: str, prefix: str, *, with_example: bool
+    ) -> Tool:
+        """Return the tool under this id: the existing object when nothing about it has changed."""
+        options: dict[str, Any] = {
             "id": id,
             "permission": permission_of(tool, id, self._permissions),
             "default": self._default in (id, tool.name),
             "prefix": prefix,
-            "exemplary": exemplary,
+            "with_example": with_example,
         }
-        known = self._tools.get(id)
-        if known is not None and known.supervisor is supervisor and known.is_made_of(tool, **about):
-            return known
-        return Tool(supervisor, tool, **about)
+        existing = self._tools.get(id)
+        if existing is not None and existing.supervisor is supervisor and existing.is_built_from(tool, **options):
+            return existing
+        return Tool(supervisor, tool, **options)
 
-    async def _prepare(self) -> None:
+    async def _build_cards(self) -> None:
         """Make what the card says of the tools, while others have their turn: there may be very many."""
         for number, tool in enumerate(tuple(self._tools.values())):
             tool.card()
-            if number % AT_A_TIME == 0:
+            if number % CARDS_PER_TURN == 0:
                 await asyncio.sleep(0)
 
-    def _is_wanted(self, id: str, name: str) -> bool:
+    def _is_included(self, id: str, name: str) -> bool:
         def fits(patterns: Sequence[str]) -> bool:
             return any(fnmatchcase(id, pattern) or fnmatchcase(name, pattern) for pattern in patterns)
 
         return (self._include is None or fits(self._include)) and not fits(self._exclude)
 
-    def _in_order(self, found: dict[str, Tool]) -> dict[str, Tool]:
+    def _sort_tools(self, found: dict[str, Tool]) -> dict[str, Tool]:
         """As the servers list them, or as `include` names them."""
         if self._include is None:
             return found
@@ -171,15 +177,15 @@ class McpTools:
         """
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
-            self._loop, self._opening, self._held, self._is_open = loop, asyncio.Lock(), Held(), False
+            self._loop, self._opening, self._open_calls, self._is_open = loop, asyncio.Lock(), OpenCalls(), False
         async with self._opening:
             if self._is_open:
                 return
             try:
                 await self._open_all()
-                self._changed()
+                self._rebuild_tools()
                 self._check_names()
-                await self._prepare()
+                await self._build_cards()
             except BaseException:
                 await self._close()
                 raise
@@ -212,9 +218,9 @@ class McpTools:
             await self._close()
 
     async def _close(self) -> None:
-        await self._held.close()
-        if self._preparing is not None:
-            self._preparing.cancel()
+        await self._open_calls.close()
+        if self._card_task is not None:
+            self._card_task.cancel()
         await asyncio.gather(*(supervisor.close() for supervisor in self._supervisors))
         self._loop, self._tools, self._is_open = None, {}, False
 
@@ -224,38 +230,38 @@ class McpTools:
         """Do what a message asks."""
         if self._loop is not asyncio.get_running_loop():
             await self.open()
-        run = TaskRun(ctx, self._tools, self._held, self._timeout)
-        pause = await run.go()
+        run = TaskRun(ctx, self._tools, self._open_calls, self._timeout)
+        pause = await run.run()
         if pause is not None:
             yield pause
 
     async def canceled(self, ref: Any) -> None:
         """A task was canceled while it waited: end the call that it held."""
-        await self._held.drop(ref)
+        await self._open_calls.cancel(ref)
 
 
-def _usable(server: str, tools: Sequence[types.Tool]) -> Sequence[types.Tool]:
+def _servable_tools(server: str, tools: Sequence[types.Tool]) -> Sequence[types.Tool]:
     """The tools of a server that can be offered: as many as can be handled, with names that can be shown."""
-    named = [tool for tool in tools if 0 < len(tool.name) <= LONGEST_NAME and tool.name.isprintable()]
+    named = [tool for tool in tools if 0 < len(tool.name) <= MAX_NAME_LENGTH and tool.name.isprintable()]
     if len(named) < len(tools):
         logger.warning(
             "%s: %d tools are left out: their names are empty, longer than %d characters or not printable",
-            *(server, len(tools) - len(named), LONGEST_NAME),
+            *(server, len(tools) - len(named), MAX_NAME_LENGTH),
         )
-    if len(named) > MOST_TOOLS:
-        logger.warning("%s has %d tools: the first %d are served", server, len(named), MOST_TOOLS)
-    return named[:MOST_TOOLS]
+    if len(named) > MAX_TOOLS:
+        logger.warning("%s has %d tools: the first %d are served", server, len(named), MAX_TOOLS)
+    return named[:MAX_TOOLS]
 
 
-def _names(given: Sequence[str]) -> tuple[str, ...]:
+def _as_tuple(names: Sequence[str]) -> tuple[str, ...]:
     """Names as a user gives them: one alone is a list of one, not of its letters."""
-    return (given,) if isinstance(given, str) else tuple(given)
+    return (names,) if isinstance(names, str) else tuple(names)
 
 
-def _opening(text: str) -> str:
+def _first_paragraph(text: str) -> str:
     """The first paragraph that is no heading, as one line, cut where it gets long."""
     paragraphs = [
         " ".join(each.split()) for each in text.split("\n\n") if each.strip() and not each.lstrip().startswith("#")
     ]
     first = paragraphs[0] if paragraphs else ""
-    return first if len(first) <= _LONGEST else first[: _LONGEST - 1].rsplit(" ", 1)[0] + "…"
+    return first if len(first) <= _MAX_DESCRIPTION else first[: _MAX_DESCRIPTION - 1].rsplit(" ", 1)[0] + "…"

@@ -11,7 +11,7 @@ import mcp_types as types
 from msgspec import Struct
 from pydantic import TypeAdapter
 
-from dragoman.agents.mcp_tools.call import NESTING, ToolCall, is_too_deep
+from dragoman.agents.mcp_tools.call import MAX_NESTING, ToolCall, is_too_deep
 from dragoman.engine.execute.outputs import Ask
 from dragoman.model.error import Failed
 from dragoman.model.part import Part
@@ -19,10 +19,10 @@ from dragoman.schema.arguments import Problem, Schema
 
 if TYPE_CHECKING:
     from dragoman.clock import Clock, Timer
-    from dragoman.engine.execute.outputs import Answered
+    from dragoman.engine.execute.outputs import AnsweredQuestion
 
 _PARAMS: TypeAdapter[types.ElicitRequestParams] = TypeAdapter(types.ElicitRequestParams)
-_ACTIONS: dict[str, Literal["decline", "cancel"]] = {
+_ACTION_WORDS: dict[str, Literal["decline", "cancel"]] = {
     "decline": "decline",
     "declined": "decline",
     "no thanks": "decline",
@@ -33,7 +33,7 @@ _ACTIONS: dict[str, Literal["decline", "cancel"]] = {
 ACTIONS = ["accept", "decline", "cancel"]
 
 
-def asking(params: types.ElicitRequestParams, ref: dict[str, Any], problem: str = "") -> Ask:
+def build_question(params: types.ElicitRequestParams, ref: dict[str, Any], problem: str = "") -> Ask:
     """The question as a pause of the task. One with a URL is about leave from somebody: that is auth-required."""
     if isinstance(params, types.ElicitRequestURLParams):
         visit = Part(url=params.url, metadata={"actions": ACTIONS})
@@ -45,7 +45,7 @@ def asking(params: types.ElicitRequestParams, ref: dict[str, Any], problem: str 
     return Ask(question, ref=ref, details=(details,))
 
 
-def answered(params: types.ElicitRequestParams, answer: Answered) -> types.ElicitResult | str:
+def parse_answer(params: types.ElicitRequestParams, answer: AnsweredQuestion) -> types.ElicitResult | str:
     """What the caller said, as the server wants it; or what is wrong with it.
 
     "decline" and "cancel" are understood as such, in the text or as `{"action": …}`.
@@ -54,7 +54,7 @@ def answered(params: types.ElicitRequestParams, answer: Answered) -> types.Elici
     said = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
     if not isinstance(params, types.ElicitRequestURLParams) and "action" in _properties(params):
         said = {}  # then it is the form's own word
-    action = _ACTIONS.get(str(said.get("action", answer.text)).strip().lower())
+    action = _ACTION_WORDS.get(str(said.get("action", answer.text)).strip().lower())
     if action is not None:
         return types.ElicitResult(action=action)
     if isinstance(params, types.ElicitRequestURLParams):
@@ -62,10 +62,10 @@ def answered(params: types.ElicitRequestParams, answer: Answered) -> types.Elici
     if isinstance(said.get("content"), dict) and said.get("action") == "accept":
         data = said["content"]
     schema = Schema(dict(params.requested_schema))
-    content = schema.answered({}, _asked(schema, params), answer.text, data)
+    content = schema.merge_answer({}, _fields_asked_for(schema, params), answer.text, data)
     if is_too_deep(content):
-        return f"the answer is nested deeper than {NESTING}"
-    content = schema.fitted(content)
+        return f"the answer is nested deeper than {MAX_NESTING}"
+    content = schema.coerce_integers(content)
     problems = schema.problems(content)
     if problems:
         return schema.question("the answer", problems)
@@ -75,7 +75,7 @@ def answered(params: types.ElicitRequestParams, answer: Answered) -> types.Elici
         return "the answer can hold texts, numbers, true and false, and lists of texts, but nothing else"
 
 
-def _asked(schema: Schema, params: types.ElicitRequestFormParams) -> tuple[Problem, ...]:
+def _fields_asked_for(schema: Schema, params: types.ElicitRequestFormParams) -> tuple[Problem, ...]:
     """What a plain text would answer: what is required, else the only thing that is asked for."""
     missing = schema.problems({})
     return missing or tuple(Problem(name, True, "is missing") for name in _properties(params))
@@ -85,37 +85,37 @@ def _properties(params: types.ElicitRequestFormParams) -> dict[str, Any]:
     return cast("dict[str, Any]", params.requested_schema.get("properties") or {})
 
 
-def wire_of(params: types.ElicitRequestParams) -> dict[str, Any]:
+def params_to_json(params: types.ElicitRequestParams) -> dict[str, Any]:
     """The question as JSON, to be kept."""
     return params.model_dump(by_alias=True, mode="json", exclude_none=True)
 
 
-def params_from(wire: object) -> types.ElicitRequestParams:
+def params_from_json(wire: object) -> types.ElicitRequestParams:
     """The question that was kept."""
     return _PARAMS.validate_python(wire, by_name=False)
 
 
 # How long a call is held open for an answer.
-HELD_SECONDS = 3600.0
+OPEN_CALL_SECONDS = 3600.0
 # How many there may be: of one user, of all strangers, of everybody. Each costs the server a call that is under way.
-OF_A_USER, OF_STRANGERS, OF_ALL = 20, 200, 1000
+MAX_PER_USER, MAX_ANONYMOUS, MAX_OPEN_CALLS = 20, 200, 1000
 
 
-class _Holding(Struct, frozen=True):
+class _OpenCall(Struct, frozen=True):
     call: ToolCall
     timer: Timer
-    who: tuple[str, str]
+    user: tuple[str, str]
 
 
-class Held:
+class OpenCalls:
     """Calls that wait for an answer, open: servers of the handshake era know no other way."""
 
     def __init__(self) -> None:
-        self._calls: dict[str, _Holding] = {}
-        self._of = Counter[tuple[str, str]]()
+        self._calls: dict[str, _OpenCall] = {}
+        self._count_by_user = Counter[tuple[str, str]]()
         self._ending: set[asyncio.Task[None]] = set()
 
-    def keep(self, call: ToolCall, clock: Clock) -> str:
+    def add(self, call: ToolCall, clock: Clock) -> str:
         """Keep a call until its answer comes. Gives its key.
 
         Raises:
@@ -123,42 +123,44 @@ class Held:
         """
         tenant, user, _ = call.caller
         who = (tenant, user)
-        if self._of[who] >= (OF_A_USER if user else OF_STRANGERS):
-            raise Failed(f"`{call.tool}` asks, but {self._of[who]} questions wait for you: answer or cancel one first")
-        if len(self._calls) >= OF_ALL:
+        if self._count_by_user[who] >= (MAX_PER_USER if user else MAX_ANONYMOUS):
+            raise Failed(
+                f"`{call.tool}` asks, but {self._count_by_user[who]} questions wait for you: answer or cancel one first"
+            )
+        if len(self._calls) >= MAX_OPEN_CALLS:
             raise Failed(f"`{call.tool}` asks, but too many questions wait for their answers here: try it again later")
         key = secrets.token_hex(16)
 
         def expire() -> None:
-            found = self.take(key)
+            found = self.pop(key)
             if found is not None:
                 ending = asyncio.get_running_loop().create_task(found.cancel())
                 self._ending.add(ending)
                 ending.add_done_callback(self._ending.discard)
 
-        self._calls[key] = _Holding(call, clock.call_later(HELD_SECONDS, expire), who)
-        self._of[who] += 1
+        self._calls[key] = _OpenCall(call, clock.call_later(OPEN_CALL_SECONDS, expire), who)
+        self._count_by_user[who] += 1
         return key
 
-    def take(self, key: object) -> ToolCall | None:
+    def pop(self, key: object) -> ToolCall | None:
         """The call of a key, if it is still there."""
         holding = self._calls.pop(str(key), None)
         if holding is None:
             return None
         holding.timer.cancel()
-        self._of[holding.who] -= 1
-        if not self._of[holding.who]:
-            del self._of[holding.who]
+        self._count_by_user[holding.user] -= 1
+        if not self._count_by_user[holding.user]:
+            del self._count_by_user[holding.user]
         return holding.call
 
-    async def drop(self, ref: Any) -> None:
+    async def cancel(self, ref: Any) -> None:
         """Nobody will answer: cancel the call."""
         key = cast("dict[str, Any]", ref).get("key") if isinstance(ref, dict) else None
-        call = self.take(key)
+        call = self.pop(key)
         if call is not None:
             await call.cancel()
 
     async def close(self) -> None:
         """Cancel all of them."""
-        calls = [self.take(key) for key in tuple(self._calls)]
+        calls = [self.pop(key) for key in tuple(self._calls)]
         await asyncio.gather(*(call.cancel() for call in calls if call is not None), *self._ending)

@@ -26,7 +26,7 @@ class Source(Struct, frozen=True):
     headers: dict[str, str] = {}
 
 
-def sources_of(
+def parse_sources(
     servers: Sequence[object], env: Mapping[str, str] | Sequence[str] | None, headers: Mapping[str, str] | None
 ) -> tuple[Source, ...]:
     """Read what a user gave, and give each a name of its own.
@@ -41,7 +41,7 @@ def sources_of(
     passed = environment_of(env)
     found: list[Source] = []
     for server in servers:
-        source = _source(server, passed, dict(headers or {}))
+        source = _parse_source(server, passed, dict(headers or {}))
         taken = {each.name for each in found}
         number = next(n for n in range(1, len(servers) + 2) if _numbered(source.name, n) not in taken)
         found.append(
@@ -54,7 +54,7 @@ def _numbered(name: str, number: int) -> str:
     return name if number == 1 else f"{name}-{number}"
 
 
-def _source(server: object, env: dict[str, str], headers: dict[str, str]) -> Source:
+def _parse_source(server: object, env: dict[str, str], headers: dict[str, str]) -> Source:
     if isinstance(server, str):
         if re.match(r"https?://", server):
             return Source(_name_of_url(server), url=server, headers=headers)
@@ -62,9 +62,9 @@ def _source(server: object, env: dict[str, str], headers: dict[str, str]) -> Sou
             argv = shlex.split(server)
         except ValueError as error:
             raise ConfigError(f"the MCP command {server!r} cannot be read: {error}") from None
-        return _command(argv, env)
+        return _parse_command(argv, env)
     if isinstance(server, (list, tuple)):
-        return _command([str(each) for each in cast("Sequence[object]", server)], env)
+        return _parse_command([str(each) for each in cast("Sequence[object]", server)], env)
     inner: Any = server
     for attribute in ("_lowlevel_server", "_mcp_server"):  # what stands around a server of the SDK
         if not isinstance(inner, (MCPServer, Server)):
@@ -78,7 +78,7 @@ def _source(server: object, env: dict[str, str], headers: dict[str, str]) -> Sou
     )
 
 
-def _command(argv: list[str], env: dict[str, str]) -> Source:
+def _parse_command(argv: list[str], env: dict[str, str]) -> Source:
     if not argv or not argv[0]:
         raise ConfigError(
             "an MCP command is empty: name a program, as in `npx -y @modelcontextprotocol/server-everything`"

@@ -27,22 +27,22 @@ from mcp.shared.message import SessionMessage
 from msgspec import Struct
 
 from dragoman.agents.lines import LineBuffer, TooLongError
-from dragoman.agents.process.guard.guardian import NotStarted
+from dragoman.agents.process.guard.client import NotStarted
 from dragoman.agents.process.guard.spawner import PipeEnd, Spawner
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dragoman.agents.mcp_tools.call import Questions
+    from dragoman.agents.mcp_tools.call import ElicitationRouter
     from dragoman.agents.mcp_tools.source import Source
-    from dragoman.agents.process.guard.guardian import Child
+    from dragoman.agents.process.guard.client import Child
     from dragoman.agents.process.guard.spawner import Pipes
 
 # How much is looked through, at either end: what names a message stands before or after what it carries.
-_ENDS = 1_000
+_SCANNED_BYTES = 1_000
 # How deeply what is saved may be nested, and how long a message may be that is saved.
-DEEPEST = 100
-_LONGEST = 4_000_000
+MAX_DEPTH = 100
+_MAX_TRUNCATED_LINE = 4_000_000
 
 _SCALAR = rb'"(?:[^"\\]|\\.)*+"|-?\d{1,18}+(?![.eE\d])|null'
 _MEMBER = rb'\s*+"(jsonrpc|id|method)"\s*+:\s*+(' + _SCALAR + rb")\s*+"
@@ -68,7 +68,7 @@ def check_numbers(line: bytes) -> None:
             return
 
 
-def reason_of(error: ValueError) -> str:
+def parse_error_reason(error: ValueError) -> str:
     """Why a line could not be read, where that can be said in a few words."""
     if isinstance(error, NotJson):
         return str(error)
@@ -76,7 +76,7 @@ def reason_of(error: ValueError) -> str:
     return found[0] if found is not None else ""
 
 
-class Envelope(Struct, frozen=True):
+class JsonRpcHeader(Struct, frozen=True):
     """What a message says of itself. It is a request with a method and an id, a response with an id alone."""
 
     is_message: bool
@@ -84,72 +84,74 @@ class Envelope(Struct, frozen=True):
     method: str | None = None
 
 
-def envelope_of(line: bytes) -> Envelope:
+def parse_header(line: bytes) -> JsonRpcHeader:
     """What can be told from both ends of a line."""
     members: dict[bytes, bytes] = {}
-    head, place = line[:_ENDS], 0
+    head, place = line[:_SCANNED_BYTES], 0
     while (found := _FIRST.match(head, place)) is not None:
         members[found[1]] = found[2]
         place = found.end()
-    last = _LAST.search(line[-_ENDS:])
+    last = _LAST.search(line[-_SCANNED_BYTES:])
     if last is not None:
         members |= dict(_EACH.findall(last[0]))
-    number, method = _decoded(members.get(b"id")), _decoded(members.get(b"method"))
-    return Envelope(b"jsonrpc" in members, number, method if isinstance(method, str) else None)
+    number, method = _decode_scalar(members.get(b"id")), _decode_scalar(members.get(b"method"))
+    return JsonRpcHeader(b"jsonrpc" in members, number, method if isinstance(method, str) else None)
 
 
-def _decoded(value: bytes | None) -> int | str | None:
+def _decode_scalar(value: bytes | None) -> int | str | None:
     try:
         return None if value is None else msgspec.json.decode(value, type=int | str | None)
     except (msgspec.MsgspecError, ValueError):
         return None
 
 
-def flattened(line: bytes) -> bytes | None:
+def truncate_depth(line: bytes) -> bytes | None:
     """The line without what is nested too deeply; None when nothing is, or when it is too long to be looked through."""
-    if len(line) > _LONGEST:
+    if len(line) > _MAX_TRUNCATED_LINE:
         return None
     pieces: list[bytes] = []
     depth = kept = 0
     for bracket in _BRACKET.finditer(line):
         if bracket[0] in (b"[", b"{"):
             depth += 1
-            if depth == DEEPEST + 1:
+            if depth == MAX_DEPTH + 1:
                 pieces.append(line[kept : bracket.end()])
         elif bracket[0] in (b"]", b"}"):
-            if depth == DEEPEST + 1:
+            if depth == MAX_DEPTH + 1:
                 kept = bracket.start()
             depth -= 1
     return b"".join((*pieces, line[kept:])) if pieces and depth == 0 else None
 
 
 logger = logging.getLogger("dragoman.mcp")
-_REMEMBERED = 8
-_LONGEST_SHOWN = 2000
+_STDERR_LINES = 8
+_MAX_LOGGED = 2000
 # How many messages may wait to be taken before the program has to.
-_AHEAD = 1000
+_MAX_QUEUED = 1000
 # How many messages are given to the session before others have a turn.
-_IN_A_ROW = 16
+_MESSAGES_PER_TURN = 16
 # How long a message may be. What is longer is no message, and would take all the memory there is.
-LONGEST_LINE = 64_000_000
+MAX_LINE = 64_000_000
 # How long a program that is slow to read may take to make room for a word about what it need not do any more.
-ROOM_SECONDS = 2.0
+NOTIFICATION_TIMEOUT = 2.0
 # How long a program may take to end by itself, and then once it has been told to.
 GRACE_SECONDS, TERM_SECONDS = 2.0, 2.0
 # How long the output of one that has ended may stay open.
-_LAST_SECONDS = 0.5
+_OUTPUT_GRACE_SECONDS = 0.5
 
 
-class Program(asyncio.BaseProtocol):
+class StdioTransport(asyncio.BaseProtocol):
     """A running server. It is the transport of a session: what it yields are the two streams, and both are itself.
 
     To the event loop it is what writes to the program's input.
     """
 
-    def __init__(self, source: Source, ended: Callable[[], None], questions: Questions | None = None) -> None:
+    def __init__(
+        self, source: Source, on_end: Callable[[], None], elicitations: ElicitationRouter | None = None
+    ) -> None:
         self._source = source
-        self._ended = ended
-        self._questions = questions
+        self._on_end = on_end
+        self._elicitations = elicitations
         self.problem = ""
         self._spawner = Spawner()
         self._child: Child | None = None
@@ -157,19 +159,19 @@ class Program(asyncio.BaseProtocol):
         self._output: asyncio.ReadTransport | None = None
         self._errors: asyncio.ReadTransport | None = None
         self._lines: deque[bytes] = deque()
-        self._in_a_row = 0
-        self._buffer = LineBuffer(LONGEST_LINE)
-        self._over = False
+        self._delivered = 0
+        self._buffer = LineBuffer(MAX_LINE)
+        self._is_closed = False
         self._reader: asyncio.Future[None] | None = None
-        self._room: asyncio.Future[None] | None = None
+        self._drained: asyncio.Future[None] | None = None
         self._listing: set[types.RequestId] = set()
-        self._stderr_tail: deque[str] = deque(maxlen=_REMEMBERED)
-        self._stderr_rest = b""
+        self._stderr_lines: deque[str] = deque(maxlen=_STDERR_LINES)
+        self._stderr_buffer = b""
 
     @property
-    def last_words(self) -> str:
+    def stderr_tail(self) -> str:
         """What it said last on stderr."""
-        return "\n".join(self._stderr_tail)
+        return "\n".join(self._stderr_lines)
 
     # -- life ----------------------------------------------------------------------------------------------------------
 
@@ -180,28 +182,30 @@ class Program(asyncio.BaseProtocol):
         if path is None and os.sep not in argv[0]:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), argv[0])
         try:
-            self._child, pipes = await self._spawner.spawn(path or argv[0], argv, env=env, cwd=Path.cwd(), marked=False)
+            self._child, pipes = await self._spawner.spawn(
+                path or argv[0], argv, env=env, cwd=Path.cwd(), tag_environment=False
+            )
         except BaseException as error:
             await self._spawner.close()
             if isinstance(error, NotStarted):
                 raise OSError(error.errno, str(error)) from error
             raise
-        self._child.exited.add_done_callback(self._exited)
+        self._child.exited.add_done_callback(self._on_exit)
         try:
             await self._connect(pipes)
         except BaseException:
             pipes.close()
             await self._stop()
             raise
-        return _Stream(self), _Stream(self)
+        return _SessionStream(self), _SessionStream(self)
 
     async def _connect(self, pipes: Pipes) -> None:
         loop = asyncio.get_running_loop()
         self._errors, _ = await loop.connect_read_pipe(
-            lambda: _Output(self._receive_stderr, self._end_stderr), PipeEnd(pipes.ours.pop())
+            lambda: _PipeReader(self._receive_stderr, self._end_stderr), PipeEnd(pipes.ours.pop())
         )
         self._output, _ = await loop.connect_read_pipe(
-            lambda: _Output(self.receive_data, self._end), PipeEnd(pipes.ours.pop())
+            lambda: _PipeReader(self.receive_data, self._end), PipeEnd(pipes.ours.pop())
         )
         self._stdin, _ = await loop.connect_write_pipe(lambda: self, PipeEnd(pipes.ours.pop()))
 
@@ -225,36 +229,36 @@ class Program(asyncio.BaseProtocol):
                 output.close()
         await self._spawner.close()
 
-    def _exited(self, _: object) -> None:
+    def _on_exit(self, _: object) -> None:
         """Note that it has ended. What it said last may still come, unless others hold its output open."""
-        asyncio.get_running_loop().call_later(_LAST_SECONDS, self._end)
+        asyncio.get_running_loop().call_later(_OUTPUT_GRACE_SECONDS, self._end)
 
     # -- what comes ----------------------------------------------------------------------------------------------------
 
     def receive_data(self, data: bytes) -> None:
         """Take what the program said."""
-        if self._over:
+        if self._is_closed:
             return
         try:
             self._lines.extend(self._buffer.feed(data))
         except TooLongError:
-            self.end(f"it sent a line longer than {LONGEST_LINE // 1_000_000} MB")
+            self.fail(f"it sent a line longer than {MAX_LINE // 1_000_000} MB")
             return
-        if len(self._lines) > _AHEAD:
+        if len(self._lines) > _MAX_QUEUED:
             self._pause(reading=False)
         self._wake()
 
-    def end(self, problem: str) -> None:
+    def fail(self, problem: str) -> None:
         """Do without it from now on, for that reason."""
-        if not self._over:
+        if not self._is_closed:
             self.problem = problem
             logger.warning("%s: %s", self._source.name, problem)
             self._end()
 
     def _end(self) -> None:
-        if not self._over:
-            self._over = True
-            self._ended()
+        if not self._is_closed:
+            self._is_closed = True
+            self._on_end()
             self._wake()
 
     def _wake(self) -> None:
@@ -262,20 +266,20 @@ class Program(asyncio.BaseProtocol):
             self._reader.set_result(None)
 
     def _pause(self, *, reading: bool) -> None:
-        if self._output is not None and not self._over:
+        if self._output is not None and not self._is_closed:
             (self._output.resume_reading if reading else self._output.pause_reading)()
 
     def _end_stderr(self) -> None:
         self._receive_stderr(b"\n")
 
     def _receive_stderr(self, data: bytes) -> None:
-        *lines, self._stderr_rest = (self._stderr_rest + data).split(b"\n")
-        if len(self._stderr_rest) > _LONGEST_SHOWN:
-            lines, self._stderr_rest = [*lines, self._stderr_rest], b""
+        *lines, self._stderr_buffer = (self._stderr_buffer + data).split(b"\n")
+        if len(self._stderr_buffer) > _MAX_LOGGED:
+            lines, self._stderr_buffer = [*lines, self._stderr_buffer], b""
         for line in lines:
-            text = line.decode(errors="replace").rstrip()[:_LONGEST_SHOWN]
+            text = line.decode(errors="replace").rstrip()[:_MAX_LOGGED]
             if text:
-                self._stderr_tail.append(text)
+                self._stderr_lines.append(text)
                 logger.debug("%s: %s", self._source.name, text)
 
     async def receive(self) -> SessionMessage:
@@ -283,29 +287,29 @@ class Program(asyncio.BaseProtocol):
         while True:
             while self._lines:
                 line = self._lines.popleft()
-                if len(self._lines) == _AHEAD:
+                if len(self._lines) == _MAX_QUEUED:
                     self._pause(reading=True)
-                message = self._read(line)
+                message = self._parse(line)
                 if message is None:
                     continue
-                if self._questions is not None and isinstance(message, (types.JSONRPCResponse, types.JSONRPCError)):
-                    self._questions.answered(message.id)
-                self._in_a_row += 1
-                if self._in_a_row == _IN_A_ROW:
+                if self._elicitations is not None and isinstance(message, (types.JSONRPCResponse, types.JSONRPCError)):
+                    self._elicitations.record_response(message.id)
+                self._delivered += 1
+                if self._delivered == _MESSAGES_PER_TURN:
                     # Who reads them starts two tasks for each: a server that floods must not hold up everybody else.
-                    self._in_a_row = 0
+                    self._delivered = 0
                     await asyncio.sleep(0)
                 return SessionMessage(message)
-            if self._over:
+            if self._is_closed:
                 raise EndOfStream
-            self._in_a_row = 0
+            self._delivered = 0
             self._reader = asyncio.get_running_loop().create_future()
             try:
                 await self._reader
             finally:
                 self._reader = None
 
-    def _read(self, line: bytes) -> types.JSONRPCMessage | None:
+    def _parse(self, line: bytes) -> types.JSONRPCMessage | None:
         """The message that a line is; None for what is none.
 
         Who waits for one that cannot be read gets an error instead, be it a call here or the program itself.
@@ -314,20 +318,20 @@ class Program(asyncio.BaseProtocol):
             check_numbers(line)
             return types.jsonrpc_message_adapter.validate_json(line, by_name=False)
         except ValueError as error:
-            envelope = envelope_of(line)
+            envelope = parse_header(line)
             if not envelope.is_message:
                 if line.strip():
-                    logger.debug("%s says what is no message: %s", self._source.name, line[:_LONGEST_SHOWN])
+                    logger.debug("%s says what is no message: %s", self._source.name, line[:_MAX_LOGGED])
                 return None
-            why = reason_of(error)
-        listed = self._without_depths(line) if envelope.method is None and envelope.id in self._listing else None
+            why = parse_error_reason(error)
+        listed = self._parse_truncated(line) if envelope.method is None and envelope.id in self._listing else None
         if listed is not None:
             return listed
         said = "a message that cannot be read" + (f": {why}" if why else "")
         logger.warning("%s sent %s", self._source.name, said)
         if envelope.id is None:
             if envelope.method is None:
-                self.end(f"it sent {said}")  # it may be what any call waits for
+                self.fail(f"it sent {said}")  # it may be what any call waits for
             return None
         text = f"the MCP server `{self._source.name}` sent {said}"
         refusal = types.JSONRPCError(
@@ -338,10 +342,10 @@ class Program(asyncio.BaseProtocol):
         self._write(refusal)
         return None
 
-    def _without_depths(self, line: bytes) -> types.JSONRPCMessage | None:
+    def _parse_truncated(self, line: bytes) -> types.JSONRPCMessage | None:
         """A list of tools without what is nested too deeply: one schema must not keep a server from being used."""
         try:
-            shallow = flattened(line)
+            shallow = truncate_depth(line)
             message = None if shallow is None else types.jsonrpc_message_adapter.validate_json(shallow, by_name=False)
         except ValueError:
             return None
@@ -349,7 +353,7 @@ class Program(asyncio.BaseProtocol):
             logger.warning(
                 "%s: a schema is nested deeper than %d levels: what is deeper is not enforced",
                 self._source.name,
-                DEEPEST,
+                MAX_DEPTH,
             )
         return message
 
@@ -357,45 +361,45 @@ class Program(asyncio.BaseProtocol):
 
     def pause_writing(self) -> None:
         """The program is slow to read."""
-        self._room = asyncio.get_running_loop().create_future()
+        self._drained = asyncio.get_running_loop().create_future()
 
     def resume_writing(self) -> None:
         """The program has caught up."""
-        if self._room is not None and not self._room.done():
-            self._room.set_result(None)
-        self._room = None
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
+        self._drained = None
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The program reads no more."""
-        if self._room is not None and not self._room.done():
-            self._room.set_result(None)
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
 
     async def send(self, message: SessionMessage) -> None:
         """Send a message; to one that has ended nothing is sent, and the session hears of the end anyway."""
-        if self._stdin is None or self._over or self._stdin.is_closing():
+        if self._stdin is None or self._is_closed or self._stdin.is_closing():
             return
         said = message.message
         if isinstance(said, types.JSONRPCRequest):
-            if self._questions is not None and said.method == "tools/call":
-                self._questions.sent(said.id)
+            if self._elicitations is not None and said.method == "tools/call":
+                self._elicitations.record_sent(said.id)
             elif said.method == "tools/list":
                 self._listing = {said.id}
         self._write(said)
-        room = self._room
+        room = self._drained
         if room is None:
             return
         if not isinstance(said, types.JSONRPCNotification):
             await asyncio.shield(room)
-        elif not (await asyncio.wait((room,), timeout=ROOM_SECONDS))[0]:
+        elif not (await asyncio.wait((room,), timeout=NOTIFICATION_TIMEOUT))[0]:
             # Whoever gives up a call waits here, and must not wait for a program that reads nothing any more.
-            self.end("it does not read what it is sent")
+            self.fail("it does not read what it is sent")
 
     def _write(self, message: types.JSONRPCMessage) -> None:
         if self._stdin is not None and not self._stdin.is_closing():
             self._stdin.write(message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
 
 
-class _Output(asyncio.Protocol):
+class _PipeReader(asyncio.Protocol):
     """One of the program's outputs, for the event loop."""
 
     def __init__(self, received: Callable[[bytes], None], lost: Callable[[], None]) -> None:
@@ -411,23 +415,23 @@ class _Output(asyncio.Protocol):
         self._lost()
 
 
-class _Stream:
+class _SessionStream:
     """What a session reads, and writes to."""
 
-    def __init__(self, program: Program) -> None:
-        self.receive = program.receive
-        self.send = program.send
+    def __init__(self, transport: StdioTransport) -> None:
+        self.receive = transport.receive
+        self.send = transport.send
 
     async def aclose(self) -> None:
         return
 
-    async def __aenter__(self) -> _Stream:
+    async def __aenter__(self) -> _SessionStream:
         return self
 
     async def __aexit__(self, *_: object) -> None:
         return
 
-    def __aiter__(self) -> _Stream:
+    def __aiter__(self) -> _SessionStream:
         return self
 
     async def __anext__(self) -> SessionMessage:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from dragoman.agents.mcp_tools.connection import Connection
+from dragoman.agents.mcp_tools.connection import ServerConnection
 from dragoman.clock import SystemClock, wait
 from dragoman.model.error import CannotConnect, DragomanError
 
@@ -17,37 +17,37 @@ if TYPE_CHECKING:
     from dragoman.clock import Clock
 
 logger = logging.getLogger("dragoman.mcp")
-FIRST_PAUSE, LONGEST_PAUSE = 0.1, 30.0
+INITIAL_BACKOFF, MAX_BACKOFF = 0.1, 30.0
 # A server that lived this long has not failed to start.
-SOUND_SECONDS = 10.0
+STABLE_SECONDS = 10.0
 # How long a call waits for a server that is being started again.
-PATIENCE_SECONDS = 15.0
+RECONNECT_TIMEOUT = 15.0
 
 
 class Supervisor:
     """One MCP server. `changed` is called whenever its tools may be others than before."""
 
     def __init__(
-        self, source: Source, changed: Callable[[], None], *, start_seconds: float, clock: Clock | None = None
+        self, source: Source, on_tools_changed: Callable[[], None], *, start_seconds: float, clock: Clock | None = None
     ) -> None:
         self.source = source
-        self._changed = changed
+        self._on_tools_changed = on_tools_changed
         self._start_seconds = start_seconds
         self._clock = clock or SystemClock()
-        self._connection: Connection | None = None
-        self._keeper: asyncio.Task[None] | None = None
-        self._opening: asyncio.Task[Connection] | None = None
-        self._there = asyncio.Event()
+        self._connection: ServerConnection | None = None
+        self._supervise_task: asyncio.Task[None] | None = None
+        self._opening: asyncio.Task[ServerConnection] | None = None
+        self._connected = asyncio.Event()
 
     @property
-    def connection(self) -> Connection | None:
+    def connection(self) -> ServerConnection | None:
         """The session with the server as it is now, or as it last was."""
         return self._connection
 
     async def open(self) -> None:
         """Start or reach the server. Raises DragomanError when that fails: then it is not tried again."""
         await self.close()
-        self._there = asyncio.Event()
+        self._connected = asyncio.Event()
         opening = self._opening = asyncio.create_task(self._connect())
         closed = f"the MCP server `{self.source.name}` was closed while it was being started"
         try:
@@ -60,13 +60,13 @@ class Supervisor:
             raise CannotConnect(closed, reason="CONNECTION_LOST")
         self._opening = None
         self._connection = connection
-        self._there.set()
-        self._keeper = asyncio.create_task(self._keep())
+        self._connected.set()
+        self._supervise_task = asyncio.create_task(self._supervise())
 
     async def close(self) -> None:
         """Stop the server, if it is ours; also one that is being started."""
         opening, self._opening = self._opening, None
-        keeper, self._keeper = self._keeper, None
+        keeper, self._supervise_task = self._supervise_task, None
         connection, self._connection = self._connection, None
         # What was left behind on a loop that is gone cannot be waited for here.
         loop = asyncio.get_running_loop()
@@ -81,45 +81,47 @@ class Supervisor:
             if connection is not None:
                 await connection.close()
 
-    async def at_hand(self) -> Connection:
+    async def wait_connected(self) -> ServerConnection:
         """A session that works, as far as is known; waits a while for a server that is being started again.
 
         Raises:
             CannotConnect: it does not come back.
         """
         connection = self._connection
-        if connection is not None and not connection.over.is_set():
+        if connection is not None and not connection.closed.is_set():
             return connection
         with suppress(TimeoutError):
-            async with asyncio.timeout(PATIENCE_SECONDS):
-                while (connection := self._connection) is None or connection.over.is_set():
-                    self._there.clear()
-                    await self._there.wait()
+            async with asyncio.timeout(RECONNECT_TIMEOUT):
+                while (connection := self._connection) is None or connection.closed.is_set():
+                    self._connected.clear()
+                    await self._connected.wait()
                 return connection
         raise CannotConnect(f"the MCP server `{self.source.name}` is not running", reason="CONNECTION_LOST")
 
-    def retire(self, connection: Connection) -> None:
+    def retire(self, connection: ServerConnection) -> None:
         """This session is of no use any more: begin another."""
-        connection.over.set()
+        connection.closed.set()
 
-    async def _connect(self) -> Connection:
-        connection = Connection(self.source, self._changed)
+    async def _connect(self) -> ServerConnection:
+        connection = ServerConnection(self.source, self._on_tools_changed)
         await connection.open(self._start_seconds)
         return connection
 
-    async def _keep(self) -> None:
-        pause = FIRST_PAUSE
+    async def _supervise(self) -> None:
+        pause = INITIAL_BACKOFF
         while True:
             connection, since = self._connection, self._clock.now()
             if connection is not None:
-                await connection.over.wait()
+                await connection.closed.wait()
                 lived = (self._clock.now() - since) / 1000
-                logger.warning("the MCP server %s has ended after %.1f s%s", self.source.name, lived, _said(connection))
+                logger.warning(
+                    "the MCP server %s has ended after %.1f s%s", self.source.name, lived, _exit_reason(connection)
+                )
                 await connection.close()
-                if lived >= SOUND_SECONDS:
-                    pause = FIRST_PAUSE
+                if lived >= STABLE_SECONDS:
+                    pause = INITIAL_BACKOFF
             await wait(self._clock, asyncio.get_running_loop().create_future(), pause)
-            pause = min(pause * 2, LONGEST_PAUSE)
+            pause = min(pause * 2, MAX_BACKOFF)
             try:
                 self._connection = await self._connect()
             except DragomanError as error:
@@ -127,12 +129,12 @@ class Supervisor:
                 logger.warning("%s", error)
                 continue
             logger.info("the MCP server %s is there again", self.source.name)
-            self._there.set()
-            self._changed()
+            self._connected.set()
+            self._on_tools_changed()
 
 
-def _said(connection: Connection) -> str:
+def _exit_reason(connection: ServerConnection) -> str:
     if connection.problem:
         return f": {connection.problem}"
-    last = connection.last_words.splitlines()[-1:]
+    last = connection.stderr_tail.splitlines()[-1:]
     return f"; it said last: {last[0]}" if last else ""

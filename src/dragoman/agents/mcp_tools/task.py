@@ -10,22 +10,28 @@ import mcp_types as types
 from mcp import MCPError
 
 from dragoman.agents.mcp_tools.call import (
-    NESTING,
+    MAX_NESTING,
     Caller,
+    ElicitationPause,
     Progress,
-    Question,
     ToolCall,
-    is_cut,
-    is_forgotten,
-    is_lost,
-    is_outdated,
+    is_connection_closed,
+    is_session_unknown,
+    is_state_expired,
+    is_stream_cut,
     is_too_deep,
 )
 from dragoman.agents.mcp_tools.content import error_text, metadata_of, parts_of_result
-from dragoman.agents.mcp_tools.elicitation import Held, answered, asking, params_from, wire_of
-from dragoman.agents.mcp_tools.tool import USER, Chosen, chosen, chosen_by_answer
+from dragoman.agents.mcp_tools.elicitation import (
+    OpenCalls,
+    build_question,
+    params_from_json,
+    params_to_json,
+    parse_answer,
+)
+from dragoman.agents.mcp_tools.tool import USER, ToolRequest, choose_tool, choose_tool_by_answer
 from dragoman.agents.offers import permit
-from dragoman.agents.timeout import Late, Timeout
+from dragoman.agents.timeout import DeadlineExceeded, Timeout
 from dragoman.engine.execute.outputs import Ask
 from dragoman.model.error import CannotConnect, Failed, Rejected
 from dragoman.model.part import Part
@@ -37,30 +43,30 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 # How often progress is told, at most.
-TELL_MS = 200
+PROGRESS_INTERVAL_MS = 200
 # How many times in a row a server may ask for another round without a question.
-ROUNDS = 10
+MAX_ROUNDS = 10
 # How long the links of a result may take, where nothing else is said.
-LINK_SECONDS = 60.0
-LOST = "the tool's question is gone: the server was restarted, or it has waited too long"
+LINK_TIMEOUT = 60.0
+QUESTION_LOST = "the tool's question is gone: the server was restarted, or it has waited too long"
 
 
-class _Forgotten(Failed):
+class _SessionExpired(Failed):
     """The server was restarted since the last call, and has not begun with this one."""
 
 
 class TaskRun:
     """Carries out one message."""
 
-    def __init__(self, ctx: Context, tools: Mapping[str, Tool], held: Held, seconds: float) -> None:
+    def __init__(self, ctx: Context, tools: Mapping[str, Tool], open_calls: OpenCalls, timeout_seconds: float) -> None:
         self._ctx = ctx
         self._tools = tools
-        self._held = held
-        self._seconds = seconds
-        self._told_ms: int | None = None
+        self._open_calls = open_calls
+        self._timeout_seconds = timeout_seconds
+        self._reported_ms: int | None = None
         self._timeout: Timeout | None = None
 
-    async def go(self) -> Ask | None:
+    async def run(self) -> Ask | None:
         """Do it. Gives the question on which it pauses, or None when the task is done.
 
         Raises:
@@ -69,7 +75,7 @@ class TaskRun:
         """
         ctx = self._ctx
         try:
-            return await self._go()
+            return await self._dispatch()
         except (Failed, Rejected) as error:
             if ctx.asks:
                 raise
@@ -78,48 +84,48 @@ class TaskRun:
                 await self._deliver((Part(text=str(error)),), "error")
             raise Failed(str(error)) from error
 
-    async def _go(self) -> Ask | None:
+    async def _dispatch(self) -> Ask | None:
         ref = self._ctx.resume.ref if self._ctx.resume is not None else None
         if not isinstance(ref, dict):
-            return await self._begin(chosen(self._ctx, self._tools))
+            return await self._begin(choose_tool(self._ctx, self._tools))
         match cast("dict[str, Any]", ref):
             case {"ask": "tool"}:
-                return await self._begin(chosen_by_answer(self._ctx, self._tools))
+                return await self._begin(choose_tool_by_answer(self._ctx, self._tools))
             case {"ask": "arguments"} as kept:
-                return await self._begin(self._completed(kept))
+                return await self._begin(self._complete_arguments(kept))
             case {"ask": "again"} as kept:
-                return await self._go_on_again(kept)
+                return await self._resume_after_url(kept)
             case {"ask": "input"} as kept:
-                return await self._go_on(kept)
+                return await self._resume_with_input(kept)
             case {"ask": "held"} as kept:
-                return await self._go_on_held(kept)
+                return await self._resume_open_call(kept)
             case _:
-                raise Failed(LOST)
+                raise Failed(QUESTION_LOST)
 
     # -- before the call -----------------------------------------------------------------------------------------------
 
-    async def _begin(self, found: Chosen | Ask) -> Ask | None:
+    async def _begin(self, found: ToolRequest | Ask) -> Ask | None:
         if isinstance(found, Ask):
             return found
         tool = self._permitted(found.tool)
         if is_too_deep(found.arguments):
-            raise Rejected(f"the arguments of `{tool.id}` are nested deeper than {NESTING}")
-        arguments = tool.schema.fitted(found.arguments)
+            raise Rejected(f"the arguments of `{tool.id}` are nested deeper than {MAX_NESTING}")
+        arguments = tool.schema.coerce_integers(found.arguments)
         problems = tool.schema.problems(arguments)
         if problems:
             question = tool.schema.question(tool.id, problems)
             if not self._ctx.asks:
                 raise Rejected(question)
-            details = {"tool": tool.id, "requestedSchema": tool.schema.requested(problems)}
+            details = {"tool": tool.id, "requestedSchema": tool.schema.requested_schema(problems)}
             return Ask(question, ref={"ask": "arguments", "tool": tool.id, "arguments": arguments}, details=(details,))
-        return await self._call(Chosen(tool, arguments))
+        return await self._call(ToolRequest(tool, arguments))
 
-    def _completed(self, kept: dict[str, Any]) -> Chosen:
+    def _complete_arguments(self, kept: dict[str, Any]) -> ToolRequest:
         """The arguments, with what the caller answered."""
         tool, answer = self._tool(kept["tool"]), self._ctx.resume
         assert answer is not None
         known: dict[str, Any] = kept["arguments"]
-        return Chosen(tool, tool.schema.answered(known, tool.schema.problems(known), answer.text, answer.data))
+        return ToolRequest(tool, tool.schema.merge_answer(known, tool.schema.problems(known), answer.text, answer.data))
 
     def _tool(self, id: str) -> Tool:
         tool = self._tools.get(id)
@@ -134,19 +140,19 @@ class TaskRun:
 
     # -- the call ------------------------------------------------------------------------------------------------------
 
-    async def _call(self, found: Chosen, state: str | None = None, responses: Any = None) -> Ask | None:
+    async def _call(self, found: ToolRequest, state: str | None = None, responses: Any = None) -> Ask | None:
         try:
             return await self._call_once(found, state, responses)
-        except _Forgotten:
+        except _SessionExpired:
             return await self._call_once(found, state, responses)
 
-    async def _call_once(self, found: Chosen, state: str | None, responses: Any) -> Ask | None:
+    async def _call_once(self, found: ToolRequest, state: str | None, responses: Any) -> Ask | None:
         tool = found.tool
         try:
-            connection = await tool.supervisor.at_hand()
+            connection = await tool.supervisor.wait_connected()
         except CannotConnect as error:
             raise Failed(str(error)) from error
-        for _ in range(ROUNDS):
+        for _ in range(MAX_ROUNDS):
             call = ToolCall(
                 connection,
                 tool.name,
@@ -156,21 +162,21 @@ class TaskRun:
                 state=state,
                 responses=responses,
                 asks=self._ctx.asks,
-                told=self._tell,
+                on_progress=self._report_progress,
             )
-            result = await self._followed(found, call)
+            result = await self._follow(found, call)
             if not isinstance(result, types.InputRequiredResult):
                 return result
             declined = None
             if result.input_requests:
-                question = self._asked(found, result)
+                question = self._pause_for_input(found, result)
                 if self._ctx.asks:
                     return question
                 declined = {key: types.ElicitResult(action="decline") for key in result.input_requests}
             state, responses = result.request_state, declined
         if responses:
             raise Failed(f"`{tool.id}` asks again and again, and cannot do without an answer")
-        raise Failed(f"`{tool.id}` asked for another round {ROUNDS} times without a question")
+        raise Failed(f"`{tool.id}` asked for another round {MAX_ROUNDS} times without a question")
 
     def _caller(self) -> Caller:
         ctx = self._ctx
@@ -185,15 +191,15 @@ class TaskRun:
             who = {"id": user.id, "name": user.name, "permissions": sorted(user.permissions)}
         return {USER: who}
 
-    async def _followed(self, found: Chosen, call: ToolCall) -> Ask | types.InputRequiredResult | None:
+    async def _follow(self, found: ToolRequest, call: ToolCall) -> Ask | types.InputRequiredResult | None:
         """Follow a call to its result, or to a question."""
         tool, ctx = found.tool, self._ctx
         try:
             while True:
                 news = await self._next(tool, call)
                 if isinstance(news, Progress):
-                    await self._tell(news)
-                elif isinstance(news, Question):
+                    await self._report_progress(news)
+                elif isinstance(news, ElicitationPause):
                     return await self._pause(found, call, news)
                 elif isinstance(news, types.InputRequiredResult):
                     return news
@@ -201,7 +207,7 @@ class TaskRun:
                     await self._finish(tool, call, news)
                     return None
         except MCPError as error:
-            return self._refused(found, call, error)
+            return self._on_error(found, call, error)
         except ValueError as error:  # pydantic's too
             ctx.log.warning("%s: %s", tool.supervisor.source.name, error)
             raise Failed(f"the MCP server `{tool.supervisor.source.name}` answered what is not MCP") from error
@@ -209,15 +215,20 @@ class TaskRun:
             await call.cancel()
             raise
 
-    async def _pause(self, found: Chosen, call: ToolCall, news: Question) -> Ask:
-        ref = {"ask": "held", "tool": found.tool.id, "arguments": found.arguments, "params": wire_of(news.params)}
-        return await self._holding(call, news.params, ref)
+    async def _pause(self, found: ToolRequest, call: ToolCall, news: ElicitationPause) -> Ask:
+        ref = {
+            "ask": "held",
+            "tool": found.tool.id,
+            "arguments": found.arguments,
+            "params": params_to_json(news.params),
+        }
+        return await self._hold_open(call, news.params, ref)
 
-    async def _holding(self, call: ToolCall, params: types.ElicitRequestParams, ref: Any, problem: str = "") -> Ask:
+    async def _hold_open(self, call: ToolCall, params: types.ElicitRequestParams, ref: Any, problem: str = "") -> Ask:
         """Keep a call open and ask; what cannot be asked ends the call."""
         try:
-            pause = asking(params, ref, problem)
-            ref["key"] = self._held.keep(call, self._ctx.clock)
+            pause = build_question(params, ref, problem)
+            ref["key"] = self._open_calls.add(call, self._ctx.clock)
         except BaseException:
             await call.cancel()
             raise
@@ -225,12 +236,12 @@ class TaskRun:
 
     async def _next(self, tool: Tool, call: ToolCall) -> Any:
         try:
-            return await self._within(call.next(), self._seconds)
-        except Late:
+            return await self._wait_with_timeout(call.next(), self._timeout_seconds)
+        except DeadlineExceeded:
             await call.cancel()
-            raise Failed(f"`{tool.id}` was silent for {self._seconds:g} s and has been stopped") from None
+            raise Failed(f"`{tool.id}` was silent for {self._timeout_seconds:g} s and has been stopped") from None
 
-    async def _within(self, work: Awaitable[T], seconds: float) -> T:
+    async def _wait_with_timeout(self, work: Awaitable[T], seconds: float) -> T:
         """Wait for it, as long as there is a sign of life every so often; 0 seconds are for ever. Raises Late."""
         if not seconds:
             return await work
@@ -241,38 +252,38 @@ class TaskRun:
             self._timeout.close()
             self._timeout = None
 
-    def _refused(self, found: Chosen, call: ToolCall, error: MCPError) -> Ask | None:
+    def _on_error(self, found: ToolRequest, call: ToolCall, error: MCPError) -> Ask | None:
         tool = found.tool
         server = tool.supervisor.source.name
         stopped = f"the MCP server `{server}` stopped while `{tool.id}` was at work"
         if call.connection.problem:
             stopped += f": {call.connection.problem}"
-        if is_forgotten(error):
+        if is_session_unknown(error):
             tool.supervisor.retire(call.connection)
-            raise _Forgotten(stopped) from error
-        if is_lost(error) or is_cut(error):
-            if is_lost(error):
+            raise _SessionExpired(stopped) from error
+        if is_connection_closed(error) or is_stream_cut(error):
+            if is_connection_closed(error):
                 tool.supervisor.retire(call.connection)
             raise Failed(stopped) from error
         if error.code == types.URL_ELICITATION_REQUIRED and self._ctx.asks:
-            wanted = _urls(error)
+            wanted = _url_elicitation(error)
             if wanted is not None:
-                ref = {"ask": "again", "tool": tool.id, "arguments": found.arguments, "params": wire_of(wanted)}
-                return asking(wanted, ref)
-        if is_outdated(error):
-            raise Failed(LOST) from error
+                ref = {"ask": "again", "tool": tool.id, "arguments": found.arguments, "params": params_to_json(wanted)}
+                return build_question(wanted, ref)
+        if is_state_expired(error):
+            raise Failed(QUESTION_LOST) from error
         if error.code in (types.INVALID_PARAMS, types.METHOD_NOT_FOUND):
             raise Rejected(error.message) from error
         raise Failed(error.message) from error
 
-    async def _tell(self, progress: Progress) -> None:
+    async def _report_progress(self, progress: Progress) -> None:
         if self._timeout is not None:
             self._timeout.restart()
         now = self._ctx.clock.now()
         # The clock on the wall may be set back: that is no reason to tell nothing.
-        if self._told_ms is not None and 0 <= now - self._told_ms < TELL_MS:
+        if self._reported_ms is not None and 0 <= now - self._reported_ms < PROGRESS_INTERVAL_MS:
             return
-        self._told_ms = now
+        self._reported_ms = now
         measure = f"{progress.done:g}" + (f"/{progress.total:g}" if progress.total else "")
         text = f"{progress.text} ({measure})" if progress.text else measure
         await self._ctx.progress(text, progress.done, progress.total)
@@ -281,9 +292,11 @@ class TaskRun:
 
     async def _finish(self, tool: Tool, call: ToolCall, result: types.CallToolResult) -> None:
         async def read(uri: str) -> types.ReadResourceResult:
-            return await self._within(call.connection.client.read_resource(uri), self._seconds or LINK_SECONDS)
+            return await self._wait_with_timeout(
+                call.connection.client.read_resource(uri), self._timeout_seconds or LINK_TIMEOUT
+            )
 
-        broken = tool.broken_promise(result)
+        broken = tool.output_schema_violation(result)
         if broken:
             self._ctx.log.warning("%s: %s", tool.supervisor.source.name, broken)
             raise Failed(f"`{tool.id}` returned what its own output schema does not allow")
@@ -300,7 +313,7 @@ class TaskRun:
 
     # -- questions -----------------------------------------------------------------------------------------------------
 
-    def _asked(self, found: Chosen, result: types.InputRequiredResult) -> Ask:
+    def _pause_for_input(self, found: ToolRequest, result: types.InputRequiredResult) -> Ask:
         """A server of the newest era returned questions: they are kept whole, and survive a restart."""
         requests = result.input_requests or {}
         kept: dict[str, Any] = {
@@ -309,7 +322,7 @@ class TaskRun:
             "arguments": found.arguments,
             "state": result.request_state,
             "requests": {
-                key: wire_of(request.params)
+                key: params_to_json(request.params)
                 for key, request in requests.items()
                 if isinstance(request, types.ElicitRequest)
             },
@@ -319,19 +332,19 @@ class TaskRun:
             raise Failed(f"`{found.tool.id}` asks for what only a language model could give")
         return _next_question(kept)
 
-    async def _go_on_again(self, kept: dict[str, Any]) -> Ask | None:
+    async def _resume_after_url(self, kept: dict[str, Any]) -> Ask | None:
         tool, answer = self._tool(str(kept["tool"])), self._ctx.resume
         assert answer is not None
-        said = answered(params_from(kept["params"]), answer) if "params" in kept else None
+        said = parse_answer(params_from_json(kept["params"]), answer) if "params" in kept else None
         if isinstance(said, types.ElicitResult) and said.action != "accept":
             raise Failed(f"`{tool.id}` was not called again: what it needs first was declined")
-        return await self._call(Chosen(tool, kept["arguments"]))
+        return await self._call(ToolRequest(tool, kept["arguments"]))
 
-    async def _go_on(self, kept: dict[str, Any]) -> Ask | None:
+    async def _resume_with_input(self, kept: dict[str, Any]) -> Ask | None:
         tool, answer = self._tool(str(kept["tool"])), self._ctx.resume
         assert answer is not None
         key = next(key for key in kept["requests"] if key not in kept["responses"])
-        said = answered(params_from(kept["requests"][key]), answer)
+        said = parse_answer(params_from_json(kept["requests"][key]), answer)
         if isinstance(said, str):
             return _next_question(kept, said)
         responses = {**kept["responses"], key: said.model_dump(by_alias=True, mode="json", exclude_none=True)}
@@ -339,38 +352,38 @@ class TaskRun:
         if len(responses) < len(kept["requests"]):
             return _next_question(kept)
         given = {key: types.ElicitResult.model_validate(each, by_name=False) for key, each in responses.items()}
-        return await self._call(Chosen(tool, kept["arguments"]), kept["state"], given)
+        return await self._call(ToolRequest(tool, kept["arguments"]), kept["state"], given)
 
-    async def _go_on_held(self, kept: dict[str, Any]) -> Ask | None:
-        call = self._held.take(kept.get("key"))
+    async def _resume_open_call(self, kept: dict[str, Any]) -> Ask | None:
+        call = self._open_calls.pop(kept.get("key"))
         if call is None:
-            raise Failed(LOST)
+            raise Failed(QUESTION_LOST)
         try:
-            found, said = self._answer_of(kept)
+            found, said = self._parse_open_call_answer(kept)
         except BaseException:
             await call.cancel()
             raise
-        if isinstance(said, str) and call.waits:
-            return await self._holding(call, params_from(kept["params"]), {**kept}, said)
+        if isinstance(said, str) and call.is_waiting:
+            return await self._hold_open(call, params_from_json(kept["params"]), {**kept}, said)
         if not isinstance(said, str):
             call.answer(said)
-        result = await self._followed(found, call)
+        result = await self._follow(found, call)
         assert not isinstance(result, types.InputRequiredResult)
         return result
 
-    def _answer_of(self, kept: dict[str, Any]) -> tuple[Chosen, types.ElicitResult | str]:
+    def _parse_open_call_answer(self, kept: dict[str, Any]) -> tuple[ToolRequest, types.ElicitResult | str]:
         answer = self._ctx.resume
         assert answer is not None
-        found = Chosen(self._tool(str(kept["tool"])), kept["arguments"])
-        return found, answered(params_from(kept["params"]), answer)
+        found = ToolRequest(self._tool(str(kept["tool"])), kept["arguments"])
+        return found, parse_answer(params_from_json(kept["params"]), answer)
 
 
 def _next_question(kept: dict[str, Any], problem: str = "") -> Ask:
     key = next(key for key in kept["requests"] if key not in kept["responses"])
-    return asking(params_from(kept["requests"][key]), kept, problem)
+    return build_question(params_from_json(kept["requests"][key]), kept, problem)
 
 
-def _urls(error: MCPError) -> types.ElicitRequestURLParams | None:
+def _url_elicitation(error: MCPError) -> types.ElicitRequestURLParams | None:
     try:
         data = types.ElicitationRequiredErrorData.model_validate(error.data)
     except ValueError:

@@ -31,9 +31,9 @@ PERMISSION = "dragoman/permission"
 TAGS = "dragoman/tags"
 USER = "dragoman/user"
 _JSON, _TEXT = "application/json", "text/plain"
-_LONGEST_EXAMPLE = 400
-_MOST_TAGS = 50
-_LONGEST_TITLE, _LONGEST_DESCRIPTION = 200, 20_000
+_MAX_EXAMPLE = 400
+_MAX_TAGS = 50
+_MAX_TITLE, _MAX_DESCRIPTION = 200, 20_000
 
 
 class Tool:
@@ -48,7 +48,7 @@ class Tool:
         permission: str | None,
         default: bool,
         prefix: str,
-        exemplary: bool = True,
+        with_example: bool = True,
     ) -> None:
         self.supervisor = supervisor
         self.id = id
@@ -58,21 +58,21 @@ class Tool:
         self.schema = Schema(tool.input_schema)
         self._tool = tool
         self._prefix = prefix
-        self._exemplary = exemplary
+        self._with_example = with_example
         self._output = None if tool.output_schema is None else Schema(tool.output_schema)
 
     @property
     def description(self) -> str:
         """What the tool says of itself, or its name; a book is cut."""
         said = self._tool.description or self._tool.title or self.name
-        return said if len(said) <= _LONGEST_DESCRIPTION else f"{said[: _LONGEST_DESCRIPTION - 1]}…"
+        return said if len(said) <= _MAX_DESCRIPTION else f"{said[: _MAX_DESCRIPTION - 1]}…"
 
     @property
     def title(self) -> str:
         """A name for people."""
         annotations = self._tool.annotations
         given = self._tool.title or (annotations.title if annotations else None)
-        return given[:_LONGEST_TITLE] if given else humanized(self.name, self._prefix)
+        return given[:_MAX_TITLE] if given else humanized(self.name, self._prefix)
 
     @property
     def wants_user(self) -> bool:
@@ -85,7 +85,7 @@ class Tool:
         hints = self._tool.annotations
         return hints is not None and (hints.read_only_hint is True or hints.idempotent_hint is True)
 
-    def broken_promise(self, result: types.CallToolResult) -> str:
+    def output_schema_violation(self, result: types.CallToolResult) -> str:
         """What is wrong with a result, by the tool's own output schema; nothing when that cannot be told."""
         if self._output is None or result.is_error:
             return ""
@@ -93,10 +93,10 @@ class Tool:
             return "it has an output schema, and returned no structured content"
         return self._output.question(self.id, self._output.problems(result.structured_content))
 
-    def is_made_of(self, tool: types.Tool, **about: Any) -> bool:
+    def is_built_from(self, tool: types.Tool, **options: Any) -> bool:
         """True when this is what would be made of a tool and these arguments: then it need not be made again."""
         mine = {"id": self.id, "permission": self.permission, "default": self.default}
-        return tool == self._tool and about == {**mine, "prefix": self._prefix, "exemplary": self._exemplary}
+        return tool == self._tool and options == {**mine, "prefix": self._prefix, "with_example": self._with_example}
 
     def card(self) -> AgentSkill:
         """The skill as the agent card shows it; an example is on it where the tool is `exemplary`."""
@@ -104,7 +104,7 @@ class Tool:
 
     @functools.cached_property
     def _card(self) -> AgentSkill:
-        example = self._example() if self._exemplary else ""
+        example = self._example() if self._with_example else ""
         return AgentSkill(
             self.id,
             self.title,
@@ -117,15 +117,15 @@ class Tool:
 
     def _example(self) -> str:
         example = json.dumps({"tool": self.id, "arguments": self.schema.example()}, ensure_ascii=False)
-        return example if len(example) <= _LONGEST_EXAMPLE else ""
+        return example if len(example) <= _MAX_EXAMPLE else ""
 
     def _tags(self) -> tuple[str, ...]:
         own: object = (self._tool.meta or {}).get(TAGS)
-        given = cast("list[object]", own)[:_MOST_TAGS] if isinstance(own, (list, tuple)) else []
-        said = [str(each)[:_LONGEST_TITLE] for each in given]
+        given = cast("list[object]", own)[:_MAX_TAGS] if isinstance(own, (list, tuple)) else []
+        said = [str(each)[:_MAX_TITLE] for each in given]
         hints = self._tool.annotations
-        marks = [] if hints is None else _marks(hints)
-        about = (self._tool.description or "")[:_LONGEST_DESCRIPTION]
+        marks = [] if hints is None else _hint_tags(hints)
+        about = (self._tool.description or "")[:_MAX_DESCRIPTION]
         return tuple(dict.fromkeys((*said, *categories(self.name, about), *marks, "mcp")))
 
     def sample(self) -> dict[str, Any]:
@@ -142,7 +142,7 @@ class Tool:
         return shown
 
 
-def _marks(hints: types.ToolAnnotations) -> list[str]:
+def _hint_tags(hints: types.ToolAnnotations) -> list[str]:
     marks = ["read-only"] if hints.read_only_hint else ["destructive"] if hints.destructive_hint else []
     return [*marks, "open-world"] if hints.open_world_hint else marks
 
@@ -156,22 +156,22 @@ def permission_of(tool: types.Tool, id: str, permissions: Mapping[str, str | Non
     return own if isinstance(own, str) and own else None
 
 
-_LISTED = 20
-_SHORT = 100
+_MAX_LISTED = 20
+_MAX_LINE = 100
 # With how many names one that is not known is compared.
-_COMPARED = 500
+_MAX_COMPARED = 500
 # How many are named in the data of the question which one is meant.
-_NAMED = 1000
+_MAX_NAMED = 1000
 
 
-class Chosen(Struct, frozen=True):
+class ToolRequest(Struct, frozen=True):
     """A tool, and the arguments that are known so far."""
 
     tool: Tool
     arguments: dict[str, Any]
 
 
-def chosen(ctx: Context, tools: Mapping[str, Tool]) -> Chosen | Ask:
+def choose_tool(ctx: Context, tools: Mapping[str, Tool]) -> ToolRequest | Ask:
     """What the message that began the task asks for, or the question which tool is meant.
 
     A data part `{"tool": …, "arguments": {…}}` comes first, then metadata `skillId`, then a text that is such an
@@ -181,79 +181,83 @@ def chosen(ctx: Context, tools: Mapping[str, Tool]) -> Chosen | Ask:
         Rejected: there is no such tool, or the caller may not use it.
     """
     name, given = request_of(ctx, by_skill=True)
-    said = _request(_decoded(ctx.history[0].text if ctx.history else ctx.text)) if name is None else (name, given)
+    said = (
+        _parse_request(_parse_json_object(ctx.history[0].text if ctx.history else ctx.text))
+        if name is None
+        else (name, given)
+    )
     if said is not None:
-        return Chosen(_named(ctx, said[0], tools), said[1])
-    usable = _usable(ctx, tools)
+        return ToolRequest(_find_tool(ctx, said[0], tools), said[1])
+    usable = _permitted_tools(ctx, tools)
     default = next((tool for tool in usable if tool.default), None)
     if default is None and len(usable) == 1 and ctx.asks:
         default = usable[0]
     if default is not None:
-        return Chosen(default, _with_text(default, given, ctx.message.text))
+        return ToolRequest(default, _with_text(default, given, ctx.message.text))
     if not ctx.asks:
         if not usable:
             raise Rejected("this agent has no tools")
         # What the oldest callers expect: the first tool, with the text as it is.
-        return Chosen(usable[0], given or {"text": ctx.message.text})
-    return which(usable)
+        return ToolRequest(usable[0], given or {"text": ctx.message.text})
+    return ask_which_tool(usable)
 
 
-def chosen_by_answer(ctx: Context, tools: Mapping[str, Tool]) -> Chosen | Ask:
+def choose_tool_by_answer(ctx: Context, tools: Mapping[str, Tool]) -> ToolRequest | Ask:
     """What the answer to `which` says. Raises Rejected."""
     answer = ctx.resume
     assert answer is not None
-    said = _request(answer.data) or _request(_decoded(answer.text))
+    said = _parse_request(answer.data) or _parse_request(_parse_json_object(answer.text))
     if said is not None:
-        return Chosen(_named(ctx, said[0], tools), said[1])
-    usable = _usable(ctx, tools)
+        return ToolRequest(_find_tool(ctx, said[0], tools), said[1])
+    usable = _permitted_tools(ctx, tools)
     wanted = answer.text.strip().strip("`\"'")
     word = wanted.lower()
     tool = next((tool for tool in usable if word and word in (tool.id.lower(), tool.card().name.lower())), None)
     if tool is None:
-        return which(usable, wanted)
+        return ask_which_tool(usable, wanted)
     data = answer.data
-    return Chosen(tool, dict(cast("dict[str, Any]", data)) if isinstance(data, dict) else {})
+    return ToolRequest(tool, dict(cast("dict[str, Any]", data)) if isinstance(data, dict) else {})
 
 
-def which(usable: Sequence[Tool], unknown: str = "") -> Ask:
+def ask_which_tool(usable: Sequence[Tool], unknown: str = "") -> Ask:
     """The question which tool is meant."""
     if not usable:
         raise Rejected("this agent has no tools")
-    near = _nearest(unknown, usable)
+    near = _closest_name(unknown, usable)
     no_such = (
-        f"there is no tool {unknown[:_SHORT]!r}{f': did you mean `{near[0]}`?' if near else '.'} " if unknown else ""
+        f"there is no tool {unknown[:_MAX_LINE]!r}{f': did you mean `{near[0]}`?' if near else '.'} " if unknown else ""
     )
-    lines = [f"- {tool.id}: {_line(tool.description)}" for tool in usable[:_LISTED]]
-    more = [f"… and {len(usable) - _LISTED} more, see the agent card"] if len(usable) > _LISTED else []
+    lines = [f"- {tool.id}: {_first_line(tool.description)}" for tool in usable[:_MAX_LISTED]]
+    more = [f"… and {len(usable) - _MAX_LISTED} more, see the agent card"] if len(usable) > _MAX_LISTED else []
     how = 'Answer with its name, or with data {"tool": "…", "arguments": {…}}.'
     question = "\n".join([f"{no_such}Which tool? {how}", *lines, *more])
     return Ask(
         question[:1].upper() + question[1:],
         ref={"ask": "tool"},
-        details=({"tools": [tool.id for tool in usable[:_NAMED]]},),
+        details=({"tools": [tool.id for tool in usable[:_MAX_NAMED]]},),
     )
 
 
-def _usable(ctx: Context, tools: Mapping[str, Tool]) -> list[Tool]:
+def _permitted_tools(ctx: Context, tools: Mapping[str, Tool]) -> list[Tool]:
     return [tool for tool in tools.values() if may_use(ctx, tool)]
 
 
-def _nearest(name: str, usable: Sequence[Tool]) -> list[str]:
+def _closest_name(name: str, usable: Sequence[Tool]) -> list[str]:
     """The tool with the most similar name, if there is one. Comparing takes as long as letters times letters."""
-    if not name or len(name) > _SHORT:
+    if not name or len(name) > _MAX_LINE:
         return []
-    return difflib.get_close_matches(name, [tool.id for tool in usable[:_COMPARED] if len(tool.id) <= _SHORT], 1)
+    return difflib.get_close_matches(name, [tool.id for tool in usable[:_MAX_COMPARED] if len(tool.id) <= _MAX_LINE], 1)
 
 
-def _named(ctx: Context, name: str, tools: Mapping[str, Tool]) -> Tool:
+def _find_tool(ctx: Context, name: str, tools: Mapping[str, Tool]) -> Tool:
     tool = tools.get(name)
     if tool is None or (ctx.user is None and not may_use(ctx, tool)):
         # Only what the caller's card lists is told; a stranger does not even learn that there is more.
-        near = _nearest(name, _usable(ctx, tools))
+        near = _closest_name(name, _permitted_tools(ctx, tools))
         hint = f": did you mean `{near[0]}`?" if near else ""
         closed = any(each.permission is not None for each in tools.values())
         hint = hint or (", or one that needs credentials" if closed and ctx.user is None else "")
-        raise Rejected(f"unknown tool `{name[:_SHORT]}`{hint}")
+        raise Rejected(f"unknown tool `{name[:_MAX_LINE]}`{hint}")
     return tool
 
 
@@ -262,11 +266,11 @@ def _with_text(tool: Tool, arguments: dict[str, Any], text: str) -> dict[str, An
     return arguments if slot is None else {**arguments, slot: text}
 
 
-def _request(data: object) -> tuple[str, dict[str, Any]] | None:
+def _parse_request(data: object) -> tuple[str, dict[str, Any]] | None:
     return named_in(cast("dict[str, Any]", data), by_skill=True) if isinstance(data, dict) else None
 
 
-def _decoded(text: str) -> object:
+def _parse_json_object(text: str) -> object:
     if not text.lstrip().startswith("{"):
         return None
     try:
@@ -275,6 +279,6 @@ def _decoded(text: str) -> object:
         return None
 
 
-def _line(text: str) -> str:
+def _first_line(text: str) -> str:
     first = text.strip().split("\n", 1)[0]
-    return first if len(first) <= _SHORT else f"{first[: _SHORT - 1]}…"
+    return first if len(first) <= _MAX_LINE else f"{first[: _MAX_LINE - 1]}…"

@@ -20,7 +20,7 @@ from dragoman.model.message import Message as ModelMessage
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 
-    from dragoman.agents.executor.adapter import Situation
+    from dragoman.agents.executor.adapter import ExecutorRequest
     from dragoman.compat.executor.result import Failure
     from dragoman.compat.executor.task_store import TaskStore
     from dragoman.engine.execute.context import Context
@@ -127,7 +127,7 @@ class _Adapter:
 
     # -- the adapter ---------------------------------------------------------------------------------------------------
 
-    def context(self, situation: Situation) -> RequestContext:
+    def context(self, request: ExecutorRequest) -> RequestContext:
         """The same for `execute` and `cancel`."""
         return self._context
 

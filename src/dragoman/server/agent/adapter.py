@@ -22,7 +22,7 @@ class EngineAgent:
         self.extensions = agent.extensions
         self.closing: Literal["whole", "last"] = agent.closing
         self.parallel = agent.parallel
-        self.marks = backend.marks
+        self.output_metadata = backend.output_metadata
         self.open, self.close = backend.open, agent.close
         capabilities: Any = agent.card.get("capabilities")
         self.streams = not (
@@ -35,7 +35,7 @@ class EngineAgent:
     def _plan(self, ctx: Context) -> Plan:
         """By a skill that the message names, else by the backend."""
         run, tools = self._backend.run, self._backend.tools
-        if run is None or self._functions.named(ctx) is not None:
+        if run is None or self._functions.named_skill(ctx) is not None:
             return self._functions.plan(ctx)
         restarts = self._backend.restarts if tools is None else partial(tools.restarts, ctx)
         return Plan(run, self._backend.replies, restarts, self._backend.prepare)

@@ -12,15 +12,15 @@ from typing import NamedTuple
 
 from dragoman.keys.ring import sync_folder
 from dragoman.model.error import ConfigError, DragomanError
-from dragoman.stores.sqlite.file import is_still, real_path
-from dragoman.stores.sqlite.health import NO_SPACE, in_bytes, read_only, schema_version
+from dragoman.stores.sqlite.file import is_same_file, real_path
+from dragoman.stores.sqlite.health import NO_SPACE, format_bytes, read_only, schema_version
 
 # Between two steps the interpreter gets its turn, and with it Ctrl-C.
 STEP_PAGES = 1000
-_BESIDE = ("", "-wal", "-shm", "-journal", ".lock", ".ckpt", ".key")
+_SIBLING_SUFFIXES = ("", "-wal", "-shm", "-journal", ".lock", ".ckpt", ".key")
 
 
-class Copied(NamedTuple):
+class BackupResult(NamedTuple):
     """What a copy holds."""
 
     tasks: int
@@ -29,7 +29,7 @@ class Copied(NamedTuple):
 
 def back_up(
     source: Path, target: Path, *, force: bool = False, progress: Callable[[int, int], None] | None = None
-) -> Copied:
+) -> BackupResult:
     """Copy the store `source` as it is at one moment. `target` appears when it is whole, checked and on the disk.
 
     The source is only read, and a server that has it open goes on writing. `force` replaces a `target` that is there,
@@ -40,10 +40,10 @@ def back_up(
         DragomanError: there is no room, or the copy failed or is damaged. Nothing is left of it then.
     """
     part = target.with_name(target.name + ".part")
-    _refuse(source, target, part, force=force)
+    _check_target(source, target, part, force=force)
     try:
-        with _opened(source) as store:
-            refuse_full(_needed(store), source, target.absolute().parent)
+        with _open_source(source) as store:
+            check_space(_size_of(store), source, target.absolute().parent)
             return _write(store, part, target, force=force, progress=progress)
     except sqlite3.Error as error:
         if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_CORRUPT:
@@ -53,41 +53,41 @@ def back_up(
         raise DragomanError(f"the backup failed, {target} is not written: {error.strerror}") from error
 
 
-def refuse_full(needed: int, source: Path, folder: Path) -> None:
+def check_space(required: int, source: Path, folder: Path) -> None:
     """Raise DragomanError when a copy of that size does not fit, or would leave the server no room."""
     shared = source.stat().st_dev == folder.stat().st_dev
     free = shutil.disk_usage(folder).free
-    if free < needed + (NO_SPACE if shared else 0):
-        says = f"{folder} has {in_bytes(free)} free and the copy takes {in_bytes(needed)}"
-        raise DragomanError(f"{says}: make room, or name another folder")
+    if free < required + (NO_SPACE if shared else 0):
+        problem = f"{folder} has {format_bytes(free)} free and the copy takes {format_bytes(required)}"
+        raise DragomanError(f"{problem}: make room, or name another folder")
 
 
-def _refuse(source: Path, target: Path, part: Path, *, force: bool) -> None:
+def _check_target(source: Path, target: Path, part: Path, *, force: bool) -> None:
     if not source.exists():
         raise ConfigError(f"there is no store {source}: name the one to copy with --store")
     real = real_path(source)
-    own = {real.with_name(real.name + suffix) for suffix in _BESIDE}
-    if own & {target.resolve(), part.resolve()} or (target.exists() and target.samefile(source)):
+    own_files = {real.with_name(real.name + suffix) for suffix in _SIBLING_SUFFIXES}
+    if own_files & {target.resolve(), part.resolve()} or (target.exists() and target.samefile(source)):
         raise ConfigError(f"{target} belongs to the store itself: use another name")
     if not target.absolute().parent.is_dir():
         raise ConfigError(f"{target}: there is no folder {target.parent}: make it first")
     if target.is_dir():
         raise ConfigError(f"{target} is a folder: name a file in it, as in {target / source.name}")
-    _refuse_taken(target, force=force)
+    _refuse_existing(target, force=force)
     for suffix in ("-wal", "-journal"):
         # SQLite would take what is in there for changes of the copy.
-        stranger = target.with_name(target.name + suffix)
-        if stranger.exists() and stranger.stat().st_size:
-            raise ConfigError(f"{stranger} is there, so {target} is a database somebody uses: use another name")
+        foreign_log = target.with_name(target.name + suffix)
+        if foreign_log.exists() and foreign_log.stat().st_size:
+            raise ConfigError(f"{foreign_log} is there, so {target} is a database somebody uses: use another name")
 
 
-def _refuse_taken(target: Path, *, force: bool) -> None:
+def _refuse_existing(target: Path, *, force: bool) -> None:
     if not force and (target.exists() or target.is_symlink()):
         raise ConfigError(f"{target} is there already: use another name, or --force to replace it")
 
 
 @contextmanager
-def _opened(source: Path) -> Generator[sqlite3.Connection]:
+def _open_source(source: Path) -> Generator[sqlite3.Connection]:
     with ExitStack() as stack:
         try:
             store = stack.enter_context(closing(read_only(source)))
@@ -95,14 +95,14 @@ def _opened(source: Path) -> Generator[sqlite3.Connection]:
             store.execute("BEGIN")
             version = schema_version(store, source)
         except sqlite3.OperationalError as error:
-            says = f"the store {source} cannot be read: {error}: run this as the user that serves"
-            raise ConfigError(says) from None
+            problem = f"the store {source} cannot be read: {error}: run this as the user that serves"
+            raise ConfigError(problem) from None
         if version == 0:
             raise ConfigError(f"{source} is empty: there is nothing to copy until a server has used it")
         yield store
 
 
-def _needed(store: sqlite3.Connection) -> int:
+def _size_of(store: sqlite3.Connection) -> int:
     pages = int(store.execute("PRAGMA page_count").fetchone()[0])
     return pages * int(store.execute("PRAGMA page_size").fetchone()[0])
 
@@ -114,7 +114,7 @@ def _write(
     *,
     force: bool,
     progress: Callable[[int, int], None] | None,
-) -> Copied:
+) -> BackupResult:
     if force:
         part.unlink(missing_ok=True)
     try:
@@ -125,31 +125,31 @@ def _write(
         ) from None
     except OSError as error:
         raise ConfigError(f"{part} cannot be written: {error.strerror}") from None
-    mine = os.fstat(file)
+    opened = os.fstat(file)
     try:
         try:
             tasks = _copy(store, part, progress)
             os.fsync(file)
             size = os.fstat(file).st_size
-            _refuse_taken(target, force=force)
-            if not is_still(str(part), mine):
+            _refuse_existing(target, force=force)
+            if not is_same_file(str(part), opened):
                 raise FileNotFoundError
         finally:
             os.close(file)
         part.replace(target)
     except BaseException as error:
-        if isinstance(error, Exception) and not is_still(str(part), mine):
+        if isinstance(error, Exception) and not is_same_file(str(part), opened):
             raise DragomanError(f"another backup to {target} was forced meanwhile: this one is not kept") from error
-        _clear(part, mine)
+        _delete_part(part, opened)
         raise
     sync_folder(target.absolute().parent)
-    return Copied(tasks, size)
+    return BackupResult(tasks, size)
 
 
 def _copy(store: sqlite3.Connection, part: Path, progress: Callable[[int, int], None] | None) -> int:
-    def step(_: int, left: int, pages: int) -> None:
+    def step(_: int, remaining: int, pages: int) -> None:
         if progress is not None:
-            progress(left, pages)
+            progress(remaining, pages)
 
     with closing(sqlite3.connect(part, isolation_level=None)) as copy:
         copy.execute("PRAGMA locking_mode = EXCLUSIVE")  # keeps a -shm file from being made
@@ -164,7 +164,7 @@ def _copy(store: sqlite3.Connection, part: Path, progress: Callable[[int, int], 
         return int(copy.execute("SELECT count(*) FROM tasks").fetchone()[0])
 
 
-def _clear(part: Path, mine: os.stat_result) -> None:
-    if is_still(str(part), mine):
+def _delete_part(part: Path, opened: os.stat_result) -> None:
+    if is_same_file(str(part), opened):
         for suffix in ("", "-journal", "-wal", "-shm"):
             part.with_name(part.name + suffix).unlink(missing_ok=True)

@@ -6,7 +6,7 @@ import sqlite3
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from dragoman.stores.sqlite.retention import Sweeper, Victim, keep_numbers
+from dragoman.stores.sqlite.retention import Sweeper, TaskToDelete, reserve_numbers
 from dragoman.stores.sqlite.schema import ALL_SCOPES, NUMBERS
 from dragoman.stores.sqlite.tables import write_rows
 from dragoman.stores.sqlite.webhooks import write_pushes
@@ -37,11 +37,11 @@ class Changes:
         self._contexts: dict[tuple[int, str], bytes] = {}
         self._repeats: list[tuple[bytes, str, int, bytes | None]] = []
         self._drafts: dict[int, tuple[int, str, int, str, str, int, bytes]] = {}
-        self._drafts_gone: list[tuple[int]] = []
-        self._replied: list[tuple[int]] = []
+        self._deleted_drafts: list[tuple[int]] = []
+        self._replied_drafts: list[tuple[int]] = []
         self._deleted: list[tuple[TaskRow, int]] = []
         self._counts: dict[tuple[int, int], int] = {}
-        self._joined: Counter[tuple[int, str]] = Counter()
+        self._joined_contexts: Counter[tuple[int, str]] = Counter()
         self._pushes: list[Write] = []
         self._extra_rows: dict[tuple[str, int], tuple[ExtraRow, str]] = {}
 
@@ -62,9 +62,9 @@ class Changes:
             self._snapshots[row.number] = (row.number, row.generation, write.snapshot)
         if write.context_state is not None:
             self._contexts[scope, row.context_id] = write.context_state
-        if write.repeat is not None:
-            self._repeats.append((write.repeat.key, row.id, write.repeat.until_ms, write.reply))
-        if write.pushes or write.unpushed or write.progress:
+        if write.dedupe_key is not None:
+            self._repeats.append((write.dedupe_key.digest, row.id, write.dedupe_key.expires_ms, write.reply))
+        if write.pushes or write.deleted_pushes or write.push_progress:
             self._pushes.append(write)
         for extra in write.rows:
             self.size += sum(len(value) for value in extra.values if isinstance(value, str))
@@ -73,16 +73,16 @@ class Changes:
     def _add_draft(self, write: Write, scope: int) -> None:
         row = write.row
         if write.delete:
-            self._drafts_gone.append((row.number,))
-            self._replied.append((row.number,))
+            self._deleted_drafts.append((row.number,))
+            self._replied_drafts.append((row.number,))
         else:
-            facts = (row.number, row.id, scope, row.context_id, row.origin, row.created_ms)
-            self._drafts[row.number] = (*facts, write.snapshot or b"")
+            columns = (row.number, row.id, scope, row.context_id, row.origin, row.created_ms)
+            self._drafts[row.number] = (*columns, write.snapshot or b"")
 
     def _add_records(self, write: Write, scope: int) -> None:
         row, records = write.row, write.records
-        if write.opens:
-            self._drafts_gone.append((row.number,))
+        if write.opens_draft:
+            self._deleted_drafts.append((row.number,))
         created = self._created.get(row.number)
         before = created or self._changed.get(row.number)
         expected = 1 if write.create else before[0].generation + 1 if before else records[0].generation
@@ -95,10 +95,10 @@ class Changes:
             raise Conflict("a record does not follow its task's last one")
         if write.create:
             self._add_count(scope, row.state, 1)
-            if write.joins:
-                self._joined[scope, row.context_id] += 1
-        elif write.before is not None and write.before is not row.state:
-            self._add_count(scope, write.before, -1)
+            if write.joins_context:
+                self._joined_contexts[scope, row.context_id] += 1
+        elif write.previous_state is not None and write.previous_state is not row.state:
+            self._add_count(scope, write.previous_state, -1)
             self._add_count(scope, row.state, 1)
         if write.create or created:
             self._created[row.number] = (row, scope)
@@ -137,7 +137,7 @@ class Changes:
             self._write_counts(connection)
         for write in self._pushes:
             write_pushes(connection, write)
-        if self._drafts or self._drafts_gone:
+        if self._drafts or self._deleted_drafts:
             self._write_drafts(connection)
         if self._extra_rows:
             write_rows(connection, self._extra_rows.values())
@@ -146,13 +146,13 @@ class Changes:
 
     def _write_drafts(self, connection: sqlite3.Connection) -> None:
         # One that is opened or answered in the same batch never gets as far as the table.
-        gone = [number for number in self._drafts_gone if self._drafts.pop(number[0], None) is None]
+        deleted = [number for number in self._deleted_drafts if self._drafts.pop(number[0], None) is None]
         connection.executemany("INSERT INTO drafts VALUES (?, ?, ?, ?, ?, ?, ?)", self._drafts.values())
-        connection.executemany("DELETE FROM drafts WHERE number = ?", gone)
-        if self._replied:
-            connection.executemany("DELETE FROM notes WHERE task = ?", self._replied)
-            connection.executemany("DELETE FROM pushes WHERE task = ?", self._replied)
-            keep_numbers(connection, max(number for (number,) in self._replied))
+        connection.executemany("DELETE FROM drafts WHERE number = ?", deleted)
+        if self._replied_drafts:
+            connection.executemany("DELETE FROM notes WHERE task = ?", self._replied_drafts)
+            connection.executemany("DELETE FROM pushes WHERE task = ?", self._replied_drafts)
+            reserve_numbers(connection, max(number for (number,) in self._replied_drafts))
 
     def _insert_tasks(self, connection: sqlite3.Connection) -> None:
         connection.executemany(
@@ -174,14 +174,14 @@ class Changes:
         )
 
     def _update_tasks(self, connection: sqlite3.Connection) -> None:
-        done = connection.executemany(
+        updated = connection.executemany(
             "UPDATE tasks SET state = ?, status_ms = ?, generation = ? WHERE number = ? AND generation = ?",
             [
                 (NUMBERS[row.state], row.status_ms, row.generation, number, expected)
                 for number, (row, expected) in self._changed.items()
             ],
         )
-        if done.rowcount != len(self._changed):
+        if updated.rowcount != len(self._changed):
             raise Conflict("a record does not follow its task's last one")
 
     def _write_counts(self, connection: sqlite3.Connection) -> None:
@@ -189,7 +189,7 @@ class Changes:
             "INSERT INTO state_counts VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET tasks = tasks + excluded.tasks",
             [(scope, state, tasks) for (scope, state), tasks in self._counts.items() if tasks],
         )
-        if self._joined:
+        if self._joined_contexts:
             self._write_joined(connection)
 
     def _write_joined(self, connection: sqlite3.Connection) -> None:
@@ -198,11 +198,13 @@ class Changes:
             "INSERT INTO context_counts VALUES "
             "(?1, ?2, (SELECT count(*) FROM tasks WHERE scope = ?1 AND context_id = ?2)) "
             "ON CONFLICT DO UPDATE SET tasks = tasks + ?3",
-            [(scope, context, tasks) for (scope, context), tasks in self._joined.items()],
+            [(scope, context, tasks) for (scope, context), tasks in self._joined_contexts.items()],
         )
 
     def _delete(self, connection: sqlite3.Connection, row: TaskRow, scope: int) -> None:
-        found = connection.execute("SELECT state FROM tasks WHERE number = ?", (row.number,)).fetchone()
-        if found is None:
+        state_row = connection.execute("SELECT state FROM tasks WHERE number = ?", (row.number,)).fetchone()
+        if state_row is None:
             return
-        Sweeper(self._tables).delete(connection, Victim(row.number, row.id, scope, row.context_id, int(found[0])))
+        Sweeper(self._tables).delete(
+            connection, TaskToDelete(row.number, row.id, scope, row.context_id, int(state_row[0]))
+        )

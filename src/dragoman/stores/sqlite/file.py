@@ -32,7 +32,7 @@ else:
         fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
 
 
-def is_still(name: str, opened: os.stat_result) -> bool:
+def is_same_file(name: str, opened: os.stat_result) -> bool:
     """True when the name leads to the file that was opened."""
     try:
         return os.path.samestat(os.stat(name), opened)  # noqa: PTH116 - it is asked with every commit
@@ -48,23 +48,23 @@ class FileLock:
         self.name = str(path)
         self.file: int | None = None
 
-    def take(self, subject: str) -> None:
+    def acquire(self, subject: str) -> None:
         """Take the lock for `subject`.
 
         Raises:
             ConfigError: another process has it.
         """
-        if not self.try_take() or self.file is None:
+        if not self.try_acquire() or self.file is None:
             holder = self.path.read_bytes()[:32].decode(errors="replace").strip()
-            raise _in_use(subject, holder)
+            raise _in_use_error(subject, holder)
         os.ftruncate(self.file, 0)
         os.write(self.file, str(os.getpid()).encode())
 
     def is_in_place(self) -> bool:
         """True while the name leads to the file that is locked: who takes the lock now is refused."""
-        return self.file is not None and is_still(self.name, os.fstat(self.file))
+        return self.file is not None and is_same_file(self.name, os.fstat(self.file))
 
-    def try_take(self) -> bool:
+    def try_acquire(self) -> bool:
         """Take the lock if it is free."""
         file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
@@ -98,7 +98,7 @@ else:
 
 logger = logging.getLogger("dragoman.store")
 # With less than this on the disk a server is not ready, even if SQLite's log has room for a small write.
-LEAST_FREE = 1_000_000
+MIN_FREE_BYTES = 1_000_000
 _LOCKED_BYTE = 2**62
 _Identity = tuple[int, int]
 # The files that stores of this process have open. Opening one of them again, and closing it, would end SQLite's locks.
@@ -118,23 +118,23 @@ def real_path(path: Path) -> Path:
         path = path.resolve()
     except RuntimeError:
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP)) from None
-    home = None
+    recorded = None
     with contextlib.suppress(OSError):
         if path.stat().st_nlink > 1:
-            home = _home(path)
-        if home is not None and home.samefile(path):
-            return home
+            recorded = _recorded_path(path)
+        if recorded is not None and recorded.samefile(path):
+            return recorded
     return path
 
 
-def _home(path: Path) -> Path | None:
+def _recorded_path(path: Path) -> Path | None:
     # Without SQLite's locks and log: under this name it has neither.
     with (
         contextlib.suppress(sqlite3.Error),
         closing(sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)) as reader,
     ):
-        found = reader.execute("SELECT path FROM home").fetchone()
-        return None if found is None else Path(os.fsdecode(found[0]))
+        row = reader.execute("SELECT path FROM home").fetchone()
+        return None if row is None else Path(os.fsdecode(row[0]))
     return None
 
 
@@ -148,16 +148,16 @@ class StoreFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._name = str(path)
-        self._given = path
-        self._lock = FileLock(self.beside(".lock"))
+        self._requested_path = path
+        self._lock = FileLock(self.sibling(".lock"))
         self._file: int | None = None
         self._identity: _Identity | None = None
         self._is_locked = False
         self._lock_is_lost = False
-        self._log: dict[str, os.stat_result] = {}
-        self._known: list[tuple[str, int, int]] = []
+        self._log_files: dict[str, os.stat_result] = {}
+        self._expected_files: list[tuple[str, int, int]] = []
 
-    def beside(self, suffix: str) -> Path:
+    def sibling(self, suffix: str) -> Path:
         """The name of a file that belongs to this one."""
         return self.path.with_name(self.path.name + suffix)
 
@@ -168,21 +168,21 @@ class StoreFile:
             ConfigError: another server has it.
             OSError: it cannot be opened.
         """
-        self.path = real_path(self._given)
+        self.path = real_path(self._requested_path)
         self._name = str(self.path)
-        self._lock = FileLock(self.beside(".lock"))
+        self._lock = FileLock(self.sibling(".lock"))
         self._lock_is_lost = False
         _make_folder(self.path.parent)
         with _opening:
             if _identity(self.path) in _open_here:
-                raise _in_use(self._given.name, str(os.getpid()))
+                raise _in_use_error(self._requested_path.name, str(os.getpid()))
             # Tasks are nobody else's business: the file is ours alone before anything is in it.
             self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
             try:
-                self._identity = _key(os.fstat(self._file))
+                self._identity = _identity_of_stat(os.fstat(self._file))
                 self._is_locked = self._lock_file(self._file)
                 # After the file itself: who is refused there has not touched the lock that another one holds.
-                self._lock.take(self._given.name)
+                self._lock.acquire(self._requested_path.name)
             except BaseException:
                 self.close()
                 raise
@@ -193,20 +193,20 @@ class StoreFile:
             _lock_bytes(file)
         except OSError as error:
             if error.errno in (errno.EAGAIN, errno.EACCES):
-                raise _in_use(self._given.name, _holder(os.fstat(file))) from None
+                raise _in_use_error(self._requested_path.name, _find_lock_holder(os.fstat(file))) from None
             return False  # this system or this disk has no such locks
         return True
 
     def watch(self) -> None:
         """Remember which files SQLite has open, now that it has them open."""
-        self._log = {str(path): path.stat() for path in (self.beside("-wal"), self.beside("-shm"))}
-        self._know()
+        self._log_files = {str(path): path.stat() for path in (self.sibling("-wal"), self.sibling("-shm"))}
+        self._remember_files()
 
-    def _know(self) -> None:
+    def _remember_files(self) -> None:
         """Remember what each name has to lead to, so that a look at all of them is short."""
         opened = {self._name: self._file, self._lock.name: self._lock.file}
-        found = {name: os.fstat(file) for name, file in opened.items() if file is not None}
-        self._known = [(name, stat.st_dev, stat.st_ino) for name, stat in (found | self._log).items()]
+        stats = {name: os.fstat(file) for name, file in opened.items() if file is not None}
+        self._expected_files = [(name, stat.st_dev, stat.st_ino) for name, stat in (stats | self._log_files).items()]
 
     def close(self) -> None:
         """Let go, when SQLite has closed the file: closing it here too would end the locks that SQLite has."""
@@ -217,7 +217,7 @@ class StoreFile:
         if self._identity is not None:
             _open_here.discard(self._identity)
             self._identity = None
-        self._log, self._known = {}, []
+        self._log_files, self._expected_files = {}, []
 
     def check(self) -> None:
         """Make sure that what SQLite writes is what the next start will read. This takes microseconds.
@@ -228,40 +228,40 @@ class StoreFile:
         if self._file is None:
             return
         with contextlib.suppress(OSError):
-            for name, device, number in self._known:
-                found = os.stat(name)  # noqa: PTH116 - it is asked with every commit
-                if found.st_ino != number or found.st_dev != device:
+            for name, device, number in self._expected_files:
+                stat = os.stat(name)  # noqa: PTH116 - it is asked with every commit
+                if stat.st_ino != number or stat.st_dev != device:
                     break
             else:
-                if self._known and not self._lock_is_lost:
+                if self._expected_files and not self._lock_is_lost:
                     return
-        self._check_each(self._file)
+        self._raise_changed(self._file)
 
-    def _check_each(self, file: int) -> None:
+    def _raise_changed(self, file: int) -> None:
         """Say which of them it is that has changed. Raises ServerError."""
-        if not is_still(self._name, os.fstat(file)):
+        if not is_same_file(self._name, os.fstat(file)):
             raise ServerError(
                 f"the file of the store, {self.path.name}, was moved, deleted or replaced: put it back, "
                 "or restore a backup and restart the server"
             )
-        for name, opened in self._log.items():
-            if not is_still(name, opened):
+        for name, opened in self._log_files.items():
+            if not is_same_file(name, opened):
                 what = f"the log of the store, {Path(name).name}, was deleted or replaced"
                 raise ServerError(f"{what}: restart the server")
-        if self._lock_is_lost or not (self._lock.is_in_place() or self._take_again()):
+        if self._lock_is_lost or not (self._lock.is_in_place() or self._reacquire_lock()):
             self._lock_is_lost = True
             raise ServerError(
                 f"the lock of the store, {self._lock.path.name}, was removed and another server may have it: "
                 "stop that one and restart this one"
             )
 
-    def _take_again(self) -> bool:
+    def _reacquire_lock(self) -> bool:
         """Replace a FILE.lock that somebody has removed. Where the file itself is locked, nobody came in meanwhile."""
         if not self._is_locked:
             return False
         lock = FileLock(self._lock.path)
         try:
-            lock.take(self.path.name)
+            lock.acquire(self.path.name)
         except ConfigError:  # a server of an older version, which knows this lock only
             return False
         except OSError:  # no room, perhaps: it can wait
@@ -269,38 +269,38 @@ class StoreFile:
         logger.warning("%s was removed while the server was running: it is there again", lock.path)
         self._lock.release()
         self._lock = lock
-        self._know()
+        self._remember_files()
         return True
 
     def check_room(self) -> None:
         """Raise ServerError when the disk is full, or nearly."""
         with contextlib.suppress(OSError):
-            if shutil.disk_usage(self.path.parent).free < LEAST_FREE:
+            if shutil.disk_usage(self.path.parent).free < MIN_FREE_BYTES:
                 raise ServerError("the disk of the store is full: make room")
 
 
-def _key(found: os.stat_result) -> _Identity:
-    return found.st_dev, found.st_ino
+def _identity_of_stat(stat: os.stat_result) -> _Identity:
+    return stat.st_dev, stat.st_ino
 
 
 def _identity(path: Path) -> _Identity | None:
     try:
-        return _key(path.stat())
+        return _identity_of_stat(path.stat())
     except FileNotFoundError:
         return None
 
 
-def _in_use(subject: str, pid: str) -> ConfigError:
+def _in_use_error(subject: str, pid: str) -> ConfigError:
     who = f"pid {pid}" if pid else "another process"
     return ConfigError(f"{subject} is in use by {who}: use another --store")
 
 
-def _holder(found: os.stat_result) -> str:
+def _find_lock_holder(stat: os.stat_result) -> str:
     """The process that has our lock on a file; empty where the system does not tell."""
     for process in _entries(Path("/proc")):
         if process.name.isdecimal():
             for opened in _entries(process / "fd"):
-                if is_still(str(opened), found) and _holds_lock(process / "fdinfo" / opened.name):
+                if is_same_file(str(opened), stat) and _holds_lock(process / "fdinfo" / opened.name):
                     return process.name
     return ""
 
@@ -312,9 +312,9 @@ def _entries(folder: Path) -> list[Path]:
         return []
 
 
-def _holds_lock(facts: Path) -> bool:
+def _holds_lock(fdinfo: Path) -> bool:
     try:
-        return f" {_LOCKED_BYTE} {_LOCKED_BYTE}\n" in facts.read_text()
+        return f" {_LOCKED_BYTE} {_LOCKED_BYTE}\n" in fdinfo.read_text()
     except OSError:
         return False
 
@@ -327,8 +327,8 @@ def _make_folder(folder: Path) -> None:
         (folder / ".gitignore").write_text("*\n")
 
 
-WAIT = 5.0
-_STEP = 0.005
+LOCK_TIMEOUT = 5.0
+_LOCK_POLL = 0.005
 
 
 @contextmanager
@@ -343,13 +343,13 @@ def short_write(path: Path) -> Generator[sqlite3.Connection]:
         sqlite3.Error: the database refuses.
     """
     path = real_path(path)
-    beside = path.with_name(path.name + ".ckpt")
-    lock = FileLock(beside)
-    end = time.monotonic() + WAIT
-    while not lock.try_take():
-        if time.monotonic() > end:
+    lock_path = path.with_name(path.name + ".ckpt")
+    lock = FileLock(lock_path)
+    deadline = time.monotonic() + LOCK_TIMEOUT
+    while not lock.try_acquire():
+        if time.monotonic() > deadline:
             raise ServerError(f"the store {path.name} is busy: try again")
-        time.sleep(_STEP)
+        time.sleep(_LOCK_POLL)
     try:
         uri = f"{path.as_uri()}?mode=rw"  # which does not make a file that is missing
         with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
@@ -364,12 +364,12 @@ def short_write(path: Path) -> Generator[sqlite3.Connection]:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
                 raise
-            _mark(beside)
+            _touch(lock_path)
     finally:
         lock.release()
 
 
-def _mark(path: Path) -> None:
+def _touch(path: Path) -> None:
     # Always another time than before, also when two writes fall into one tick of the clock.
     now = max(time.time_ns(), path.stat().st_mtime_ns + 1)
     os.utime(path, ns=(now, now))

@@ -14,16 +14,16 @@ from typing import Literal, NamedTuple
 
 from dragoman.model.error import ConfigError
 from dragoman.stores.sqlite.file import real_path, try_lock
-from dragoman.stores.sqlite.schema import STATES, VERSION, prepare
+from dragoman.stores.sqlite.schema import STATES, VERSION, migrate
 
 Level = Literal["ok", "warn", "FAIL"]
 
-LITTLE_SPACE = 1_000_000_000
+LOW_SPACE = 1_000_000_000
 NO_SPACE = 50_000_000
 LARGE_WAL = 64_000_000
 # Reading more than this takes longer than somebody waits who only wants to know whether all is well.
 QUICK_BYTES = 2_000_000_000
-SHOWN_DAMAGE = 3
+MAX_DAMAGE_LINES = 3
 
 _STATE_COUNTS = """
 SELECT count(*) FROM (
@@ -46,7 +46,7 @@ RECOUNT = (
 )
 
 
-class Finding(NamedTuple):
+class HealthFinding(NamedTuple):
     """What a check found, and what to do about it where there is something to do."""
 
     level: Level
@@ -55,20 +55,20 @@ class Finding(NamedTuple):
     do: str = ""
 
 
-def examine(path: Path, *, full: bool = False, quick_bytes: int = QUICK_BYTES) -> list[Finding]:
+def examine(path: Path, *, full: bool = False, quick_bytes: int = QUICK_BYTES) -> list[HealthFinding]:
     """Check a store, its folder and its disk, also while a server runs. Raises nothing: what is wrong is found.
 
     `full` reads everything, however long that takes; else a file above `quick_bytes` is not read for damage.
     """
-    findings: list[Finding] = []
+    findings: list[HealthFinding] = []
     try:
-        findings.extend(_folder(path.parent))
-        findings.append(_file(path))
+        findings.extend(_check_folder(path.parent))
+        findings.append(_check_file(path))
         if path.is_file() and os.access(path, os.R_OK):
-            findings.append(_permissions(path))
-            findings.extend(_contents(path, full=full, quick_bytes=quick_bytes))
+            findings.append(_check_permissions(path))
+            findings.extend(_check_contents(path, full=full, quick_bytes=quick_bytes))
     except OSError as error:
-        findings.append(Finding("FAIL", "file", f"{path} cannot be reached: {error.strerror}", _AS_SERVER))
+        findings.append(HealthFinding("FAIL", "file", f"{path} cannot be reached: {error.strerror}", _AS_SERVER))
     return findings
 
 
@@ -97,11 +97,11 @@ def schema_version(connection: sqlite3.Connection, path: Path) -> int:
             raise
         raise ConfigError(f"{path} is not a store of Dragoman: use another --store") from None
     if version > VERSION or (version == 0 and tables):
-        prepare(connection, path)  # refuses it, in the words `serve` uses
+        migrate(connection, path)  # refuses it, in the words `serve` uses
     return version
 
 
-def in_bytes(size: float) -> str:
+def format_bytes(size: float) -> str:
     """A size as people say it."""
     for unit in ("bytes", "kB", "MB"):
         if size < 1000:
@@ -110,7 +110,7 @@ def in_bytes(size: float) -> str:
     return f"{size:.1f} GB"
 
 
-def in_tasks(number: int) -> str:
+def format_task_count(number: int) -> str:
     """A number of tasks as people say it."""
     return "1 task" if number == 1 else f"{number} tasks"
 
@@ -120,56 +120,56 @@ def in_tasks(number: int) -> str:
 _AS_SERVER = "run this as the user that serves"
 
 
-def _folder(folder: Path) -> Iterator[Finding]:
-    there = folder.absolute()
-    while not there.exists():
-        there = there.parent
-    if not there.is_dir():
-        yield Finding("FAIL", "folder", f"{there} is not a folder", "use another --store")
+def _check_folder(folder: Path) -> Iterator[HealthFinding]:
+    existing = folder.absolute()
+    while not existing.exists():
+        existing = existing.parent
+    if not existing.is_dir():
+        yield HealthFinding("FAIL", "folder", f"{existing} is not a folder", "use another --store")
         return
-    if not os.access(there, os.W_OK | os.X_OK):
-        what = f"{there} may not be written by this user"
-        yield Finding("FAIL", "folder", what, f"{_AS_SERVER}, or use another --store")
-    elif there == folder.absolute():
-        yield Finding("ok", "folder", f"{there} may be written")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        says = f"{existing} may not be written by this user"
+        yield HealthFinding("FAIL", "folder", says, f"{_AS_SERVER}, or use another --store")
+    elif existing == folder.absolute():
+        yield HealthFinding("ok", "folder", f"{existing} may be written")
     else:
-        yield Finding("ok", "folder", f"{folder.absolute()} is not there yet, the server makes it")
-    yield space(shutil.disk_usage(there).free)
+        yield HealthFinding("ok", "folder", f"{folder.absolute()} is not there yet, the server makes it")
+    yield check_free_space(shutil.disk_usage(existing).free)
 
 
-def space(free: int) -> Finding:
+def check_free_space(free: int) -> HealthFinding:
     """Whether this much room on the disk is enough."""
-    says = f"{in_bytes(free)} free"
+    says = f"{format_bytes(free)} free"
     if free < NO_SPACE:
-        return Finding("FAIL", "space", says, "make room now: soon nothing can be stored")
-    if free < LITTLE_SPACE:
-        return Finding("warn", "space", says, "make room, or move the store to a larger disk")
-    return Finding("ok", "space", says)
+        return HealthFinding("FAIL", "space", says, "make room now: soon nothing can be stored")
+    if free < LOW_SPACE:
+        return HealthFinding("warn", "space", says, "make room, or move the store to a larger disk")
+    return HealthFinding("ok", "space", says)
 
 
-def _file(path: Path) -> Finding:
+def _check_file(path: Path) -> HealthFinding:
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:
-        return Finding("ok", "file", f"{path} is not there yet, the server makes it")
+        return HealthFinding("ok", "file", f"{path} is not there yet, the server makes it")
     if not stat.S_ISREG(mode):
-        return Finding("FAIL", "file", f"{path} is not a file", "use another --store")
+        return HealthFinding("FAIL", "file", f"{path} is not a file", "use another --store")
     if not os.access(path, os.R_OK | os.W_OK):
-        return Finding("FAIL", "file", f"{path} may not be read and written by this user", _AS_SERVER)
-    return Finding("ok", "file", f"{path} is there")
+        return HealthFinding("FAIL", "file", f"{path} may not be read and written by this user", _AS_SERVER)
+    return HealthFinding("ok", "file", f"{path} is there")
 
 
-def _permissions(path: Path) -> Finding:
-    beside = [_beside(path, suffix) for suffix in ("", "-wal", ".key")]
-    open_files = [file for file in beside if os.name == "posix" and file.exists() and file.stat().st_mode & 0o004]
+def _check_permissions(path: Path) -> HealthFinding:
+    files = [_sibling(path, suffix) for suffix in ("", "-wal", ".key")]
+    open_files = [file for file in files if os.name == "posix" and file.exists() and file.stat().st_mode & 0o004]
     # A folder that others may not enter hides whatever the files in it allow.
     if not open_files or not all(folder.stat().st_mode & 0o001 for folder in path.resolve().parents):
-        return Finding("ok", "permissions", "other users cannot read it")
+        return HealthFinding("ok", "permissions", "other users cannot read it")
     names = " ".join(shlex.quote(str(file)) for file in open_files)
-    return Finding("warn", "permissions", "every user of this machine can read it", f"chmod o-rwx {names}")
+    return HealthFinding("warn", "permissions", "every user of this machine can read it", f"chmod o-rwx {names}")
 
 
-def _beside(path: Path, suffix: str) -> Path:
+def _sibling(path: Path, suffix: str) -> Path:
     real = real_path(path)
     if real != path.absolute():  # a link: what belongs to the file is beside the file
         path = real
@@ -186,143 +186,151 @@ def _size(path: Path) -> int:
 # -- the server ------------------------------------------------------------------------------------------------------
 
 
-def _server(path: Path) -> tuple[bool, Finding]:
+def _check_lock(path: Path) -> tuple[bool, HealthFinding]:
     """Whether a server may be running, and who it is."""
     try:
-        file = os.open(_beside(path, ".lock"), os.O_RDONLY)
+        file = os.open(_sibling(path, ".lock"), os.O_RDONLY)
     except FileNotFoundError:
-        return False, Finding("ok", "lock", "no server is running")
+        return False, HealthFinding("ok", "lock", "no server is running")
     except PermissionError:
-        return True, Finding("warn", "lock", "whether a server is running cannot be told", _AS_SERVER)
+        return True, HealthFinding("warn", "lock", "whether a server is running cannot be told", _AS_SERVER)
     try:
         try_lock(file, shared=True)
     except OSError:
         holder = os.read(file, 32).decode(errors="replace").strip()
-        return True, Finding("ok", "lock", f"in use by {f'pid {holder}' if holder else 'another process'}")
+        return True, HealthFinding("ok", "lock", f"in use by {f'pid {holder}' if holder else 'another process'}")
     finally:
         os.close(file)
-    return False, Finding("ok", "lock", "no server is running")
+    return False, HealthFinding("ok", "lock", "no server is running")
 
 
 # -- the content -----------------------------------------------------------------------------------------------------
 
 
-def _contents(path: Path, *, full: bool, quick_bytes: int) -> list[Finding]:
-    running, lock = _server(path)
+def _check_contents(path: Path, *, full: bool, quick_bytes: int) -> list[HealthFinding]:
+    running, lock = _check_lock(path)
     # Opened in the ordinary way, SQLite would leave files beside a store that is at rest.
-    at_rest = not running and not any(_size(_beside(path, suffix)) for suffix in ("-wal", "-journal"))
+    at_rest = not running and not any(_size(_sibling(path, suffix)) for suffix in ("-wal", "-journal"))
     before = _stamp(path)
     limit = None if full else quick_bytes
-    findings = list(_read(path, lock, running=running, at_rest=at_rest, limit=limit))
+    findings = list(_check_database(path, lock, running=running, at_rest=at_rest, limit=limit))
     if at_rest and _stamp(path) != before:  # a server has started, and what was read may be half of this and of that
-        running, lock = _server(path)
-        findings = list(_read(path, lock, running=running, at_rest=False, limit=limit))
+        running, lock = _check_lock(path)
+        findings = list(_check_database(path, lock, running=running, at_rest=False, limit=limit))
     return findings
 
 
 def _stamp(path: Path) -> tuple[int, int, int]:
-    found = path.stat()
-    return found.st_mtime_ns, found.st_size, _size(_beside(path, "-wal"))
+    stat = path.stat()
+    return stat.st_mtime_ns, stat.st_size, _size(_sibling(path, "-wal"))
 
 
-def _read(path: Path, lock: Finding, *, running: bool, at_rest: bool, limit: int | None) -> Iterator[Finding]:
+def _check_database(
+    path: Path, lock: HealthFinding, *, running: bool, at_rest: bool, limit: int | None
+) -> Iterator[HealthFinding]:
     yield lock
     try:
-        mode = _mode_at_rest(path) if at_rest else None
+        mode = _journal_mode_at_rest(path) if at_rest else None
         with closing(read_only(path, immutable=at_rest)) as connection:
             connection.execute("BEGIN")  # all checks see the same moment, also beside a server
             version = schema_version(connection, path)
-            yield _schema(version)
+            yield _check_schema(version)
             if version == 0:
                 return
-            integrity = _integrity(connection, path, limit)
+            integrity = _check_integrity(connection, path, limit)
             yield integrity
             if integrity.level == "FAIL":  # nothing that is read from it now can be believed
                 return
-            yield _journal(mode or str(connection.execute("PRAGMA journal_mode").fetchone()[0]), running)
-            yield _sizes(path, running)
-            yield from _tasks(connection, running)
+            yield _check_journal_mode(mode or str(connection.execute("PRAGMA journal_mode").fetchone()[0]), running)
+            yield _check_sizes(path, running)
+            yield from _check_tasks(connection, running)
             if version == VERSION:
-                yield _counters(connection, path)
+                yield _check_counters(connection, path)
     except ConfigError as error:
-        yield Finding("FAIL", "schema", str(error))
+        yield HealthFinding("FAIL", "schema", str(error))
     except sqlite3.DatabaseError as error:
         if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_CORRUPT:
-            yield _damaged(path, [str(error)])
+            yield _damage_finding(path, [str(error)])
         else:
-            yield Finding("FAIL", "read", f"{path} cannot be read: {error}", _AS_SERVER)
+            yield HealthFinding("FAIL", "read", f"{path} cannot be read: {error}", _AS_SERVER)
 
 
-def _schema(version: int) -> Finding:
+def _check_schema(version: int) -> HealthFinding:
     if version == 0:
-        return Finding("ok", "schema", "the file is empty, the next start makes the tables")
+        return HealthFinding("ok", "schema", "the file is empty, the next start makes the tables")
     if version < VERSION:
-        return Finding("ok", "schema", f"version {version}, the next start makes it version {VERSION}")
-    return Finding("ok", "schema", f"version {version}")
+        return HealthFinding("ok", "schema", f"version {version}, the next start makes it version {VERSION}")
+    return HealthFinding("ok", "schema", f"version {version}")
 
 
-def _integrity(connection: sqlite3.Connection, path: Path, limit: int | None) -> Finding:
+def _check_integrity(connection: sqlite3.Connection, path: Path, limit: int | None) -> HealthFinding:
     pages = int(connection.execute("PRAGMA page_count").fetchone()[0])
     size = pages * int(connection.execute("PRAGMA page_size").fetchone()[0])
     if limit is not None and size > limit:
-        says = f"not checked: reading {in_bytes(size)} takes a while"
-        return Finding("warn", "integrity", says, "use --full to check it")
+        says = f"not checked: reading {format_bytes(size)} takes a while"
+        return HealthFinding("warn", "integrity", says, "use --full to check it")
     check = "quick_check" if limit is not None else "integrity_check"
-    damage = [str(row[0]) for row in connection.execute(f"PRAGMA {check}({SHOWN_DAMAGE})")]
+    damage = [str(row[0]) for row in connection.execute(f"PRAGMA {check}({MAX_DAMAGE_LINES})")]
     if damage != ["ok"]:
-        return _damaged(path, damage)
-    return Finding("ok", "integrity", f"{check} finds no damage")
+        return _damage_finding(path, damage)
+    return HealthFinding("ok", "integrity", f"{check} finds no damage")
 
 
-def _damaged(path: Path, damage: list[str]) -> Finding:
+def _damage_finding(path: Path, damage: list[str]) -> HealthFinding:
     says = f"{path} is damaged: {'; '.join(damage)}"
-    return Finding("FAIL", "integrity", says, f"stop the server, keep {path} and {path}-wal, and restore a backup")
+    return HealthFinding(
+        "FAIL", "integrity", says, f"stop the server, keep {path} and {path}-wal, and restore a backup"
+    )
 
 
-def _mode_at_rest(path: Path) -> str:
+def _journal_mode_at_rest(path: Path) -> str:
     # Never beside a server in this process: closing the file would drop the locks SQLite holds on it.
     with path.open("rb") as file:
         return "wal" if file.read(20)[18:] == b"\2\2" else "delete"
 
 
-def _journal(mode: str, running: bool) -> Finding:
+def _check_journal_mode(mode: str, running: bool) -> HealthFinding:
     if mode == "wal":
-        return Finding("ok", "journal", "WAL")
+        return HealthFinding("ok", "journal", "WAL")
     if running:
-        return Finding("warn", "journal", f"{mode}, not WAL", "start the server again")
-    return Finding("ok", "journal", f"{mode}, as in a backup; the next start makes it WAL")
+        return HealthFinding("warn", "journal", f"{mode}, not WAL", "start the server again")
+    return HealthFinding("ok", "journal", f"{mode}, as in a backup; the next start makes it WAL")
 
 
-def _sizes(path: Path, running: bool) -> Finding:
-    wal = _size(_beside(path, "-wal"))
-    says = f"{in_bytes(_size(path))}, WAL {in_bytes(wal)}"
+def _check_sizes(path: Path, running: bool) -> HealthFinding:
+    wal = _size(_sibling(path, "-wal"))
+    says = f"{format_bytes(_size(path))}, WAL {format_bytes(wal)}"
     if wal > LARGE_WAL and not running:
-        return Finding("warn", "size", says, "start the server once, it takes the WAL into the file")
-    return Finding("ok", "size", says)
+        return HealthFinding("warn", "size", says, "start the server once, it takes the WAL into the file")
+    return HealthFinding("ok", "size", says)
 
 
-def _tasks(connection: sqlite3.Connection, running: bool) -> Iterator[Finding]:
+def _check_tasks(connection: sqlite3.Connection, running: bool) -> Iterator[HealthFinding]:
     rows = connection.execute("SELECT state, count(*) FROM tasks GROUP BY state ORDER BY state")
     counts = {STATES[int(state)]: int(tasks) for state, tasks in rows}
-    by_state = [f"{tasks} {_spoken(state)}" for state, tasks in counts.items()]
-    yield Finding("ok", "tasks", ", ".join(by_state) or "none yet")
+    by_state = [f"{tasks} {_state_name(state)}" for state, tasks in counts.items()]
+    yield HealthFinding("ok", "tasks", ", ".join(by_state) or "none yet")
     unfinished = sum(tasks for state, tasks in counts.items() if not (state.final or state.waiting))
     if unfinished and not running:
-        says = f"{in_tasks(unfinished)} will be failed or run again at the next start"
-        yield Finding("warn", "recovery", says, "start the server")
+        says = f"{format_task_count(unfinished)} will be failed or run again at the next start"
+        yield HealthFinding("warn", "recovery", says, "start the server")
     else:
-        yield Finding("ok", "recovery", f"{in_tasks(unfinished)} at work" if unfinished else "nothing to recover")
+        yield HealthFinding(
+            "ok", "recovery", f"{format_task_count(unfinished)} at work" if unfinished else "nothing to recover"
+        )
     parked = sum(tasks for state, tasks in counts.items() if state.waiting)
-    yield Finding("ok", "parked", f"{in_tasks(parked)} waiting for an answer")
+    yield HealthFinding("ok", "parked", f"{format_task_count(parked)} waiting for an answer")
 
 
-def _spoken(state: str) -> str:
+def _state_name(state: str) -> str:
     return state.removeprefix("TASK_STATE_").lower().replace("_", "-")
 
 
-def _counters(connection: sqlite3.Connection, path: Path) -> Finding:
+def _check_counters(connection: sqlite3.Connection, path: Path) -> HealthFinding:
     wrong = sum(int(connection.execute(query).fetchone()[0]) for query in (_STATE_COUNTS, _CONTEXT_COUNTS))
     if not wrong:
-        return Finding("ok", "counters", "agree with the tasks")
+        return HealthFinding("ok", "counters", "agree with the tasks")
     says = f"{wrong} do not agree with the tasks: lists tell wrong totals, no task is lost"
-    return Finding("FAIL", "counters", says, f'stop the server, then run sqlite3 {shlex.quote(str(path))} "{RECOUNT}"')
+    return HealthFinding(
+        "FAIL", "counters", says, f'stop the server, then run sqlite3 {shlex.quote(str(path))} "{RECOUNT}"'
+    )

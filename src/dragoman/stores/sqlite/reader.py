@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import Any
 
-from dragoman.engine.ports.store import Note, Page, Push, Scope, StoredTask, TaskQuery, TaskRow
+from dragoman.engine.ports.store import Note, Push, Scope, StoredTask, TaskPage, TaskQuery, TaskRow
 from dragoman.model.record import Record
 from dragoman.stores.sqlite.schema import NUMBERS, STATES
 from dragoman.stores.sqlite.webhooks import COLUMNS, push_of
@@ -28,7 +28,7 @@ SELECT {_ROW}, NULL, NULL, {COLUMNS} FROM pushes w JOIN tasks t ON t.number = w.
 def task(connection: sqlite3.Connection, task_id: str) -> StoredTask | None:
     """Find a task by its id."""
     row = connection.execute(f"{_TASK} WHERE t.id = ?", (task_id,)).fetchone()
-    return None if row is None else _stored(row)
+    return None if row is None else _stored_task(row)
 
 
 def records(connection: sqlite3.Connection, number: int, after: int, limit: int) -> list[Record]:
@@ -46,11 +46,11 @@ def notes(connection: sqlite3.Connection, number: int) -> list[Note]:
     return [Note(generation, kind, body) for generation, kind, body in rows]
 
 
-def page(connection: sqlite3.Connection, query: TaskQuery) -> Page:
+def page(connection: sqlite3.Connection, query: TaskQuery) -> TaskPage:
     """One page of tasks, newest status first, and how many there are."""
     scope = _value(connection, "SELECT scope FROM scopes WHERE agent = ? AND tenant = ? AND owner = ?", query.scope)
     if scope is None:
-        return Page((), more=False, total=0)
+        return TaskPage((), more=False, total=0)
     where = ["t.scope = ?"]
     values: list[Any] = [scope]
     if query.context_id is not None:
@@ -62,7 +62,7 @@ def page(connection: sqlite3.Connection, query: TaskQuery) -> Page:
     if query.since_ms is not None:
         where.append("t.status_ms >= ?")
         values.append(query.since_ms)
-    total = _kept_total(connection, query, scope)
+    total = _maintained_total(connection, query, scope)
     if total is None:
         # Only fixed texts are joined here; every value is a parameter.
         counting = f"SELECT count(*) FROM tasks t WHERE {' AND '.join(where)}"  # noqa: S608
@@ -70,15 +70,15 @@ def page(connection: sqlite3.Connection, query: TaskQuery) -> Page:
     if query.after is not None:
         where.append("(t.status_ms, t.number) < (?, ?)")
         values.extend(query.after)
-    found = connection.execute(
+    rows = connection.execute(
         f"{_TASK} WHERE {' AND '.join(where)} ORDER BY t.status_ms DESC, t.number DESC LIMIT ?",
         (*values, query.limit + 1),
     )
-    with closing(found):  # not read to its end when the page is full before
-        return Page.of(map(_stored, found), query, total)
+    with closing(rows):  # not read to its end when the page is full before
+        return TaskPage.of(map(_stored_task, rows), query, total)
 
 
-def _kept_total(connection: sqlite3.Connection, query: TaskQuery, scope: int) -> int | None:
+def _maintained_total(connection: sqlite3.Connection, query: TaskQuery, scope: int) -> int | None:
     """The number of tasks where it is kept ready: without filters, by state, by context. None where it is not."""
     if query.since_ms is not None or (query.state is not None and query.context_id is not None):
         return None
@@ -100,7 +100,7 @@ def context_state(connection: sqlite3.Connection, scope: Scope, context_id: str)
     return _value(connection, query, (*scope, context_id))
 
 
-def repeated(connection: sqlite3.Connection, key: bytes, now_ms: int) -> str | None:
+def duplicate_of(connection: sqlite3.Connection, key: bytes, now_ms: int) -> str | None:
     """The task that took a message with this mark."""
     return _value(connection, "SELECT task_id FROM repeats WHERE key = ? AND until_ms > ?", (key, now_ms))
 
@@ -110,12 +110,12 @@ def reply(connection: sqlite3.Connection, key: bytes, now_ms: int) -> bytes | No
     return _value(connection, "SELECT reply FROM repeats WHERE key = ? AND until_ms > ?", (key, now_ms))
 
 
-def marks(connection: sqlite3.Connection, now_ms: int) -> list[bytes]:
+def dedupe_keys(connection: sqlite3.Connection, now_ms: int) -> list[bytes]:
     """The marks that have not expired."""
     return [row[0] for row in connection.execute("SELECT key FROM repeats WHERE until_ms > ?", (now_ms,))]
 
 
-def owed(connection: sqlite3.Connection, woken: bool = False) -> list[tuple[Push, TaskRow]]:
+def undelivered_pushes(connection: sqlite3.Connection, woken: bool = False) -> list[tuple[Push, TaskRow]]:
     """The webhooks that are not done, with their tasks, oldest first; or only those that were woken."""
     where = "WHERE w.state <> 1 AND (w.due_ms = -1 OR NOT ?) ORDER BY w.push"
     return _with_tasks(connection.execute(f"{_PUSHES} {where}", (woken,)))
@@ -127,13 +127,13 @@ def undelivered(connection: sqlite3.Connection) -> list[tuple[Push, TaskRow]]:
 
 
 def _with_tasks(rows: sqlite3.Cursor) -> list[tuple[Push, TaskRow]]:
-    return [(push_of(row[_COLUMNS:]), _stored(row[:_COLUMNS]).row) for row in rows.fetchall()]
+    return [(push_of(row[_COLUMNS:]), _stored_task(row[:_COLUMNS]).row) for row in rows.fetchall()]
 
 
 def unfinished(connection: sqlite3.Connection, agent: str) -> list[StoredTask]:
     """Submitted and working tasks of an agent, oldest first."""
     rows = connection.execute(f"{_TASK} WHERE t.state IN (1, 2) AND s.agent = ? ORDER BY t.number", (agent,))
-    return [_stored(row) for row in rows]
+    return [_stored_task(row) for row in rows]
 
 
 def drafts(connection: sqlite3.Connection, agent: str) -> list[StoredTask]:
@@ -143,7 +143,7 @@ def drafts(connection: sqlite3.Connection, agent: str) -> list[StoredTask]:
         "d.body, 1 FROM drafts d JOIN scopes s USING (scope) WHERE s.agent = ? ORDER BY d.number",
         (agent,),
     )
-    return [_stored(row) for row in rows]
+    return [_stored_task(row) for row in rows]
 
 
 def _value(connection: sqlite3.Connection, query: str, values: Sequence[Any]) -> Any:
@@ -152,9 +152,23 @@ def _value(connection: sqlite3.Connection, query: str, values: Sequence[Any]) ->
     return None if row is None else row[0]
 
 
-def _stored(row: tuple[Any, ...]) -> StoredTask:
-    number, task_id, agent, tenant, owner, context, origin, state, status_ms, generation, created, body, at = row
+def _stored_task(row: tuple[Any, ...]) -> StoredTask:
+    (
+        number,
+        task_id,
+        agent,
+        tenant,
+        owner,
+        context,
+        origin,
+        state,
+        status_ms,
+        generation,
+        created,
+        body,
+        snapshot_generation,
+    ) = row
     scope = Scope(agent, tenant, owner)
-    current = STATES[int(state)]
-    facts = TaskRow(number, task_id, scope, context, origin, current, status_ms, generation, created)
-    return StoredTask(facts, body, at or 0)
+    task_state = STATES[int(state)]
+    task_row = TaskRow(number, task_id, scope, context, origin, task_state, status_ms, generation, created)
+    return StoredTask(task_row, body, snapshot_generation or 0)

@@ -30,7 +30,7 @@ _QUICK_SECONDS, _SLOW_SECONDS = 0.001, 0.002
 # A row of 9 MB takes as long as thousands of small ones: of large ones a slice has as many as this, and at least one.
 SLICE_BYTES = 250_000
 
-_MANY = ", ".join("?" * SLICE_TASKS)
+_SLOTS = ", ".join("?" * SLICE_TASKS)
 _OLDEST = f"SELECT number, id, scope, context_id, state FROM tasks WHERE {ENDED}"  # noqa: S608 - fixed texts only
 _ENDED_TASKS = f"SELECT sum(tasks) FROM state_counts WHERE scope = {ALL_SCOPES} AND {ENDED}"  # noqa: S608
 _COMPACTABLE = f"""
@@ -38,25 +38,25 @@ SELECT t.status_ms, t.number, p.generation = t.generation FROM tasks t LEFT JOIN
 WHERE t.{ENDED} AND t.status_ms < ? AND (t.status_ms, t.number) > (?, ?) ORDER BY t.status_ms, t.number LIMIT ?
 """  # noqa: S608 - fixed texts only
 _EXPIRED = "DELETE FROM repeats WHERE key IN (SELECT key FROM repeats WHERE until_ms < ? ORDER BY until_ms LIMIT ?)"
-_REPEATS = f"DELETE FROM repeats WHERE key IN (SELECT key FROM repeats WHERE task_id IN ({_MANY}) LIMIT ?)"  # noqa: S608
-_ROW_BYTES = f"SELECT max(length(body) / generation) FROM snapshots WHERE task IN ({_MANY})"  # noqa: S608
+_REPEATS = f"DELETE FROM repeats WHERE key IN (SELECT key FROM repeats WHERE task_id IN ({_SLOTS}) LIMIT ?)"  # noqa: S608
+_ROW_BYTES = f"SELECT max(length(body) / generation) FROM snapshots WHERE task IN ({_SLOTS})"  # noqa: S608
 # A journal loses its end first: who is reading it sees it stop, and never a gap. Events go before notes, which tell
 # what some of them mean. (The key of a note is its number alone: SQLite 3.40 does not find the pair by its index.)
 _JOURNAL = {
     "events": f"""
 DELETE FROM events WHERE (task, generation) IN (
-    SELECT task, generation FROM events WHERE task IN ({_MANY}) ORDER BY task DESC, generation DESC LIMIT ?
+    SELECT task, generation FROM events WHERE task IN ({_SLOTS}) ORDER BY task DESC, generation DESC LIMIT ?
 )
 """,  # noqa: S608 - fixed texts only
-    "notes": f"DELETE FROM notes WHERE note IN (SELECT note FROM notes WHERE task IN ({_MANY}) LIMIT ?)",  # noqa: S608
+    "notes": f"DELETE FROM notes WHERE note IN (SELECT note FROM notes WHERE task IN ({_SLOTS}) LIMIT ?)",  # noqa: S608
 }
-_BELONGINGS = {
+_ALL_OF_TASK = {
     **_JOURNAL,
-    "snapshots": f"DELETE FROM snapshots WHERE task IN (SELECT task FROM snapshots WHERE task IN ({_MANY}) LIMIT ?)",  # noqa: S608
+    "snapshots": f"DELETE FROM snapshots WHERE task IN (SELECT task FROM snapshots WHERE task IN ({_SLOTS}) LIMIT ?)",  # noqa: S608
 }
 
 
-class Victim(NamedTuple):
+class TaskToDelete(NamedTuple):
     """A task that is to be deleted; `state` is the number of the state it is in."""
 
     number: int
@@ -66,7 +66,7 @@ class Victim(NamedTuple):
     state: int
 
 
-def probe(connection: sqlite3.Connection) -> None:
+def write_probe(connection: sqlite3.Connection) -> None:
     """Write something for real."""
     connection.execute("INSERT INTO meta VALUES ('probe', 1) ON CONFLICT DO UPDATE SET value = value + 1")
 
@@ -82,7 +82,7 @@ class Sweeper:
         self._clock = clock
         self._rows = _FIRST_ROWS
 
-    def step(self, connection: sqlite3.Connection, rules: Sweep, is_awaited: Callable[[], bool]) -> int:
+    def step(self, connection: sqlite3.Connection, rules: Sweep, has_waiting: Callable[[], bool]) -> int:
         """At least one slice of what the rules name, at most `rules.limit` tasks; it ends early for who `is_awaited`.
 
         Gives how many tasks were touched, and at least 1 when anything was deleted: 0 means that all is done.
@@ -91,29 +91,29 @@ class Sweeper:
         began = now = self._clock()
         for part in (self._expire, self._clear_leftovers, self._delete_aged, self._delete_surplus, self._compact):
             while touched < rules.limit:
-                done = part(connection, rules, min(self._tasks(), rules.limit - touched))
+                done = part(connection, rules, min(self._slice_tasks(), rules.limit - touched))
                 before, now = now, self._clock()
                 if done is None:
                     break
                 touched, has_worked = touched + done, True
-                self._adapt(now - before)
-                if now - began >= STEP_SECONDS or is_awaited():
+                self._adapt_slice(now - before)
+                if now - began >= STEP_SECONDS or has_waiting():
                     return max(touched, 1)
         return max(touched, int(has_worked))
 
-    def _tasks(self) -> int:
+    def _slice_tasks(self) -> int:
         return max(1, min(SLICE_TASKS, self._rows // 4))
 
-    def _adapt(self, took: float) -> None:
-        if took < _QUICK_SECONDS:
+    def _adapt_slice(self, seconds: float) -> None:
+        if seconds < _QUICK_SECONDS:
             self._rows = min(SLICE_ROWS, self._rows * 2)
-        elif took > _SLOW_SECONDS:
+        elif seconds > _SLOW_SECONDS:
             self._rows = max(1, self._rows // 2)
 
-    def delete(self, connection: sqlite3.Connection, victim: Victim) -> None:
+    def delete(self, connection: sqlite3.Connection, task: TaskToDelete) -> None:
         """Delete a task and, unless that is a lot, all that belongs to it: the rest is left to the next sweep."""
-        _delete_tasks(connection, [victim], self._plugin_tables)
-        self._clear(connection, [victim.number])
+        _delete_tasks(connection, [task], self._plugin_tables)
+        self._clear(connection, [task.number])
 
     # Each part does one slice. It gives how many tasks it has finished with, or None when it has nothing to do.
 
@@ -123,7 +123,7 @@ class Sweeper:
         return 0 if connection.execute(_EXPIRED, (rules.expired_before_ms, self._rows)).rowcount else None
 
     def _clear_leftovers(self, connection: sqlite3.Connection, rules: Sweep, limit: int) -> int | None:
-        rows = connection.execute("SELECT task FROM leftovers ORDER BY task LIMIT ?", (self._tasks(),)).fetchall()
+        rows = connection.execute("SELECT task FROM leftovers ORDER BY task LIMIT ?", (self._slice_tasks(),)).fetchall()
         if not rows:
             return None
         self._clear(connection, [number for (number,) in rows])
@@ -135,7 +135,7 @@ class Sweeper:
         rows = connection.execute(
             f"{_OLDEST} AND status_ms < ? ORDER BY status_ms, number LIMIT ?", (rules.ended_before_ms, limit)
         ).fetchall()
-        return self._delete(connection, [Victim(*row) for row in rows])
+        return self._delete(connection, [TaskToDelete(*row) for row in rows])
 
     def _delete_surplus(self, connection: sqlite3.Connection, rules: Sweep, limit: int) -> int | None:
         if rules.keep_tasks is None:
@@ -144,18 +144,18 @@ class Sweeper:
         if surplus <= 0:
             return None
         rows = connection.execute(f"{_OLDEST} ORDER BY status_ms, number LIMIT ?", (min(surplus, limit),)).fetchall()
-        return self._delete(connection, [Victim(*row) for row in rows])
+        return self._delete(connection, [TaskToDelete(*row) for row in rows])
 
-    def _delete(self, connection: sqlite3.Connection, victims: list[Victim]) -> int | None:
-        if not victims:
+    def _delete(self, connection: sqlite3.Connection, tasks: list[TaskToDelete]) -> int | None:
+        if not tasks:
             return None
         # First: as long as there are keys, there must be the task that they lead to.
-        keys = connection.execute(_REPEATS, (*_filled([victim.id for victim in victims]), self._rows)).rowcount
+        keys = connection.execute(_REPEATS, (*_padded([task.id for task in tasks]), self._rows)).rowcount
         if keys == self._rows:
             return 0
-        _delete_tasks(connection, victims, self._plugin_tables)
-        self._clear(connection, [victim.number for victim in victims])
-        return len(victims)
+        _delete_tasks(connection, tasks, self._plugin_tables)
+        self._clear(connection, [task.number for task in tasks])
+        return len(tasks)
 
     def _compact(self, connection: sqlite3.Connection, rules: Sweep, limit: int) -> int | None:
         before_ms = rules.compact_before_ms
@@ -178,19 +178,19 @@ class Sweeper:
 
     def _clear(self, connection: sqlite3.Connection, numbers: list[int]) -> None:
         """Delete a slice of what deleted tasks have left; where that was all, they are done."""
-        if self._empty(connection, _BELONGINGS, numbers):
-            connection.execute(f"DELETE FROM leftovers WHERE task IN ({_MANY})", _filled(numbers))  # noqa: S608
+        if self._empty(connection, _ALL_OF_TASK, numbers):
+            connection.execute(f"DELETE FROM leftovers WHERE task IN ({_SLOTS})", _padded(numbers))  # noqa: S608
 
     def _empty(self, connection: sqlite3.Connection, tables: dict[str, str], numbers: list[int]) -> bool:
         """Delete a slice of the rows of tasks, table by table. True when none are left."""
-        filled = _filled(numbers)
+        parameters = _padded(numbers)
         # How long an event is can only be told by reading it; a snapshot has about what all of them said.
-        row_bytes = connection.execute(_ROW_BYTES, filled).fetchone()[0] or 0
+        row_bytes = connection.execute(_ROW_BYTES, parameters).fetchone()[0] or 0
         rows = max(1, min(self._rows, SLICE_BYTES // (row_bytes + 1)))
-        return all(connection.execute(delete, (*filled, rows)).rowcount < rows for delete in tables.values())
+        return all(connection.execute(delete, (*parameters, rows)).rowcount < rows for delete in tables.values())
 
 
-def keep_numbers(connection: sqlite3.Connection, number: int) -> None:
+def reserve_numbers(connection: sqlite3.Connection, number: int) -> None:
     """Never give this number to a task again, nor any before it: late notes would end up with a stranger."""
     connection.execute(
         "INSERT INTO meta VALUES ('last_number', ?) ON CONFLICT DO UPDATE SET value = max(value, excluded.value)",
@@ -198,26 +198,26 @@ def keep_numbers(connection: sqlite3.Connection, number: int) -> None:
     )
 
 
-def _delete_tasks(connection: sqlite3.Connection, victims: list[Victim], tables: Sequence[TaskTable]) -> None:
+def _delete_tasks(connection: sqlite3.Connection, tasks: list[TaskToDelete], tables: Sequence[TaskTable]) -> None:
     """Delete at most SLICE_TASKS tasks. Their journals and snapshots are left over, where nobody finds them."""
-    numbers = [victim.number for victim in victims]
-    connection.execute(f"DELETE FROM repeats WHERE task_id IN ({_MANY})", _filled([victim.id for victim in victims]))  # noqa: S608
-    connection.execute(f"DELETE FROM pushes WHERE task IN ({_MANY})", _filled(numbers))  # noqa: S608
-    delete_rows(connection, tables, [victim.id for victim in victims])
-    keep_numbers(connection, max(numbers))
-    connection.execute(f"DELETE FROM tasks WHERE number IN ({_MANY})", _filled(numbers))  # noqa: S608
+    numbers = [task.number for task in tasks]
+    connection.execute(f"DELETE FROM repeats WHERE task_id IN ({_SLOTS})", _padded([task.id for task in tasks]))  # noqa: S608
+    connection.execute(f"DELETE FROM pushes WHERE task IN ({_SLOTS})", _padded(numbers))  # noqa: S608
+    delete_rows(connection, tables, [task.id for task in tasks])
+    reserve_numbers(connection, max(numbers))
+    connection.execute(f"DELETE FROM tasks WHERE number IN ({_SLOTS})", _padded(numbers))  # noqa: S608
     connection.executemany("INSERT INTO leftovers VALUES (?)", [(number,) for number in numbers])
-    _uncount(connection, victims)
+    _decrement_counts(connection, tasks)
 
 
-def _uncount(connection: sqlite3.Connection, victims: list[Victim]) -> None:
-    states = Counter((victim.scope, victim.state) for victim in victims)
-    states.update((ALL_SCOPES, victim.state) for victim in victims)  # where only ended ones have a row
+def _decrement_counts(connection: sqlite3.Connection, deleted: list[TaskToDelete]) -> None:
+    states = Counter((task.scope, task.state) for task in deleted)
+    states.update((ALL_SCOPES, task.state) for task in deleted)  # where only ended ones have a row
     connection.executemany(
         "UPDATE state_counts SET tasks = tasks - ? WHERE scope = ? AND state = ?",
         [(tasks, scope, state) for (scope, state), tasks in states.items()],
     )
-    contexts = Counter((victim.scope, victim.context_id) for victim in victims)
+    contexts = Counter((task.scope, task.context_id) for task in deleted)
     connection.executemany(
         "UPDATE context_counts SET tasks = tasks - ? WHERE scope = ? AND context_id = ?",
         [(tasks, scope, context_id) for (scope, context_id), tasks in contexts.items()],
@@ -230,6 +230,6 @@ def _uncount(connection: sqlite3.Connection, victims: list[Victim]) -> None:
         )
 
 
-def _filled(values: list[int] | list[str]) -> list[int | str | None]:
+def _padded(values: list[int] | list[str]) -> list[int | str | None]:
     """As many parameters as _MANY has; None is no task's."""
     return [*values, *[None] * (SLICE_TASKS - len(values))]

@@ -24,7 +24,7 @@ STATES: tuple[State, ...] = (
 NUMBERS: dict[State, int] = {state: number for number, state in enumerate(STATES)}
 
 # What version 1 was. It never changes: files of that version are out there.
-_FIRST = """
+_VERSION_1 = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE scopes (
     scope INTEGER PRIMARY KEY, agent TEXT NOT NULL, tenant TEXT NOT NULL, owner TEXT NOT NULL,
@@ -56,7 +56,7 @@ CREATE INDEX repeats_old ON repeats (until_ms);
 
 
 # What each version added to the one before. A file is brought up step by step, each in a transaction of its own.
-_STEPS = (
+_MIGRATIONS = (
     """
 -- How many tasks there are, kept in the commit that changes it: a list tells its size without counting.
 CREATE TABLE state_counts (
@@ -115,30 +115,30 @@ CREATE TABLE drafts (
 ALTER TABLE repeats ADD COLUMN reply BLOB;
 """,
 )
-VERSION = 1 + len(_STEPS)
+VERSION = 1 + len(_MIGRATIONS)
 # Must be spelled as in the index, or SQLite does not use it.
 ENDED = "state IN (3, 4, 5, 7)"
 # The scope under which `state_counts` counts the ended tasks of all scopes.
 ALL_SCOPES = 0
 
 
-def unusable(path: Path, error: sqlite3.Error) -> ConfigError:
+def unusable_error(path: Path, error: sqlite3.Error) -> ConfigError:
     """What to say when a file cannot be opened."""
     if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_CORRUPT:
-        return damaged(path, str(error))
+        return damaged_error(path, str(error))
     return ConfigError(f"the store {path} cannot be opened: {error}")
 
 
-def damaged(path: Path, how: str) -> ConfigError:
+def damaged_error(path: Path, detail: str) -> ConfigError:
     """What to say when a file is not whole."""
     store = shlex.quote(f"sqlite:///{path.absolute()}")
     return ConfigError(
-        f"the store {path} is damaged ({how}): `dragoman doctor --store {store}` tells more; "
+        f"the store {path} is damaged ({detail}): `dragoman doctor --store {store}` tells more; "
         f"keep {path} and {path}-wal, and restore a backup"
     )
 
 
-def check_end(path: Path) -> None:
+def check_last_page(path: Path) -> None:
     """Refuse a file whose last page is cut: SQLite would read zeros there. Nobody may have it open.
 
     Raises:
@@ -152,10 +152,10 @@ def check_end(path: Path) -> None:
     page = int.from_bytes(header[16:], "big")
     page = 65536 if page == 1 else page
     if header.startswith(b"SQLite format 3") and page and path.stat().st_size % page:
-        raise damaged(path, "its last page is cut")
+        raise damaged_error(path, "its last page is cut")
 
 
-def prepare(connection: sqlite3.Connection, path: Path) -> None:
+def migrate(connection: sqlite3.Connection, path: Path) -> None:
     """Create the tables in a new file, or bring those of an older one up to date.
 
     Raises:
@@ -175,6 +175,6 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
         )
     if version == 0 and tables:
         raise ConfigError(f"{path} is another program's database: use another --store")
-    for number, step in enumerate((_FIRST, *_STEPS), 1):
+    for number, step in enumerate((_VERSION_1, *_MIGRATIONS), 1):
         if number > version:
             connection.executescript(f"BEGIN IMMEDIATE;{step}PRAGMA user_version = {number};COMMIT;")

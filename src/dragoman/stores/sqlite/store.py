@@ -16,15 +16,15 @@ from dragoman.model.error import ConfigError, ServerError
 from dragoman.stores.sqlite import reader, tables
 from dragoman.stores.sqlite import webhooks as pushing
 from dragoman.stores.sqlite.file import StoreFile
-from dragoman.stores.sqlite.retention import Sweeper, probe
-from dragoman.stores.sqlite.schema import check_end, unusable
+from dragoman.stores.sqlite.retention import Sweeper, write_probe
+from dragoman.stores.sqlite.schema import check_last_page, unusable_error
 from dragoman.stores.sqlite.writer import Writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dragoman.engine.ports.rows import ExtraRow, TaskTable, Value
-    from dragoman.engine.ports.store import Note, Page, Push, Scope, StoredTask, Sweep, TaskQuery, TaskRow
+    from dragoman.engine.ports.store import Note, Push, Scope, StoredTask, Sweep, TaskPage, TaskQuery, TaskRow
     from dragoman.model.record import Record
 
 logger = logging.getLogger("dragoman.store")
@@ -48,7 +48,7 @@ class SqliteStore:
         self.write = self._writer.put
         self._pool: ThreadPoolExecutor | None = None
         # One for each reading thread, all opened at the start: later there may be no room for another open file.
-        self._idle: SimpleQueue[sqlite3.Connection] = SimpleQueue()
+        self._idle_readers: SimpleQueue[sqlite3.Connection] = SimpleQueue()
 
     def add_table(self, table: TaskTable) -> None:
         """Keep the table of a plug-in too, from the next `open` on."""
@@ -65,18 +65,18 @@ class SqliteStore:
             self._file.open()
         except OSError as error:
             advice = "make room" if error.errno == errno.ENOSPC else "let this user write there"
-            what = f"the store {self._path} cannot be opened: {error.strerror}"
-            raise ConfigError(f"{what}: {advice}, or use another --store") from None
+            problem = f"the store {self._path} cannot be opened: {error.strerror}"
+            raise ConfigError(f"{problem}: {advice}, or use another --store") from None
         try:
-            check_end(self._file.path)
+            check_last_page(self._file.path)
             last = self._writer.open(asyncio.get_running_loop())
             for _ in range(READERS):
-                self._idle.put(self._reader())
+                self._idle_readers.put(self._open_reader())
             self._file.watch()
         except BaseException as error:
-            await self._let_go()
+            await self._close_file()
             if isinstance(error, sqlite3.Error):
-                raise unusable(self._path, error) from None
+                raise unusable_error(self._path, error) from None
             raise
         self.next_number = itertools.count(last + 1).__next__
         self._pool = ThreadPoolExecutor(READERS, thread_name_prefix="dragoman-reader")
@@ -86,12 +86,12 @@ class SqliteStore:
         if self._pool is not None:
             pool, self._pool = self._pool, None
             await asyncio.to_thread(pool.shutdown)
-        await self._let_go()
+        await self._close_file()
 
-    async def _let_go(self) -> None:
+    async def _close_file(self) -> None:
         # The readers first: the last connection to close empties the log and removes it.
-        while not self._idle.empty():
-            self._idle.get().close()
+        while not self._idle_readers.empty():
+            self._idle_readers.get().close()
         await self._writer.close()
         self._file.close()
 
@@ -107,7 +107,7 @@ class SqliteStore:
         """All notes of a task, in the order they were written."""
         return await self._read(reader.notes, number)
 
-    async def page(self, query: TaskQuery) -> Page:
+    async def page(self, query: TaskQuery) -> TaskPage:
         """One page of tasks."""
         return await self._read(reader.page, query)
 
@@ -115,25 +115,25 @@ class SqliteStore:
         """The state kept for a conversation."""
         return await self._read(reader.context_state, scope, context_id)
 
-    async def repeated(self, key: bytes, now_ms: int) -> str | None:
+    async def duplicate_of(self, key: bytes, now_ms: int) -> str | None:
         """The task a message with this mark was accepted into, if that was recently."""
-        return await self._read(reader.repeated, key, now_ms)
+        return await self._read(reader.duplicate_of, key, now_ms)
 
     async def reply(self, key: bytes, now_ms: int) -> bytes | None:
         """The bare message that one with this mark was answered with, if that was recently."""
         return await self._read(reader.reply, key, now_ms)
 
-    async def marks(self, now_ms: int) -> list[bytes]:
+    async def dedupe_keys(self, now_ms: int) -> list[bytes]:
         """The marks of all messages that were accepted recently."""
-        return await self._read(reader.marks, now_ms)
+        return await self._read(reader.dedupe_keys, now_ms)
 
     async def pushes(self, number: int) -> list[Push]:
         """The webhooks of a task, oldest first."""
         return await self._read(pushing.pushes, number)
 
-    async def owed(self, *, woken: bool = False) -> list[tuple[Push, TaskRow]]:
+    async def undelivered_pushes(self, *, woken: bool = False) -> list[tuple[Push, TaskRow]]:
         """The webhooks that are not done, with their tasks, oldest first; or only those that were woken."""
-        return await self._read(reader.owed, woken)
+        return await self._read(reader.undelivered_pushes, woken)
 
     async def unfinished(self, agent: str) -> list[StoredTask]:
         """The tasks of an agent that are submitted or working, oldest first."""
@@ -160,15 +160,15 @@ class SqliteStore:
 
     async def sweep(self, rules: Sweep) -> int:
         """Delete and compact some of what the rules name: one step. Gives how many tasks were touched."""
-        is_awaited = self._writer.is_awaited
-        return await self._writer.run(lambda connection: self._sweeper.step(connection, rules, is_awaited))
+        has_waiting = self._writer.has_waiting
+        return await self._writer.run(lambda connection: self._sweeper.step(connection, rules, has_waiting))
 
     async def check(self) -> None:
         """Write and read something. Raises ServerError when that is not possible now, or soon will not be."""
 
         def work(connection: sqlite3.Connection) -> None:
             self._file.check_room()
-            probe(connection)
+            write_probe(connection)
 
         try:
             await self._writer.run(work)
@@ -183,11 +183,11 @@ class SqliteStore:
             raise ServerError("the store is closed")
 
         def work() -> T:
-            connection = self._idle.get()
+            connection = self._idle_readers.get()
             try:
                 return query(connection, *args, **kwargs)
             finally:
-                self._idle.put(connection)
+                self._idle_readers.put(connection)
 
         try:
             return await asyncio.get_running_loop().run_in_executor(self._pool, work)
@@ -195,7 +195,7 @@ class SqliteStore:
             logger.error("the store %s could not be read: %s", self._path, error)
             raise ServerError("the store cannot be read now: the log says why") from error
 
-    def _reader(self) -> sqlite3.Connection:
+    def _open_reader(self) -> sqlite3.Connection:
         connection = sqlite3.connect(f"{self._file.path.as_uri()}?mode=ro", uri=True, check_same_thread=False)
         try:
             connection.execute("PRAGMA busy_timeout = 5000")

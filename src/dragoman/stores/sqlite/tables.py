@@ -24,20 +24,20 @@ def _statements(table: TaskTable) -> _Statements:
     # Names of tables and columns come from the source of a plug-in, never from a caller.
     name, key = table.name, table.columns[0].name
     columns = [column.name for column in table.columns]
-    declared = [f"{key} INTEGER PRIMARY KEY"]
-    declared += [f"{one.name} {one.type}{' NOT NULL' * one.required}" for one in table.columns[1:]]
+    definitions = [f"{key} INTEGER PRIMARY KEY"]
+    definitions += [f"{column.name} {column.type}{' NOT NULL' * column.required}" for column in table.columns[1:]]
     # Users of this file are known by the key of their own table.
     user = "coalesce((SELECT user FROM users WHERE name = ?), ?)"
     values = ", ".join(user if column == table.owner else "?" for column in columns)
     changes = ", ".join(f"{column} = excluded.{column}" for column in columns[1:] if column != table.owner)
-    listed = ", ".join(columns)
+    column_list = ", ".join(columns)
     return _Statements(
         create=(
-            f"CREATE TABLE IF NOT EXISTS {name} ({', '.join(declared)})",
+            f"CREATE TABLE IF NOT EXISTS {name} ({', '.join(definitions)})",
             *(f"CREATE INDEX IF NOT EXISTS {index} ON {name} ({column})" for index, column in table.indexes),
         ),
-        put=f"INSERT INTO {name} ({listed}) VALUES ({values}) ON CONFLICT ({key}) DO UPDATE SET {changes}",  # noqa: S608
-        read=f"SELECT {listed} FROM {name} WHERE {key} = ?",  # noqa: S608
+        put=f"INSERT INTO {name} ({column_list}) VALUES ({values}) ON CONFLICT ({key}) DO UPDATE SET {changes}",  # noqa: S608
+        read=f"SELECT {column_list} FROM {name} WHERE {key} = ?",  # noqa: S608
         replace=f"UPDATE {name} SET {', '.join(f'{column} = ?' for column in columns[1:])} "  # noqa: S608
         f"WHERE {key} = ? AND {table.version} = ?",
         last=f"SELECT max({key}) FROM {name}",  # noqa: S608
@@ -55,8 +55,8 @@ def create_tables(connection: sqlite3.Connection, tables: Iterable[TaskTable]) -
 def write_rows(connection: sqlite3.Connection, rows: Iterable[tuple[ExtraRow, str]]) -> None:
     """Insert or change rows, each with the owner of its task."""
     for (table, values), owner in rows:
-        at = table.position(table.owner)
-        connection.execute(_statements(table).put, (*values[:at], owner, *values[at:]))
+        position = table.position(table.owner)
+        connection.execute(_statements(table).put, (*values[:position], owner, *values[position:]))
 
 
 def delete_rows(connection: sqlite3.Connection, tables: Sequence[TaskTable], task_ids: Sequence[str]) -> None:
@@ -74,8 +74,8 @@ def replace_row(connection: sqlite3.Connection, row: ExtraRow, version: Value) -
 
 def read_row(connection: sqlite3.Connection, table: TaskTable, key: int) -> ExtraRow | None:
     """The row with this key."""
-    found = connection.execute(_statements(table).read, (key,)).fetchone()
-    return None if found is None else ExtraRow(table, tuple(found))
+    values = connection.execute(_statements(table).read, (key,)).fetchone()
+    return None if values is None else ExtraRow(table, tuple(values))
 
 
 def last_key(connection: sqlite3.Connection, table: TaskTable) -> int:

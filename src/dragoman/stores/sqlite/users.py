@@ -15,17 +15,17 @@ from typing import TypeVar
 
 from dragoman.clock import Clock, SystemClock
 from dragoman.model.error import ConfigError, ServerError
-from dragoman.model.user import Account, Grant, KeyNote, Listed, User, is_name
+from dragoman.model.user import Account, Grant, KeySummary, User, UserSummary, is_name
 from dragoman.stores.sqlite.file import real_path, short_write
 from dragoman.stores.sqlite.health import read_only, schema_version
-from dragoman.stores.sqlite.schema import VERSION, prepare
+from dragoman.stores.sqlite.schema import VERSION, migrate
 from dragoman.stores.sqlite.store import SqliteStore
 
 # How long what was read may count without looking again, should the news of a change be lost.
 FRESH_MS = 5000
 # `failures` and `locked_until_ms` are of earlier versions: nobody is locked any more.
 _COLUMNS = "users.user, users.name, users.password, users.epoch"
-_HOLDS = "(until_ms IS NULL OR until_ms > ?)"
+_IS_VALID = "(until_ms IS NULL OR until_ms > ?)"
 
 
 def account(connection: sqlite3.Connection, name: str, now: int) -> Account | None:
@@ -41,7 +41,7 @@ def account_of_key(connection: sqlite3.Connection, digest: bytes, now: int) -> A
     """The user a key was given to, while the key holds."""
     row = connection.execute(
         f"SELECT api_keys.until_ms, {_COLUMNS} FROM api_keys JOIN users USING (user) "  # noqa: S608
-        f"WHERE digest = ? AND NOT revoked AND {_HOLDS}",
+        f"WHERE digest = ? AND NOT revoked AND {_IS_VALID}",
         (digest, now),
     ).fetchone()
     return None if row is None else _account(connection, now, *row)
@@ -61,19 +61,19 @@ def _account(
 
 
 def _grants(connection: sqlite3.Connection, user: int, now: int) -> tuple[Grant, ...]:
-    query = f"SELECT permission, until_ms FROM grants WHERE user = ? AND {_HOLDS} ORDER BY permission"  # noqa: S608
+    query = f"SELECT permission, until_ms FROM grants WHERE user = ? AND {_IS_VALID} ORDER BY permission"  # noqa: S608
     return tuple(Grant(*row) for row in connection.execute(query, (user, now)).fetchall())
 
 
-def _keys(connection: sqlite3.Connection, user: int, now: int) -> tuple[KeyNote, ...]:
+def _keys(connection: sqlite3.Connection, user: int, now: int) -> tuple[KeySummary, ...]:
     query = (
-        f"SELECT hint, created_ms, until_ms FROM api_keys WHERE user = ? AND {_HOLDS} "  # noqa: S608
+        f"SELECT hint, created_ms, until_ms FROM api_keys WHERE user = ? AND {_IS_VALID} "  # noqa: S608
         "ORDER BY created_ms, hint"
     )
-    return tuple(KeyNote(*row) for row in connection.execute(query, (user, now)).fetchall())
+    return tuple(KeySummary(*row) for row in connection.execute(query, (user, now)).fetchall())
 
 
-def _number(connection: sqlite3.Connection, name: str) -> int:
+def _user_key(connection: sqlite3.Connection, name: str) -> int:
     row = connection.execute("SELECT user FROM users WHERE name = ? AND NOT revoked", (name,)).fetchone()
     if row is None:
         raise ConfigError(f"there is no user {name!r}: `dragoman users add {name}` makes one")
@@ -81,9 +81,9 @@ def _number(connection: sqlite3.Connection, name: str) -> int:
 
 
 T = TypeVar("T")
-REMEMBERED = 4096
-_LONGEST_PERMISSION = 200
-_MOMENT = 0.001
+MAX_CACHED = 4096
+_MAX_PERMISSION_LENGTH = 200
+_CHECK_INTERVAL = 0.001
 
 
 class SqliteUsers:
@@ -96,18 +96,18 @@ class SqliteUsers:
 
     def __init__(self, path: Path | None, clock: Clock | None = None) -> None:
         self._path = path
-        self._looked = 0.0
+        self._checked_at = 0.0
         self._clock = clock or SystemClock()
         self._accounts: dict[str, Account] = {}
         self._keys: dict[bytes, Account] = {}
         self._stamp = 0
         self._generation = 0
-        self._mark: int | None = None
+        self._change_file: int | None = None
         self._pool: ThreadPoolExecutor | None = None
         self._reader: sqlite3.Connection | None = None
-        self._turn = threading.Lock()
+        self._lock = threading.Lock()
         self._changes = 0
-        self._seen = 0
+        self._seen_changes = 0
         self._memory = _in_memory() if path is None else None
 
     # -- for a server ----------------------------------------------------------------------------------------------
@@ -116,7 +116,7 @@ class SqliteUsers:
         """Get ready to be asked often. The store is open already, so the file is there."""
         if self._path is not None:
             path = real_path(self._path)
-            self._mark = os.open(path.with_name(path.name + ".ckpt"), os.O_RDONLY | os.O_CREAT, 0o600)
+            self._change_file = os.open(path.with_name(path.name + ".ckpt"), os.O_RDONLY | os.O_CREAT, 0o600)
             uri = f"{path.as_uri()}?mode=ro"
             self._reader = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
             self._reader.execute("PRAGMA busy_timeout = 5000")
@@ -130,26 +130,26 @@ class SqliteUsers:
         if self._reader is not None:
             self._reader.close()
             self._reader = None
-        if self._mark is not None:
-            os.close(self._mark)
-            self._mark = None
-        self._forget()
+        if self._change_file is not None:
+            os.close(self._change_file)
+            self._change_file = None
+        self._clear_cache()
 
     async def by_name(self, name: str) -> Account | None:
         """A user, with the permissions that hold now. Raises ServerError when the store cannot be read."""
-        now = self._look()
-        known = self._accounts.get(name)
-        if known is not None and now < known.fresh_until:
-            return known
-        return await self._find(self._accounts, name, lambda reader: account(reader, name, now))
+        now = self._drop_if_changed()
+        cached = self._accounts.get(name)
+        if cached is not None and now < cached.fresh_until:
+            return cached
+        return await self._load(self._accounts, name, lambda reader: account(reader, name, now))
 
     async def by_key(self, digest: bytes) -> Account | None:
         """The user a key was given to, while it holds. Raises ServerError when the store cannot be read."""
-        now = self._look()
-        known = self._keys.get(digest)
-        if known is not None and now < known.fresh_until:
-            return known
-        return await self._find(self._keys, digest, lambda reader: account_of_key(reader, digest, now))
+        now = self._drop_if_changed()
+        cached = self._keys.get(digest)
+        if cached is not None and now < cached.fresh_until:
+            return cached
+        return await self._load(self._keys, digest, lambda reader: account_of_key(reader, digest, now))
 
     # -- administration --------------------------------------------------------------------------------------------
 
@@ -159,7 +159,7 @@ class SqliteUsers:
         Raises:
             ConfigError: it cannot be used, or an older server has it open.
         """
-        if self._path is not None and not _is_ready(self._path):
+        if self._path is not None and not _is_migrated(self._path):
             asyncio.run(_open_once(self._path))
 
     def add(self, name: str, password: str = "", permissions: tuple[str, ...] = ()) -> None:
@@ -172,13 +172,13 @@ class SqliteUsers:
             raise ConfigError(f"{name!r} cannot be a name: use letters, digits and . @ + - _, at most 100")
         for permission in permissions:
             _check_permission(permission)
-        with self._changing() as db:
-            known = db.execute("SELECT user, revoked FROM users WHERE name = ?", (name,)).fetchone()
-            if known is None:
-                new = (name, password, self._clock.now())
-                db.execute("INSERT INTO users (name, password, created_ms) VALUES (?, ?, ?)", new)
-            elif known[1]:
-                db.execute("UPDATE users SET revoked = 0, password = ? WHERE user = ?", (password, known[0]))
+        with self._write_transaction() as db:
+            existing = db.execute("SELECT user, revoked FROM users WHERE name = ?", (name,)).fetchone()
+            if existing is None:
+                values = (name, password, self._clock.now())
+                db.execute("INSERT INTO users (name, password, created_ms) VALUES (?, ?, ?)", values)
+            elif existing[1]:
+                db.execute("UPDATE users SET revoked = 0, password = ? WHERE user = ?", (password, existing[0]))
             else:
                 raise ConfigError(
                     f"there is a user {name!r} already: `dragoman users password {name}` sets another password"
@@ -188,15 +188,15 @@ class SqliteUsers:
 
     def set_password(self, name: str, password: str) -> None:
         """Another password hash; cookies that were given out stop counting. Raises ConfigError."""
-        with self._changing() as db:
-            values = (password, _number(db, name))
+        with self._write_transaction() as db:
+            values = (password, _user_key(db, name))
             db.execute("UPDATE users SET password = ?, epoch = epoch + 1 WHERE user = ?", values)
 
     def grant(self, name: str, permission: str, seconds: float | None = None) -> None:
         """A permission, for a time or for good; it replaces the same one. Raises ConfigError."""
         _check_permission(permission)
-        with self._changing() as db:
-            _grant(db, name, permission, self._until(seconds))
+        with self._write_transaction() as db:
+            _grant(db, name, permission, self._expiry(seconds))
 
     def add_key(self, name: str, digest: bytes, hint: str, seconds: float | None = None) -> None:
         """A key, for a time or for good; those that have run out go. `hint` is what of it may be shown.
@@ -204,84 +204,84 @@ class SqliteUsers:
         Raises:
             ConfigError: there is no such user.
         """
-        with self._changing() as db:
-            user, now = _number(db, name), self._clock.now()
+        with self._write_transaction() as db:
+            user, now = _user_key(db, name), self._clock.now()
             db.execute("DELETE FROM api_keys WHERE user = ? AND until_ms <= ?", (user, now))
-            db.execute("INSERT INTO api_keys VALUES (?, ?, ?, ?, ?)", (digest, user, hint, now, self._until(seconds)))
+            db.execute("INSERT INTO api_keys VALUES (?, ?, ?, ?, ?)", (digest, user, hint, now, self._expiry(seconds)))
 
     def revoke(self, name: str) -> None:
         """Let a user in no more, by no key, cookie or password. Raises ConfigError."""
-        with self._changing() as db:
+        with self._write_transaction() as db:
             # The row stays, so that nobody else gets the name and with it the tasks.
-            user = (_number(db, name),)
+            user = (_user_key(db, name),)
             db.execute("DELETE FROM grants WHERE user = ?", user)
             db.execute("DELETE FROM api_keys WHERE user = ?", user)
             db.execute("UPDATE users SET revoked = 1, password = '', epoch = epoch + 1 WHERE user = ?", user)
 
     def revoke_permission(self, name: str, permission: str) -> None:
         """Take a permission back. Raises ConfigError when the user does not have it."""
-        with self._changing() as db:
-            values = (_number(db, name), permission)
+        with self._write_transaction() as db:
+            values = (_user_key(db, name), permission)
             if not db.execute("DELETE FROM grants WHERE user = ? AND permission = ?", values).rowcount:
                 raise ConfigError(f"{name} does not have that permission: `dragoman users list` shows which")
 
     def revoke_key(self, name: str, hint: str) -> None:
         """Take a key back, named by the hint it was made with. Raises ConfigError when there is none, or several."""
-        with self._changing() as db:
-            values = (_number(db, name), hint)
-            found = db.execute("SELECT digest FROM api_keys WHERE user = ? AND hint = ?", values).fetchall()
-            if len(found) != 1:
-                many = "several keys that end" if found else "no key that ends"
+        with self._write_transaction() as db:
+            values = (_user_key(db, name), hint)
+            matches = db.execute("SELECT digest FROM api_keys WHERE user = ? AND hint = ?", values).fetchall()
+            if len(matches) != 1:
+                many = "several keys that end" if matches else "no key that ends"
                 raise ConfigError(f"{name} has {many} in {hint!r}: `dragoman users list` shows which there are")
-            db.execute("DELETE FROM api_keys WHERE digest = ?", found[0])
+            db.execute("DELETE FROM api_keys WHERE digest = ?", matches[0])
 
     def account(self, name: str) -> Account | None:
         """A user, with the permissions that hold now."""
-        with self._reading() as reader:
+        with self._read_connection() as reader:
             return account(reader, name, self._clock.now())
 
-    def listed(self) -> list[Listed]:
+    def list_users(self) -> list[UserSummary]:
         """Every user who was not revoked, by name, with what holds now."""
         now = self._clock.now()
-        with self._reading() as reader:
+        with self._read_connection() as reader:
             rows = reader.execute(
                 "SELECT user, name, created_ms, password <> '' FROM users WHERE NOT revoked ORDER BY name"
             ).fetchall()
             return [
-                Listed(name, created, bool(has_password), _grants(reader, user, now), _keys(reader, user, now))
+                UserSummary(name, created, bool(has_password), _grants(reader, user, now), _keys(reader, user, now))
                 for user, name, created, has_password in rows
             ]
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
-    def _look(self) -> int:
+    def _drop_if_changed(self) -> int:
         """Forget what was read when somebody has changed something. Gives the time."""
         stamp, moment = self._stamp, time.monotonic()
         # A change takes longer to write than this: whoever has made one is heard with the next request.
-        if self._mark is not None and moment - self._looked > _MOMENT:
-            self._looked = moment
-            stamp = os.fstat(self._mark).st_mtime_ns
-        if stamp != self._stamp or self._changes != self._seen:
+        if self._change_file is not None and moment - self._checked_at > _CHECK_INTERVAL:
+            self._checked_at = moment
+            stamp = os.fstat(self._change_file).st_mtime_ns
+        if stamp != self._stamp or self._changes != self._seen_changes:
             self._stamp = stamp
-            self._seen = self._changes
-            self._forget()
+            self._seen_changes = self._changes
+            self._clear_cache()
         return self._clock.now()
 
-    def _forget(self) -> None:
+    def _clear_cache(self) -> None:
         self._generation += 1
         self._accounts.clear()
         self._keys.clear()
 
-    async def _find(
-        self, kept: dict[T, Account], key: T, read: Callable[[sqlite3.Connection], Account | None]
+    async def _load(
+        self, cache: dict[T, Account], key: T, query: Callable[[sqlite3.Connection], Account | None]
     ) -> Account | None:
         if self._pool is None:
             raise ServerError("the store of users is closed")
         generation = self._generation
 
         def work() -> Account | None:
-            with self._reading() as reader:
-                return read(reader)
+            with self._read_connection() as reader:
+                return query(reader)
 
         try:
             account = await asyncio.get_running_loop().run_in_executor(self._pool, work)
@@ -289,17 +289,17 @@ class SqliteUsers:
             raise ServerError(f"the users cannot be looked up now: {error}") from error
         # What was read before a change must not be kept after it.
         if account is not None and generation == self._generation:
-            kept.pop(key, None)
-            while len(kept) >= REMEMBERED:
-                del kept[next(iter(kept))]
-            kept[key] = account
+            cache.pop(key, None)
+            while len(cache) >= MAX_CACHED:
+                del cache[next(iter(cache))]
+            cache[key] = account
         return account
 
     @contextmanager
-    def _reading(self) -> Generator[sqlite3.Connection]:
+    def _read_connection(self) -> Generator[sqlite3.Connection]:
         shared = self._memory or self._reader
         if shared is not None:
-            with self._turn:
+            with self._lock:
                 yield shared
             return
         assert self._path is not None
@@ -308,10 +308,10 @@ class SqliteUsers:
             yield reader
 
     @contextmanager
-    def _changing(self) -> Generator[sqlite3.Connection]:
+    def _write_transaction(self) -> Generator[sqlite3.Connection]:
         """One transaction, taken back when the block raises."""
         if self._memory is not None:
-            with self._turn, self._memory:
+            with self._lock, self._memory:
                 self._memory.execute("BEGIN")
                 yield self._memory
         else:
@@ -321,7 +321,7 @@ class SqliteUsers:
         # Told, not done here: what was read belongs to the server's loop, and this may be any thread.
         self._changes += 1
 
-    def _until(self, seconds: float | None) -> int | None:
+    def _expiry(self, seconds: float | None) -> int | None:
         return None if seconds is None else self._clock.now() + int(seconds * 1000)
 
 
@@ -329,22 +329,22 @@ def _grant(connection: sqlite3.Connection, name: str, permission: str, until: in
     connection.execute(
         "INSERT INTO grants (user, permission, until_ms) VALUES (?, ?, ?) "
         "ON CONFLICT DO UPDATE SET until_ms = excluded.until_ms",
-        (_number(connection, name), permission, until),
+        (_user_key(connection, name), permission, until),
     )
 
 
 def _in_memory() -> sqlite3.Connection:
     connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-    prepare(connection, Path("memory"))
+    migrate(connection, Path("memory"))
     return connection
 
 
 def _check_permission(permission: str) -> None:
-    if not permission or len(permission) > _LONGEST_PERMISSION or not permission.isprintable():
-        raise ConfigError(f"a permission is a word of 1 to {_LONGEST_PERMISSION} characters")
+    if not permission or len(permission) > _MAX_PERMISSION_LENGTH or not permission.isprintable():
+        raise ConfigError(f"a permission is a word of 1 to {_MAX_PERMISSION_LENGTH} characters")
 
 
-def _is_ready(path: Path) -> bool:
+def _is_migrated(path: Path) -> bool:
     if not path.exists():
         return False
     with closing(read_only(path)) as reader:

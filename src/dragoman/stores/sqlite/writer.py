@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from dragoman.model.error import ServerError
 from dragoman.stores.sqlite.changes import Changes, Conflict
 from dragoman.stores.sqlite.file import FileLock
-from dragoman.stores.sqlite.schema import prepare
+from dragoman.stores.sqlite.schema import migrate
 from dragoman.stores.sqlite.tables import create_tables
 
 if TYPE_CHECKING:
@@ -32,9 +32,9 @@ BATCH_WRITES = 2000
 BATCH_BYTES = 8_000_000
 CHECKPOINT_BYTES = 4_000_000
 # Where somebody waits to write, the log may grow to this: emptying it takes as long as many commits.
-CHECKPOINT_MOST = 16_000_000
+CHECKPOINT_MAX_BYTES = 16_000_000
 # A change of so many bytes takes far longer than others, which do not wait behind several of them.
-LARGE = 256_000
+LARGE_BYTES = 256_000
 # What a row costs in the log that a job deletes: about 2.3 kB, measured, for keys are random and few share a page.
 # Counted twice, so that the checkpoints of a sweep take a few milliseconds each, as its steps do.
 JOB_ROW_BYTES = 4600
@@ -51,28 +51,28 @@ class Writer:
     def __init__(self, file: StoreFile, tables: Sequence[TaskTable] = ()) -> None:
         self._file = file
         self._tables = tables
-        self._lost: ServerError | None = None
+        self._file_error: ServerError | None = None
         self._queue: SimpleQueue[Write | Callable[[sqlite3.Connection], None] | None] = SimpleQueue()
         self._postponed: Callable[[sqlite3.Connection], None] | None = None
         # Large changes and what came after them of the same tasks, and how many of each task.
         self._large: deque[Write] = deque()
         self._large_tasks: Counter[int] = Counter()
-        self._is_turn_of_large = False
+        self._is_large_next = False
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._scopes: dict[Scope, int] = {}
-        self._checkpoint_lock = FileLock(file.beside(".ckpt"))
+        self._checkpoint_lock = FileLock(file.sibling(".ckpt"))
         self._since_checkpoint = 0
         self._connection: sqlite3.Connection | None = None
 
     def open(self, loop: asyncio.AbstractEventLoop) -> int:
         """Open the file and start the thread. Gives the largest task number so far. Raises ConfigError."""
         path = self._file.path
-        self._checkpoint_lock = FileLock(self._file.beside(".ckpt"))
-        self._lost = None
+        self._checkpoint_lock = FileLock(self._file.sibling(".ckpt"))
+        self._file_error = None
         connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=64)
         try:
-            prepare(connection, path)
+            migrate(connection, path)
             create_tables(connection, self._tables)
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
@@ -80,7 +80,7 @@ class Writer:
             connection.execute("PRAGMA secure_delete = FAST")
             connection.execute("PRAGMA wal_autocheckpoint = 0")
             connection.execute("PRAGMA busy_timeout = 5000")
-            self._note_home(connection, os.fsencode(path))
+            self._record_path(connection, os.fsencode(path))
             last = connection.execute(
                 "SELECT max(n) FROM (SELECT max(number) AS n FROM tasks UNION ALL SELECT max(number) FROM drafts "
                 "UNION ALL SELECT value FROM meta WHERE key = 'last_number')"
@@ -90,11 +90,11 @@ class Writer:
             raise
         self._connection = connection
         self._loop = loop
-        self._thread = threading.Thread(target=self._work, name="dragoman-writer", daemon=True)
+        self._thread = threading.Thread(target=self._run_thread, name="dragoman-writer", daemon=True)
         self._thread.start()
         return int(last or 0)
 
-    def _note_home(self, connection: sqlite3.Connection, path: bytes) -> None:
+    def _record_path(self, connection: sqlite3.Connection, path: bytes) -> None:
         if connection.execute("SELECT path FROM home").fetchall() != [(path,)]:
             connection.executescript("BEGIN IMMEDIATE; DELETE FROM home;")
             connection.execute("INSERT INTO home VALUES (?)", (path,))
@@ -108,7 +108,7 @@ class Writer:
             return
         self._queue.put(write)
 
-    def is_awaited(self) -> bool:
+    def has_waiting(self) -> bool:
         """True when there is something to write that waits for the thread."""
         return not self._queue.empty()
 
@@ -123,7 +123,7 @@ class Writer:
             raise sqlite3.ProgrammingError("it is closed")
         outcome: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
-        def tell(result: T | None, error: Exception | None) -> None:
+        def resolve(result: T | None, error: Exception | None) -> None:
             if outcome.done():
                 return
             if error is None:
@@ -134,7 +134,7 @@ class Writer:
         def work(connection: sqlite3.Connection) -> None:
             result, error, changes = None, None, connection.total_changes
             try:
-                if self._lost is not None:
+                if self._file_error is not None:
                     self._check_file(connection)
                 connection.execute("BEGIN IMMEDIATE")
                 result = job(connection)
@@ -145,7 +145,7 @@ class Writer:
                 with contextlib.suppress(sqlite3.Error):
                     connection.execute("ROLLBACK")
             self._since_checkpoint += (connection.total_changes - changes) * JOB_ROW_BYTES
-            self._on_loop(tell, result, error)
+            self._on_loop(resolve, result, error)
 
         self._queue.put(work)
         return await outcome
@@ -159,7 +159,7 @@ class Writer:
 
     # -- the thread ------------------------------------------------------------------------------------------------
 
-    def _work(self) -> None:
+    def _run_thread(self) -> None:
         connection = self._connection
         assert connection is not None
         try:
@@ -172,7 +172,7 @@ class Writer:
 
     def _next_batch(self, connection: sqlite3.Connection) -> list[Write]:
         """What waits: small changes in their order, or in turn with those a large one; empty when it is to stop."""
-        if self._large and self._is_turn_of_large:
+        if self._large and self._is_large_next:
             return self._next_large()
         batch: list[Write] = []
         size = 0
@@ -194,23 +194,23 @@ class Writer:
             if callable(item):
                 self._postponed = item
                 continue
-            taken = item.size
-            if taken > LARGE or item.row.number in self._large_tasks:
+            bytes_ = item.size
+            if bytes_ > LARGE_BYTES or item.row.number in self._large_tasks:
                 self._large.append(item)
                 self._large_tasks[item.row.number] += 1
             else:
                 batch.append(item)
-                size += taken
+                size += bytes_
         if not batch and self._large:
             return self._next_large()
-        self._is_turn_of_large = True
+        self._is_large_next = True
         return batch
 
     def _next_large(self) -> list[Write]:
         """One large change, with the small ones that came after it."""
-        self._is_turn_of_large = False
+        self._is_large_next = False
         batch: list[Write] = []
-        while self._large and len(batch) < BATCH_WRITES and not (batch and self._large[0].size > LARGE):
+        while self._large and len(batch) < BATCH_WRITES and not (batch and self._large[0].size > LARGE_BYTES):
             write = self._large.popleft()
             batch.append(write)
             self._large_tasks[write.row.number] -= 1
@@ -221,7 +221,7 @@ class Writer:
     def _commit_to_file(self, connection: sqlite3.Connection, batch: list[Write]) -> list[BaseException | None]:
         """Commit, and make sure that it went into the file: nothing is acknowledged that no start will find."""
         try:
-            if self._lost is not None:
+            if self._file_error is not None:
                 self._check_file(connection)
             outcomes = self._commit(connection, batch)
             self._check_file(connection)
@@ -233,38 +233,40 @@ class Writer:
         try:
             self._file.check()
         except ServerError as error:
-            if self._lost is None:
+            if self._file_error is None:
                 logger.error("nothing is written into %s any more: %s", self._file.path, error)
-                self._lost = error
+                self._file_error = error
                 self._checkpoint(connection)  # what the log alone has is in the file then, wherever that is
-            self._lost = error
+            self._file_error = error
             raise
-        if self._lost is not None:
+        if self._file_error is not None:
             logger.warning("%s is there again", self._file.path)
-            self._lost = None
+            self._file_error = None
 
     def _commit(self, connection: sqlite3.Connection, batch: list[Write]) -> list[BaseException | None]:
-        error = self._try(connection, batch)
+        error = self._try_commit(connection, batch)
         if error is not None and _is_full(error) and self._since_checkpoint:
             # The log may hold room that can be had back.
             self._checkpoint(connection)
-            error = self._try(connection, batch)
+            error = self._try_commit(connection, batch)
         if error is None:
             return [None] * len(batch)
         # One bad change must not fail its neighbours.
-        outcomes = [error if len(batch) == 1 else self._try(connection, [write]) for write in batch]
-        refused = [one for one in outcomes if one and not isinstance(one, (Conflict, sqlite3.IntegrityError))]
+        outcomes = [error if len(batch) == 1 else self._try_commit(connection, [write]) for write in batch]
+        refused = [
+            outcome for outcome in outcomes if outcome and not isinstance(outcome, (Conflict, sqlite3.IntegrityError))
+        ]
         if refused:
             logger.error("the store refused %d changes: %s", len(refused), refused[-1])
         return outcomes
 
-    def _try(self, connection: sqlite3.Connection, batch: list[Write]) -> BaseException | None:
+    def _try_commit(self, connection: sqlite3.Connection, batch: list[Write]) -> BaseException | None:
         try:
             connection.execute("BEGIN IMMEDIATE")
             changes = Changes(self._tables)
             for write in batch:
                 scope = self._scopes.get(write.row.scope)
-                changes.add(write, self._scope(connection, write.row.scope) if scope is None else scope)
+                changes.add(write, self._scope_number(connection, write.row.scope) if scope is None else scope)
             changes.apply(connection)
             self._since_checkpoint += changes.size
             connection.execute("COMMIT")
@@ -275,7 +277,7 @@ class Writer:
             return error
         return None
 
-    def _scope(self, connection: sqlite3.Connection, scope: Scope) -> int:
+    def _scope_number(self, connection: sqlite3.Connection, scope: Scope) -> int:
         connection.execute("INSERT OR IGNORE INTO scopes (agent, tenant, owner) VALUES (?, ?, ?)", scope)
         query = "SELECT scope FROM scopes WHERE agent = ? AND tenant = ? AND owner = ?"
         number = self._scopes[scope] = int(connection.execute(query, scope).fetchone()[0])
@@ -288,13 +290,13 @@ class Writer:
 
     def _checkpoint_when_due(self, connection: sqlite3.Connection) -> None:
         is_free = self._queue.empty() and not self._large
-        if self._since_checkpoint > (CHECKPOINT_BYTES if is_free else CHECKPOINT_MOST):
+        if self._since_checkpoint > (CHECKPOINT_BYTES if is_free else CHECKPOINT_MAX_BYTES):
             self._checkpoint(connection)
 
     def _checkpoint(self, connection: sqlite3.Connection) -> None:
         # Foreign writers hold this lock: before SQLite 3.51.3 a write and a checkpoint must never meet.
         try:
-            if not self._checkpoint_lock.try_take():
+            if not self._checkpoint_lock.try_acquire():
                 return
             self._since_checkpoint = 0  # what fails now is tried again after as many bytes, not with every batch
             connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.agents.executor.events import event_of
+from dragoman.agents.executor.events import parse_event
 from dragoman.compat import executor as compat
 from dragoman.model.error import InvalidAgentResponse
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
@@ -45,7 +45,7 @@ class Said:
 
 @pytest.mark.parametrize("event", [TEXT, WORKING, CHUNK, Task("t", "c", TaskStatus(State.COMPLETED))])
 def test_an_event_of_ours_is_taken_as_it_is(event: object) -> None:
-    assert event_of(event) is event
+    assert parse_event(event) is event
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_an_event_of_ours_is_taken_as_it_is(event: object) -> None:
     ],
 )
 def test_a_message_may_have_any_of_the_known_shapes(value: object) -> None:
-    assert event_of(value) == TEXT
+    assert parse_event(value) == TEXT
 
 
 @pytest.mark.parametrize(
@@ -74,31 +74,31 @@ def test_a_message_may_have_any_of_the_known_shapes(value: object) -> None:
     ],
 )
 def test_a_status_may_have_any_of_the_known_shapes(value: object) -> None:
-    assert event_of(value) == WORKING
+    assert parse_event(value) == WORKING
 
 
 def test_an_artifact_keeps_its_flags_its_integers_and_what_is_null() -> None:
     artifact = {"artifactId": "a", "name": "x", "parts": [{"data": {"n": 1, "none": None}}]}
     value = {"taskId": "t", "contextId": "c", "artifact": artifact, "append": True, "lastChunk": True}
-    read = event_of(value)
+    read = parse_event(value)
     assert read == CHUNK
     assert isinstance(read, ArtifactUpdate)
     assert type(read.artifact.parts[0].data["n"]) is int
     old = compat.TaskArtifactUpdateEvent.from_model(CHUNK)
-    assert event_of(old) == CHUNK
+    assert parse_event(old) == CHUNK
 
 
 def test_a_whole_task_is_known_by_its_id() -> None:
     value = {"id": "t", "contextId": "c", "status": {"state": "submitted"}, "history": [TEXT]}
-    assert event_of(value) == Task("t", "c", TaskStatus(State.SUBMITTED), history=(TEXT,))
+    assert parse_event(value) == Task("t", "c", TaskStatus(State.SUBMITTED), history=(TEXT,))
 
 
 def test_bytes_stay_bytes() -> None:
-    read = event_of(Said("m", "agent", [Piece(raw=b"\x00\xff")]))
+    read = parse_event(Said("m", "agent", [Piece(raw=b"\x00\xff")]))
     assert isinstance(read, Message)
     assert read.parts == (Part(raw=b"\x00\xff"),)
     sent = {"messageId": "m", "role": "agent", "parts": [{"raw": base64.b64encode(b"\x00\xff").decode()}]}
-    assert event_of(sent) == read
+    assert parse_event(sent) == read
 
 
 @pytest.mark.parametrize(
@@ -107,4 +107,4 @@ def test_bytes_stay_bytes() -> None:
 )
 def test_what_is_no_event_is_refused_and_named(value: object) -> None:
     with pytest.raises(InvalidAgentResponse, match=f"a {type(value).__name__} that cannot be read"):
-        event_of(value)
+        parse_event(value)

@@ -10,13 +10,13 @@ import pytest
 from mcp.server import MCPServer
 
 from dragoman import Agent, Client, Part, Server, State, Task, User
-from dragoman.agents.mcp_tools.tool import which
-from dragoman.engine.call import Call
+from dragoman.agents.mcp_tools.tool import ask_which_tool
+from dragoman.engine.call import CallContext
 from dragoman.testing import served
 
 Start = Callable[..., Awaitable[Any]]
-OLD = Call(asks=False)
-ADMIN = Call(user=User("1", name="Ada", permissions=frozenset({"admin"})))
+OLD = CallContext(asks=False)
+ADMIN = CallContext(user=User("1", name="Ada", permissions=frozenset({"admin"})))
 SUM = '[3, "int", "int"]'
 
 
@@ -146,7 +146,7 @@ async def test_an_unknown_tool_is_rejected_with_the_nearest_the_caller_may_use(s
 
 async def test_an_agent_whose_tools_are_all_closed_says_so(start: Start, kit: MCPServer) -> None:
     engine = await start(Agent.from_mcp(kit, permissions={"*": "admin"}))
-    for call in (Call(), OLD):
+    for call in (CallContext(), OLD):
         task = await engine.send("hello", call=call)
         assert task.error == "this agent has no tools"
 
@@ -157,7 +157,7 @@ async def test_a_long_list_is_cut_and_the_rest_is_on_the_card(start: Start) -> N
         server.add_tool(lambda: "", name=f"tool{number}", description="word " * 50)
     agent = Agent.from_mcp(server)
     await start(agent)
-    lines = which(agent.skills).question.splitlines()  # pyright: ignore[reportArgumentType]
+    lines = ask_which_tool(agent.skills).question.splitlines()  # pyright: ignore[reportArgumentType]
     assert lines[-1] == "… and 5 more, see the agent card"
     assert len(lines) == 22
     assert all(len(line) <= 110 for line in lines)

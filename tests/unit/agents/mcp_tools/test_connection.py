@@ -21,8 +21,8 @@ from mcp.server import MCPServer
 
 from dragoman import Agent, State
 from dragoman.agents.mcp_tools import call, connection, stdio
-from dragoman.agents.mcp_tools.source import Source, sources_of
-from dragoman.agents.mcp_tools.stdio import Envelope, Program, check_numbers, envelope_of, flattened
+from dragoman.agents.mcp_tools.source import Source, parse_sources
+from dragoman.agents.mcp_tools.stdio import JsonRpcHeader, StdioTransport, check_numbers, parse_header, truncate_depth
 from dragoman.agents.mcp_tools.supervisor import Supervisor
 from dragoman.errors import CannotConnect
 from dragoman.testing import Clock, served
@@ -37,7 +37,7 @@ def connected(agent: Any) -> Any:
 
 
 def pid_of(agent: Any) -> int:
-    return connected(agent)._program._child.pid
+    return connected(agent)._stdio._child.pid
 
 
 def is_alive(pid: int) -> bool:
@@ -60,7 +60,7 @@ def program(request: pytest.FixtureRequest, handshake: Command, sdk_command: lis
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     for module, name in (
         (call, "CANCEL_SECONDS"),
-        (stdio, "ROOM_SECONDS"),
+        (stdio, "NOTIFICATION_TIMEOUT"),
         (stdio, "GRACE_SECONDS"),
         (stdio, "TERM_SECONDS"),
     ):
@@ -79,7 +79,7 @@ async def test_a_program_that_has_stopped_reading_is_given_up_with_the_call_and_
     much = tool_part("wait", x="y" * 1_000_000)
     late, canceled = [await engine.send(None, parts=(much,), wait=False) for _ in range(2)]
     # Both stand before the program's full input.
-    await until(lambda: connected(agent)._program._room is not None and clock.pending >= 2)
+    await until(lambda: connected(agent)._stdio._drained is not None and clock.pending >= 2)
     assert (await engine.cancel(canceled)).state is State.CANCELED
     await clock.advance(5.1)
     task = await engine.until_state(late, State.FAILED)
@@ -98,7 +98,7 @@ async def test_a_program_ends_with_its_guardian_and_both_come_back(
     agent = Agent.from_mcp(handshake(), include=["pid"])
     engine = await start(agent)
     pid = pid_of(agent)
-    os.kill(connected(agent)._program._child._guardian.pid, signal.SIGKILL)
+    os.kill(connected(agent)._stdio._child._guardian.pid, signal.SIGKILL)
     await until(lambda: not is_alive(pid))
     task = await engine.send(None, parts=(tool_part("pid"),))
     assert task.text == str(pid_of(agent)) != str(pid)
@@ -113,11 +113,11 @@ def message(n: int, filling: str = "") -> bytes:
 
 @pytest.mark.parametrize("size", [1, 7, 1000])
 async def test_messages_are_put_together_from_the_pieces_they_come_in(size: int) -> None:
-    program = Program(Source("x", argv=("x",)), lambda: None)
+    program = StdioTransport(Source("x", argv=("x",)), lambda: None)
     sent = b"".join(message(n, "ä" * n) for n in range(20)) + b"\n\n" + message(20)
     for place in range(0, len(sent), size):
         program.receive_data(sent[place : place + size])
-    program.end("")
+    program.fail("")
     got: list[Any] = []
     with suppress(EndOfStream):
         while True:
@@ -127,7 +127,7 @@ async def test_messages_are_put_together_from_the_pieces_they_come_in(size: int)
 
 
 async def test_a_flood_of_messages_leaves_turns_to_others() -> None:
-    program, turns = Program(Source("x", argv=("x",)), lambda: None), 0
+    program, turns = StdioTransport(Source("x", argv=("x",)), lambda: None), 0
 
     async def other() -> None:
         nonlocal turns
@@ -144,7 +144,7 @@ async def test_a_flood_of_messages_leaves_turns_to_others() -> None:
 
 
 async def test_a_long_line_costs_no_more_than_its_length() -> None:
-    program = Program(Source("x", argv=("x",)), lambda: None)
+    program = StdioTransport(Source("x", argv=("x",)), lambda: None)
     piece, begun = b"x" * 65_536, time.process_time()
     for _ in range(32 * 16):
         program.receive_data(piece)
@@ -156,7 +156,7 @@ async def test_a_long_line_costs_no_more_than_its_length() -> None:
 async def test_a_line_that_is_too_long_ends_the_connection_and_says_so(
     start: Start, handshake: Command, tool_part: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(stdio, "LONGEST_LINE", 1_000_000)
+    monkeypatch.setattr(stdio, "MAX_LINE", 1_000_000)
     engine = await start(Agent.from_mcp(handshake()))
     assert len((await engine.send(None, parts=(tool_part("long_line", n=900_000),))).text) == 900_000
     before = (await engine.send(None, parts=(tool_part("pid"),))).text
@@ -235,21 +235,21 @@ async def test_a_schema_of_three_thousand_levels_is_cut_and_its_server_served(
 @pytest.mark.parametrize(
     ("line", "envelope"),
     [
-        (b'{"jsonrpc":"2.0","id":5,"result":[', Envelope(True, 5)),
-        (b' { "id" : "a\\"b" , "jsonrpc" : "2.0" , "result":[', Envelope(True, 'a"b')),
-        (b'{"result":{"id":7,"jsonrpc":"2.0"},"id":5,"jsonrpc":"2.0"}', Envelope(True, 5)),
-        (b'{"jsonrpc":"2.0","method":"x","id":1,"params":[]}', Envelope(True, 1, "x")),
-        (b'{"jsonrpc":"2.0","method":"x","params":[]}', Envelope(True, None, "x")),
-        (b'{"jsonrpc":"2.0","id":1.5,"result":{}}', Envelope(True)),
-        (b'{"jsonrpc":"2.0","id":null,"result":[', Envelope(True)),
-        (b'{"jsonrpc":"2.0","id":' + b"9" * 5000, Envelope(True)),
-        (b'{"a": 1}', Envelope(False)),
-        (b"Listening on port 3000", Envelope(False)),
-        (b"", Envelope(False)),
+        (b'{"jsonrpc":"2.0","id":5,"result":[', JsonRpcHeader(True, 5)),
+        (b' { "id" : "a\\"b" , "jsonrpc" : "2.0" , "result":[', JsonRpcHeader(True, 'a"b')),
+        (b'{"result":{"id":7,"jsonrpc":"2.0"},"id":5,"jsonrpc":"2.0"}', JsonRpcHeader(True, 5)),
+        (b'{"jsonrpc":"2.0","method":"x","id":1,"params":[]}', JsonRpcHeader(True, 1, "x")),
+        (b'{"jsonrpc":"2.0","method":"x","params":[]}', JsonRpcHeader(True, None, "x")),
+        (b'{"jsonrpc":"2.0","id":1.5,"result":{}}', JsonRpcHeader(True)),
+        (b'{"jsonrpc":"2.0","id":null,"result":[', JsonRpcHeader(True)),
+        (b'{"jsonrpc":"2.0","id":' + b"9" * 5000, JsonRpcHeader(True)),
+        (b'{"a": 1}', JsonRpcHeader(False)),
+        (b"Listening on port 3000", JsonRpcHeader(False)),
+        (b"", JsonRpcHeader(False)),
     ],
 )
-def test_whom_a_message_concerns_is_told_from_its_ends(line: bytes, envelope: Envelope) -> None:
-    assert envelope_of(line) == envelope
+def test_whom_a_message_concerns_is_told_from_its_ends(line: bytes, envelope: JsonRpcHeader) -> None:
+    assert parse_header(line) == envelope
 
 
 def test_words_that_look_like_numbers_that_json_does_not_have_are_read() -> None:
@@ -269,7 +269,7 @@ def test_words_that_look_like_numbers_that_json_does_not_have_are_read() -> None
     ],
 )
 def test_only_what_is_nested_too_deeply_is_left_out(line: bytes, shallow: bytes | None) -> None:
-    assert flattened(line) == shallow
+    assert truncate_depth(line) == shallow
 
 
 # -- silence -----------------------------------------------------------------------------------------------------------
@@ -331,7 +331,7 @@ async def test_a_clock_that_is_set_back_lets_no_tool_be_silent_longer(
 async def test_there_may_be_more_calls_at_once_than_a_pool_has_connections(
     start: Start, sdk_server: ModuleType, kit: MCPServer, tool_part: Any, era: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "_HTTP_SECONDS", 2.0)
+    monkeypatch.setattr(connection, "_HTTP_TIMEOUT", 2.0)
     number, arrived, everybody = 110, 0, asyncio.Event()
 
     @kit.tool(structured_output=False)
@@ -354,7 +354,7 @@ async def test_there_may_be_more_calls_at_once_than_a_pool_has_connections(
 async def test_a_server_that_does_not_say_goodbye_is_not_waited_for(
     start: Start, sdk_server: ModuleType, kit: MCPServer, tool_part: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "GOODBYE_SECONDS", 0.1)
+    monkeypatch.setattr(connection, "CLOSE_TIMEOUT", 0.1)
     app, asked = sdk_server.web_app(kit, "handshake"), 0
 
     async def rude(scope: Any, receive: Any, send: Any) -> None:
@@ -372,7 +372,7 @@ async def test_a_server_that_does_not_say_goodbye_is_not_waited_for(
         agent = Agent.from_mcp(f"{url}/mcp")
         engine = await start(agent)
         assert (await engine.send(None, parts=(tool_part("echo", text="1"),))).text == "1"
-        connected(agent).over.set()
+        connected(agent).closed.set()
         assert (await engine.send(None, parts=(tool_part("echo", text="2"),))).text == "2"
         async with asyncio.timeout(20):
             await engine.connection.close()
@@ -386,7 +386,7 @@ async def test_a_server_that_does_not_say_goodbye_is_not_waited_for(
 async def test_what_is_closed_while_it_is_being_opened_leaves_nothing_running(
     handshake: Command, tmp_path: Path, until: Until, words: tuple[str, ...]
 ) -> None:
-    (source,) = sources_of([handshake(*words)], None, None)
+    (source,) = parse_sources([handshake(*words)], None, None)
     supervisor = Supervisor(source, lambda: None, start_seconds=10)
     opening = asyncio.create_task(supervisor.open())
     await until(lambda: (tmp_path / "started").exists() and (tmp_path / "started").read_text())
@@ -400,7 +400,7 @@ async def test_what_is_closed_while_it_is_being_opened_leaves_nothing_running(
 async def test_whoever_gives_up_opening_leaves_nothing_running(
     handshake: Command, tmp_path: Path, until: Until
 ) -> None:
-    (source,) = sources_of([handshake("silent")], None, None)
+    (source,) = parse_sources([handshake("silent")], None, None)
     supervisor = Supervisor(source, lambda: None, start_seconds=10)
     opening = asyncio.create_task(supervisor.open())
     await until(lambda: (tmp_path / "started").exists() and (tmp_path / "started").read_text())

@@ -27,7 +27,7 @@ from mcp_types import (
     ToolUseContent,
 )
 
-from dragoman.agents.mcp_tools.content import EMBEDDED, LINKS, error_text, metadata_of, parts_of_result
+from dragoman.agents.mcp_tools.content import MAX_EMBEDDED_BYTES, MAX_LINKS, error_text, metadata_of, parts_of_result
 from dragoman.model.json import encode
 from dragoman.model.part import Part
 
@@ -418,7 +418,7 @@ def links(uris: list[str]) -> CallToolResult:
 both = pytest.mark.parametrize("mode", ["auto", "legacy"])
 
 
-async def linked(mode: str, *uris: str, limit: int = EMBEDDED) -> tuple[Part, ...]:
+async def linked(mode: str, *uris: str, limit: int = MAX_EMBEDDED_BYTES) -> tuple[Part, ...]:
     async with Client(SERVER, mode=mode) as client:
         result = await client.call_tool("links", {"uris": list(uris)})
         return await parts_of_result(result, client.read_resource, limit=limit)
@@ -512,10 +512,10 @@ async def test_so_many_links_are_followed_and_the_rest_are_data() -> None:
         read.append(uri)
         return ReadResourceResult(contents=[TextResourceContents(uri=uri, text="")])
 
-    links = [ResourceLink(uri=f"demo://{n}", name="n", mime_type="text/plain") for n in range(LINKS + 2)]
+    links = [ResourceLink(uri=f"demo://{n}", name="n", mime_type="text/plain") for n in range(MAX_LINKS + 2)]
     parts = await parts_of_result(CallToolResult(content=[*links]), reading)
-    assert read == [link.uri for link in links[:LINKS]]
-    assert parts[LINKS:] == tuple(link_as_data(link.uri) for link in links[LINKS:])
+    assert read == [link.uri for link in links[:MAX_LINKS]]
+    assert parts[MAX_LINKS:] == tuple(link_as_data(link.uri) for link in links[MAX_LINKS:])
 
 
 async def test_after_a_link_that_takes_too_long_no_other_is_followed() -> None:

@@ -18,16 +18,16 @@ from pydantic import BaseModel
 
 from dragoman import Agent, Part, State, User
 from dragoman.agents.mcp_tools import call as questions
-from dragoman.agents.mcp_tools.elicitation import HELD_SECONDS
-from dragoman.agents.mcp_tools.task import LOST, ROUNDS
-from dragoman.engine.call import Call
+from dragoman.agents.mcp_tools.elicitation import OPEN_CALL_SECONDS
+from dragoman.agents.mcp_tools.task import MAX_ROUNDS, QUESTION_LOST
+from dragoman.engine.call import CallContext
 from dragoman.stores.sqlite.store import SqliteStore
 from dragoman.testing import Clock, served
 
 Start = Callable[..., Awaitable[Any]]
 Command = Callable[..., list[str]]
 Until = Callable[[Callable[[], object]], Awaitable[None]]
-ADA = Call(user=User("ada"))
+ADA = CallContext(user=User("ada"))
 
 
 class Move(BaseModel):
@@ -168,12 +168,12 @@ async def test_a_server_that_asks_for_ever_fails_where_nobody_can_be_asked(start
         return types.InputRequiredResult(request_state="s", input_requests={"it": types.ElicitRequest(params=form)})
 
     engine = await start(Agent.from_mcp(Server("pest", on_list_tools=tools, on_call_tool=cast("Any", pester))))
-    task = await engine.send(None, parts=(tool_part("pester"),), call=Call(asks=False))
+    task = await engine.send(None, parts=(tool_part("pester"),), call=CallContext(asks=False))
     assert (task.state, task.error) == (
         State.FAILED,
         "`pester` asks again and again, and cannot do without an answer",
     )
-    assert len(calls) == ROUNDS
+    assert len(calls) == MAX_ROUNDS
 
 
 # -- a page to visit ---------------------------------------------------------------------------------------------------
@@ -239,7 +239,7 @@ async def test_a_question_whose_server_has_forgotten_it_is_gone(
     other = sdk_server.build(tmp_path, b"o" * 32)
     second = await start(Agent.from_mcp(other), store=SqliteStore(tmp_path / "t.db"))
     task = await second.send("Ada", task=task.id)
-    assert (task.state, task.error) == (State.FAILED, LOST)
+    assert (task.state, task.error) == (State.FAILED, QUESTION_LOST)
 
 
 async def test_a_question_of_the_handshake_era_is_gone_after_a_restart(
@@ -250,7 +250,7 @@ async def test_a_question_of_the_handshake_era_is_gone_after_a_restart(
     await first.connection.close()
     second = await start(Agent.from_mcp(handshake()), store=SqliteStore(tmp_path / "t.db"))
     task = await second.send("Ada", task=task.id)
-    assert (task.state, task.error) == (State.FAILED, LOST)
+    assert (task.state, task.error) == (State.FAILED, QUESTION_LOST)
 
 
 async def test_canceling_a_task_that_waits_cancels_the_tool_that_asked(
@@ -270,10 +270,10 @@ async def test_a_question_is_held_open_for_an_hour(
 ) -> None:
     engine = await start(Agent.from_mcp(handshake(), timeout=5))
     task = await engine.send(None, parts=(tool_part("ask_name"),), call=ADA)
-    await clock.advance(HELD_SECONDS - 1)
+    await clock.advance(OPEN_CALL_SECONDS - 1)
     other = await engine.send(None, parts=(tool_part("ask_name"),), call=ADA)
     await clock.advance(2)
-    assert (await engine.send("Ada", task=task, call=ADA)).error == LOST
+    assert (await engine.send("Ada", task=task, call=ADA)).error == QUESTION_LOST
     assert (await engine.send("Ada", task=other, call=ADA)).text == ": accept Ada"
 
 
@@ -406,7 +406,7 @@ async def test_a_question_that_stays_in_doubt_is_canceled(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(questions, "DOUBT_SECONDS", 0.05)
+    monkeypatch.setattr(questions, "ROUTING_TIMEOUT", 0.05)
     engine = await start(Agent.from_mcp(handshake()))
     other = await engine.send(None, parts=(tool_part("wait"),), wait=False)
     await until((tmp_path / "begun").exists)

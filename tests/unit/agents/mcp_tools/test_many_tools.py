@@ -59,7 +59,7 @@ async def test_the_card_is_made_at_the_start_while_others_have_their_turn(
     waiting = False
     await ticking
     assert made == 300
-    assert max(after - before for before, after in pairwise(at)) <= bridge.AT_A_TIME
+    assert max(after - before for before, after in pairwise(at)) <= bridge.CARDS_PER_TURN
 
     served = Cards(agent, "both", 0)
     for host in ("http://a", "http://b"):  # the Host header is the caller's to choose
@@ -70,7 +70,7 @@ async def test_the_card_is_made_at_the_start_while_others_have_their_turn(
 async def test_only_the_first_of_very_many_tools_have_an_example_on_the_card(
     start: Start, monkeypatch: pytest.MonkeyPatch, tool_part: Any
 ) -> None:
-    monkeypatch.setattr(bridge, "EXAMPLES", 2)
+    monkeypatch.setattr(bridge, "MAX_EXAMPLES", 2)
     agent = Agent.from_mcp(_server([_tool(f"tool_{number}") for number in range(4)]))
     engine = await start(agent)
     assert [len(offer.card().examples) for offer in agent.skills] == [1, 1, 0, 0]
@@ -85,7 +85,7 @@ async def test_what_has_not_changed_is_not_made_again(start: Start) -> None:
     before = {offer.id: offer for offer in agent.skills}
     tools[1] = _tool("second", description="other words")
     connection: Any = agent.tools._supervisors[0].connection  # type: ignore[union-attr]
-    await connection._learn()
+    await connection._reload_tools()
     after = {offer.id: offer for offer in agent.skills}
     assert after["first"] is before["first"]
     assert after["third"] is before["third"]
@@ -95,7 +95,7 @@ async def test_what_has_not_changed_is_not_made_again(start: Start) -> None:
 async def test_no_more_tools_are_served_than_can_be_handled(
     start: Start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(bridge, "MOST_TOOLS", 3)
+    monkeypatch.setattr(bridge, "MAX_TOOLS", 3)
     agent = Agent.from_mcp(_server([_tool(f"tool_{number}") for number in range(5)]))
     with caplog.at_level(logging.WARNING):
         await start(agent)
@@ -126,7 +126,7 @@ async def test_a_tool_that_says_very_much_is_cut_on_the_card(start: Start, tool_
 async def test_a_name_that_is_not_known_is_compared_with_some_names_only(
     start: Start, tool_part: Any, length: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dragoman.agents.mcp_tools.tool._COMPARED", 10)
+    monkeypatch.setattr("dragoman.agents.mcp_tools.tool._MAX_COMPARED", 10)
     compared: list[tuple[str, int]] = []
 
     def matches(word: str, names: list[str], _number: int) -> list[str]:

@@ -15,12 +15,12 @@ from dragoman import Agent, State, User
 from dragoman.agents.mcp_tools import call as questions
 from dragoman.agents.mcp_tools import elicitation as held
 from dragoman.agents.mcp_tools.call import ToolCall
-from dragoman.engine.call import Call
+from dragoman.engine.call import CallContext
 
 Start = Callable[..., Awaitable[Any]]
 Command = Callable[..., list[str]]
 Until = Callable[[Callable[[], object]], Awaitable[None]]
-ADA, BOB = Call(user=User("ada")), Call(user=User("bob"))
+ADA, BOB = CallContext(user=User("ada")), CallContext(user=User("bob"))
 
 
 def lines(path: Path) -> list[str]:
@@ -73,9 +73,9 @@ async def test_a_call_that_was_given_up_is_in_mind_for_a_while_and_for_other_cal
 ) -> None:
     engine = await given_up()
     assert (await engine.send(None, parts=(tool_part("ask_name"),), call=ADA)).text == ": cancel None"
-    monkeypatch.setattr(questions, "DOUBT_SECONDS", 0.0)
+    monkeypatch.setattr(questions, "ROUTING_TIMEOUT", 0.0)
     assert (await engine.send(None, parts=(tool_part("ask_name"),), call=BOB)).text == ": cancel None"
-    for stranger in (Call(), Call(tenant="t", user=ADA.user)):
+    for stranger in (CallContext(), CallContext(tenant="t", user=ADA.user)):
         assert (await engine.send(None, parts=(tool_part("ask_name"),), call=stranger)).text == ": cancel None"
     task = await engine.send(None, parts=(tool_part("ask_name"),), call=ADA)
     assert (await engine.send("Ada", task=task, call=ADA)).text == ": accept Ada"
@@ -97,7 +97,7 @@ async def test_a_call_that_was_given_up_is_forgotten_once_the_server_has_answere
     assert (await engine.send(None, parts=(tool_part("ask_name"),), call=BOB)).text == ": cancel None"
     await engine.send(None, parts=(tool_part("let_go"),), call=BOB)
     connection = engine.agent.tools._supervisors[0].connection
-    await until(lambda: not connection.questions._given_up)
+    await until(lambda: not connection.elicitations._abandoned)
     task = await engine.send(None, parts=(tool_part("ask_name"),), call=BOB)
     assert (await engine.send("Bob", task=task, call=BOB)).text == ": accept Bob"
 
@@ -116,8 +116,8 @@ async def test_a_call_that_ends_when_its_question_is_canceled_leaves_no_doubt(
 async def test_where_too_many_were_given_up_to_be_remembered_no_question_is_anybody_s(
     given_up: Any, tool_part: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(questions, "REMEMBERED", 0)
-    monkeypatch.setattr(questions, "DOUBT_SECONDS", 0.0)
+    monkeypatch.setattr(questions, "MAX_ABANDONED", 0)
+    monkeypatch.setattr(questions, "ROUTING_TIMEOUT", 0.0)
     engine = await given_up()
     assert (await engine.send(None, parts=(tool_part("ask_name"),), call=ADA)).text == ": cancel None"
 
@@ -129,18 +129,18 @@ async def test_a_question_that_brings_a_call_which_was_given_up_is_not_shown_to_
     await start(agent)
     connection = agent.tools._supervisors[0].connection
     gone, at_work = (ToolCall(connection, "introduce", {}) for _ in range(2))
-    asked, form = questions.Questions("kit"), {"type": "object"}
+    asked, form = questions.ElicitationRouter("kit"), {"type": "object"}
     for each in (gone, at_work):
-        await asked.enter(each)
-    asked.leave(gone, given_up=True)
-    token = questions.CALL.set(gone)
+        await asked.add_call(each)
+    asked.remove_call(gone, abandoned=True)
+    token = questions.CURRENT_CALL.set(gone)
     try:
         params = types.ElicitRequestFormParams(message="A secret?", requested_schema=form)
-        result = await asked.asked(cast("Any", None), params)
+        result = await asked.on_elicitation(cast("Any", None), params)
     finally:
-        questions.CALL.reset(token)
+        questions.CURRENT_CALL.reset(token)
     assert result == types.ElicitResult(action="cancel")
-    assert not at_work.waits
+    assert not at_work.is_waiting
 
 
 # -- calls that wait ---------------------------------------------------------------------------------------------------
@@ -168,7 +168,7 @@ async def test_a_second_question_of_a_call_that_waits_is_not_shown_to_who_is_at_
 async def test_a_caller_can_keep_only_so_many_questions_waiting(
     start: Start, handshake: Command, tool_part: Any, answers: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(held, "OF_A_USER", 2)
+    monkeypatch.setattr(held, "MAX_PER_USER", 2)
     engine = await start(Agent.from_mcp(handshake()))
     tasks = [await engine.send(None, parts=(tool_part("ask_name"),), call=ADA) for _ in range(3)]
     assert [task.state for task in tasks] == [State.INPUT_REQUIRED, State.INPUT_REQUIRED, State.FAILED]
@@ -182,7 +182,7 @@ async def test_a_caller_can_keep_only_so_many_questions_waiting(
 async def test_all_callers_together_can_keep_only_so_many_questions_waiting(
     start: Start, handshake: Command, tool_part: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(held, "OF_ALL", 1)
+    monkeypatch.setattr(held, "MAX_OPEN_CALLS", 1)
     engine = await start(Agent.from_mcp(handshake()))
     await engine.send(None, parts=(tool_part("ask_name"),), call=ADA)
     task = await engine.send(None, parts=(tool_part("ask_name"),), call=ADA)

@@ -9,12 +9,12 @@ from mcp.server import MCPServer, Server
 
 from dragoman import Agent
 from dragoman.agents.command import environment_of
-from dragoman.agents.mcp_tools.source import Source, sources_of
+from dragoman.agents.mcp_tools.source import Source, parse_sources
 from dragoman.errors import ConfigError
 
 
 def named(*servers: object) -> list[str]:
-    return [source.name for source in sources_of(servers, None, None)]
+    return [source.name for source in parse_sources(servers, None, None)]
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_a_server_is_called_after_what_is_meant(command: str, name: str) -> None
 
 
 def test_a_command_is_split_like_a_shell_does_and_a_list_is_not() -> None:
-    whole, split = sources_of(["run 'a b' c", ["run", "a b", "c; d"]], None, None)
+    whole, split = parse_sources(["run 'a b' c", ["run", "a b", "c; d"]], None, None)
     assert whole.argv == ("run", "a b", "c")
     assert split.argv == ("run", "a b", "c; d")
 
@@ -68,7 +68,7 @@ def test_servers_of_one_name_are_numbered() -> None:
 
 
 def test_variables_go_to_programs_and_headers_to_addresses() -> None:
-    program, web = sources_of(["run", "http://127.0.0.1:1/mcp"], {"A": "1"}, {"X": "2"})
+    program, web = parse_sources(["run", "http://127.0.0.1:1/mcp"], {"A": "1"}, {"X": "2"})
     assert program == Source("run", argv=("run",), env={"A": "1"})
     assert web == Source("127-0-0-1", url="http://127.0.0.1:1/mcp", headers={"X": "2"})
 

@@ -21,8 +21,8 @@ from dragoman import Agent, Client, State
 from dragoman.agents.mcp_tools import connection
 from dragoman.agents.mcp_tools import supervisor as supervising
 from dragoman.agents.mcp_tools.bridge import McpTools
-from dragoman.agents.mcp_tools.source import sources_of
-from dragoman.agents.mcp_tools.supervisor import FIRST_PAUSE, LONGEST_PAUSE, SOUND_SECONDS, Supervisor
+from dragoman.agents.mcp_tools.source import parse_sources
+from dragoman.agents.mcp_tools.supervisor import INITIAL_BACKOFF, MAX_BACKOFF, STABLE_SECONDS, Supervisor
 from dragoman.errors import CannotConnect, ConfigError
 from dragoman.testing import Clock, served
 
@@ -76,7 +76,7 @@ async def test_a_program_that_speaks_no_mcp_is_told() -> None:
 
 
 async def test_a_server_that_says_nothing_is_given_up_and_stopped(handshake: Command, tmp_path: Path) -> None:
-    tools = McpTools(sources_of([handshake("silent")], None, None), start_seconds=0.3)
+    tools = McpTools(parse_sources([handshake("silent")], None, None), start_seconds=0.3)
     with pytest.raises(CannotConnect, match=r"cannot be used: it said nothing for 0\.3 s"):
         await tools.open()
     assert not is_alive(lines(tmp_path / "started")[0])
@@ -114,7 +114,7 @@ async def test_an_agent_that_was_closed_opens_again(handshake: Command) -> None:
 
 
 async def test_opening_twice_at_once_starts_a_server_once(handshake: Command, tmp_path: Path) -> None:
-    tools = McpTools(sources_of([handshake()], None, None))
+    tools = McpTools(parse_sources([handshake()], None, None))
     await asyncio.gather(tools.open(), tools.open())
     await tools.open()
     await tools.close()
@@ -145,7 +145,7 @@ async def test_a_server_that_is_killed_fails_its_calls_and_comes_back(
 async def test_a_call_fails_when_its_server_does_not_come_back(
     start: Start, handshake: Command, tool_part: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(supervising, "PATIENCE_SECONDS", 0.3)
+    monkeypatch.setattr(supervising, "RECONNECT_TIMEOUT", 0.3)
     engine = await start(Agent.from_mcp(handshake("once")))
     await engine.send(None, parts=(tool_part("die"),))
     task = await engine.send(None, parts=(tool_part("pid"),))
@@ -156,12 +156,12 @@ async def test_a_call_fails_when_its_server_does_not_come_back(
 async def test_a_server_that_dies_again_and_again_is_given_more_and_more_time(
     handshake: Command, tmp_path: Path, clock: Clock, until: Until
 ) -> None:
-    (source,) = sources_of([handshake("once")], None, None)
+    (source,) = parse_sources([handshake("once")], None, None)
     supervisor = Supervisor(source, lambda: None, start_seconds=10, clock=clock)
     await supervisor.open()
     started = tmp_path / "started"
     os.kill(int(lines(started)[0]), signal.SIGKILL)
-    pause, starts = FIRST_PAUSE, 1
+    pause, starts = INITIAL_BACKOFF, 1
     for _ in range(10):
         await until(lambda: clock.pending == 1)
         clock.move(pause * 0.99)
@@ -169,8 +169,8 @@ async def test_a_server_that_dies_again_and_again_is_given_more_and_more_time(
         clock.move(pause * 0.02)
         starts += 1
         await until(lambda starts=starts: len(lines(started)) == starts)
-        pause = min(pause * 2, LONGEST_PAUSE)
-    assert pause == LONGEST_PAUSE
+        pause = min(pause * 2, MAX_BACKOFF)
+    assert pause == MAX_BACKOFF
     await supervisor.close()
 
 
@@ -178,12 +178,12 @@ async def test_a_server_that_dies_again_and_again_is_given_more_and_more_time(
 async def test_a_server_that_has_lived_a_while_is_started_again_at_once(
     handshake: Command, tmp_path: Path, clock: Clock, until: Until
 ) -> None:
-    (source,) = sources_of([handshake()], None, None)
+    (source,) = parse_sources([handshake()], None, None)
     supervisor = Supervisor(source, lambda: None, start_seconds=10, clock=clock)
     await supervisor.open()
     started = tmp_path / "started"
-    for starts, lives, pause in ((1, 0, 0.1), (2, 0, 0.2), (3, SOUND_SECONDS, 0.1)):
-        await until(lambda: supervisor.connection is not None and not supervisor.connection.over.is_set())
+    for starts, lives, pause in ((1, 0, 0.1), (2, 0, 0.2), (3, STABLE_SECONDS, 0.1)):
+        await until(lambda: supervisor.connection is not None and not supervisor.connection.closed.is_set())
         clock.move(lives)
         os.kill(int(lines(started)[-1]), signal.SIGKILL)
         await until(lambda: clock.pending == 1)
@@ -318,7 +318,7 @@ class CutOnce:
 async def test_a_stream_of_changes_that_was_cut_is_listened_to_again(
     kit: MCPServer, until: Until, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(connection, "INITIAL_BACKOFF", 0.01)
     app = CutOnce(kit.streamable_http_app())
     with served(app) as url:
         agent = Agent.from_mcp(f"{url}/mcp")
@@ -350,7 +350,7 @@ async def web_server(port: int, folder: Path, era: str) -> AsyncGenerator[None, 
 async def test_a_server_at_an_address_that_was_restarted_is_called_again(
     start: Start, tmp_path: Path, tool_part: Any, until: Until, era: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(supervising, "LONGEST_PAUSE", 0.1)
+    monkeypatch.setattr(supervising, "MAX_BACKOFF", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     agent = Agent.from_mcp(f"http://127.0.0.1:{port}/mcp", name="web")

@@ -10,7 +10,7 @@ import msgspec
 import pydantic
 import pytest
 
-from dragoman.schema.typed import Unfit, fit, is_text, type_name
+from dragoman.schema.conversion import TypeMismatch, convert, is_text, type_name
 
 
 class Model(pydantic.BaseModel):
@@ -53,7 +53,7 @@ class Colour(Enum):
     ],
 )
 def test_a_value_becomes_what_is_wanted(wanted: Any, value: Any, expected: Any) -> None:
-    assert fit(value, wanted) == expected
+    assert convert(value, wanted) == expected
 
 
 @pytest.mark.parametrize(
@@ -77,8 +77,8 @@ def test_a_value_becomes_what_is_wanted(wanted: Any, value: Any, expected: Any) 
 def test_a_type_is_named_in_the_words_of_a_caller(wanted: Any, name: str) -> None:
     assert type_name(wanted) == name
     if wanted not in (int | str,):
-        with pytest.raises(Unfit, match=name.partition(" (")[0]):
-            fit({"no": object}, wanted)
+        with pytest.raises(TypeMismatch, match=name.partition(" (")[0]):
+            convert({"no": object}, wanted)
 
 
 def test_text_is_what_text_can_fill() -> None:

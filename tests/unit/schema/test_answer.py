@@ -24,7 +24,7 @@ TRIP = {
 def _typed(schema: Any, text: str) -> Any:
     """What a text becomes as the one argument that is missing."""
     made = Schema({"properties": {"x": schema, "y": {}}, "required": ["x"]})
-    answered = made.answered({"y": 1}, made.problems({"y": 1}), text, None)
+    answered = made.merge_answer({"y": 1}, made.problems({"y": 1}), text, None)
     assert answered["y"] == 1
     return answered["x"]
 
@@ -87,7 +87,7 @@ def test_a_text_is_read_as_the_one_argument_that_is_asked_for(schema: Any, text:
 )
 def test_several_arguments_are_read_from_data_or_pairs(text: str, data: Any) -> None:
     schema = Schema(TRIP)
-    assert schema.answered({"fast": True}, schema.problems({}), text, data) == {
+    assert schema.merge_answer({"fast": True}, schema.problems({}), text, data) == {
         "fast": True,
         "city": "Porto",
         "days": 2,
@@ -96,49 +96,49 @@ def test_several_arguments_are_read_from_data_or_pairs(text: str, data: Any) -> 
 
 def test_a_value_may_hold_commas_and_colons() -> None:
     schema = Schema(TRIP)
-    found = schema.answered({}, schema.problems({}), "city=Porto, Portugal: north, days=2, unit=MI, fast=no", None)
+    found = schema.merge_answer({}, schema.problems({}), "city=Porto, Portugal: north, days=2, unit=MI, fast=no", None)
     assert found == {"city": "Porto, Portugal: north", "days": 2, "unit": "mi", "fast": False}
 
 
 def test_what_cannot_be_read_is_named_next_time() -> None:
     schema = Schema(TRIP)
-    found = schema.answered({}, schema.problems({}), "city=Porto\ndays=a few", None)
+    found = schema.merge_answer({}, schema.problems({}), "city=Porto\ndays=a few", None)
     assert schema.problems(found) == (Problem("days", False, 'must be an integer, not "a few"'),)
 
 
 def test_words_that_name_nothing_leave_the_arguments_as_they_are() -> None:
     schema = Schema(TRIP)
-    assert schema.answered({"fast": True}, schema.problems({}), "whatever you like", None) == {"fast": True}
-    assert schema.answered({"fast": True}, schema.problems({}), "  ", None) == {"fast": True}
+    assert schema.merge_answer({"fast": True}, schema.problems({}), "whatever you like", None) == {"fast": True}
+    assert schema.merge_answer({"fast": True}, schema.problems({}), "  ", None) == {"fast": True}
 
 
 @pytest.mark.parametrize("data", [3, 0, "three", [1], False])
 def test_data_that_is_no_object_is_the_one_value(data: Any) -> None:
     schema = Schema(TRIP)
     arguments = {"city": "Porto"}
-    assert schema.answered(arguments, schema.problems(arguments), "text", data) == {"city": "Porto", "days": data}
+    assert schema.merge_answer(arguments, schema.problems(arguments), "text", data) == {"city": "Porto", "days": data}
 
 
 def test_a_wrong_argument_is_replaced() -> None:
     schema = Schema(TRIP)
     arguments = {"city": "Porto", "days": "two"}
-    assert schema.answered(arguments, schema.problems(arguments), "2", None) == {"city": "Porto", "days": 2}
+    assert schema.merge_answer(arguments, schema.problems(arguments), "2", None) == {"city": "Porto", "days": 2}
     assert arguments == {"city": "Porto", "days": "two"}
 
 
 def test_an_unknown_name_is_dropped_so_that_the_question_can_be_answered() -> None:
     schema = Schema({**TRIP, "additionalProperties": False})
     arguments = {"citty": "Porto", "days": 2}
-    found = schema.answered(arguments, schema.problems(arguments), "Lisbon", None)
+    found = schema.merge_answer(arguments, schema.problems(arguments), "Lisbon", None)
     assert found == {"days": 2, "city": "Lisbon"}
     only = {"city": "Porto", "days": 2, "extra": 1}
-    assert schema.answered(only, schema.problems(only), "ok", None) == {"city": "Porto", "days": 2}
+    assert schema.merge_answer(only, schema.problems(only), "ok", None) == {"city": "Porto", "days": 2}
 
 
 def test_an_argument_called_arguments_is_one() -> None:
     schema = Schema({"properties": {"arguments": {"type": "object"}, "n": {}}, "required": ["arguments", "n"]})
     given = {"arguments": {"a": 1}, "n": 2}
-    assert schema.answered({}, schema.problems({}), "", given) == given
+    assert schema.merge_answer({}, schema.problems({}), "", given) == given
 
 
 FILTER = {
@@ -169,7 +169,7 @@ FILTER = {
 def test_what_is_missing_inside_a_value_is_added_to_it(text: str, data: Any) -> None:
     schema = Schema(FILTER)
     arguments = {"filter": {"to": 2, "by": "x"}}
-    found = schema.answered(arguments, schema.problems(arguments), text, data)
+    found = schema.merge_answer(arguments, schema.problems(arguments), text, data)
     assert found == {"filter": {"to": 2, "by": "x", "from": 1}}
     assert arguments == {"filter": {"to": 2, "by": "x"}}
 
@@ -178,39 +178,39 @@ def test_what_is_wrong_inside_a_value_is_given_again_with_all_around_it() -> Non
     schema = Schema(FILTER)
     arguments = {"filter": {"from": "x", "to": 2, "by": "x"}}
     problems = schema.problems(arguments)
-    assert schema.answered(arguments, problems, "", {"filter": {"from": 1, "to": 2}}) == {
+    assert schema.merge_answer(arguments, problems, "", {"filter": {"from": 1, "to": 2}}) == {
         "filter": {"from": 1, "to": 2}
     }
-    assert schema.answered(arguments, problems, "7", None) == {"filter": {"from": 7, "to": 2, "by": "x"}}
+    assert schema.merge_answer(arguments, problems, "7", None) == {"filter": {"from": 7, "to": 2, "by": "x"}}
 
 
 def test_places_in_arrays_can_be_answered_too() -> None:
     schema = Schema(FILTER)
     arguments = {"rows": [{"id": 1}, {"id": "x"}, {"id": "y"}]}
     problems = schema.problems(arguments)
-    found = schema.answered(arguments, problems, "rows[1].id=2, rows[2].id: 3", None)
+    found = schema.merge_answer(arguments, problems, "rows[1].id=2, rows[2].id: 3", None)
     assert found == {"rows": [{"id": 1}, {"id": 2}, {"id": 3}]}
-    assert schema.answered(arguments, problems, '[{"id": 5}]', None) == {"rows": [{"id": 5}]}
+    assert schema.merge_answer(arguments, problems, '[{"id": 5}]', None) == {"rows": [{"id": 5}]}
 
 
 def test_an_unknown_name_inside_a_value_is_dropped() -> None:
     schema = Schema(FILTER)
     arguments = {"filter": {"from": 1, "to": 2, "form": 3}}
-    assert schema.answered(arguments, schema.problems(arguments), "ok", None) == {"filter": {"from": 1, "to": 2}}
+    assert schema.merge_answer(arguments, schema.problems(arguments), "ok", None) == {"filter": {"from": 1, "to": 2}}
 
 
 def test_a_question_about_the_whole_can_be_answered_with_any_argument() -> None:
     schema = Schema({"properties": {"a": {}, "b": {}}, "anyOf": [{"required": ["a"]}, {"required": ["b"]}]})
-    assert schema.answered({}, schema.problems({}), "b=1", None) == {"b": 1}
+    assert schema.merge_answer({}, schema.problems({}), "b=1", None) == {"b": 1}
     single = Schema({"properties": {"a": {"type": "string"}}, "minProperties": 1})
-    assert single.answered({}, single.problems({}), "x", None) == {"a": "x"}
+    assert single.merge_answer({}, single.problems({}), "x", None) == {"a": "x"}
 
 
 @pytest.mark.timeout(10)
 def test_a_very_long_answer_is_read_soon() -> None:
     schema = Schema(TRIP)
     for text in ("\n" * 200_000, " " * 200_000 + "x", "city" * 50_000, ", " * 100_000):
-        assert schema.answered({}, schema.problems({}), text, None) == {}
+        assert schema.merge_answer({}, schema.problems({}), text, None) == {}
 
 
 json_values = st.recursive(
@@ -230,9 +230,9 @@ words = st.lists(st.sampled_from(["city", "=", ":", ",", "\n", '"', "{", "}", "f
 def test_no_answer_breaks_anything(schema: Any, arguments: dict[str, Any], text: str, data: Any) -> None:
     made = Schema(schema)
     problems = made.problems(arguments)
-    found = made.answered(arguments, problems, text, data)
+    found = made.merge_answer(arguments, problems, text, data)
     assert isinstance(found, dict)
     assert made.question("t", made.problems(found)) is not None
     for about in ("city", "filter.from", "rows[9].id", "", "nowhere.to.be[0]"):
         for missing in (True, False):
-            assert isinstance(made.answered(arguments, [Problem(about, missing, "is wrong")], text, data), dict)
+            assert isinstance(made.merge_answer(arguments, [Problem(about, missing, "is wrong")], text, data), dict)

@@ -73,31 +73,31 @@ def _spelled(value: Any) -> str:
 )
 def test_integers_are_where_the_schema_wants_them(schema: Any, value: Any, fitted: Any) -> None:
     made = Schema({"$defs": {"Whole": INTEGER}, "properties": {"x": schema}})
-    assert _spelled(made.fitted({"x": value})) == _spelled({"x": fitted})
+    assert _spelled(made.coerce_integers({"x": value})) == _spelled({"x": fitted})
 
 
 def test_arguments_without_a_float_are_handed_back_as_they_are() -> None:
     arguments = {"a": 1, "b": ["x", {"c": None}]}
-    assert Schema({"properties": {"a": INTEGER}}).fitted(arguments) is arguments
+    assert Schema({"properties": {"a": INTEGER}}).coerce_integers(arguments) is arguments
 
 
 def test_what_does_not_change_is_handed_back_as_it_is() -> None:
     arguments: dict[str, Any] = {"n": 1.5, "row": [1.5], "o": {"n": 1.0}}
     schema = Schema({"properties": {"n": INTEGER, "row": {"items": INTEGER}, "o": {"properties": {"n": NUMBER}}}})
-    assert schema.fitted(arguments) is arguments
+    assert schema.coerce_integers(arguments) is arguments
 
 
 def test_the_order_of_names_stays_and_the_input_too() -> None:
     arguments: dict[str, Any] = {"z": 1.0, "a": {"y": [2.0], "b": 3.0}, "m": 4}
     before = copy.deepcopy(arguments)
     inner = {"properties": {"b": INTEGER, "y": {"items": INTEGER}}}
-    fitted = Schema({"properties": {"a": inner, "z": INTEGER}}).fitted(arguments)
+    fitted = Schema({"properties": {"a": inner, "z": INTEGER}}).coerce_integers(arguments)
     assert _spelled(fitted) == '{"z":1,"a":{"y":[2],"b":3},"m":4}'
     assert _spelled(arguments) == _spelled(before)
 
 
 def test_a_recursive_schema_is_followed_as_deep_as_the_value_goes() -> None:
-    assert _spelled(Schema(TREE).fitted({"n": 1.0, "next": {"next": {"n": 2.0}}})) == (
+    assert _spelled(Schema(TREE).coerce_integers({"n": 1.0, "next": {"next": {"n": 2.0}}})) == (
         '{"n":1,"next":{"next":{"n":2}}}'
     )
 
@@ -106,13 +106,13 @@ def test_a_value_nested_beyond_all_measure_is_left_to_the_server() -> None:
     deep: dict[str, Any] = {"n": 1.0}
     for _ in range(3000):
         deep = {"next": deep}
-    assert Schema(TREE).fitted(deep) is deep
+    assert Schema(TREE).coerce_integers(deep) is deep
     assert Schema(TREE).problems(deep) == ()
 
 
 def test_without_a_validator_alternatives_are_told_apart_by_their_types() -> None:
     schema = Schema({"properties": {"x": {"anyOf": [INTEGER, {"type": "null"}]}, "broken": {"type": 7}}})
-    assert _spelled(schema.fitted({"x": 3.0})) == '{"x":3}'
+    assert _spelled(schema.coerce_integers({"x": 3.0})) == '{"x":3}'
 
 
 numbers = st.integers(-(2**60), 2**60) | st.floats(allow_nan=False) | st.integers(-1000, 1000).map(float)
@@ -138,14 +138,14 @@ schemas = st.recursive(
 def test_fitting_changes_no_value_and_is_done_after_once(properties: dict[str, Any], arguments: dict[str, Any]) -> None:
     schema = Schema({"properties": properties})
     before = _spelled(arguments)
-    fitted = schema.fitted(arguments)
+    fitted = schema.coerce_integers(arguments)
     assert fitted == arguments
     assert _spelled(arguments) == before
-    assert schema.fitted(fitted) is fitted
+    assert schema.coerce_integers(fitted) is fitted
     assert schema.problems(fitted) == schema.problems(arguments)
 
 
 @given(st.dictionaries(st.sampled_from("abc"), st.integers(-(2**53), 2**53).map(float)))
 def test_what_the_schema_takes_as_an_integer_is_one(arguments: dict[str, Any]) -> None:
-    fitted = Schema({"additionalProperties": INTEGER}).fitted(arguments)
+    fitted = Schema({"additionalProperties": INTEGER}).coerce_integers(arguments)
     assert all(type(value) is int for value in fitted.values())

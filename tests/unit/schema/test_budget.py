@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft7Validator, Draft202012Validator
 
 from dragoman.schema.arguments import Problem, Schema
-from dragoman.schema.validator import Flat
+from dragoman.schema.validator import FlatSchema
 
 # A tenth of it is aimed at; the rest is for busy machines. Before it was counted, each of these took many seconds.
 SOON = 1.0
@@ -127,7 +127,7 @@ def test_of_very_many_problems_the_first_ones_are_told_and_how_many_more_there_a
     assert [problem.path for problem in some[1:20]] == [f"ids[{index}]" for index in range(19)]
     assert some[20:] == (Problem("", False, "has 31 more problems"),)
     assert schema.question("t", some).splitlines()[-1] == "`t` has 31 more problems"
-    assert schema.requested(some)["properties"].keys() == {"ids", "must"}
+    assert schema.requested_schema(some)["properties"].keys() == {"ids", "must"}
 
     many = _soon(lambda: schema.problems({"ids": ["x"] * 300_000}))
     assert many[-1] == Problem("", False, "has many more problems")
@@ -151,16 +151,16 @@ def test_very_many_unknown_names_are_all_dropped_by_one_answer(inside: tuple[str
     problems = _soon(lambda: schema.problems(wrong))
     assert len(problems) == 21
     assert len(_soon(lambda: schema.question("t", problems))) < 3_000
-    assert _soon(lambda: schema.answered(wrong, problems, answer, None)) == right
+    assert _soon(lambda: schema.merge_answer(wrong, problems, answer, None)) == right
     # Those who send them again are asked again, soon.
-    again = _soon(lambda: schema.answered(wrong, problems, "", wrong))
+    again = _soon(lambda: schema.merge_answer(wrong, problems, "", wrong))
     assert len(_soon(lambda: schema.problems(again))) == 21
 
 
 def test_names_that_match_a_pattern_stay_when_the_unknown_ones_go() -> None:
     schema = Schema({"patternProperties": {"^x-": {}}, "properties": {"a": {}}, "additionalProperties": False})
     arguments = {"a": 1, "x-y": 2, **{f"z{number}": 3 for number in range(30)}}
-    assert schema.answered(arguments, schema.problems(arguments), "ok", None) == {"a": 1, "x-y": 2}
+    assert schema.merge_answer(arguments, schema.problems(arguments), "ok", None) == {"a": 1, "x-y": 2}
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_a_name_of_any_length_and_spelling_is_asked_about_and_dropped(name: str)
     (problem,) = _soon(lambda: schema.problems(arguments))
     assert (problem.path, problem.unknown) == (name, True)
     assert len(schema.question("t", [problem])) < 500
-    assert _soon(lambda: schema.answered(arguments, [problem], "path=q", None)) == {"path": "q"}
+    assert _soon(lambda: schema.merge_answer(arguments, [problem], "path=q", None)) == {"path": "q"}
 
 
 def test_problems_below_a_very_long_name_do_not_each_repeat_it() -> None:
@@ -188,7 +188,7 @@ def test_the_empty_name_is_a_name() -> None:
     problems = schema.problems(arguments)
     assert {problem.path for problem in problems} == {"", "in."}
     assert '`t`: `""` is not known: it takes path, in' in schema.question("t", problems)
-    assert schema.answered(arguments, problems, "", {"path": "q"}) == {"in": {"path": "p"}, "path": "q"}
+    assert schema.merge_answer(arguments, problems, "", {"path": "q"}) == {"in": {"path": "p"}, "path": "q"}
 
 
 @pytest.mark.parametrize("word", ["anyOf", "oneOf"])
@@ -212,12 +212,12 @@ def test_the_alternative_false_is_never_meant(word: str) -> None:
 def test_what_would_take_long_to_fit_is_handed_back_as_it_is(place: Any, value: Any) -> None:
     schema = Schema({"properties": {"x": place}})
     arguments = {"x": value}
-    assert _soon(lambda: schema.fitted(arguments)) is arguments
+    assert _soon(lambda: schema.coerce_integers(arguments)) is arguments
 
 
 def test_a_large_value_without_floats_is_handed_back_soon() -> None:
     arguments: dict[str, Any] = {"x": [[]] * 300_000, "y": [{"a": {}} for _ in range(100_000)]}
-    assert _soon(lambda: Schema({"type": "object"}).fitted(arguments)) is arguments
+    assert _soon(lambda: Schema({"type": "object"}).coerce_integers(arguments)) is arguments
 
 
 @pytest.mark.parametrize("text", ["," * 500_000, "name1=x," * 60_000, "name\n" * 100_000, f",{' ' * 500_000}"])
@@ -225,13 +225,13 @@ def test_a_long_text_is_read_soon_however_many_names_there_are(text: str) -> Non
     names = {f"name{number}": {"type": "string"} for number in range(300)}
     schema = Schema({"properties": names, "required": ["name1", "name2"]})
     problems = schema.problems({})
-    assert isinstance(_soon(lambda: schema.answered({}, problems, text, None)), dict)
+    assert isinstance(_soon(lambda: schema.merge_answer({}, problems, text, None)), dict)
 
 
 def test_a_long_value_of_a_pair_is_read() -> None:
     schema = Schema({"properties": {"a": {"type": "string"}, "b": {"type": "integer"}}, "required": ["a", "b"]})
     words = "some words, and some more; " * 10_000
-    found = schema.answered({}, schema.problems({}), f"b=3\na={words}", None)
+    found = schema.merge_answer({}, schema.problems({}), f"b=3\na={words}", None)
     assert found == {"a": words.rstrip().rstrip(",;"), "b": 3}
 
 
@@ -260,10 +260,10 @@ def test_a_schema_that_only_refers_to_itself_keeps_nobody_waiting(
     arguments = {"a": 1.0}
     problems = _soon(lambda: made.problems(arguments))
     for work in (
-        lambda: made.fitted(arguments),
+        lambda: made.coerce_integers(arguments),
         lambda: made.question("t", problems),
-        lambda: made.requested(problems),
-        lambda: made.answered(arguments, problems, "a=1", None),
+        lambda: made.requested_schema(problems),
+        lambda: made.merge_answer(arguments, problems, "a=1", None),
         made.example,
         made.fields,
         lambda: made.text_slot({}),
@@ -276,7 +276,7 @@ def test_a_schema_that_only_refers_to_itself_keeps_nobody_waiting(
 def test_what_is_asked_for_again_does_not_grow_beyond_measure() -> None:
     properties = {f"p{n}": {"anyOf": [{"$ref": f"#/properties/p{n + 1}"}] * 2} for n in range(40)}
     schema = Schema({"properties": properties, "required": ["p0"]})
-    found = _soon(lambda: schema.requested([Problem("p0", True, "is missing")]))
+    found = _soon(lambda: schema.requested_schema([Problem("p0", True, "is missing")]))
     assert found["required"] == ["p0"]
 
 
@@ -323,13 +323,13 @@ def test_the_end_of_the_process_is_not_kept_from_it(error: BaseException) -> Non
 
 def test_a_flat_schema_is_judged_without_a_validator(monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[bool] = []
-    takes = Flat.takes
+    takes = FlatSchema.is_surely_valid
 
-    def counted(flat: Flat, value: object) -> bool:
+    def counted(flat: FlatSchema, value: object) -> bool:
         taken.append(takes(flat, value))
         return taken[-1]
 
-    monkeypatch.setattr(Flat, "takes", counted)
+    monkeypatch.setattr(FlatSchema, "is_surely_valid", counted)
     schema = Schema(PATHS)
     assert schema.problems({"path": "p", "limit": 3}) == ()
     assert taken == [True]
