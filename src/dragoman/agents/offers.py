@@ -131,7 +131,7 @@ def request_of(ctx: Context, *, by_skill: bool = False) -> tuple[str | None, dic
     A data part `{"tool": …, "arguments": {…}}` has precedence over metadata `skillId`, for which the first data part is
     the arguments. With `by_skill`, the key may also be `skill`.
     """
-    message = ctx.first
+    message = ctx.first_message
     first: dict[str, Any] | None = None
     for part in message.parts:
         if isinstance(part.data, dict):
@@ -140,7 +140,7 @@ def request_of(ctx: Context, *, by_skill: bool = False) -> tuple[str | None, dic
             if named is not None:
                 return named
             first = data if first is None else first
-    skill_id = ctx.opening.get("skillId") or ctx.opening.get("skill_id")
+    skill_id = ctx.first_metadata.get("skillId") or ctx.first_metadata.get("skill_id")
     return (skill_id if isinstance(skill_id, str) else None), dict(first or {})
 
 
@@ -167,7 +167,7 @@ def permit(ctx: Context, offer: Offer, name: str) -> None:
         Rejected: the caller may not use the skill.
     """
     if offer.permission is not None and not may_use(ctx, offer):
-        Audit().denied(scheme="permission", reason=offer.id, user=ctx.user.id if ctx.user else "")
+        Audit().record_denial(scheme="permission", reason=offer.id, user=ctx.user.id if ctx.user else "")
         raise Rejected(f"Unauthorized: {name}")
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 from msgspec import Struct
 
-from dragoman.engine.execute.outputs import Answered, Ask
+from dragoman.engine.execute.outputs import AnsweredQuestion, Ask
 from dragoman.model.error import Failed
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def _with_reason(one: Pending, answer: Any, comment: str) -> Any:
     return {"approved": False, "message": comment.strip()}
 
 
-def pause_of(resume: Answered | None) -> Pause | None:
+def pause_of(resume: AnsweredQuestion | None) -> Pause | None:
     """Return the pause that this run resumes from, including the answer that has just arrived; None in a first run."""
     if resume is None:
         return None
@@ -145,7 +145,7 @@ def pause_of(resume: Answered | None) -> Pause | None:
 
 async def save_state(ctx: Context, state: Any) -> str:
     """Store state with the task, once, however often a question is asked again. Return the name to load it by."""
-    name = f"dragoman/pause/{len(ctx.answered)}"
+    name = f"dragoman/pause/{len(ctx.answers)}"
 
     async def value() -> Any:
         return state

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from dragoman.auth.outbound.choose import credential_of
-from dragoman.auth.outbound.credential import sendable
+from dragoman.auth.outbound.credential import check_sendable
 from dragoman.auth.outbound.place import is_token
 from dragoman.client.connection import DEFAULT_LIMIT, Connection, InProcess, Sender
 from dragoman.client.discovery import CardCache, Discovery, StaticDiscovery, check_options, main_url
@@ -19,8 +19,8 @@ from dragoman.dialects.cards.card import read_card
 from dragoman.model.card import AgentCard
 from dragoman.model.error import ConfigError
 from dragoman.model.json import decode_any, encode
-from dragoman.net.exchange import shown
-from dragoman.net.place import FRAMING
+from dragoman.net.exchange import redact_url
+from dragoman.net.http_url import FRAMING
 
 if TYPE_CHECKING:
     from dragoman.client.trust import Keys, TrustOption
@@ -147,12 +147,12 @@ def _parse_address(target: str, auth: object) -> tuple[str, object]:
     usable = parts is not None and parts.scheme in ("http", "https") and host and port != 0
     if not usable or not url.isprintable() or " " in url or "\\" in url:
         hint = f": write http://{url}" if url and "://" not in url and " " not in url else ""
-        raise ConfigError(f"{shown(target) if '://' in target else target!r} is not the address of an agent{hint}")
+        raise ConfigError(f"{redact_url(target) if '://' in target else target!r} is not the address of an agent{hint}")
     assert parts is not None
     if "@" not in parts.netloc:
         return url, auth
     if auth is not None:
-        raise ConfigError(f"the address {shown(url)} names a user, and there is auth= too: leave one of them out")
+        raise ConfigError(f"the address {redact_url(url)} names a user, and there is auth= too: leave one of them out")
     user, password = unquote(parts.username or ""), unquote(parts.password or "")
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2])), (user, password)
 
@@ -164,7 +164,7 @@ def _check_headers(headers: Mapping[str, str] | None) -> dict[str, str]:
         if name.lower() in FRAMING:
             raise ConfigError(f"headers: {name} is said by what carries a request, and by nobody else")
         # The value may be a secret: it is not shown.
-        sendable(value, f"header {name}", ConfigError, may_be_empty=True)
+        check_sendable(value, f"header {name}", ConfigError, may_be_empty=True)
     return dict(headers or {})
 
 

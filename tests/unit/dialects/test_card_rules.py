@@ -14,9 +14,9 @@ from msgspec.structs import replace
 
 from dragoman import Agent
 from dragoman.dialects.cards.card import card_json
-from dragoman.dialects.cards.rules.validate import Problem, card_problems
+from dragoman.dialects.cards.rules.validate import CardProblem, card_problems
 from dragoman.model.card import AgentExtension
-from dragoman.server.cards.cache import card_of
+from dragoman.server.cards.cache import build_card
 
 SITE = "https://a.example/.well-known/agent-card.json"
 GONE = object()
@@ -433,7 +433,7 @@ def test_problems_come_in_the_order_of_the_card_and_what_is_missing_last() -> No
 
 def test_what_two_versions_of_one_card_both_forbid_is_one_problem_in_the_words_of_the_newer() -> None:
     (problem,) = card_problems(changed(BOTH, "name", GONE))
-    assert problem == Problem(
+    assert problem == CardProblem(
         "error", "name", "A2A 1.0, 4.4.1: an agent card has name, a text that is not empty", "missing"
     )
 
@@ -509,7 +509,7 @@ SECURITY: dict[str, Any] = {
 @pytest.mark.parametrize("version", ["both", "1.0", "0.3"])
 def test_the_cards_we_serve_have_no_error(version: Any, secured: bool) -> None:
     base = "http://127.0.0.1:8080"
-    card = replace(card_of(agent(), base), **(SECURITY if secured else {}))
+    card = replace(build_card(agent(), base), **(SECURITY if secured else {}))
     problems = card_problems(card_json(card, {}, version), url=f"{base}/.well-known/agent-card.json")
     assert [each for each in problems if each.level == "error"] == []
     # 0.3 would like the main address twice, and has no device flow.
@@ -521,7 +521,7 @@ def test_a_card_of_ours_without_skills_or_tags_has_no_error(version: Any) -> Non
     untagged = Agent("echo")
     untagged.skill(shout)
     for made in (Agent("echo"), untagged):
-        problems = card_problems(card_json(card_of(made, LOCAL), {}, version))
+        problems = card_problems(card_json(build_card(made, LOCAL), {}, version))
         assert [each for each in problems if each.level == "error"] == []
         assert {each.field for each in problems} <= {"skills", "skills[0].tags", "additionalInterfaces"}
 
@@ -572,7 +572,7 @@ INSIDE = [
 
 @given(VALUES)
 def test_no_json_value_makes_it_raise(value: object) -> None:
-    assert all(isinstance(each, Problem) for each in card_problems(value, url="http://["))
+    assert all(isinstance(each, CardProblem) for each in card_problems(value, url="http://["))
 
 
 @given(st.binary(max_size=50))

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from dragoman import Agent
-from dragoman.engine.call import Call
-from dragoman.engine.execute.runner import LAST_WORDS
+from dragoman.engine.call import CallContext
+from dragoman.engine.execute.runner import CANCEL_GRACE_SECONDS
 from dragoman.engine.operations import EngineSettings
 from dragoman.model.error import ServerError
 from dragoman.model.state import State
@@ -245,7 +245,7 @@ async def test_a_run_that_will_not_stop_is_not_waited_for_for_ever(
     sending = engine.sending()
     await turns()
     closing = asyncio.create_task(engine.service.close())
-    await clock.advance(LAST_WORDS)
+    await clock.advance(CANCEL_GRACE_SECONDS)
     await closing
     assert "1 runs go on although they were cancelled" in caplog.text
     stubborn.set()
@@ -335,7 +335,7 @@ async def test_a_cancel_at_the_same_moment_as_the_timeout_is_a_cancel(start: Any
     engine = await start(agent)
     task = await engine.send(wait=False)
     await turns()
-    cancelling = asyncio.create_task(engine.service.cancel(Call(), _cancel(task)))
+    cancelling = asyncio.create_task(engine.service.cancel(CallContext(), _cancel(task)))
     await asyncio.sleep(0)
     clock.move(5)
     assert (await cancelling).result.state is State.CANCELED

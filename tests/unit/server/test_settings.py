@@ -65,7 +65,7 @@ def test_every_default_passes_its_own_check():
     for name in Settings.__struct_fields__:
         value = getattr(Settings(), name)
         if name != "limits" and value is not None:
-            assert SETTINGS[name].read(value, False) == value
+            assert SETTINGS[name].parse(value, False) == value
 
 
 def test_every_help_text_is_one_line_and_every_flag_is_the_name():
@@ -137,6 +137,25 @@ def test_development_repeats_everything_unless_told_otherwise(tmp_path: Path):
     assert load(tmp_path, dev=True, dedupe=5).dedupe == 5
     assert load(tmp_path, dev=True, environ={"DRAGOMAN_DEDUPE": "6"}).dedupe == 6
     assert load(tmp_path, dev=False).dedupe == 600
+
+
+def test_a_former_name_of_a_setting_works_in_every_source(tmp_path: Path):
+    assert load(tmp_path, limits={"patience": 1}).limits.request_timeout == 1
+    assert load(tmp_path, environ={"DRAGOMAN_LIMITS_PATIENCE": "2"}).limits.request_timeout == 2
+    assert flags(tmp_path, limits_patience="3").limits.request_timeout == 3
+    write(tmp_path, "[limits]\npatience = 4\n")
+    assert load(tmp_path).limits.request_timeout == 4
+    with pytest.raises(ConfigError, match=r"^--limits-patience: must be seconds"):
+        flags(tmp_path, limits_patience="x")
+
+
+@pytest.mark.parametrize("names", [("PATIENCE", "REQUEST_TIMEOUT"), ("REQUEST_TIMEOUT", "PATIENCE")])
+def test_the_current_name_of_a_setting_counts_before_its_former_one(tmp_path: Path, names: tuple[str, str]):
+    set_to = {"PATIENCE": "1", "REQUEST_TIMEOUT": "2"}
+    environ = {f"DRAGOMAN_LIMITS_{name}": set_to[name] for name in names}
+    assert load(tmp_path, environ=environ).limits.request_timeout == 2
+    write(tmp_path, "".join(["[limits]\n", *(f"{name.lower()} = {set_to[name]}\n" for name in names)]))
+    assert load(tmp_path).limits.request_timeout == 2
 
 
 def test_limits_come_from_keyword_environment_and_table(tmp_path: Path):

@@ -191,7 +191,7 @@ class SessionRuns:
 def _depth(ctx: Context) -> int:
     """Return the depth of a call in a chain of agents: the larger of the message's and the request's."""
     first = ctx.history[0] if ctx.history else ctx.message
-    return depth_of(ctx.opening, first.metadata)
+    return depth_of(ctx.first_metadata, first.metadata)
 
 
 def _has_lost_conversation(first_error: Event | None) -> bool:

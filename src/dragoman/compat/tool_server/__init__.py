@@ -25,8 +25,8 @@ from dragoman.compat.tool_server.dialect import TOOL_TASKS
 from dragoman.compat.tool_server.rows import NumberedTasks
 from dragoman.dialects.cards.v01 import plain_card
 from dragoman.dialects.errors import rpc_error
-from dragoman.dialects.negotiate import Choice
-from dragoman.engine.call import Call
+from dragoman.dialects.negotiate import MethodMatch
+from dragoman.engine.call import CallContext
 from dragoman.engine.settings import EngineSettings
 from dragoman.model.error import A2AError, ConfigError, InvalidParams, Unauthenticated
 from dragoman.model.json import decode_any, encode
@@ -36,7 +36,7 @@ from dragoman.model.user import User
 from dragoman.server.agent.frameworks import require
 from dragoman.server.agent.in_process import ServiceConnection, connect
 from dragoman.server.build import open_store
-from dragoman.server.cards.cache import card_of, offers_for, schemas_of
+from dragoman.server.cards.cache import build_card, offers_for, schemas_of
 from dragoman.transports.endpoint import JSON_LIMITS, Endpoint
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class ToolServer:
     async def agent_card(self, permissions: Permissions) -> Json:
         """The card for who has these permissions. Raises ConfigError when the server is not open."""
         user, offers = self._open_to(permissions)
-        card = card_of(self.agent, self.url, user, security=(_COOKIE, []), linked=True)
+        card = build_card(self.agent, self.url, user, security=(_COOKIE, []), linked=True)
         return plain_card(card, ((offer.id, offer.description) for offer in offers), self.agent.card)
 
     async def tools_for_permissions(self, permissions: Permissions) -> list[Json]:
@@ -260,16 +260,16 @@ def _opened() -> ToolServer:
 async def _perform(
     service: Service, operation: Operation, params: Any, user: User | None, answers: ToolAnswers | None = None
 ) -> Outcome:
-    call = Call(user=user, origin=TOOL_TASKS.origin, asks=TOOL_TASKS.asks)
+    call = CallContext(user=user, origin=TOOL_TASKS.origin, asks=TOOL_TASKS.asks)
     try:
-        request = TOOL_TASKS.request(operation, _json(params))
+        request = TOOL_TASKS.read_request(operation, _json(params))
         endpoint = Endpoint(service, (), body_limit=0, blocking=True)
         if answers is None:
             outcome = await endpoint.perform(operation, call, request, None)
         else:
-            outcome = await answers.perform(endpoint, Choice(operation, TOOL_TASKS), call, request)
+            outcome = await answers.perform(endpoint, MethodMatch(operation, TOOL_TASKS), call, request)
         assert isinstance(outcome.result, Task)
-        return ("ok", decode_any(TOOL_TASKS.result(operation, outcome.result)))
+        return ("ok", decode_any(TOOL_TASKS.write_result(operation, outcome.result)))
     except A2AError as error:
         return _refused(error)
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from dragoman.engine.call import Call
-from dragoman.engine.execute.outputs import Answered
+from dragoman.engine.call import CallContext
+from dragoman.engine.execute.outputs import AnsweredQuestion
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
 from dragoman.model.json import decode_message, decode_task
 from dragoman.model.record import Folding
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 PAGE = 256
 
 
-class Compacted(Exception):
+class JournalCompacted(Exception):
     """The records that are needed are gone."""
 
 
@@ -37,7 +37,7 @@ class Replay:
         self._folding: Folding | None = None
         self._messages: dict[int, list[Message]] | None = None
 
-    def renew(self, stored: StoredTask) -> None:
+    def refresh(self, stored: StoredTask) -> None:
         """Go on with the task as it is now."""
         self.stored = stored
         self._messages = None
@@ -49,32 +49,32 @@ class Replay:
             Compacted: a record that is needed is not there.
         """
         stored = self.stored
-        wanted = stored.row.generation if generation is None else generation
-        if stored.snapshot is not None and stored.snapshot_generation == wanted:
-            return msgspec.structs.replace(decode_task(stored.snapshot), generation=wanted)
-        return (await self._fold(wanted)).task()
+        target = stored.row.generation if generation is None else generation
+        if stored.snapshot is not None and stored.snapshot_generation == target:
+            return msgspec.structs.replace(decode_task(stored.snapshot), generation=target)
+        return (await self._fold(target)).task()
 
-    async def _fold(self, wanted: int) -> Folding:
+    async def _fold(self, target: int) -> Folding:
         stored, folding = self.stored, self._folding
         if self._messages is None:
             self._messages = _messages_by_generation(await self._store.notes(stored.row.number))
-        if folding is None and stored.snapshot is not None and stored.snapshot_generation < wanted:
+        if folding is None and stored.snapshot is not None and stored.snapshot_generation < target:
             folding = Folding(decode_task(stored.snapshot), stored.snapshot_generation)
         after = 0 if folding is None else folding.generation
-        while folding is None or after < wanted:
-            records = await self._store.records(stored.row.number, after, min(PAGE, wanted - after))
+        while folding is None or after < target:
+            records = await self._store.records(stored.row.number, after, min(PAGE, target - after))
             if not records:
-                raise Compacted(f"the journal of task {stored.row.id} ends at {after}")
+                raise JournalCompacted(f"the journal of task {stored.row.id} ends at {after}")
             for record in records:
                 event, after = record.event, record.generation
                 if isinstance(event, Task):
                     folding = Folding(event, after)
                 elif folding is None:
-                    raise Compacted(f"task {stored.row.id} has no first record")
+                    raise JournalCompacted(f"task {stored.row.id} has no first record")
                 elif isinstance(event, (StatusUpdate, ArtifactUpdate)):
                     folding.apply(event)
                 for message in self._messages.get(after, ()):
-                    folding.say(message)
+                    folding.add_message(message)
             # A long journal is not everybody's business: others have their turn between its pages.
             await asyncio.sleep(0)
         self._folding = folding
@@ -92,18 +92,18 @@ def _messages_by_generation(notes: Iterable[Note]) -> dict[int, list[Message]]:
 class Origin(msgspec.Struct, omit_defaults=True):
     """The circumstances a task began in, kept for runs that start again."""
 
-    call: Call
+    call: CallContext
     metadata: dict[str, Any] | None = None
 
 
-class Question(msgspec.Struct):
+class OpenQuestion(msgspec.Struct):
     """What a run asked before it paused, and what it wants back with the answer."""
 
     question: str
     ref: Any = None
 
 
-class Memory(NamedTuple):
+class RunHistory(NamedTuple):
     """What earlier runs of a task left behind. `told` are messages that came while it was at work.
 
     `doubtful` are effects of `once` that were begun and of which nobody knows whether they happened. `attempt` is how
@@ -111,52 +111,52 @@ class Memory(NamedTuple):
     """
 
     origin: Origin | None
-    asked: tuple[Question, ...]
+    questions: tuple[OpenQuestion, ...]
     answers: tuple[Message, ...]
-    told: tuple[Message, ...]
+    followups: tuple[Message, ...]
     once: dict[str, Any]
-    doubtful: frozenset[str] = frozenset()
+    in_doubt: frozenset[str] = frozenset()
     attempt: int | None = None
 
-    def call(self, row: TaskRow) -> Call:
+    def call(self, row: TaskRow) -> CallContext:
         """Who asked, and in what way."""
-        return self.origin.call if self.origin else Call(tenant=row.scope.tenant, origin=row.origin)
+        return self.origin.call if self.origin else CallContext(tenant=row.scope.tenant, origin=row.origin)
 
-    def answered(self, last: Message | None = None) -> tuple[Answered, ...]:
+    def answered_questions(self, last: Message | None = None) -> tuple[AnsweredQuestion, ...]:
         """The questions with their answers; `last` is one that has just arrived."""
         answers = self.answers if last is None else (*self.answers, last)
         return tuple(
-            Answered(asked.question, asked.ref, answer.text, answer.data)
-            for asked, answer in zip(self.asked, answers, strict=False)
+            AnsweredQuestion(asked.question, asked.ref, answer.text, answer.data)
+            for asked, answer in zip(self.questions, answers, strict=False)
         )
 
 
-def memory_of(notes: Iterable[Note]) -> Memory:
+def read_run_history(notes: Iterable[Note]) -> RunHistory:
     """What the notes of a task say about its earlier runs."""
     origin: Origin | None = None
-    asked: list[Question] = []
+    questions: list[OpenQuestion] = []
     answers: list[Message] = []
-    told: list[Message] = []
+    followups: list[Message] = []
     once: dict[str, Any] = {}
-    doubtful: set[str] = set()
+    in_doubt: set[str] = set()
     attempt: int | None = None
     for note in notes:
         if note.kind == "request":
             origin = msgspec.json.decode(note.body, type=Origin)
         elif note.kind == "ask":
-            asked.append(msgspec.json.decode(note.body, type=Question))
+            questions.append(msgspec.json.decode(note.body, type=OpenQuestion))
         elif note.kind == "answer":
             answers.append(decode_message(note.body))
             attempt = None
         elif note.kind == "message":
-            told.append(decode_message(note.body))
+            followups.append(decode_message(note.body))
         elif note.kind == "once":
-            kept = msgspec.json.decode(note.body)
-            doubtful.discard(kept["key"])
-            if "value" in kept:  # else the function raised
-                once[kept["key"]] = kept["value"]
+            effect = msgspec.json.decode(note.body)
+            in_doubt.discard(effect["key"])
+            if "value" in effect:  # else the function raised
+                once[effect["key"]] = effect["value"]
         elif note.kind == "begun":
-            doubtful.add(note.body.decode())
+            in_doubt.add(note.body.decode())
         elif note.kind == "attempt":
             attempt = int(note.body)
-    return Memory(origin, tuple(asked), tuple(answers), tuple(told), once, frozenset(doubtful), attempt)
+    return RunHistory(origin, tuple(questions), tuple(answers), tuple(followups), once, frozenset(in_doubt), attempt)

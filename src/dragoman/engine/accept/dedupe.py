@@ -1,0 +1,116 @@
+"""Message deduplication: a repeated message is answered with the task of the first, and starts no run."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+from dragoman.engine.ports.store import DedupeKey, Scope
+from dragoman.model.ids import is_uuid
+from dragoman.model.json import encode
+
+if TYPE_CHECKING:
+    from dragoman.clock import Clock
+    from dragoman.engine.ports.store import Store
+    from dragoman.model.message import Message
+
+_BITS = 1 << 24
+_places = struct.Struct("<4I").unpack_from
+
+
+def _positions(digest: bytes) -> list[tuple[int, int]]:
+    places: tuple[int, ...] = _places(digest)
+    return [((place % _BITS) >> 3, 1 << (place & 7)) for place in places]
+
+
+class BloomFilter:
+    """Bloom filter over digests: no false negatives, rare false positives.
+
+    It takes two million bytes, allocated with the first digest. At two million digests one lookup in fifty is a false
+    positive, which costs a read from the store.
+    """
+
+    def __init__(self) -> None:
+        self._bits: bytearray | None = None
+        self.used = False
+
+    def add(self, digest: bytes) -> None:
+        """Add a digest of at least 16 bytes."""
+        if self._bits is None:
+            self._bits = bytearray(_BITS >> 3)
+            self.used = True
+        for byte, bit in _positions(digest):
+            self._bits[byte] |= bit
+
+    def __contains__(self, digest: bytes) -> bool:
+        bits = self._bits
+        if bits is None:
+            return False
+        return all(bits[byte] & bit for byte, bit in _positions(digest))
+
+
+MAX_RECENT_KEYS = 50_000
+
+
+class Deduplicator:
+    """Finds the task that accepted the same message within the dedupe window.
+
+    Only messages whose id is a UUID have a dedupe key: ids typed by hand ("m1") and the same id with other content are
+    never repeats. Recent keys are in memory; older ones, and those from before a restart, are in a Bloom filter. So a
+    new message hardly ever costs a read.
+    """
+
+    def __init__(self, store: Store, clock: Clock, seconds: float) -> None:
+        self._store = store
+        self._clock = clock
+        self._window_ms = round(seconds * 1000)
+        self._recent: OrderedDict[bytes, tuple[int, str]] = OrderedDict()
+        # Rotated once per window: all keys in the older filter have expired when it is dropped.
+        self._newer, self._older = BloomFilter(), BloomFilter()
+        self._rotated_ms = clock.now()
+
+    async def load(self) -> None:
+        """Load the keys that an earlier process stored."""
+        if self._window_ms > 0:
+            for key in await self._store.dedupe_keys(self._clock.now()):
+                self._newer.add(key)
+
+    def key_of(self, scope: Scope, message: Message) -> DedupeKey | None:
+        """The dedupe key of a message, or None when it is not deduplicated."""
+        if self._window_ms <= 0 or not is_uuid(message.message_id):
+            return None
+        content = encode((scope, message.task_id, message.message_id.lower(), message.parts))
+        return DedupeKey(hashlib.sha256(content).digest(), self._clock.now() + self._window_ms)
+
+    def may_contain(self, dedupe_key: DedupeKey) -> bool:
+        """False when the key is certainly new. Never reads from the store."""
+        key = dedupe_key.digest
+        if key in self._recent:
+            return True
+        return (self._newer.used and key in self._newer) or (self._older.used and key in self._older)
+
+    async def find(self, dedupe_key: DedupeKey) -> str | None:
+        """The id of the task that accepted this message before; None when there is none."""
+        now = self._clock.now()
+        entry = self._recent.get(dedupe_key.digest)
+        if entry is not None:
+            return entry[1] if entry[0] > now else None
+        if dedupe_key.digest in self._newer or dedupe_key.digest in self._older:
+            return await self._store.duplicate_of(dedupe_key.digest, now)
+        return None
+
+    def add(self, dedupe_key: DedupeKey, task_id: str) -> None:
+        """Add a key to the memory cache. The store saves it too, in the commit of the message."""
+        now = self._clock.now()
+        if now - self._rotated_ms >= self._window_ms:
+            self._newer, self._older, self._rotated_ms = BloomFilter(), self._newer, now
+        while self._recent:
+            key, (until, _) = next(iter(self._recent.items()))
+            if until > now and len(self._recent) < MAX_RECENT_KEYS:
+                break
+            if until > now:
+                self._newer.add(key)
+            del self._recent[key]
+        self._recent[dedupe_key.digest] = (dedupe_key.expires_ms, task_id)
