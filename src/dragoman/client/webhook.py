@@ -193,7 +193,9 @@ def _fetch_keys(url: str) -> dict[str, Any]:
     try:
         with opener.open(Request(url, headers={"Accept": "application/json"}), timeout=_FETCH_TIMEOUT) as response:  # noqa: S310
             if response.status != 200:
-                raise CannotConnect(f"the keys at {shown(url)} cannot be fetched: HTTP {response.status}", reason="HTTP")
+                raise CannotConnect(
+                    f"the keys at {shown(url)} cannot be fetched: HTTP {response.status}", reason="HTTP"
+                )
             body = response.read(_MAX_BYTES + 1)
     except (OSError, HTTPException) as error:
         raise CannotConnect(f"the keys at {shown(url)} cannot be fetched: {error}") from error
