@@ -7,16 +7,25 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parent))
+import warm_start
+
 
 def pytest_configure() -> None:
+    warm_start.install()
     # What a shell starts in the background ignores SIGINT, and so do all programs that it starts: commands of the
     # tests must not.
     is_ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     if is_ignored and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_unconfigure() -> None:
+    warm_start.close()
 
 
 @pytest.fixture(autouse=True)

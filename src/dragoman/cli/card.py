@@ -145,13 +145,13 @@ def _capabilities(card: AgentCard) -> Iterator[str]:
 
 
 def _security(card: AgentCard) -> Iterator[str]:
-    from dragoman.auth.outbound.requirement import alternatives, declared
+    from dragoman.auth.outbound.requirement import alternatives, declared_schemes
 
     demanded = alternatives(card)
     for number, schemes in enumerate(demanded):
         yield f"{'or ' if number else ''}{' and '.join(map(str, schemes))}"
     if not demanded:
-        known = declared(card)
+        known = declared_schemes(card)
         yield f"nothing is demanded; known are {', '.join(map(str, known))}" if known else "none"
 
 

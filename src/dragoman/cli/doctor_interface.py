@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 import msgspec
 from msgspec.structs import replace
 
-from dragoman.auth.outbound.foreign import as_object
-from dragoman.auth.outbound.requirement import declared
+from dragoman.auth.outbound.requirement import declared_schemes
+from dragoman.auth.outbound.untrusted import as_object
 from dragoman.dialects.errors import DOMAIN, status_of
 from dragoman.dialects.table import VERSION_HEADER
 from dragoman.model import error as e
@@ -148,7 +148,7 @@ class Checkup:
         return found or [HealthFinding("ok", self.check, f"{question.what}: {answered(reply)}")]
 
     def _refused(self, reply: Reply, what: str) -> list[HealthFinding]:
-        if reply.status == 401 and not declared(self._card):
+        if reply.status == 401 and not declared_schemes(self._card):
             says = f"{what}: HTTP 401, and the card names no way to authenticate"
             return [HealthFinding("FAIL", self.check, says, _CREDENTIALS)]
         says = f"{what}: HTTP {reply.status}, so it is not checked"

@@ -160,9 +160,9 @@ def _serve_stdio(given: Given) -> None:
 
             options, store = _prepare(given)
             from dragoman.mcp.serve import serve_stdio
-            from dragoman.server.listen.serve import calm_collector
+            from dragoman.server.listen.serve import tune_gc
 
-            calm_collector()
+            tune_gc()
         asyncio.run(serve_stdio(options, store, streams))
 
 
@@ -172,9 +172,9 @@ def _serve_http(given: Given, host: str, port: int) -> None:
 
         options, store = _prepare(given)
         from dragoman.mcp.serve import serve_http
-        from dragoman.server.listen.serve import calm_collector
+        from dragoman.server.listen.serve import tune_gc
 
-        calm_collector()
+        tune_gc()
     if asyncio.run(serve_http(options, host, port, announce=say, store=store)):
         raise KeyboardInterrupt
 
@@ -305,7 +305,7 @@ def _tokens(remotes: dict[str, Remote]) -> dict[str, str]:
 def _store_path(store: str | None) -> Path | None:
     from dragoman.server.config.store_url import parse_store
 
-    return None if store is None else parse_store(store, named="--store")
+    return None if store is None else parse_store(store, setting="--store")
 
 
 # -- passing on ------------------------------------------------------------------------------------------------------

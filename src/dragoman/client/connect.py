@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from dragoman.auth.outbound.choose import credential_of
-from dragoman.auth.outbound.credential import sendable
+from dragoman.auth.outbound.credential import check_sendable
 from dragoman.auth.outbound.place import is_token
 from dragoman.client.connection import DEFAULT_LIMIT, Connection, InProcess, Sender
 from dragoman.client.discovery import CardCache, Discovery, StaticDiscovery, check_options, main_url
@@ -164,7 +164,7 @@ def _check_headers(headers: Mapping[str, str] | None) -> dict[str, str]:
         if name.lower() in FRAMING:
             raise ConfigError(f"headers: {name} is set by the HTTP client itself and cannot be overridden")
         # The value may be a secret: it stays out of the error.
-        sendable(value, f"header {name}", ConfigError, may_be_empty=True)
+        check_sendable(value, f"header {name}", ConfigError, may_be_empty=True)
     return dict(headers or {})
 
 

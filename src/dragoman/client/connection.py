@@ -208,7 +208,7 @@ class Sender:
             BadResponse: the server redirects to another origin.
             AuthError: the credentials cannot be obtained.
         """
-        trace.propagate(request.headers)
+        trace.inject(request.headers)
         same_origin = self._has_nothing_private or self.origin is None or origin_of(request.url) == self.origin
         if same_origin and self._headers:
             request.headers.update(self._headers)

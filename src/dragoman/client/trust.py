@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dragoman.client.connection import Sender
     from dragoman.clock import Clock
     from dragoman.dialects.dialect import Result
-    from dragoman.keys.card_signature import Verified
+    from dragoman.keys.card_signature import VerifiedSignature
     from dragoman.keys.jws import Header
     from dragoman.model.operation import Request
 
@@ -124,7 +124,7 @@ class CardVerifier:
             raise BadCard(f"the agent card is not trusted: {error}", reason=error.reason) from None
         return read_card(verified.card)
 
-    async def verify(self, card: Json, url: str | None) -> Verified:
+    async def verify(self, card: Json, url: str | None) -> VerifiedSignature:
         """Return the first valid signature of a card with what it covers.
 
         Raises:
@@ -146,7 +146,7 @@ class CardVerifier:
             old = "it is a card of A2A 0.3 alone, and signatures are verified in the form of 1.0"
             raise BadSignature(f"{error}; {old}", reason=error.reason) from None
 
-    async def _verify_by_origin(self, card: Json, url: str) -> Verified:
+    async def _verify_by_origin(self, card: Json, url: str) -> VerifiedSignature:
         headers = headers_of(card)
         key_urls = dict.fromkeys(key_url for header in headers if (key_url := key_url_of(header, url)) is not None)
         problem: BadSignature | None = None
@@ -168,7 +168,7 @@ class CardVerifier:
 
     async def _verify_with_keys_at(
         self, key_url: str, card: Json, accept: Callable[[Header], bool] | None = None
-    ) -> Verified:
+    ) -> VerifiedSignature:
         cached = self._cache.get(key_url)
         # The lower bound guards against a clock that was set back.
         if cached is not None and cached.expires_at - TTL <= self._now() < cached.expires_at:

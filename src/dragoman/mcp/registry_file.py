@@ -149,7 +149,7 @@ class RegistryFile:
             self._is_failing = True
             return False
         except Exception:
-            # The thread must survive, or nothing would be written any more without anybody noticing.
+            # The thread must survive, or all later writes would be lost silently.
             if not self._is_failing:
                 logger.exception("the registry cannot be written now, and is tried again")
             self._is_failing = True

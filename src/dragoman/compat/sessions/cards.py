@@ -16,7 +16,7 @@ from msgspec import structs
 from dragoman.agents.offers import categories, humanized
 from dragoman.compat.sessions.deps import member
 from dragoman.dialects.cards.security import schemes_to_01
-from dragoman.server.cards.cache import MAX_AGE, REMEMBERED
+from dragoman.server.cards.cache import CACHE_SIZE, MAX_AGE
 
 if TYPE_CHECKING:
     from dragoman.model.card import AgentCard, AgentSkill
@@ -137,9 +137,9 @@ class AgentCards:
         key = (base, self._agent.revision, user.permissions if user else None)
         served = self._known.get(key)
         if served is None:
-            if len(self._known) >= REMEMBERED:  # the Host header is the caller's to choose
+            if len(self._known) >= CACHE_SIZE:  # the Host header is the caller's to choose
                 self._known.clear()
-            card = card_of_agent(self._agent, self._cards.told(base, user), base)
+            card = card_of_agent(self._agent, self._cards.extended_card(base, user), base)
             body = msgspec.json.format(msgspec.json.encode(card), indent=2)
             served = self._known[key] = (body, f'"{hashlib.sha256(body).hexdigest()[:32]}"'.encode())
         return served

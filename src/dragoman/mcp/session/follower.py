@@ -387,7 +387,7 @@ def _is_settled(task: Task | None) -> bool:
 
 
 def _same_question(task: Task | None, previous: Task | None) -> bool:
-    """True when two tasks surely ask the same question; False when the agent gives nothing to compare."""
+    """True when two tasks certainly ask the same question; False when there is nothing to compare."""
     if task is None or previous is None or task.state is not previous.state:
         return False
     # Some agents have moved the question into the history already: the timestamp still matches.

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 from dragoman.bus.local import LocalBus
 from dragoman.clock import SystemClock
 from dragoman.dialects.table import V1_0
-from dragoman.engine.call import Call
+from dragoman.engine.call import CallContext
 from dragoman.engine.journal.follow import Stream
 from dragoman.engine.operations import EngineSettings, Service
 from dragoman.model.operation import Operation
 from dragoman.server.agent.adapter import EngineAgent
 from dragoman.server.agent.base import BareAgent
-from dragoman.server.cards.cache import card_of
+from dragoman.server.cards.cache import build_card
 from dragoman.stores.memory import MemoryStore
 from dragoman.transports.endpoint import Endpoint
 
@@ -44,7 +44,7 @@ class ServiceConnection:
         self._runnable = runnable
         self._store = store
         self._endpoint = Endpoint(service, (), body_limit=0, blocking=True)
-        self._call = Call(origin=V1_0)
+        self._call = CallContext(origin=V1_0)
 
     async def open(self) -> None:
         """Open the store and recover."""
@@ -65,7 +65,7 @@ class ServiceConnection:
     @property
     def cached_card(self) -> AgentCard:
         """The agent's card, as it would stand at an address."""
-        return card_of(self._agent, ADDRESS)
+        return build_card(self._agent, ADDRESS)
 
     async def card(self) -> AgentCard:
         """See `Connection.card`."""
