@@ -45,7 +45,7 @@ class AddressPolicy:
         except ValueError:  # an invalid port, an unclosed bracket
             raise _bad_address(url) from None
         if "@" in parts.netloc:
-            raise ToolError("credentials do not belong into an address: configure the agent under [remotes]")
+            raise ToolError("credentials do not belong in an address: configure the agent under [remotes]")
         if scheme not in ("http", "https") or not host or not _is_plain(url):
             raise _bad_address(url)
         if not (self.allows(host, port) or (scheme, host, port) in self._origins):

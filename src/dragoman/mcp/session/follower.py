@@ -300,7 +300,7 @@ class TaskFollower:
             raise BadResponse("the agent does not say how its task is")
         if self.record.remote_id not in (None, task.id):
             if self._has_switched_task:
-                raise BadResponse("the agent tells of ever other tasks on one stream")
+                raise BadResponse("the agent keeps switching tasks on one stream")
             # The agent has switched to another task for this message.
             self._has_switched_task = True
             self.record = self._registry.start_task(self.record.agent_id)

@@ -207,7 +207,7 @@ class McpTasks:
         self._evict()
         handle = self._handles.get(params.task_id)
         if handle is None:
-            raise MCPError(types.INVALID_PARAMS, "Task not found: it never was, or is too old")
+            raise MCPError(types.INVALID_PARAMS, "Task not found: it does not exist, or is too old")
         return handle
 
     # -- the state of a task -------------------------------------------------------------------------------------------
