@@ -101,7 +101,7 @@ class _Listener(ThreadingHTTPServer):
     allow_reuse_address = os.name == "posix"  # elsewhere it would let two programs share the port
 
     def __init__(self, address: tuple[str, int], verifier: _Verifier, *, prints_json: bool, count: int | None) -> None:
-        self.checks = verifier
+        self.verifier = verifier
         self.prints_json = prints_json
         self.remaining = count
         if ":" in address[0]:
@@ -128,7 +128,7 @@ class _WebhookHandler(BaseHTTPRequestHandler):
             return
         listener = cast("_Listener", self.server)
         headers = {name.lower(): value for name, value in self.headers.items()}
-        verdict = listener.checks.verify(headers, body)
+        verdict = listener.verifier.verify(headers, body)
         pieces = (
             [_format_json(headers, body, verdict)] if listener.prints_json else _format_line(headers, body, verdict)
         )

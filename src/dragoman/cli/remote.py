@@ -168,7 +168,8 @@ def resolve_target(argument: str) -> Target:
         raise ConfigError(f"`{argument}` is not the address of an agent: write http://{argument}")
     names = f"; there are {', '.join(remotes)}" if remotes else ""
     raise ConfigError(
-        f"there is no remote `{argument}`{names}: write the agent's URL, or name it in dragoman.toml: [remotes.{argument}]"
+        f"there is no remote `{argument}`{names}: write the agent's URL, "
+        f"or name it in dragoman.toml: [remotes.{argument}]"
     )
 
 

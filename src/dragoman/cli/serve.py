@@ -235,7 +235,8 @@ def _combine(servables: Sequence[Servable]) -> Servable:
     duplicate = next((name for name in names if names.count(name) > 1), None)
     if duplicate is not None:
         raise ConfigError(
-            f"two agents are called {duplicate!r}: each needs a name of its own. In dragoman.toml it gets one, as in\n\n"
+            f"two agents are called {duplicate!r}: each needs a name of its own. "
+            "In dragoman.toml it gets one, as in\n\n"
             f'[agents.{duplicate}-2]\na2a = "https://…"'
         )
     return Server(*agents)

@@ -89,7 +89,7 @@ async def _cut_stream(app: ASGIApp, scope: Message, receive: Receive, send: Send
 
     await app(scope, receive, cutting)
     # An app may have swallowed the error; the server must still see one, or it would end the response properly.
-    if counter is not None and not counter.left:
+    if counter is not None and not counter.remaining:
         raise _cut_error()
 
 

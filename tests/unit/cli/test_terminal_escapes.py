@@ -179,7 +179,7 @@ def is_ours(node: ast.Call) -> bool:
 def test_nothing_is_written_but_by_the_one_function_that_cleans() -> None:
     folder = Path(dragoman.cli.__file__).parent
     # `print` are methods of ours, a prompt of `chat` is one of two words.
-    allowed = {("chat.py", "self._reader.print"), ("conversation.py", "reader.print")}
+    allowed = {("chat.py", "self._printer.print"), ("conversation.py", "printer.print")}
     allowed |= {("chat.py", "input"), ("printing.py", "click.echo")}
     found = [
         (path.name, name)
