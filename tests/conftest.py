@@ -7,11 +7,16 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parent))
+import warm_start
+
 
 def pytest_configure() -> None:
+    warm_start.install()
     # What a shell starts in the background ignores SIGINT, and so do all programs that it starts: commands of the
     # tests must not.
     is_ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
@@ -19,11 +24,15 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_unconfigure() -> None:
+    warm_start.close()
+
+
 @pytest.fixture(autouse=True)
 def no_cards_of_others() -> None:
     module = sys.modules.get("dragoman.client.connect")
     if module is not None:
-        module.CARDS.clear()
+        module.SHARED_CARDS.clear()
 
 
 @pytest.fixture(autouse=True)

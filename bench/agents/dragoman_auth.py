@@ -8,7 +8,7 @@ from typing import Any
 from bench.agents.dragoman_agent import agent
 from dragoman.server.build import build
 from dragoman.server.config.settings import load_settings
-from dragoman.server.listen.serve import calm_collector
+from dragoman.server.listen.serve import tune_gc
 from dragoman.stores.memory import MemoryStore
 
 
@@ -17,6 +17,6 @@ def app(store: str, config: str) -> Any:
 
     `dragoman serve` has both in one place. Users in memory could not be made from outside.
     """
-    calm_collector()
+    tune_gc()
     settings = load_settings({}, environ={}, config=Path(config), cwd=Path(config).parent)
     return build([agent], settings, store=MemoryStore() if store == "memory" else None)

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from dragoman import Agent
-from dragoman.server.listen.serve import calm_collector
+from dragoman.server.listen.serve import tune_gc
 
 agent = Agent.from_mcp([sys.executable, "-m", "bench.agents.mcp_echo"])
 
 
 def app(store: str) -> Any:
     """The ASGI app; `store` is "memory" or a file."""
-    calm_collector()  # as `dragoman serve`, which this stands for, does
+    tune_gc()  # as `dragoman serve`, which this stands for, does
     return agent.app(store="memory:" if store == "memory" else f"sqlite:///{Path(store).resolve()}")

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from dragoman.agents.process.profiles import PROFILES, profile
-from dragoman.agents.process.recipe import INHERITED, Limits
+from dragoman.agents.process.spec import INHERITED, ProgramLimits
 from dragoman.compat.remote.budget import COOLDOWN_MS, MAX_AGENTS, MAX_CALLS
 from dragoman.compat.sessions.invocation_guard import MAX_DEPTH, PER_MINUTE
 
@@ -26,7 +26,7 @@ def names(cell: str) -> list[str]:
 
 def test_the_limits_are_those_there_are_with_their_defaults() -> None:
     shown = {names(name)[0]: float(default) for name, default, _ in rows("limit")}
-    assert shown == {name: float(getattr(Limits(), name)) for name in Limits.__struct_fields__}
+    assert shown == {name: float(getattr(ProgramLimits(), name)) for name in ProgramLimits.__struct_fields__}
 
 
 def test_the_profiles_are_those_there_are_with_their_commands() -> None:

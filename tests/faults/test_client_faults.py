@@ -18,7 +18,7 @@ import pytest
 import trustme
 
 from dragoman import Agent, Client, Context, Task
-from dragoman.client.connect import CARDS
+from dragoman.client.connect import SHARED_CARDS
 from dragoman.errors import A2AError, AuthError, BadCard, BadResponse, CannotConnect, DragomanError, InternalError
 from dragoman.server.agent.in_process import connect as in_process
 from dragoman.server.build import build
@@ -71,7 +71,7 @@ async def problem(client: Client, call: Call) -> DragomanError:
 @pytest.fixture(autouse=True)
 def no_card_of_another_test() -> None:
     # A port is given again, sooner or later, and its card may be that of an earlier test.
-    CARDS.clear()
+    SHARED_CARDS.clear()
 
 
 # -- nobody there ----------------------------------------------------------------------------------------------------

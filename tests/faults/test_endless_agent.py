@@ -160,7 +160,7 @@ def endless() -> Endless:
 @pytest.fixture
 def url(endless: Endless, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     # A port may have been another agent's a minute ago.
-    monkeypatch.setattr("dragoman.client.connect.CARDS", CardCache(SystemClock()))
+    monkeypatch.setattr("dragoman.client.connect.SHARED_CARDS", CardCache(SystemClock()))
     with served(endless) as url:
         yield url
 
@@ -257,7 +257,7 @@ class Copying(Endless):
 
 
 async def test_a_copy_of_what_is_known_does_not_count_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dragoman.client.connect.CARDS", CardCache(SystemClock()))
+    monkeypatch.setattr("dragoman.client.connect.SHARED_CARDS", CardCache(SystemClock()))
     agent = Copying()
     with served(agent) as url:
         async with asyncio.timeout(SECONDS), Client(url, limit=LIMIT) as client:

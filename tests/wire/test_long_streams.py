@@ -10,7 +10,7 @@ import pytest
 from dragoman import Agent
 from dragoman.dialects.cards.card import parse_card
 from dragoman.server.build import build
-from dragoman.server.cards.cache import card_of
+from dragoman.server.cards.cache import build_card
 from dragoman.server.config.settings import Settings
 from dragoman.testing import Clock, served
 
@@ -84,4 +84,4 @@ def test_a_card_is_built_served_and_read_back_unchanged() -> None:
 
     with served(agent) as url, urllib.request.urlopen(f"{url}/.well-known/agent-card.json", timeout=20) as response:
         read = parse_card(response.read())
-        assert read == card_of(agent, url, push=True)
+        assert read == build_card(agent, url, push=True)

@@ -79,12 +79,12 @@ class PausingBridge(ABC):
         """Nothing is held open between runs."""
 
 
-async def value_for(ctx: Context, given: Any) -> Any:
+async def value_for(ctx: Context, source: Any) -> Any:
     """The value for this run. Functions, methods, classes and partials make it; other things that can be called are it.
 
     An object may be callable for its own reasons, such as a client that its tools call.
     """
-    if not (inspect.isroutine(given) or isinstance(given, type | partial)):
-        return given
-    made = cast("Callable[[Context], Any]", given)(ctx)
-    return await made if inspect.isawaitable(made) else made
+    if not (inspect.isroutine(source) or isinstance(source, type | partial)):
+        return source
+    value = cast("Callable[[Context], Any]", source)(ctx)
+    return await value if inspect.isawaitable(value) else value

@@ -29,7 +29,7 @@ class Interpreter(NamedTuple):
     sure: bool = True
 
 
-class Run(NamedTuple):
+class ScriptArgument(NamedTuple):
     """A word that an interpreter runs: code, or the path of a script."""
 
     at: int
@@ -87,7 +87,7 @@ def interpreter_of(word: str) -> Interpreter | None:
     return next((kind for kind in _KINDS if kind.name.fullmatch(PurePath(word).name)), None)
 
 
-def runs_of(words: Sequence[str]) -> Iterator[Run]:
+def script_arguments(words: Sequence[str]) -> Iterator[ScriptArgument]:
     """What a command that begins with an interpreter runs, in its order; nothing for others."""
     kind = interpreter_of(words[0]) if words else None
     if kind is None:
@@ -102,7 +102,7 @@ def runs_of(words: Sequence[str]) -> Iterator[Run]:
             if not kind.late:
                 at = number if code[1] else next(numbers, None)
                 if at is not None:
-                    yield Run(at, kind, is_code=True)
+                    yield ScriptArgument(at, kind, is_code=True)
                 if not kind.again:
                     return
         elif kind.elsewhere.fullmatch(word):
@@ -113,7 +113,7 @@ def runs_of(words: Sequence[str]) -> Iterator[Run]:
         elif word == "--" or not word.startswith(("-", "+")):
             at = next(numbers, None) if word == "--" else number
             if at is not None and (kind.late or not has_code):
-                yield Run(at, kind, is_code=has_code)
+                yield ScriptArgument(at, kind, is_code=has_code)
             return
 
 
@@ -124,7 +124,7 @@ def code_words(words: Sequence[str]) -> Iterator[int]:
     """
     at = 0
     while at < len(words):
-        runs = list(runs_of(words[at:]))
+        runs = list(script_arguments(words[at:]))
         code = [run for run in runs if run.is_code]
         yield from (at + run.at for run in code)
         if code:
@@ -133,13 +133,13 @@ def code_words(words: Sequence[str]) -> Iterator[int]:
         elif runs and not at:
             return  # all others are the script's
         elif _SSH.fullmatch(PurePath(words[at]).name):
-            yield from _sent(words, at + 1)
+            yield from _ssh_command(words, at + 1)
             return
         else:
             at += 1
 
 
-def _sent(words: Sequence[str], at: int) -> Iterable[int]:
+def _ssh_command(words: Sequence[str], at: int) -> Iterable[int]:
     """The words that ssh sends to the shell of its host, which splits them again."""
     while at < len(words) and words[at].startswith("-"):
         at += 2 if _SSH_VALUED.fullmatch(words[at]) else 1
@@ -200,23 +200,23 @@ def environment_of(env: Mapping[str, str] | Sequence[str] | None) -> dict[str, s
     """
     if env is None:
         return {}
-    found: dict[str, str] = {}
+    variables: dict[str, str] = {}
     if isinstance(env, Mapping):
         for key, value in env.items():
-            found[_variable(key)] = str(value)
+            variables[_check_variable(key)] = str(value)
     else:
         for each in (env,) if isinstance(env, str) else env:
-            key, given, value = each.partition("=")
-            if not given and _variable(key) not in os.environ:
+            key, separator, value = each.partition("=")
+            if not separator and _check_variable(key) not in os.environ:
                 raise ConfigError(f"env {key}: the variable is not set here: export it, or write {key}=VALUE")
-            found[_variable(key)] = value if given else os.environ[key]
-    for key, value in found.items():
+            variables[_check_variable(key)] = value if separator else os.environ[key]
+    for key, value in variables.items():
         if "\0" in value:
             raise ConfigError(f"env {key}: no variable can hold the character NUL")
-    return found
+    return variables
 
 
-def _variable(key: str) -> str:
+def _check_variable(key: str) -> str:
     if not _VARIABLE.fullmatch(key):
         raise ConfigError(f"env: `{printable(key)}` is not the name of a variable: write KEY=VALUE, or KEY")
     return key
@@ -237,19 +237,19 @@ def name_of_command(argv: Sequence[str]) -> str:
     """The program that is meant: not npx, but what it runs. Where that is in doubt, it is npx."""
     program = _basename(argv[0])
     if program in _LAUNCHERS:
-        meant = _launched(program, argv[1:])
+        name = _launched_name(program, argv[1:])
     elif interpreter_of(program) is not None:
-        meant = _interpreted(argv)
+        name = _script_name(argv)
     else:
-        meant = None
-    return clean_name(program) if meant is None else meant
+        name = None
+    return clean_name(program) if name is None else name
 
 
-def _launched(program: str, words: Sequence[str]) -> str | None:
+def _launched_name(program: str, words: Sequence[str]) -> str | None:
     rest = iter(words)
     for word in rest:
         if word in ("-m", "--module"):
-            return _module(next(rest, ""))
+            return _module_name(next(rest, ""))
         if word in _WITH_VALUE:
             next(rest, "")
         elif word.startswith("-"):
@@ -261,16 +261,16 @@ def _launched(program: str, words: Sequence[str]) -> str | None:
     return None
 
 
-def _interpreted(argv: Sequence[str]) -> str | None:
-    run = next(runs_of(argv), None)
+def _script_name(argv: Sequence[str]) -> str | None:
+    run = next(script_arguments(argv), None)
     if run is not None:
         script = argv[run.at]
         return None if run.is_code or not _NAME.fullmatch(script) else clean_name(_basename(script))
     is_module = [word.startswith("-") and word.endswith("m") for word in argv]
-    return _module(next(iter(argv[is_module.index(True) + 1 :]), "")) if True in is_module else None
+    return _module_name(next(iter(argv[is_module.index(True) + 1 :]), "")) if True in is_module else None
 
 
-def _module(name: str) -> str | None:
+def _module_name(name: str) -> str | None:
     return clean_name(name) if _NAME.fullmatch(name) else None
 
 

@@ -37,7 +37,7 @@ _BRANDS = (
     *("iOS", "macOS", "npm"),
 )
 _PLURALS = {f"{word.lower()}s": f"{word}s" for word in _ACRONYMS}
-_SPELLED = _PLURALS | {word.lower(): word for word in (*_ACRONYMS, *_BRANDS)}
+_SPELLINGS = _PLURALS | {word.lower(): word for word in (*_ACRONYMS, *_BRANDS)}
 _IN_TWO_WORDS = {brand.lower() for brand in _BRANDS}
 
 _CATEGORIES = {
@@ -70,7 +70,7 @@ def humanized(tool: str, prefix: str = "") -> str:
     for each in (prefix, *_PRODUCTS):
         if each and rest.startswith(each) and _SEPARATOR.sub("", rest[len(each) :]):
             rest = rest[len(each) :]
-    return " ".join(_spelled(word) for word in _words(rest)) or tool
+    return " ".join(_spell(word) for word in _words(rest)) or tool
 
 
 def shared_prefix(names: Iterable[str]) -> str:
@@ -94,33 +94,33 @@ def categories(tool: str, description: str = "") -> tuple[str, ...]:
     """What kind of thing a tool does, by the words of its name, else of its description; four at most."""
     for text in (tool, description):
         words = [word.lower() for word in _words(text)]
-        found = [_BY_WORD[word] for word in words if word in _BY_WORD]
-        found = found or [_BY_WEAK_WORD[word] for word in words if word in _BY_WEAK_WORD]
-        if found:
-            return tuple(dict.fromkeys(found))[:_MOST]
+        names = [_BY_WORD[word] for word in words if word in _BY_WORD]
+        names = names or [_BY_WEAK_WORD[word] for word in words if word in _BY_WEAK_WORD]
+        if names:
+            return tuple(dict.fromkeys(names))[:_MOST]
     return (GENERAL,)
 
 
 def _words(text: str) -> Iterator[str]:
     # Where nothing is small, capitals do not tell words apart.
     text = text.lower() if text.isupper() else text
-    held = ""
+    current = ""
     for piece in _SEPARATOR.split(text):
         for word in _WORD.findall(piece) if piece.isascii() else [piece] if piece else []:
-            if held and f"{held}{word}".lower() in _IN_TWO_WORDS:
-                held += word
+            if current and f"{current}{word}".lower() in _IN_TWO_WORDS:
+                current += word
                 continue
-            if held:
-                yield held
-            held = word
-    if held:
-        yield held
+            if current:
+                yield current
+            current = word
+    if current:
+        yield current
 
 
-def _spelled(word: str) -> str:
-    known = _SPELLED.get(word.lower())
-    if known is not None:
-        return known
+def _spell(word: str) -> str:
+    spelling = _SPELLINGS.get(word.lower())
+    if spelling is not None:
+        return spelling
     # Capitals that nobody lists here are still somebody's.
     return word if len(word) > 1 and word.isupper() else word[:1].upper() + word[1:].lower()
 
@@ -131,7 +131,7 @@ def request_of(ctx: Context, *, by_skill: bool = False) -> tuple[str | None, dic
     A data part `{"tool": …, "arguments": {…}}` comes first, then metadata `skillId`; the first data part is the
     arguments then. With `by_skill` the key may be `skill`, too.
     """
-    message = ctx.first
+    message = ctx.first_message
     first: dict[str, Any] | None = None
     for part in message.parts:
         if isinstance(part.data, dict):
@@ -140,8 +140,8 @@ def request_of(ctx: Context, *, by_skill: bool = False) -> tuple[str | None, dic
             if named is not None:
                 return named
             first = data if first is None else first
-    asked = ctx.opening.get("skillId") or ctx.opening.get("skill_id")
-    return (asked if isinstance(asked, str) else None), dict(first or {})
+    skill_id = ctx.first_metadata.get("skillId") or ctx.first_metadata.get("skill_id")
+    return (skill_id if isinstance(skill_id, str) else None), dict(first or {})
 
 
 def named_in(data: dict[str, Any], *, by_skill: bool = False) -> tuple[str, dict[str, Any]] | None:
@@ -163,7 +163,7 @@ def may_use(ctx: Context, offer: Offer) -> bool:
 def permit(ctx: Context, offer: Offer, name: str) -> None:
     """Raises Rejected when the caller may not use it; that is audited."""
     if offer.permission is not None and not may_use(ctx, offer):
-        Audit().denied(scheme="permission", reason=offer.id, user=ctx.user.id if ctx.user else "")
+        Audit().record_denial(scheme="permission", reason=offer.id, user=ctx.user.id if ctx.user else "")
         raise Rejected(f"Unauthorized: {name}")
 
 
@@ -189,11 +189,10 @@ class NamedSkill(Struct, frozen=True):
 def offers_with_tools(name: str, description: str, tools: Iterable[tuple[str, str]]) -> tuple[NamedSkill, ...]:
     """One skill for the agent, and one for every tool it has: its name, and what it says of itself."""
     itself = re.sub(r"\W+", "-", name).strip("-").casefold() or "agent"
-    about = description or f"Talks to {name}"
-    agent = NamedSkill(itself, name, about, categories(name, description), default=True)
+    agent = NamedSkill(itself, name, description or f"Talks to {name}", categories(name, description), default=True)
     others = (
-        NamedSkill(f"{itself}-{tool}", humanized(tool), said or f"Tool: {tool}", categories(tool, said))
-        for tool, said in tools
+        NamedSkill(f"{itself}-{tool}", humanized(tool), about or f"Tool: {tool}", categories(tool, about))
+        for tool, about in tools
     )
     return (agent, *others)
 

@@ -12,8 +12,8 @@ from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 from dragoman.agents.bridge import PausingBridge, value_for
-from dragoman.agents.pause import Approval, Pause, Pending, approval_of, call_text, keep, kept
-from dragoman.agents.text import MOST, Memory, Paragraphs, media_of, text_of
+from dragoman.agents.pause import Approval, Pause, Pending, approval_of, call_text, load_state, save_state
+from dragoman.agents.text import DEFAULT_HISTORY_BYTES, ConversationHistory, Paragraphs, media_of, text_of
 from dragoman.engine.execute.outputs import Replace
 from dragoman.model.error import ConfigError, Failed, Rejected
 
@@ -54,7 +54,7 @@ class OpenAiRuns(PausingBridge):
         session: Callable[[str], Session] | None = None,
         run_config: RunConfig | None = None,
         max_turns: int | None = None,
-        memory: int = MOST,
+        memory: int = DEFAULT_HISTORY_BYTES,
     ) -> None:
         from agents import SQLiteSession
 
@@ -79,13 +79,13 @@ class OpenAiRuns(PausingBridge):
             Failed: the agent took too many turns.
             Rejected: a guardrail or the model refused the message.
         """
-        memory = Memory(ctx, KEY, self._memory)
-        held = {"known": len(memory.messages)} if pause is None else await kept(ctx, pause.held)
+        history = ConversationHistory(ctx, KEY, self._memory)
+        saved = {"known": len(history.messages)} if pause is None else await load_state(ctx, pause.state)
         async with self._open_session(ctx) as session:
-            result = await self._begin(ctx, memory, pause, held.get("state"), session)
+            result = await self._begin(ctx, history, pause, saved.get("state"), session)
             events = result.stream_events()
             try:
-                async with aclosing(self._outputs(ctx, result, events, memory, held["known"])) as outputs:
+                async with aclosing(self._outputs(ctx, result, events, history, saved["known"])) as outputs:
                     async for output in outputs:
                         yield output
             finally:
@@ -96,7 +96,7 @@ class OpenAiRuns(PausingBridge):
                     await asyncio.wait((result.run_loop_task,))
 
     async def _outputs(
-        self, ctx: Context, result: RunResultStreaming, events: Any, memory: Memory, known: int
+        self, ctx: Context, result: RunResultStreaming, events: Any, history: ConversationHistory, history_length: int
     ) -> AsyncGenerator[Any, None]:
         from agents import AgentsException
 
@@ -105,14 +105,14 @@ class OpenAiRuns(PausingBridge):
             async for event in events:
                 if event.type == "agent_updated_stream_event":
                     quiet = self._is_quiet(event.new_agent)
-                elif text := "" if quiet else _said(event, paragraphs):
+                elif text := "" if quiet else _text_delta(event, paragraphs):
                     yield text
             if result.interruptions:
-                yield (await _pause(ctx, result, known)).ask()
+                yield (await _pause(ctx, result, history_length)).ask()
                 return
             output = result.final_output
             if self._session is None:
-                _remember(memory, result, known)
+                _remember(history, result, history_length)
             if isinstance(output, str) and not paragraphs.ends_with(output):
                 # A tool has given the answer, or it was not streamed.
                 paragraphs.begin()
@@ -148,24 +148,24 @@ class OpenAiRuns(PausingBridge):
                 await closed
 
     async def _begin(
-        self, ctx: Context, memory: Memory, pause: Pause | None, state: Any, session: Session | None
+        self, ctx: Context, history: ConversationHistory, pause: Pause | None, state: Any, session: Session | None
     ) -> RunResultStreaming:
         from agents import RunConfig, RunContextWrapper, Runner, RunState
         from agents.run import DEFAULT_MAX_TURNS
 
         context = await value_for(ctx, self._context)
-        given: Any = [*memory.messages, {"role": "user", "content": _content(ctx.message.parts)}]
+        run_input: Any = [*history.messages, {"role": "user", "content": _content(ctx.message.parts)}]
         if pause is not None:
-            given = await RunState.from_json(self._agent, state, context_override=RunContextWrapper(context))
-            for item in given.get_interruptions():
+            run_input = await RunState.from_json(self._agent, state, context_override=RunContextWrapper(context))
+            for item in run_input.get_interruptions():
                 approval = approval_of(pause.answers.get(item.call_id)) or Approval(False)
                 if approval.approved:
-                    given.approve(item)
+                    run_input.approve(item)
                 else:
-                    given.reject(item, rejection_message=approval.message)
+                    run_input.reject(item, rejection_message=approval.message)
         return Runner.run_streamed(
             self._agent,
-            given,
+            run_input,
             # A resumed run has its context already.
             context=context if pause is None else None,
             max_turns=DEFAULT_MAX_TURNS if self._max_turns is None else self._max_turns,
@@ -174,12 +174,12 @@ class OpenAiRuns(PausingBridge):
         )
 
 
-def _remember(memory: Memory, result: RunResultStreaming, known: int) -> None:
-    if len(result.input) == known + 1:
-        memory.add([*result.to_input_list()[known:]])
+def _remember(history: ConversationHistory, result: RunResultStreaming, history_length: int) -> None:
+    if len(result.input) == history_length + 1:
+        history.add([*result.to_input_list()[history_length:]])
     else:
         # A handoff has put something else in the place of all that was said.
-        memory.replace([[*result.to_input_list(mode="normalized")]])
+        history.replace([[*result.to_input_list(mode="normalized")]])
 
 
 def _public(error: Exception) -> Failed | Rejected | None:
@@ -207,17 +207,17 @@ def _content(parts: Sequence[Part]) -> list[dict[str, Any]]:
             content.append({"type": "input_text", "text": text})
             continue
         media = media_of(part)
-        place = part.url or f"data:{media};base64,{base64.b64encode(part.raw or b'').decode()}"
+        url = part.url or f"data:{media};base64,{base64.b64encode(part.raw or b'').decode()}"
         if media.startswith("image/"):
-            content.append({"type": "input_image", "image_url": place, "detail": "auto"})
+            content.append({"type": "input_image", "image_url": url, "detail": "auto"})
         elif part.url is not None:
-            content.append({"type": "input_file", "file_url": place})
+            content.append({"type": "input_file", "file_url": url})
         else:
-            content.append({"type": "input_file", "file_data": place, "filename": part.filename or "file"})
+            content.append({"type": "input_file", "file_data": url, "filename": part.filename or "file"})
     return content
 
 
-def _said(event: Any, paragraphs: Paragraphs) -> str:
+def _text_delta(event: Any, paragraphs: Paragraphs) -> str:
     if event.type != "raw_response_event":
         return ""
     if event.data.type == "response.output_text.delta":
@@ -227,10 +227,10 @@ def _said(event: Any, paragraphs: Paragraphs) -> str:
     return ""
 
 
-async def _pause(ctx: Context, result: RunResultStreaming, known: int) -> Pause:
+async def _pause(ctx: Context, result: RunResultStreaming, history_length: int) -> Pause:
     pending = tuple(_pending(item) for item in result.interruptions)
     state = _without_context(result.to_state().to_json(context_serializer=lambda _: {}))
-    return Pause(pending, await keep(ctx, {"state": state, "known": known}))
+    return Pause(pending, await save_state(ctx, {"state": state, "known": history_length}))
 
 
 def _without_context(state: Any) -> Any:
@@ -242,11 +242,11 @@ def _without_context(state: Any) -> Any:
         return [_without_context(each) for each in cast("list[Any]", state)]
     if not isinstance(state, dict):
         return state
-    found = cast("dict[str, Any]", state)
-    if "context" in found and "context_meta" in found:
+    fields = cast("dict[str, Any]", state)
+    if "context" in fields and "context_meta" in fields:
         nothing: dict[str, Any] = {}
-        found = {**found, "context": nothing}
-    return {key: _without_context(value) for key, value in found.items()}
+        fields = {**fields, "context": nothing}
+    return {key: _without_context(value) for key, value in fields.items()}
 
 
 def _pending(item: Any) -> Pending:
@@ -254,5 +254,5 @@ def _pending(item: Any) -> Pending:
         arguments: Any = json.loads(item.arguments or "{}")
     except ValueError:
         arguments = item.arguments
-    shown = {"id": item.call_id, "tool": item.name, "arguments": arguments}
-    return Pending(item.call_id, f"May I call {call_text(item.name, item.arguments or '')}?", shown, approval=True)
+    details = {"id": item.call_id, "tool": item.name, "arguments": arguments}
+    return Pending(item.call_id, f"May I call {call_text(item.name, item.arguments or '')}?", details, approval=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 from msgspec import Struct
 
-from dragoman.engine.execute.outputs import Answered, Ask
+from dragoman.engine.execute.outputs import AnsweredQuestion, Ask
 from dragoman.model.error import Failed
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Pending(Struct, frozen=True, omit_defaults=True):
 
     id: str
     question: str
-    shown: Any = None
+    details: Any = msgspec.field(default=None, name="shown")
     approval: bool = False
     reason: bool = False
 
@@ -83,7 +83,7 @@ class Pause(Struct, frozen=True, omit_defaults=True):
     """
 
     pending: tuple[Pending, ...]
-    held: Any = None
+    state: Any = msgspec.field(default=None, name="held")
     answers: dict[str, Any] = {}
     remark: str = ""
 
@@ -96,9 +96,11 @@ class Pause(Struct, frozen=True, omit_defaults=True):
         """The next question, with everything that is open shown beside it."""
         first = self.open[0]
         question = f"{first.question} {self.remark}".strip()
-        return Ask(question, ref=msgspec.to_builtins(self), details=tuple(one.shown for one in self.open if one.shown))
+        return Ask(
+            question, ref=msgspec.to_builtins(self), details=tuple(one.details for one in self.open if one.details)
+        )
 
-    def heard(self, answer: Any, beside: str = "") -> Pause:
+    def with_answer(self, answer: Any, comment: str = "") -> Pause:
         """The pause after an answer. What cannot be read is asked for again.
 
         `beside` is a text that came with data: it is the reason of every no that has none.
@@ -110,57 +112,57 @@ class Pause(Struct, frozen=True, omit_defaults=True):
             by_id = {waiting[0].id: cast("Any", answer)}
         named = [one for one in waiting if one.id in by_id]
         unread = {one.id for one in named if one.approval and approval_of(by_id[one.id]) is None}
-        read = {one.id: _with_reason(one, by_id[one.id], beside) for one in named if one.id not in unread}
-        return Pause(self.pending, self.held, {**self.answers, **read}, YES_OR_NO if unread else "")
+        read = {one.id: _with_reason(one, by_id[one.id], comment) for one in named if one.id not in unread}
+        return Pause(self.pending, self.state, {**self.answers, **read}, YES_OR_NO if unread else "")
 
-    def again(self, id: str, remark: str) -> Pause:
+    def without_answer(self, id: str, remark: str) -> Pause:
         """The pause without that answer, which does not fit."""
         answers = {other: value for other, value in self.answers.items() if other != id}
-        return Pause(self.pending, self.held, answers, remark)
+        return Pause(self.pending, self.state, answers, remark)
 
 
-def _with_reason(one: Pending, answer: Any, beside: str) -> Any:
-    approval = approval_of(answer) if beside.strip() and (one.approval or one.reason) else None
+def _with_reason(one: Pending, answer: Any, comment: str) -> Any:
+    approval = approval_of(answer) if comment.strip() and (one.approval or one.reason) else None
     if approval is None or approval.approved or approval.message:
         return answer
-    return {"approved": False, "message": beside.strip()}
+    return {"approved": False, "message": comment.strip()}
 
 
-def pause_of(resume: Answered | None) -> Pause | None:
+def pause_of(resume: AnsweredQuestion | None) -> Pause | None:
     """The pause that this run goes on from, with the answer that has just come; None in a first run."""
     if resume is None:
         return None
     pause = msgspec.convert(resume.ref, Pause)
     if resume.data is not None:
-        return pause.heard(resume.data, resume.text)
+        return pause.with_answer(resume.data, resume.text)
     if not resume.text.strip():
         # A file alone, for one.
-        return Pause(pause.pending, pause.held, pause.answers, SOMETHING)
-    return pause.heard(resume.text)
+        return Pause(pause.pending, pause.state, pause.answers, SOMETHING)
+    return pause.with_answer(resume.text)
 
 
-async def keep(ctx: Context, held: Any) -> str:
+async def save_state(ctx: Context, state: Any) -> str:
     """Keep something with the task, once, however often a question is asked again. Gives its name."""
-    name = f"dragoman/pause/{len(ctx.answered)}"
+    name = f"dragoman/pause/{len(ctx.answers)}"
 
-    async def it() -> Any:
-        return held
+    async def value() -> Any:
+        return state
 
-    await ctx.once(name, it, retry=True)
+    await ctx.once(name, value, retry=True)
     return name
 
 
-async def kept(ctx: Context, name: str) -> Any:
+async def load_state(ctx: Context, name: str) -> Any:
     """What was kept under that name.
 
     Raises:
         Failed: nothing was.
     """
 
-    async def lost() -> Any:
+    async def missing() -> Any:
         raise Failed("the agent does not wait for this answer any more")
 
-    return await ctx.once(name, lost, retry=True)
+    return await ctx.once(name, missing, retry=True)
 
 
 def call_text(tool: str, arguments: str) -> str:

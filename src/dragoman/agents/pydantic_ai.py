@@ -9,8 +9,15 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, Union, cast, get_args, get_origin
 
 from dragoman.agents.bridge import PausingBridge, value_for
-from dragoman.agents.pause import Pause, Pending, approval_of, call_text, keep, kept
-from dragoman.agents.text import APART, MOST, Memory, Paragraphs, media_of, text_of
+from dragoman.agents.pause import Pause, Pending, approval_of, call_text, load_state, save_state
+from dragoman.agents.text import (
+    DEFAULT_HISTORY_BYTES,
+    PARAGRAPH_BREAK,
+    ConversationHistory,
+    Paragraphs,
+    media_of,
+    text_of,
+)
 from dragoman.engine.execute.outputs import Replace
 from dragoman.model.error import Failed, Rejected
 from dragoman.model.part import Part
@@ -33,19 +40,19 @@ class PydanticAiRuns(PausingBridge):
     are the agent's dependencies, or a function that makes them from the run's context.
     """
 
-    def __init__(self, agent: Agent[Any, Any], *, deps: Any = None, memory: int = MOST) -> None:
+    def __init__(self, agent: Agent[Any, Any], *, deps: Any = None, memory: int = DEFAULT_HISTORY_BYTES) -> None:
         self._agent = agent
         self._deps = deps
         self._memory = memory
-        said: object = getattr(agent, "description", None)
-        super().__init__(agent.name or "agent", said if isinstance(said, str) else "")
+        description: object = getattr(agent, "description", None)
+        super().__init__(agent.name or "agent", description if isinstance(description, str) else "")
 
     def tools(self) -> Iterable[tuple[str, str]]:
         """Its functions; what servers behind it offer is not known before a run."""
-        found: dict[str, Any] = {}
+        tools: dict[str, Any] = {}
         for toolset in self._agent.toolsets:
-            found.update(getattr(toolset, "tools", {}))
-        return [(name, getattr(tool, "description", None) or "") for name, tool in found.items()]
+            tools.update(getattr(toolset, "tools", {}))
+        return [(name, getattr(tool, "description", None) or "") for name, tool in tools.items()]
 
     async def turn(self, ctx: Context, pause: Pause | None) -> AsyncGenerator[Any, None]:
         """See `PausingBridge.turn`.
@@ -59,21 +66,21 @@ class PydanticAiRuns(PausingBridge):
         from pydantic_ai.exceptions import ContentFilterError, UnexpectedModelBehavior, UsageLimitExceeded
         from pydantic_ai.messages import ModelMessagesTypeAdapter
 
-        memory = Memory(ctx, KEY, self._memory)
-        begun: list[Any] = [] if pause is None else await kept(ctx, pause.held)
-        speech = PydanticSpeech(ctx, quiet=not speaks_text(self._agent.output_type))
+        history = ConversationHistory(ctx, KEY, self._memory)
+        earlier: list[Any] = [] if pause is None else await load_state(ctx, pause.state)
+        text_stream = PydanticTextStream(ctx, quiet=not allows_text(self._agent.output_type))
         result: Any = None
         try:
             async with self._agent.run_stream_events(
                 _prompt(ctx.message.parts) if pause is None else None,
-                message_history=ModelMessagesTypeAdapter.validate_python([*memory.messages, *begun]),
+                message_history=ModelMessagesTypeAdapter.validate_python([*history.messages, *earlier]),
                 deferred_tool_results=None if pause is None else _results(pause),
                 deps=await value_for(ctx, self._deps),
                 # The prompt stands in the oldest turn, which may have been forgotten.
                 capabilities=[ReinjectSystemPrompt()],
             ) as events:
                 async for event in events:
-                    if text := speech.hear(event):
+                    if text := text_stream.feed(event):
                         yield text
                 result = events.result
         except UsageLimitExceeded as error:
@@ -83,30 +90,30 @@ class PydanticAiRuns(PausingBridge):
             raise Rejected("the model's provider refused the content") from error
         except UnexpectedModelBehavior:
             # No answer was good enough, so that none stays.
-            if not speech.says(speech.settled):
-                yield Replace(speech.settled)
+            if not text_stream.matches(text_stream.settled):
+                yield Replace(text_stream.settled)
             raise
-        said = result.new_messages()
-        told = [*begun, *ModelMessagesTypeAdapter.dump_python(_without_metadata(said), mode="json")]
-        messages = [*ModelMessagesTypeAdapter.validate_python(begun), *said]
+        new_messages = result.new_messages()
+        turn_messages = [*earlier, *ModelMessagesTypeAdapter.dump_python(_without_metadata(new_messages), mode="json")]
+        messages = [*ModelMessagesTypeAdapter.validate_python(earlier), *new_messages]
         if isinstance(result.output, DeferredToolRequests):
-            text = APART.join(accepted_texts(messages))
-            if not speech.says(text):
+            text = PARAGRAPH_BREAK.join(accepted_texts(messages))
+            if not text_stream.matches(text):
                 yield Replace(text)
-            yield _pause(result.output, await keep(ctx, told)).ask()
+            yield _pause(result.output, await save_state(ctx, turn_messages)).ask()
             return
-        memory.add(told)
-        output = _final(result.output, messages, speech)
+        history.add(turn_messages)
+        output = _final(result.output, messages, text_stream)
         if output is not None:
             yield output
 
 
-def _final(output: Any, messages: list[ModelMessage], speech: PydanticSpeech) -> Replace | None:
+def _final(output: Any, messages: list[ModelMessage], text_stream: PydanticTextStream) -> Replace | None:
     """The output, where it is not what has been streamed."""
     if not isinstance(output, str):
-        return None if output is None else Replace(_shown(output))
-    text = APART.join(answer_texts(messages, output))
-    return None if speech.says(text) else Replace(text)
+        return None if output is None else Replace(_output_value(output))
+    text = PARAGRAPH_BREAK.join(answer_texts(messages, output))
+    return None if text_stream.matches(text) else Replace(text)
 
 
 def _without_metadata(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
@@ -142,15 +149,15 @@ def _prompt(parts: Sequence[Part]) -> list[UserContent]:
     return prompt
 
 
-def _pause(requests: DeferredToolRequests, held: str) -> Pause:
+def _pause(requests: DeferredToolRequests, state_name: str) -> Pause:
     approvals = [_pending(call, f"May I call {_call(call)}?", approval=True) for call in requests.approvals]
     calls = [_pending(call, f"What is the result of {_call(call)}?", approval=False) for call in requests.calls]
-    return Pause((*approvals, *calls), held)
+    return Pause((*approvals, *calls), state_name)
 
 
 def _pending(call: ToolCallPart, question: str, *, approval: bool) -> Pending:
-    shown = {"id": call.tool_call_id, "tool": call.tool_name, "arguments": call.args_as_dict()}
-    return Pending(call.tool_call_id, question, shown, approval)
+    details = {"id": call.tool_call_id, "tool": call.tool_name, "arguments": call.args_as_dict()}
+    return Pending(call.tool_call_id, question, details, approval)
 
 
 def _call(call: ToolCallPart) -> str:
@@ -172,7 +179,7 @@ def _results(pause: Pause) -> DeferredToolResults:
     return results
 
 
-def _shown(output: Any) -> Any:
+def _output_value(output: Any) -> Any:
     from pydantic_ai.messages import BinaryContent
 
     if isinstance(output, BinaryContent):
@@ -186,7 +193,7 @@ def _shown(output: Any) -> Any:
 _RETRIES = ("retry-feedback", "retry-prompt")
 
 
-class PydanticSpeech:
+class PydanticTextStream:
     """Puts the texts of a run one after the other. A `quiet` one streams nothing."""
 
     def __init__(self, ctx: Context, *, quiet: bool) -> None:
@@ -195,7 +202,7 @@ class PydanticSpeech:
         self._quiet = quiet
         self._last: list[str] = []
 
-    def hear(self, event: object) -> str:
+    def feed(self, event: object) -> str:
         """Take the next event, and give what can be said now."""
         from pydantic_ai.messages import (
             FunctionToolCallEvent,
@@ -226,7 +233,7 @@ class PydanticSpeech:
     def _settle(self) -> None:
         """A text before a call is no answer: nobody refuses it."""
         texts = [self._settled, "".join(self._last)]
-        self._settled = APART.join(text for text in texts if text)
+        self._settled = PARAGRAPH_BREAK.join(text for text in texts if text)
         self._last.clear()
 
     @property
@@ -234,30 +241,30 @@ class PydanticSpeech:
         """What was said before calls, and before a pause: all that stays when the agent finds no answer."""
         return self._settled
 
-    def says(self, text: str) -> bool:
+    def matches(self, text: str) -> bool:
         """True when callers have been told this text, and no other; also when they are told nothing."""
-        return self._quiet or self._paragraphs.say(text)
+        return self._quiet or self._paragraphs.equals(text)
 
 
-def speaks_text(output_type: Any) -> bool:
+def allows_text(output_type: Any) -> bool:
     """True when text may be the output: what others say is JSON, or leads to it."""
     from pydantic_ai import TextOutput
 
     if isinstance(output_type, list | tuple):
-        return any(speaks_text(each) for each in cast("Sequence[Any]", output_type))
+        return any(allows_text(each) for each in cast("Sequence[Any]", output_type))
     if get_origin(output_type) in (Union, types.UnionType):
-        return any(speaks_text(each) for each in get_args(output_type))
+        return any(allows_text(each) for each in get_args(output_type))
     alias: Any = getattr(output_type, "__value__", None)
     if alias is not None:
-        return speaks_text(alias)
+        return allows_text(alias)
     return output_type is str or isinstance(output_type, TextOutput)
 
 
 def accepted_texts(messages: Sequence[ModelMessage]) -> list[str]:
     """What the agent has said, without the answers that its validators have sent back."""
     texts: list[str] = []
-    for place, message in enumerate(messages):
-        if message.kind == "response" and not _is_refused(messages[place + 1 :]):
+    for index, message in enumerate(messages):
+        if message.kind == "response" and not _is_refused(messages[index + 1 :]):
             texts += _texts(message)
     return texts
 

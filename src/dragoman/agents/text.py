@@ -12,7 +12,7 @@ from dragoman.model.part import Part
 if TYPE_CHECKING:
     from dragoman.engine.execute.context import Context
 
-APART = "\n\n"
+PARAGRAPH_BREAK = "\n\n"
 # What the engine calls the text of a run; other artifacts are those of tools.
 _RESULT = "-result"
 
@@ -25,37 +25,37 @@ class Paragraphs:
 
     def __init__(self, ctx: Context) -> None:
         # After a pause the text goes on where it was.
-        found = [each.text for each in ctx.artifacts if (each.name or "").endswith(_RESULT)] if ctx.resume else []
-        self.before = "".join(found)
-        self._begins = True
+        texts = [each.text for each in ctx.artifacts if (each.name or "").endswith(_RESULT)] if ctx.resume else []
+        self.before = "".join(texts)
+        self._starts_message = True
         self._messages: list[list[str]] = []
 
     @property
     def text(self) -> str:
         """All that callers have been told so far, also before a pause."""
         messages = ["".join(pieces) for pieces in self._messages]
-        return APART.join([self.before, *messages] if self.before else messages)
+        return PARAGRAPH_BREAK.join([self.before, *messages] if self.before else messages)
 
     def begin(self) -> None:
         """Another message begins."""
-        self._begins = True
+        self._starts_message = True
 
     def add(self, text: str) -> str:
         """The next piece of the message, with what sets it apart from what was said before."""
         if not text:
             return ""
-        lead = APART if self._begins and (self.before or self._messages) else ""
-        if self._begins:
+        lead = PARAGRAPH_BREAK if self._starts_message and (self.before or self._messages) else ""
+        if self._starts_message:
             self._messages.append([])
         self._messages[-1].append(text)
-        self._begins = False
+        self._starts_message = False
         return lead + text
 
     def ends_with(self, text: str) -> bool:
         """True when the last message was this text, whatever stands between its words."""
         return ("".join(self._messages[-1]) if self._messages else "").split() == text.split()
 
-    def say(self, text: str) -> bool:
+    def equals(self, text: str) -> bool:
         """True when all messages together are this text, whatever stands between its words."""
         return self.text.split() == text.split()
 
@@ -81,20 +81,20 @@ def media_of(part: Part) -> str:
 
 
 # How much JSON is kept: it is read and written with every message of the conversation.
-MOST = 1_048_576
+DEFAULT_HISTORY_BYTES = 1_048_576
 
 
-class Memory:
+class ConversationHistory:
     """The turns of a conversation, in its state: a turn is everything from a message to the end of its answer.
 
     At most `most` bytes are kept. The oldest turns go first, and whole, so that no tool's result is left without its
     call. A turn that alone is larger is not kept.
     """
 
-    def __init__(self, ctx: Context, key: str, most: int = MOST) -> None:
+    def __init__(self, ctx: Context, key: str, max_bytes: int = DEFAULT_HISTORY_BYTES) -> None:
         self._ctx = ctx
         self._key = key
-        self._most = most
+        self._max_bytes = max_bytes
 
     @property
     def turns(self) -> list[list[Any]]:
@@ -112,15 +112,15 @@ class Memory:
 
     def replace(self, turns: Iterable[list[Any]]) -> None:
         """Remember these turns, and no others."""
-        kept: list[list[Any]] = []
-        room = self._most
+        fitting: list[list[Any]] = []
+        room = self._max_bytes
         for turn in reversed(list(turns)):
             size = len(msgspec.json.encode(turn)) + 1
-            if size > self._most:
-                self._ctx.log.warning("a turn of %d bytes is not remembered: at most %d are", size, self._most)
+            if size > self._max_bytes:
+                self._ctx.log.warning("a turn of %d bytes is not remembered: at most %d are", size, self._max_bytes)
                 continue
             room -= size
             if room < 0:
                 break
-            kept.append(turn)
-        self._ctx.state[self._key] = kept[::-1]
+            fitting.append(turn)
+        self._ctx.state[self._key] = fitting[::-1]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Late(TimeoutError):
+class DeadlineExceeded(TimeoutError):
     """The time is over."""
 
 
@@ -24,8 +24,8 @@ class Timeout:
         self._clock = clock
         self._seconds = seconds
         self._worker: asyncio.Task[object] | None = None
-        self.is_late = False
-        self._timer = clock.call_later(seconds, self._stop)
+        self.expired = False
+        self._timer = clock.call_later(seconds, self._expire)
 
     async def wait(self, work: Awaitable[T]) -> T:
         """Wait for it.
@@ -38,27 +38,27 @@ class Timeout:
         try:
             result = await work
         except asyncio.CancelledError:
-            if self.is_late and worker.uncancel() == 0:
-                raise Late from None
+            if self.expired and worker.uncancel() == 0:
+                raise DeadlineExceeded from None
             raise
         finally:
             self._worker = None
-        if self.is_late:  # and it went on all the same
+        if self.expired:  # and it went on all the same
             worker.uncancel()
-            raise Late
+            raise DeadlineExceeded
         return result
 
     def restart(self) -> None:
         """Let the time begin anew, unless it is over."""
-        if not self.is_late:
+        if not self.expired:
             self._timer.cancel()
-            self._timer = self._clock.call_later(self._seconds, self._stop)
+            self._timer = self._clock.call_later(self._seconds, self._expire)
 
     def close(self) -> None:
         """There is no limit any more."""
         self._timer.cancel()
 
-    def _stop(self) -> None:
-        self.is_late = True
+    def _expire(self) -> None:
+        self.expired = True
         if self._worker is not None:
             self._worker.cancel()

@@ -25,11 +25,11 @@ def command(session: CommandSession, skill: str, arguments: tuple[str, ...]) -> 
     its skills, as one with MCP tools does, `a=3` passes a number too.
     """
     from dragoman.cli.conversation import StreamPrinter, converse, finish
-    from dragoman.client.message import schemas_of, value_of
+    from dragoman.client.message import fetch_schemas, parse_argument
 
     parsed = [_parse_argument(each) for each in arguments]
-    schemas = session.run(schemas_of(session.client)) if any(is_text for _, _, is_text in parsed) else {}
-    values = {name: value_of(value, schemas, skill, name) if is_text else value for name, value, is_text in parsed}
+    schemas = session.run(fetch_schemas(session.client)) if any(is_text for _, _, is_text in parsed) else {}
+    values = {name: parse_argument(value, schemas, skill, name) if is_text else value for name, value, is_text in parsed}
     printer = StreamPrinter(session, quiet=True)
     stream = session.client.stream(tool=skill, arguments=values)
     finish(session, printer, converse(session, printer, printer.read(stream)))

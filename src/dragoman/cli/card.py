@@ -147,13 +147,13 @@ def _capabilities(card: AgentCard) -> Iterator[str]:
 
 
 def _security(card: AgentCard) -> Iterator[str]:
-    from dragoman.auth.outbound.requirement import alternatives, declared
+    from dragoman.auth.outbound.requirement import alternatives, declared_schemes
 
     requirements = alternatives(card)
     for number, schemes in enumerate(requirements):
         yield f"{'or ' if number else ''}{' and '.join(map(str, schemes))}"
     if not requirements:
-        schemes = declared(card)
+        schemes = declared_schemes(card)
         yield f"nothing is demanded; known are {', '.join(map(str, schemes))}" if schemes else "none"
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import msgspec
 
 from dragoman.client.connection import Sender
-from dragoman.client.trust import Trust, keys_of, place_of, well_known
+from dragoman.client.trust import CardVerifier, jwks_url_of, key_url_of, load_keys
 from dragoman.clock import SystemClock
 from dragoman.dialects.cards.rules.validate import Problem
 from dragoman.keys.card_signature import headers_of
@@ -47,7 +47,7 @@ async def check_signature(
     Raises:
         ConfigError: `jwks` is no address, no file or no key set.
     """
-    keys = keys_of(jwks)
+    keys = load_keys(jwks)
     try:
         decoded: Any = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -58,15 +58,15 @@ async def check_signature(
     if not card.get("signatures") and keys is None:
         return None, []
     headers = headers_of(card)
-    elsewhere = keys is None and bool(headers) and all(place_of(header, url) is None for header in headers)
+    elsewhere = keys is None and bool(headers) and all(key_url_of(header, url) is None for header in headers)
     if elsewhere:
         first = headers[0]
         return SignatureReport(first.kid, first.alg, "", first.jku or ""), []
     http = SocketClient(verify=not options.insecure)
     sender = Sender(http, origin=options.target.url, headers=options.headers, interceptors=options.interceptors())
-    trust = Trust(True if keys is None else keys, sender, SystemClock(), timeout=_TIMEOUT)
+    trust = CardVerifier(True if keys is None else keys, sender, SystemClock(), timeout=_TIMEOUT)
     try:
-        signature = await trust.verified(card, url)
+        signature = await trust.verify(card, url)
     except (BadSignature, CannotConnect, ServerError) as error:
         has_no_key_url = keys is None and _has_no_key_url(headers, error)
         level = "warning" if has_no_key_url else "error"
@@ -74,7 +74,7 @@ async def check_signature(
         return None, [Problem(level, "signatures", _RULE, f"{error}{hint}")]
     finally:
         await http.close()
-    return SignatureReport(signature.kid, signature.alg, signature.form, jwks or signature.jku or well_known(url)), []
+    return SignatureReport(signature.kid, signature.alg, signature.form, jwks or signature.jku or jwks_url_of(url)), []
 
 
 def _has_no_key_url(headers: list[Header], error: Exception) -> bool:

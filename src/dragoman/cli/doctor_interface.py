@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 import msgspec
 from msgspec.structs import replace
 
-from dragoman.auth.outbound.foreign import as_object
-from dragoman.auth.outbound.requirement import declared
+from dragoman.auth.outbound.requirement import declared_schemes
+from dragoman.auth.outbound.untrusted import as_object
 from dragoman.dialects.errors import DOMAIN, status_of
 from dragoman.dialects.table import VERSION_HEADER
 from dragoman.model import error as e
@@ -148,7 +148,7 @@ class InterfaceChecker:
         return findings or [HealthFinding("ok", self.check, f"{probe.label}: {describe_response(response)}")]
 
     def _refusal_findings(self, response: ProbeResponse, label: str) -> list[HealthFinding]:
-        if response.status == 401 and not declared(self._card):
+        if response.status == 401 and not declared_schemes(self._card):
             says = f"{label}: HTTP 401, and the card names no way to authenticate"
             return [HealthFinding("FAIL", self.check, says, _CREDENTIALS)]
         says = f"{label}: HTTP {response.status}, so it is not checked"

@@ -185,9 +185,9 @@ def _format_json(headers: dict[str, str], body: bytes, verdict: Verdict) -> str:
 
 
 def _parse_event(headers: dict[str, str], body: bytes) -> Event | None:
-    from dragoman.client.webhook import event_of
+    from dragoman.client.webhook import parse_event
 
     try:
-        return event_of(body, headers.get("idempotency-key", ""))
+        return parse_event(body, headers.get("idempotency-key", ""))
     except DragomanError:
         return None

@@ -23,7 +23,7 @@ from dragoman.mcp.serve import WAIT_SECONDS, McpOptions
 from dragoman.model.error import ConfigError
 
 if TYPE_CHECKING:
-    from dragoman.mcp.registry import Keeper
+    from dragoman.mcp.registry import RegistryStore
     from dragoman.server.config.remotes import Remote
 
 
@@ -123,23 +123,23 @@ def install(name: str, only_print: bool, **shared: Any) -> None:
     options = SharedOptions(**shared)
     remotes = _remotes(options)
     _store_path(options.store)
-    launch = installing.launch(*_launch_arguments(options), environ=os.environ)
+    launch = installing.launch_command(*_launch_arguments(options), environ=os.environ)
     if launch[1:2] != ["--from"]:
         _require()
     variables = list(dict.fromkeys(each.token_env for each in remotes.values() if each.token_env))
-    entry = installing.entry(name, launch, variables)
-    path = installing.file_of(name, environ=os.environ, cwd=Path.cwd())
+    entry = installing.build_entry(name, launch, variables)
+    path = installing.config_path(name, environ=os.environ, cwd=Path.cwd())
     if only_print:
         out(installing.snippet(name, entry))
         say(f"this belongs into {path}")
         if name == "claude-code":
-            say(f"or type: {installing.claude_line(entry)}")
+            say(f"or type: {installing.claude_command(entry)}")
     else:
         title = installing.HOSTS[name].title
         written = installing.write_entry(path, name, entry)
         say(f"{path} says so already" if written is None else f"{path} is written: restart {title} to use it")
         entry = written or {}
-    for variable in installing.by_hand(name, entry):
+    for variable in installing.variables_to_fill(name, entry):
         say(f"{installing.HOSTS[name].title} does not pass {variable} on: write its value into that file")
 
 
@@ -158,24 +158,24 @@ def _serve_stdio(shared: SharedOptions) -> None:
         with _starting():
             import asyncio
 
-            options, keeper = _prepare(shared)
+            options, store = _prepare(shared)
             from dragoman.mcp.serve import serve_stdio
-            from dragoman.server.listen.serve import calm_collector
+            from dragoman.server.listen.serve import tune_gc
 
-            calm_collector()
-        asyncio.run(serve_stdio(options, keeper, streams))
+            tune_gc()
+        asyncio.run(serve_stdio(options, store, streams))
 
 
 def _serve_http(shared: SharedOptions, host: str, port: int) -> None:
     with _starting():
         import asyncio
 
-        options, keeper = _prepare(shared)
+        options, store = _prepare(shared)
         from dragoman.mcp.serve import serve_http
-        from dragoman.server.listen.serve import calm_collector
+        from dragoman.server.listen.serve import tune_gc
 
-        calm_collector()
-    if asyncio.run(serve_http(options, host, port, announce=say, keeper=keeper)):
+        tune_gc()
+    if asyncio.run(serve_http(options, host, port, announce=say, store=store)):
         raise KeyboardInterrupt
 
 
@@ -201,7 +201,7 @@ def _starting() -> Generator[None]:
             signal.signal(number, handler)
 
 
-def _prepare(shared: SharedOptions) -> tuple[McpOptions, Keeper | None]:
+def _prepare(shared: SharedOptions) -> tuple[McpOptions, RegistryStore | None]:
     """Everything that may be wrong, before anything is served. Raises ConfigError."""
     from dragoman.server.config.settings import load_settings
     from dragoman.telemetry.logs import configure
@@ -292,7 +292,7 @@ def _tokens(remotes: dict[str, Remote]) -> dict[str, str]:
         if remote.token_env is None:
             continue
         token = os.environ.get(remote.token_env, "")
-        if installing.is_left_empty(remote.token_env, token):
+        if installing.is_unset(remote.token_env, token):
             warn(
                 f"the remote `{remote.name}` names the variable {remote.token_env}, which is not set: "
                 "it is called without a token"
@@ -305,7 +305,7 @@ def _tokens(remotes: dict[str, Remote]) -> dict[str, str]:
 def _store_path(store: str | None) -> Path | None:
     from dragoman.server.config.store_url import parse_store
 
-    return None if store is None else parse_store(store, named="--store")
+    return None if store is None else parse_store(store, setting="--store")
 
 
 # -- passing on ------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dragoman.model.state import State
-from dragoman.telemetry.printable import cleaned, json_escaped, one_line
+from dragoman.telemetry.printable import json_escaped, one_line, replace_controls
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -61,7 +61,7 @@ def colored(
 
 def visible(text: str, *, err: bool = False) -> str:
     """A text without what would command a terminal. What goes through a pipe to stdout is the agent's, as it is."""
-    return cleaned(text) if err or on_terminal() else text.encode("utf-8", "replace").decode()
+    return replace_controls(text) if err or on_terminal() else text.encode("utf-8", "replace").decode()
 
 
 def field(text: str, *, err: bool = False) -> str:

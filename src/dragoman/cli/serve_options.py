@@ -12,7 +12,7 @@ import click
 
 from dragoman.cli.options import with_options
 from dragoman.model.error import ConfigError
-from dragoman.server.config.values import choice
+from dragoman.server.config.values import choice_parser
 from dragoman.server.plugins import AGENT_OPTIONS
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ _ADK_FLAGS = (
     _Flag("--show-thoughts", "show_thoughts", "Tell callers what the model of --adk thinks."),
 )
 FRAMEWORKS = tuple(flag.option for flag in _FRAMEWORKS)
-_CHOICES = {"input": choice("stdin", "interactive"), "output": choice("text", "jsonl")}
+_CHOICES = {"input": choice_parser("stdin", "interactive"), "output": choice_parser("text", "jsonl")}
 agent_options = with_options(*(flag.decorator() for flag in (*_TOOLS, *_PROGRAM, *_FRAMEWORKS, *_ADK_FLAGS)))
 
 
@@ -276,10 +276,10 @@ def agent_of_command_table(source: str, name: str, table: Mapping[str, Any], fol
         place: str = table["cwd"]
         options["cwd"] = place if place.startswith("~") else folder / place
     if table.get("command"):
-        from dragoman.agents.process.recipe import in_place, words_of
+        from dragoman.agents.process.spec import resolve_paths, split_command
 
-        words = words_of(table["command"])
-        options["command"] = in_place(words, folder, files="cwd" not in table) if words else words
+        words = split_command(table["command"])
+        options["command"] = resolve_paths(words, folder, files="cwd" not in table) if words else words
     with errors_of(source):
         return Agent.from_command(**options)
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.client.connect import connect
 from dragoman.client.connection import DEFAULT_LIMIT
-from dragoman.client.follow import Following
-from dragoman.client.message import message_of, request_of, task_id_of
-from dragoman.client.tool import tool_of
+from dragoman.client.follow import ResumableStream
+from dragoman.client.message import build_message, build_send_request, task_id_of
+from dragoman.client.tool import build_tool
 from dragoman.model.card import AgentCard
 from dragoman.model.error import BadResponse, ConfigError
 from dragoman.model.message import Message
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from dragoman.client.connection import Connection
     from dragoman.client.event import Event
     from dragoman.client.message import Attachment
-    from dragoman.client.trust import Trusted
+    from dragoman.client.trust import TrustOption
     from dragoman.model.operation import Request
     from dragoman.net.exchange import Interceptor
 
@@ -66,12 +66,12 @@ class Chat:
 
     async def send(self, text: str | None = None, **options: Any) -> Task | Message:
         """Say something; see `Client.send`. Raises what it raises."""
-        self.last = await self._client.send(text, **self._place(), **options)
+        self.last = await self._client.send(text, **self._continuation(), **options)
         return self.last
 
     async def stream(self, text: str | None = None, **options: Any) -> AsyncGenerator[Event, None]:
         """Say something and tell what happens; see `Client.stream`. Raises what it raises."""
-        stream: EventStream = self._client.stream(text, **self._place(), **options)
+        stream: EventStream = self._client.stream(text, **self._continuation(), **options)
         async for event in stream:
             self.last = stream.result
             yield event
@@ -80,7 +80,7 @@ class Chat:
             # Events of 0.1 do not name the conversation; the task does.
             self.last = await self._client.get_task(self.last)
 
-    def _place(self) -> dict[str, Any]:
+    def _continuation(self) -> dict[str, Any]:
         if isinstance(self.last, Task) and self.last.state.waiting:
             return {"task": self.last}
         return {"context": self.context_id}
@@ -121,7 +121,7 @@ class Client:
         verify: Verify = True,
         headers: Mapping[str, str] | None = None,
         interceptors: Sequence[Interceptor] = (),
-        trust: Trusted = None,
+        trust: TrustOption = None,
     ) -> None:
         self._connection: Connection = connect(
             target,
@@ -165,8 +165,8 @@ class Client:
                     self._opened = True
         return self._connection
 
-    async def _following(self, **how: Any) -> Following:
-        return Following(await self._open(), self._retries, limit=self._limit, **how)
+    async def _new_stream(self, **options: Any) -> ResumableStream:
+        return ResumableStream(await self._open(), self._retries, limit=self._limit, **options)
 
     async def _perform(self, operation: Operation, request: Request) -> Any:
         connection = self._connection if self._opened else await self._open()
@@ -200,7 +200,7 @@ class Client:
             BadResponse: the answer is not A2A.
             ResponseTooLarge: the task brings more than `limit` bytes.
         """
-        message = message_of(
+        message = build_message(
             text,
             tool=tool,
             arguments=arguments,
@@ -211,10 +211,10 @@ class Client:
             metadata=metadata,
             message_id=message_id,
         )
-        answer: Task | Message = await self._perform(Operation.SEND, request_of(message, wait=wait, push=push))
+        answer: Task | Message = await self._perform(Operation.SEND, build_send_request(message, wait=wait, push=push))
         if wait and isinstance(answer, Task) and not (answer.state.final or answer.state.waiting):
             # Not every server waits when it is asked to.
-            return await self._end_of(answer)
+            return await self._wait_for_end(answer)
         return answer
 
     def stream(
@@ -235,7 +235,7 @@ class Client:
 
         A connection that breaks is made again, and every event is told once.
         """
-        message = message_of(
+        message = build_message(
             text,
             tool=tool,
             arguments=arguments,
@@ -246,8 +246,8 @@ class Client:
             metadata=metadata,
             message_id=message_id,
         )
-        request = request_of(message, wait=True, push=push)
-        return EventStream(self._following, lambda following: following.message(request))
+        request = build_send_request(message, wait=True, push=push)
+        return EventStream(self._new_stream, lambda stream: stream.send(request))
 
     async def call(self, tool: str, /, **arguments: Any) -> Any:
         """Call a tool and give its value.
@@ -272,18 +272,18 @@ class Client:
 
         With `tool` it calls that skill. Name and description are the card's once it is known (`await client.card()`).
         """
-        return tool_of(self, self._connection, self._target, name, description, tool)
+        return build_tool(self, self._connection, self._target, name, description, tool)
 
     # -- tasks -------------------------------------------------------------------------------------------------------
 
     async def wait(self, task: TaskLike) -> Task:
         """Wait until a task ends or asks, and give it. Raises TaskNotFound when there is none."""
-        found = await self.get_task(task)
-        return found if found.state.final or found.state.waiting else await self._end_of(found)
+        current = await self.get_task(task)
+        return current if current.state.final or current.state.waiting else await self._wait_for_end(current)
 
-    async def _end_of(self, task: Task) -> Task:
-        following = await self._following(known=task, waits=True)
-        async with aclosing(following.task(task.id)) as events:
+    async def _wait_for_end(self, task: Task) -> Task:
+        stream = await self._new_stream(snapshot=task, wait_only=True)
+        async with aclosing(stream.subscribe(task.id)) as events:
             async for _ in events:
                 pass
         # What streams do not tell, such as history, the task itself does.
@@ -292,7 +292,7 @@ class Client:
     def subscribe(self, task: TaskLike, after: int | None = None) -> EventStream:
         """Follow a task until it ends; with `after`, from the event after the one with that `.id`."""
         task_id = task_id_of(task)
-        return EventStream(partial(self._following, to_the_end=True), lambda following: following.task(task_id, after))
+        return EventStream(partial(self._new_stream, until_final=True), lambda stream: stream.subscribe(task_id, after))
 
     async def get_task(self, task: TaskLike, *, history_length: int | None = None) -> Task:
         """Read a task. Raises TaskNotFound when there is none."""
@@ -318,10 +318,10 @@ class Client:
         while True:
             request = ListTasksRequest(
                 context_id=context_id,
-                status=_state(state),
+                status=_parse_state(state),
                 page_size=page_size,
                 page_token=token,
-                status_timestamp_after=_time(since),
+                status_timestamp_after=_parse_time(since),
                 include_artifacts=artifacts or None,
             )
             page: ListTasksResponse = await self._perform(Operation.LIST, request)
@@ -395,17 +395,17 @@ class EventStream:
 
     def __init__(
         self,
-        follow: Callable[[], Awaitable[Following]],
-        start: Callable[[Following], AsyncGenerator[Event, None]],
+        open_stream: Callable[[], Awaitable[ResumableStream]],
+        start: Callable[[ResumableStream], AsyncGenerator[Event, None]],
     ) -> None:
-        self._follow = follow
+        self._open_stream = open_stream
         self._start = start
-        self._following: Following | None = None
+        self._stream: ResumableStream | None = None
 
     @property
     def result(self) -> Task | Message:
         """The answer so far. Raises BadResponse when nothing has arrived."""
-        result = None if self._following is None else self._following.result
+        result = None if self._stream is None else self._stream.result
         if result is None:
             raise BadResponse("the stream has not said anything yet")
         return result
@@ -419,8 +419,8 @@ class EventStream:
         return result
 
     async def __aiter__(self) -> AsyncGenerator[Event, None]:
-        self._following = await self._follow()
-        events = self._start(self._following)
+        self._stream = await self._open_stream()
+        events = self._start(self._stream)
         try:
             async for event in events:
                 yield event
@@ -428,7 +428,7 @@ class EventStream:
             await events.aclose()
 
 
-def _state(state: State | str | None) -> State | None:
+def _parse_state(state: State | str | None) -> State | None:
     if state is None or isinstance(state, State):
         return state
     for each in State:
@@ -438,7 +438,7 @@ def _state(state: State | str | None) -> State | None:
     raise ConfigError(f"there is no state {state!r}; there are: {names}")
 
 
-def _time(since: datetime | str | None) -> str | None:
+def _parse_time(since: datetime | str | None) -> str | None:
     if since is None:
         return None
     if isinstance(since, str):

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from dragoman.auth.outbound.choose import credential_of
-from dragoman.auth.outbound.credential import sendable
+from dragoman.auth.outbound.credential import check_sendable
 from dragoman.auth.outbound.place import is_token
 from dragoman.client.connection import DEFAULT_LIMIT, Connection, InProcess, Sender
-from dragoman.client.discovery import CardCache, Discovery, GivenCard, check, main_url
+from dragoman.client.discovery import CardCache, Discovery, StaticDiscovery, check_options, main_url
 from dragoman.client.remote import RemoteConnection
 from dragoman.clock import SystemClock
 from dragoman.dialects.cards.card import read_card
@@ -23,14 +23,14 @@ from dragoman.net.exchange import shown
 from dragoman.net.place import FRAMING
 
 if TYPE_CHECKING:
-    from dragoman.client.trust import Keys, Trusted
+    from dragoman.client.trust import Keys, TrustOption
     from dragoman.clock import Clock
     from dragoman.net.exchange import HttpClient, Interceptor
 
 IN_PROCESS = "http://in-process"
 Verify = bool | str | Path | ssl.SSLContext
 # The cards that anybody could have asked for, shared by all clients of this process.
-CARDS = CardCache(SystemClock())
+SHARED_CARDS = CardCache(SystemClock())
 
 
 def connect(
@@ -46,7 +46,7 @@ def connect(
     verify: Verify = True,
     headers: Mapping[str, str] | None = None,
     interceptors: Sequence[Interceptor] = (),
-    trust: Trusted = None,
+    trust: TrustOption = None,
     clock: Clock | None = None,
 ) -> Connection:
     """A connection to an address, a card, an agent in this process or an ASGI app.
@@ -55,49 +55,56 @@ def connect(
         ConfigError: the target cannot be called, or an option is wrong.
         BadCard: the card cannot be read.
     """
-    check(protocol, transport)
+    check_options(protocol, transport)
     _check_limits(connect_timeout, idle_timeout, retries, limit)
-    keys = _keys(trust)
-    spoken = bool(protocol or transport or auth or headers or interceptors or keys)
-    if isinstance(target, InProcess) and not spoken:
+    keys = _trusted_keys(trust)
+    needs_http = bool(protocol or transport or auth or headers or interceptors or keys)
+    if isinstance(target, InProcess) and not needs_http:
         return target.in_process()
-    own = _own_headers(headers)
-    app = _app_of(target)
+    extra_headers = _check_headers(headers)
+    app = _asgi_app(target)
     _check_trust(keys, target, app)
     if app is not None:
         from dragoman.net.asgi import AsgiClient
 
         credential = credential_of(auth)
         http: HttpClient = AsgiClient(app)
-        where: str | AgentCard = IN_PROCESS
+        address: str | AgentCard = IN_PROCESS
         origin: str | None = None
     else:
         from dragoman.net.sockets import SocketClient
 
-        where, auth = _where(target, auth)
-        origin = where if isinstance(where, str) else main_url(where) or IN_PROCESS
+        address, auth = _parse_target(target, auth)
+        origin = address if isinstance(address, str) else main_url(address) or IN_PROCESS
         credential = credential_of(auth)
-        roots = _roots(verify)
-        made = credential.ssl_context(roots) if credential is not None else None
-        http = SocketClient(verify=roots if made is None else made)
-    sender = Sender(http, origin=origin, credential=credential, headers=own, interceptors=interceptors)
+        tls = _tls_verification(verify)
+        client_tls = credential.ssl_context(tls) if credential is not None else None
+        http = SocketClient(verify=tls if client_tls is None else client_tls)
+    sender = Sender(http, origin=origin, credential=credential, headers=extra_headers, interceptors=interceptors)
     # What others found without credentials, on the same terms, is good enough.
-    alike = app is None and verify is True and credential is None and not own and not interceptors and clock is None
+    shares_cache = (
+        app is None
+        and verify is True
+        and credential is None
+        and not extra_headers
+        and not interceptors
+        and clock is None
+    )
     clock = clock or SystemClock()
-    cache = CARDS if alike and keys is None else CardCache(clock)
-    kind, discovery = RemoteConnection, Discovery(sender, cache, timeout=connect_timeout)
+    cache = SHARED_CARDS if shares_cache and keys is None else CardCache(clock)
+    connection_type, discovery = RemoteConnection, Discovery(sender, cache, timeout=connect_timeout)
     if keys is not None:
-        from dragoman.client.trust import Trust, TrustingConnection
+        from dragoman.client.trust import CardVerifier, VerifiedConnection
 
-        kind, believed = TrustingConnection, Trust(keys, sender, clock, timeout=connect_timeout)
-        discovery = Discovery(sender, cache, timeout=connect_timeout, trust=believed)
-        if isinstance(where, AgentCard):
+        connection_type, verifier = VerifiedConnection, CardVerifier(keys, sender, clock, timeout=connect_timeout)
+        discovery = Discovery(sender, cache, timeout=connect_timeout, verifier=verifier)
+        if isinstance(address, AgentCard):
             # Its addresses are those it is signed with, or it is refused before anything is sent there.
-            given = dict(target) if isinstance(target, Mapping) else target  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType]
-            discovery = GivenCard(decode_any(encode(given)), sender, cache, believed)
-            where = origin or IN_PROCESS
-    return kind(
-        where,
+            raw_card = dict(target) if isinstance(target, Mapping) else target  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType]
+            discovery = StaticDiscovery(decode_any(encode(raw_card)), sender, cache, verifier)
+            address = origin or IN_PROCESS
+    return connection_type(
+        address,
         sender,
         discovery,
         clock,
@@ -110,27 +117,27 @@ def connect(
     )
 
 
-def _app_of(target: object) -> Any:
+def _asgi_app(target: object) -> Any:
     if isinstance(target, InProcess):
-        made: Any = target
-        return made.app(store="memory:") if hasattr(made, "skills") else made.app()
+        in_process: Any = target
+        return in_process.app(store="memory:") if hasattr(in_process, "skills") else in_process.app()
     return target if callable(target) and not isinstance(target, type) else None
 
 
-def _where(target: object, auth: object) -> tuple[str | AgentCard, object]:
+def _parse_target(target: object, auth: object) -> tuple[str | AgentCard, object]:
     """Where to call, and the credentials to call with: an address may name some."""
     if isinstance(target, AgentCard):
         return target, auth
     if isinstance(target, Mapping):
         return read_card(dict(target)), auth  # pyright: ignore[reportUnknownArgumentType]
     if isinstance(target, str):
-        return _address(target, auth)
+        return _parse_address(target, auth)
     raise ConfigError(
         f"a Client calls an address, a card, an Agent, a Server or an ASGI app, not {type(target).__name__!r}"
     )
 
 
-def _address(target: str, auth: object) -> tuple[str, object]:
+def _parse_address(target: str, auth: object) -> tuple[str, object]:
     url = target.strip()
     try:
         parts = urlsplit(url)
@@ -150,14 +157,14 @@ def _address(target: str, auth: object) -> tuple[str, object]:
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2])), (user, password)
 
 
-def _own_headers(headers: Mapping[str, str] | None) -> dict[str, str]:
+def _check_headers(headers: Mapping[str, str] | None) -> dict[str, str]:
     for name, value in (headers or {}).items():
         if not is_token(name):
             raise ConfigError(f"headers: {name!r} is not the name of a header")
         if name.lower() in FRAMING:
             raise ConfigError(f"headers: {name} is said by what carries a request, and by nobody else")
         # The value may be a secret: it is not shown.
-        sendable(value, f"header {name}", ConfigError, may_be_empty=True)
+        check_sendable(value, f"header {name}", ConfigError, may_be_empty=True)
     return dict(headers or {})
 
 
@@ -171,12 +178,12 @@ def _check_limits(connect_timeout: float | None, idle_timeout: float | None, ret
         raise ConfigError(f"limit is bytes above 0, or None for no limit; not {limit!r}")
 
 
-def _keys(trust: Trusted) -> Keys | None:
+def _trusted_keys(trust: TrustOption) -> Keys | None:
     if trust is None:
         return None
-    from dragoman.client.trust import keys_of
+    from dragoman.client.trust import load_keys
 
-    return keys_of(trust)
+    return load_keys(trust)
 
 
 def _check_trust(keys: Keys | None, target: object, app: object) -> None:
@@ -187,7 +194,7 @@ def _check_trust(keys: Keys | None, target: object, app: object) -> None:
         raise ConfigError("trust=True means the keys of where the card comes from, and this one was given: give keys")
 
 
-def _roots(verify: Verify) -> bool | ssl.SSLContext:
+def _tls_verification(verify: Verify) -> bool | ssl.SSLContext:
     if isinstance(verify, (bool, ssl.SSLContext)):
         return verify
     try:

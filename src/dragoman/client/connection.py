@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from dragoman.net.exchange import CallNext, HttpClient, HttpRequest, HttpResponse, Interceptor
 
 
-class Arrived(Protocol):
+class StreamEvent(Protocol):
     """An event as it comes: `generation` is its number in the task, 0 when the server does not number."""
 
     @property
@@ -50,7 +50,7 @@ class Connection(Protocol):
         ...
 
     @property
-    def known_card(self) -> AgentCard | None:
+    def cached_card(self) -> AgentCard | None:
         """The agent's card, if it is known already."""
         ...
 
@@ -60,7 +60,7 @@ class Connection(Protocol):
         ...
 
     @property
-    def subscribes_again(self) -> bool:
+    def can_resubscribe(self) -> bool:
         """False where a further subscription to a task may do harm."""
         ...
 
@@ -90,11 +90,11 @@ class Connection(Protocol):
         operation: Operation,
         request: SendMessageRequest | SubscribeToTaskRequest,
         after: int | None,
-        received: Received | None = None,
-    ) -> AsyncGenerator[Sequence[Arrived], None]:
+        budget: ByteBudget | None = None,
+    ) -> AsyncGenerator[Sequence[StreamEvent], None]:
         """Follow events until the stream ends or breaks; nothing is tried again here.
 
-        What comes over a wire is counted by `received`.
+        What comes over a wire is counted by `budget`.
 
         Raises:
             A2AError: the agent says no.
@@ -108,54 +108,55 @@ class Connection(Protocol):
 DEFAULT_LIMIT = MAX_ANSWER
 
 
-class Received:
+class ByteBudget:
     """Counts one task over all its streams and readings. `limit` is in bytes; None counts and refuses nothing.
 
     What streams bring counts as it comes, unpacked and with everything around it. A further stream may begin with a
     copy of what is known already: until its first event is whole it counts by itself, and of a copy only what is new.
     """
 
-    __slots__ = ("_apart", "_limit", "_total")
+    __slots__ = ("_limit", "_total", "_uncounted")
 
     def __init__(self, limit: int | None) -> None:
         self._limit = limit
         self._total = 0
         # What has come of a further stream whose first event is not whole; None when there is no such stream.
-        self._apart: int | None = None
+        self._uncounted: int | None = None
 
-    def begin(self, *, further: bool) -> None:
+    def begin_stream(self, *, resumed: bool) -> None:
         """A stream of the task begins, the first or a further one."""
-        self._apart = 0 if further else None
+        self._uncounted = 0 if resumed else None
 
     def add(self, size: int) -> None:
         """Count bytes. Raises ResponseTooLarge when they are too many."""
-        if self._apart is not None:
-            size = self._apart = self._apart + size
+        if self._uncounted is not None:
+            size = self._uncounted = self._uncounted + size
         else:
             size = self._total = self._total + size
         if self._limit is not None and size > self._limit:
-            raise too_much(self._limit)
+            raise task_too_large(self._limit)
 
-    def begun(self, copy: object) -> None:
+    def count_first_event(self, snapshot: object) -> None:
         """The first event of a further stream is whole; `copy` is it when it shows the task anew, else None."""
-        if self._apart is not None:
-            came, self._apart = self._apart, None
-            self.add(came if copy is None else max(0, came - len(encode(copy))))
+        if self._uncounted is not None:
+            size, self._uncounted = self._uncounted, None
+            self.add(size if snapshot is None else max(0, size - len(encode(snapshot))))
 
-    def add_all(self, events: Iterable[object]) -> None:
+    def add_events(self, events: Iterable[object]) -> None:
         """Count events that were read and not streamed. Raises ResponseTooLarge when they are too many."""
         if self._limit is not None:
             self.add(sum(len(encode(each)) for each in events))
 
 
-def too_much(limit: int) -> ResponseTooLarge:
+def task_too_large(limit: int) -> ResponseTooLarge:
     """The error for a task that brings more than its limit."""
     return ResponseTooLarge(
-        f"the task has brought more than {size_in_words(limit)}, and nothing more of it is read. {HINT}", limit=limit
+        f"the task has brought more than {size_in_words(limit)}, and nothing more of it is read. {LIMIT_HINT}",
+        limit=limit,
     )
 
 
-HINT = "To allow more, raise `limit` of the Client, or `--limits-remote-bytes` of the command"
+LIMIT_HINT = "To allow more, raise `limit` of the Client, or `--limits-remote-bytes` of the command"
 
 
 @runtime_checkable
@@ -168,7 +169,7 @@ class InProcess(Protocol):
 
 
 _REDIRECTS = (301, 302, 303, 307, 308)
-_MOST_REDIRECTS = 5
+_MAX_REDIRECTS = 5
 
 
 class Sender:
@@ -189,12 +190,12 @@ class Sender:
         self.http = http
         self.origin = origin and origin_of(origin)
         self.credential = credential
-        self._own = dict(headers or {})
+        self._headers = dict(headers or {})
         self._next: CallNext = http.send
         for interceptor in reversed(interceptors):
-            self._next = _around(interceptor, self._next)
+            self._next = _wrap(interceptor, self._next)
         # Where there is nothing to keep from others, nobody need look whose a URL is.
-        self._plain = credential is None and not self._own
+        self._has_nothing_private = credential is None and not self._headers
 
     async def send(
         self, request: HttpRequest, card: AgentCard | None = None, *, anonymous: bool = False
@@ -206,11 +207,11 @@ class Sender:
             BadResponse: it redirects to another origin.
             AuthError: the credentials cannot be had.
         """
-        trace.propagate(request.headers)
-        ours = self._plain or self.origin is None or origin_of(request.url) == self.origin
-        if ours and self._own:
-            request.headers.update(self._own)
-        credential = None if anonymous or not ours else self.credential
+        trace.inject(request.headers)
+        same_origin = self._has_nothing_private or self.origin is None or origin_of(request.url) == self.origin
+        if same_origin and self._headers:
+            request.headers.update(self._headers)
+        credential = None if anonymous or not same_origin else self.credential
         if credential is None:
             response = await self._next(request)
         else:
@@ -226,11 +227,11 @@ class Sender:
         hops = 0
         while response.status in _REDIRECTS:
             hops += 1
-            await self._redirect(request, response, hops)
+            await self._follow_redirect(request, response, hops)
             if credential is not None:  # one in the query has been left behind
                 await credential.apply(request, card, self.http)
             response = await self._next(request)
-        if response.status == 401 and self.credential is not None and not ours:
+        if response.status == 401 and self.credential is not None and not same_origin:
             await response.close()
             raise AuthError(
                 f"{origin_of(request.url)} wants credentials, and those given are for {self.origin} alone. "
@@ -240,18 +241,18 @@ class Sender:
         return response
 
     @staticmethod
-    async def _redirect(request: HttpRequest, response: HttpResponse, hops: int) -> None:
+    async def _follow_redirect(request: HttpRequest, response: HttpResponse, hops: int) -> None:
         """Turn a request to where its answer sends it, if that is the same place."""
         location = response.headers.get("Location", "")
         await response.close()
-        target, here = _joined(request.url, location), shown(request.url)
+        target, here = _join_url(request.url, location), shown(request.url)
         if target is None or origin_of(target) != origin_of(request.url):
             raise BadResponse(
                 f"{here} sends callers on to {shown(target) if target else 'nowhere'}: "
                 "nothing is sent to another origin. Call that address if you trust it",
                 status=response.status,
             )
-        if hops > _MOST_REDIRECTS:
+        if hops > _MAX_REDIRECTS:
             raise BadResponse(f"{here} sends callers round in circles", status=response.status)
         if response.status in (301, 302, 303) and request.method == "POST":
             raise BadResponse(
@@ -261,14 +262,14 @@ class Sender:
         request.url = target
 
 
-def _joined(url: str, location: str) -> str | None:
+def _join_url(url: str, location: str) -> str | None:
     try:
         return urljoin(url, location) if location else None
     except ValueError:
         return None
 
 
-def _around(interceptor: Interceptor, call_next: CallNext) -> CallNext:
+def _wrap(interceptor: Interceptor, call_next: CallNext) -> CallNext:
     async def call(request: HttpRequest) -> HttpResponse:
         return await interceptor(request, call_next)
 
@@ -281,10 +282,10 @@ RETRYABLE = ("CANNOT_CONNECT", "CONNECTION_LOST", "UNAVAILABLE")
 RETRYABLE_STATUS = (429, 502, 503)
 # Somebody between gave up waiting, while the agent works on.
 GATEWAY_TIMEOUT = 504
-FIRST = 0.2
-LONGEST = 8.0
+FIRST_DELAY = 0.2
+MAX_DELAY = 8.0
 # Nobody waits longer because a server says so.
-LONGEST_ASKED = 60.0
+MAX_RETRY_AFTER = 60.0
 
 
 class Backoff:
@@ -298,7 +299,7 @@ class Backoff:
         self._clock = clock
         self.failures = 0
 
-    def succeeded(self) -> None:
+    def reset(self) -> None:
         """Start again from nothing."""
         self.failures = 0
 
@@ -307,19 +308,19 @@ class Backoff:
         self.failures += 1
         if self.failures > self._retries:
             raise problem
-        delay = 0.0 if self.failures == 1 else min(LONGEST, FIRST * 2 ** (self.failures - 2))
+        delay = 0.0 if self.failures == 1 else min(MAX_DELAY, FIRST_DELAY * 2 ** (self.failures - 2))
         delay *= 0.5 + random.random() / 2  # noqa: S311 - nothing secret
-        await sleep(self._clock, max(delay, min(getattr(problem, "retry_after", 0.0), LONGEST_ASKED)))
+        await sleep(self._clock, max(delay, min(getattr(problem, "retry_after", 0.0), MAX_RETRY_AFTER)))
 
 
-def asked_to_wait(error: DragomanError, status: int, headers: Mapping[str, str], clock: Clock) -> DragomanError:
+def with_retry_after(error: DragomanError, status: int, headers: Mapping[str, str], clock: Clock) -> DragomanError:
     """The error of an answer, with how long its server asks to be left alone."""
     if status in (429, 503):
-        vars(error)["retry_after"] = _seconds(headers.get("Retry-After", "").strip(), clock)
+        vars(error)["retry_after"] = _parse_retry_after(headers.get("Retry-After", "").strip(), clock)
     return error
 
 
-def _seconds(text: str, clock: Clock) -> float:
+def _parse_retry_after(text: str, clock: Clock) -> float:
     if text.isdecimal():
         return float(text)
     try:

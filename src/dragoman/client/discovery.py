@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
-from dragoman.client.connection import asked_to_wait
+from dragoman.client.connection import with_retry_after
 from dragoman.dialects.cards.card import parse_card
 from dragoman.dialects.negotiate import dialect_of
 from dragoman.dialects.table import GRPC, JSONRPC, REST, ROWS, VERSIONS, nearest
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from dragoman.client.client import Client
     from dragoman.client.connection import Sender
-    from dragoman.client.trust import Trust
+    from dragoman.client.trust import CardVerifier
     from dragoman.clock import Clock
     from dragoman.model.card import AgentCard, AgentInterface
     from dragoman.net.exchange import CallNext, HttpResponse
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
 WELL_KNOWN = ("/.well-known/agent-card.json", "/.well-known/agent.json")
 TTL = 300
 # A card that has run out can still be asked after with its tag, for so long.
-_ASKED_AFTER = 3600
-_MAX_CARD = 4 * 1024 * 1024
-_MOST = 256
+_REVALIDATE_SECONDS = 3600
+_MAX_CARD_BYTES = 4 * 1024 * 1024
+_MAX_ENTRIES = 256
 _MAX_AGE = re.compile(r"\bmax-age\s*=\s*\"?(\d{1,9})", re.IGNORECASE)
 _BOM = b"\xef\xbb\xbf"
 _UNAVAILABLE = (502, 503, 504)
 
 
-class Found(NamedTuple):
+class ResolvedCard(NamedTuple):
     """A card, its bytes and where it was found."""
 
     card: AgentCard
@@ -49,10 +49,10 @@ class Found(NamedTuple):
     url: str
 
 
-class _Entry(NamedTuple):
-    found: Found
+class _CardEntry(NamedTuple):
+    resolved: ResolvedCard
     etag: str
-    until: float
+    expires_at: float
 
 
 class CardCache:
@@ -60,34 +60,36 @@ class CardCache:
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
-        self._entries: dict[str, _Entry] = {}
+        self._entries: dict[str, _CardEntry] = {}
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def fresh(self, key: str) -> Found | None:
+    def fresh(self, key: str) -> ResolvedCard | None:
         """The card, if it need not be asked for again."""
         entry = self._entries.get(key)
         # A clock that was set back would make it young for ever.
-        return entry.found if entry is not None and entry.until - TTL <= self._now() < entry.until else None
+        return (
+            entry.resolved if entry is not None and entry.expires_at - TTL <= self._now() < entry.expires_at else None
+        )
 
-    def stale(self, url: str) -> _Entry | None:
+    def stale(self, url: str) -> _CardEntry | None:
         """The card found at exactly this address, with a tag to ask after it."""
         with self._lock:
-            return next((entry for entry in self._entries.values() if entry.found.url == url and entry.etag), None)
+            return next((entry for entry in self._entries.values() if entry.resolved.url == url and entry.etag), None)
 
-    def keep(self, key: str, found: Found, etag: str, cache_control: str) -> None:
+    def store(self, key: str, resolved: ResolvedCard, etag: str, cache_control: str) -> None:
         """Remember a card as long as its server allows; forget those nobody can use any more."""
-        lifetime = lifetime_of(cache_control)
+        lifetime = parse_max_age(cache_control)
         with self._lock:
             self._prune()
             self._entries.pop(key, None)
             if "no-store" in cache_control.lower() or (not lifetime and not etag):
                 return
-            while len(self._entries) >= _MOST:
+            while len(self._entries) >= _MAX_ENTRIES:
                 self._entries.pop(next(iter(self._entries)))
-            self._entries[key] = _Entry(found, etag, self._now() + lifetime)
+            self._entries[key] = _CardEntry(resolved, etag, self._now() + lifetime)
 
     def clear(self) -> None:
         """Forget all."""
@@ -97,14 +99,14 @@ class CardCache:
     def _prune(self) -> None:
         now = self._now()
         for key, entry in list(self._entries.items()):
-            if now >= (entry.until + _ASKED_AFTER if entry.etag else entry.until):
+            if now >= (entry.expires_at + _REVALIDATE_SECONDS if entry.etag else entry.expires_at):
                 del self._entries[key]
 
     def _now(self) -> float:
         return self.clock.now() / 1000
 
 
-def lifetime_of(cache_control: str) -> int:
+def parse_max_age(cache_control: str) -> int:
     """For how many seconds an answer need not be asked for again; 0 when it must be."""
     control = cache_control.lower()
     if "no-cache" in control or "no-store" in control:
@@ -126,13 +128,15 @@ class Discovery:
     then be one that nobody fills who trusts otherwise.
     """
 
-    def __init__(self, sender: Sender, cache: CardCache, *, timeout: float | None, trust: Trust | None = None) -> None:
+    def __init__(
+        self, sender: Sender, cache: CardCache, *, timeout: float | None, verifier: CardVerifier | None = None
+    ) -> None:
         self._sender = sender
         self._cache = cache
         self._timeout = timeout
-        self.trust = trust
+        self.verifier = verifier
 
-    async def find(self, target: str) -> Found:
+    async def find(self, target: str) -> ResolvedCard:
         """The card of an agent by its base URL or its card's URL.
 
         Raises:
@@ -140,40 +144,42 @@ class Discovery:
             BadCard: there is no card, it cannot be read, or it is not trusted.
             AuthError: the card is not public and the credentials are missing or wrong.
         """
-        known = self._cache.fresh(target)
-        if known is not None:
-            return known
+        cached = self._cache.fresh(target)
+        if cached is not None:
+            return cached
         if is_card_url(target):
             try:
                 return await self._fetch(target, target)
-            except _NoCard as error:
+            except _CardNotFound as error:
                 raise BadCard(f"there is no agent card at {shown(target)}: {error}") from None
         base = target.partition("?")[0].partition("#")[0].rstrip("/")
         tried: list[str] = []
         for path in WELL_KNOWN:
-            found = await self._try(base + path, target, tried)
-            if found is not None:
-                return found
-        return await self._at_root(base, target, tried)
+            resolved = await self._try(base + path, target, tried)
+            if resolved is not None:
+                return resolved
+        return await self._find_at_root(base, target, tried)
 
-    async def _at_root(self, base: str, target: str, tried: list[str]) -> Found:
+    async def _find_at_root(self, base: str, target: str, tried: list[str]) -> ResolvedCard:
         """What was given may be the address requests are sent to: then the card at the root says so."""
         parts = urlsplit(base)
         if parts.path:
             for path in WELL_KNOWN:
-                found = await self._try(f"{parts.scheme}://{parts.netloc}{path}", target, tried)
-                if found is not None and any(each.url.rstrip("/") == base for each in found.card.supported_interfaces):
-                    return found
+                resolved = await self._try(f"{parts.scheme}://{parts.netloc}{path}", target, tried)
+                if resolved is not None and any(
+                    each.url.rstrip("/") == base for each in resolved.card.supported_interfaces
+                ):
+                    return resolved
         raise BadCard(f"there is no agent card at {shown(base)}: {'; '.join(tried)}")
 
-    async def _try(self, url: str, key: str, tried: list[str]) -> Found | None:
+    async def _try(self, url: str, key: str, tried: list[str]) -> ResolvedCard | None:
         try:
             return await self._fetch(url, key)
-        except _NoCard as error:
+        except _CardNotFound as error:
             tried.append(str(error))
             return None
 
-    async def _fetch(self, url: str, key: str) -> Found:
+    async def _fetch(self, url: str, key: str) -> ResolvedCard:
         stale = self._cache.stale(url)
         headers = {"Accept": "application/json"}
         if stale is not None:
@@ -186,62 +192,66 @@ class Discovery:
         if response.status in (401, 403) and self._sender.credential is not None:
             await response.close()
             response = await self._sender.send(request)
-        status, said = response.status, response.headers
-        etag, control = said.get("ETag", ""), said.get("Cache-Control", "")
+        status, response_headers = response.status, response.headers
+        etag, control = response_headers.get("ETag", ""), response_headers.get("Cache-Control", "")
         if status != 200:
             await response.close()
             if status == 304 and stale is not None:
                 # It is the same card, but its key may have been withdrawn.
-                found = stale.found if self.trust is None else await self._read(stale.found.body, url)
-                self._cache.keep(key, found, etag or stale.etag, control)
-                return found
-            raise asked_to_wait(_not_found(status, said, url), status, said, self._cache.clock)
+                resolved = stale.resolved if self.verifier is None else await self._parse(stale.resolved.body, url)
+                self._cache.store(key, resolved, etag or stale.etag, control)
+                return resolved
+            raise with_retry_after(
+                _fetch_error(status, response_headers, url), status, response_headers, self._cache.clock
+            )
         try:
-            body = await response.read(_MAX_CARD)
+            body = await response.read(_MAX_CARD_BYTES)
         except BadResponse as error:
             raise BadCard(f"{shown(url)} is no agent card: {error}") from None
         body = body.removeprefix(_BOM)
         if body.lstrip()[:1] != b"{":
-            raise _NoCard(f"{said.get('Content-Type', 'nothing').partition(';')[0]} instead of JSON at {shown(url)}")
-        found = await self._read(body, url)
-        self._cache.keep(key, found, etag, control)
-        return found
+            raise _CardNotFound(
+                f"{response_headers.get('Content-Type', 'nothing').partition(';')[0]} instead of JSON at {shown(url)}"
+            )
+        resolved = await self._parse(body, url)
+        self._cache.store(key, resolved, etag, control)
+        return resolved
 
-    async def _read(self, body: bytes, url: str) -> Found:
+    async def _parse(self, body: bytes, url: str) -> ResolvedCard:
         try:
             card = parse_card(body)
-            if self.trust is not None:
-                card = await self.trust.read(decode_any(body), url)
+            if self.verifier is not None:
+                card = await self.verifier.read(decode_any(body), url)
         except BadCard as error:
             raise BadCard(f"{error} (at {shown(url)})", reason=error.reason) from None
-        return Found(card, body, url)
+        return ResolvedCard(card, body, url)
 
 
-class GivenCard(Discovery):
+class StaticDiscovery(Discovery):
     """A card that is at hand: it is not looked for, only checked."""
 
-    def __init__(self, card: dict[str, Any], sender: Sender, cache: CardCache, trust: Trust) -> None:
-        super().__init__(sender, cache, timeout=None, trust=trust)
-        self._given = card
-        self._trust = trust
+    def __init__(self, card: dict[str, Any], sender: Sender, cache: CardCache, verifier: CardVerifier) -> None:
+        super().__init__(sender, cache, timeout=None, verifier=verifier)
+        self._card = card
+        self._static_verifier = verifier
 
-    async def find(self, target: str) -> Found:
+    async def find(self, target: str) -> ResolvedCard:
         """The card. Raises BadCard when it is not trusted."""
-        return Found(await self._trust.read(self._given, None), b"", target)
+        return ResolvedCard(await self._static_verifier.read(self._card, None), b"", target)
 
 
-class _NoCard(BadCard):
+class _CardNotFound(BadCard):
     """There is something else at this address, or nothing."""
 
 
-def _not_found(status: int, headers: Mapping[str, str], url: str) -> DragomanError:
+def _fetch_error(status: int, headers: Mapping[str, str], url: str) -> DragomanError:
     if status in (401, 403):
         return refused(status, headers, url)
     if status in _UNAVAILABLE:
         return CannotConnect(f"{shown(url)} is not available: HTTP {status}", reason="UNAVAILABLE", status=status)
     if status == 429:
         return Overloaded(f"{shown(url)} takes no more requests now: HTTP 429")
-    return _NoCard(f"HTTP {status} at {shown(url)}")
+    return _CardNotFound(f"HTTP {status} at {shown(url)}")
 
 
 class CardRecorder:
@@ -311,7 +321,7 @@ class Interface:
         return f"{self.binding.name} {self.binding.dialect.version} at {self.binding.url}"
 
 
-def check(protocol: str | None, transport: str | None) -> None:
+def check_options(protocol: str | None, transport: str | None) -> None:
     """Look whether these can be asked for at all. Raises ConfigError."""
     if protocol is not None and protocol not in VERSIONS:
         raise ConfigError(f"protocol {protocol!r} is not spoken here; these are: {', '.join(VERSIONS)}")
@@ -330,43 +340,47 @@ def interfaces_of(card: AgentCard, protocol: str | None = None, transport: str |
         ConfigError: nothing the card offers fits.
         BadCard: the card offers nothing that is spoken here.
     """
-    spoken = _spoken(card)
-    if not spoken:
+    supported = _supported(card)
+    if not supported:
         offered = ", ".join(sorted({each.protocol_binding or "nothing it names" for each in card.supported_interfaces}))
         raise BadCard(f"the agent {card.name!r} speaks only {offered}, and that is not spoken here")
     if transport is not None:
-        wanted = TRANSPORTS[transport]
-        spoken = [each for each in spoken if each.protocol_binding.upper() == wanted]
-        if not spoken:
-            raise ConfigError(f"the agent {card.name!r} offers no {wanted}: leave transport out")
+        binding = TRANSPORTS[transport]
+        supported = [each for each in supported if each.protocol_binding.upper() == binding]
+        if not supported:
+            raise ConfigError(f"the agent {card.name!r} offers no {binding}: leave transport out")
     if protocol is not None:
-        fitting = [each for each in spoken if nearest(each.protocol_version) == protocol]
-        found = [_interface(each, protocol) for each in fitting or spoken]
+        matching = [each for each in supported if nearest(each.protocol_version) == protocol]
+        candidates = [_build_interface(each, protocol) for each in matching or supported]
     else:
-        found = [_interface(each, nearest(each.protocol_version)) for each in spoken]
+        candidates = [_build_interface(each, nearest(each.protocol_version)) for each in supported]
         # A card of 0.1 or 0.2 does not say which: the other is worth a try when the first is not understood.
-        found += [_interface(each, other) for each in spoken if (other := _other(each)) is not None]
-    usable = [each for each in found if each is not None]
+        candidates += [
+            _build_interface(each, other) for each in supported if (other := _alternative_version(each)) is not None
+        ]
+    usable = [each for each in candidates if each is not None]
     if not usable:
-        raise ConfigError(f"A2A {protocol or spoken[0].protocol_version} has no such transport: leave one of them out")
+        raise ConfigError(
+            f"A2A {protocol or supported[0].protocol_version} has no such transport: leave one of them out"
+        )
     return usable
 
 
 def main_url(card: AgentCard) -> str | None:
     """Where a card's favourite among what is spoken here is; None when there is none."""
-    return next((each.url for each in _spoken(card)), None)
+    return next((each.url for each in _supported(card)), None)
 
 
-def _spoken(card: AgentCard) -> list[AgentInterface]:
+def _supported(card: AgentCard) -> list[AgentInterface]:
     return [each for each in card.supported_interfaces if each.url and each.protocol_binding.upper() in _BINDINGS]
 
 
-def _interface(offered: AgentInterface, version: str) -> Interface | None:
+def _build_interface(offered: AgentInterface, version: str) -> Interface | None:
     name = offered.protocol_binding.upper()
     dialect = dialect_of(version, name)
     return None if dialect is None else Interface(_BINDINGS[name](offered.url, dialect), offered.tenant)
 
 
-def _other(offered: AgentInterface) -> str | None:
+def _alternative_version(offered: AgentInterface) -> str | None:
     row = ROWS.get((nearest(offered.protocol_version), offered.protocol_binding.upper()))
     return None if row is None else row.alternative

@@ -16,7 +16,7 @@ from dragoman.model.task import Task, TaskStatus
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from dragoman.client.connection import Arrived
+    from dragoman.client.connection import StreamEvent
     from dragoman.model.task import Artifact
 
 EventKind = Literal["task", "message", "status", "artifact"]
@@ -25,13 +25,13 @@ EventKind = Literal["task", "message", "status", "artifact"]
 class Event:
     """One event. `.text` is what is new in the answer; with `.replaces` it is all of it, anew."""
 
-    __slots__ = ("_assembly", "_task", "id", "kind", "raw", "replaces", "state", "text")
+    __slots__ = ("_assembler", "_task", "id", "kind", "raw", "replaces", "state", "text")
 
     def __init__(
         self,
         kind: EventKind,
         raw: Task | Message | StatusUpdate | ArtifactUpdate,
-        assembly: Assembly,
+        assembler: TaskAssembler,
         id: int,
         state: State,
         text: str = "",
@@ -44,13 +44,13 @@ class Event:
         self.state: State = state
         self.text = text
         self.replaces = replaces
-        self._assembly = assembly
+        self._assembler = assembler
         self._task: Task | None = None
 
     @property
     def task(self) -> Task | None:
         """The task as assembled when this is first looked at; None for a bare message."""
-        if self._task is None and isinstance(result := self._assembly.result, Task):
+        if self._task is None and isinstance(result := self._assembler.result, Task):
             self._task = result
         return self._task
 
@@ -58,7 +58,7 @@ class Event:
         return f"<Event {self.id} {self.kind} {self.state.value} {self.text!r}>"
 
 
-class Assembly:
+class TaskAssembler:
     """Puts the events of a stream together, in whatever form the server closes its texts.
 
     What the events say, joined and begun anew at each that `replaces`, is in the end the text of the task. An event
@@ -66,21 +66,21 @@ class Assembly:
     elsewhere. `context_id` is for versions whose events do not name their context.
     """
 
-    def __init__(self, *, middle: bool = False, context_id: str = "") -> None:
+    def __init__(self, *, mid_stream: bool = False, context_id: str = "") -> None:
         self.context_id = context_id
         self._folding: Folding | None = None
         self._message: Message | None = None
         self._task: Task | None = None
-        self._ended = False
-        self._counted = False
+        self._is_final = False
+        self._is_numbered = False
         # The artifacts whose beginning was not heard here.
-        self._headless: set[str] | None = set() if middle else None
+        self._partial_artifacts: set[str] | None = set() if mid_stream else None
         # In which order the artifacts stand, which of them spoke last, and the last of them that has said anything.
-        self._places: dict[str, int] = {}
-        self._speaker: str | None = None
-        self._reach = -1
+        self._positions: dict[str, int] = {}
+        self._current_artifact: str | None = None
+        self._last_position = -1
         # True when artifacts were written in turns: then what was told is not in the order of the task.
-        self._mixed = False
+        self._interleaved = False
 
     @property
     def result(self) -> Task | Message | None:
@@ -90,7 +90,7 @@ class Assembly:
         if self._task is None:
             task = self._folding.task()
             # Where the server does not count, our own count would say what it does not.
-            self._task = task if self._counted else replace(task, generation=None)
+            self._task = task if self._is_numbered else replace(task, generation=None)
         return self._task
 
     @property
@@ -105,21 +105,21 @@ class Assembly:
             return self._folding.status.state
         return None if self._message is None else State.COMPLETED
 
-    def take(self, arrived: Arrived) -> Event:
+    def add(self, item: StreamEvent) -> Event:
         """Read the next event. What comes after the end of a task changes nothing."""
-        raw, number = arrived.event, arrived.generation
+        raw, number = item.event, item.generation
         if isinstance(raw, ArtifactUpdate):
-            return self._artifact(raw, number)
+            return self._add_artifact(raw, number)
         if isinstance(raw, StatusUpdate):
-            return self._status(raw, number)
+            return self._add_status(raw, number)
         if isinstance(raw, Message):
-            return self._said(raw, number)
-        return self._whole(raw, number)
+            return self._add_message(raw, number)
+        return self._add_task(raw, number)
 
-    def _artifact(self, update: ArtifactUpdate, number: int) -> Event:
+    def _add_artifact(self, update: ArtifactUpdate, number: int) -> Event:
         folding = self._folding or self._begin(update)
         state = folding.status.state
-        if self._ended:
+        if self._is_final:
             return Event("artifact", update, self, number, state)
         artifact = update.artifact
         key, parts = artifact.artifact_id, artifact.parts
@@ -131,64 +131,64 @@ class Assembly:
                 if new.startswith(before):
                     # A copy of the whole text, as many servers close it: only what was not said before is new.
                     new = new[len(before) :]
-                elif self._headless and key in self._headless and new.endswith(before):
+                elif self._partial_artifacts and key in self._partial_artifacts and new.endswith(before):
                     new = ""
                 else:
                     replaces = True
-            if self._headless:
-                self._headless.discard(key)
-        elif self._headless is not None and key not in self._places:
-            self._headless.add(key)
+            if self._partial_artifacts:
+                self._partial_artifacts.discard(key)
+        elif self._partial_artifacts is not None and key not in self._positions:
+            self._partial_artifacts.add(key)
         folding.apply(update)
         if number:
-            folding.generation, self._counted = number, True
+            folding.generation, self._is_numbered = number, True
         self._task = None
-        if key != self._speaker:
-            self._turn(key, new)
+        if key != self._current_artifact:
+            self._switch_artifact(key, new)
         if replaces:
-            new = self._anew(folding)
+            new = self._restart_text(folding)
         return Event("artifact", update, self, number, state, new, replaces)
 
-    def _status(self, update: StatusUpdate, number: int) -> Event:
+    def _add_status(self, update: StatusUpdate, number: int) -> Event:
         folding = self._folding or self._begin(update)
         text, replaces = "", False
-        if not self._ended:
+        if not self._is_final:
             folding.apply(update)
             if number:
-                folding.generation, self._counted = number, True
+                folding.generation, self._is_numbered = number, True
             self._task = None
             state = folding.status.state
-            self._ended = state.final
-            if self._mixed and (state.final or state is State.INPUT_REQUIRED):
-                text, replaces = self._anew(folding), True
+            self._is_final = state.final
+            if self._interleaved and (state.final or state is State.INPUT_REQUIRED):
+                text, replaces = self._restart_text(folding), True
             elif not folding.artifact_count():
-                text = _answer(folding)
+                text = _answer_text(folding)
         return Event("status", update, self, number, folding.status.state, text, replaces)
 
-    def _said(self, message: Message, number: int) -> Event:
+    def _add_message(self, message: Message, number: int) -> Event:
         folding = self._folding
         if folding is not None:
             # Within a task it is a remark, as the message of a status is; the answer is in the artifacts.
-            if not self._ended:
-                folding.say(message)
+            if not self._is_final:
+                folding.add_message(message)
                 self._task = None
             return Event("message", message, self, number, folding.status.state)
         replaces, self._message = self._message is not None, message
         return Event("message", message, self, number, State.COMPLETED, message.text, replaces)
 
-    def _whole(self, task: Task, number: int) -> Event:
-        known = self._folding
-        if known is not None and self._ended:
-            return Event("task", task, self, number, known.status.state)
-        before = None if known is None else _answer(known)
+    def _add_task(self, task: Task, number: int) -> Event:
+        previous = self._folding
+        if previous is not None and self._is_final:
+            return Event("task", task, self, number, previous.status.state)
+        before = None if previous is None else _answer_text(previous)
         count = number or task.generation or 0
         folding = self._folding = Folding(task, count)
-        self._task, self._ended, self._counted = None, task.state.final, count > 0
-        mixed, text = self._mixed, self._anew(folding)
+        self._task, self._is_final, self._is_numbered = None, task.state.final, count > 0
+        interleaved, text = self._interleaved, self._restart_text(folding)
         if before is None:
             return Event("task", task, self, number, task.state, text, bool(text))
         # Some servers end with the whole task: only what the events before did not say is new.
-        replaces = mixed or not text.startswith(before)
+        replaces = interleaved or not text.startswith(before)
         return Event("task", task, self, number, task.state, text if replaces else text[len(before) :], replaces)
 
     def _begin(self, update: StatusUpdate | ArtifactUpdate) -> Folding:
@@ -197,27 +197,27 @@ class Assembly:
         folding = self._folding = Folding(Task(update.task_id, context_id, TaskStatus(State.WORKING)))
         return folding
 
-    def _turn(self, key: str, new: str) -> None:
+    def _switch_artifact(self, key: str, new: str) -> None:
         """Another artifact is written to."""
-        place = self._places.setdefault(key, len(self._places))
+        position = self._positions.setdefault(key, len(self._positions))
         if not new:
             return
-        self._speaker = key
-        if place < self._reach:
-            self._mixed = True
+        self._current_artifact = key
+        if position < self._last_position:
+            self._interleaved = True
         else:
-            self._reach = place
+            self._last_position = position
 
-    def _anew(self, folding: Folding) -> str:
+    def _restart_text(self, folding: Folding) -> str:
         """All of the answer, in the order of the task."""
         ids = folding.artifact_ids()
-        self._places = {key: place for place, key in enumerate(ids)}
-        self._reach = max((place for place, key in enumerate(ids) if folding.artifact_text(key)), default=-1)
-        self._speaker, self._mixed = None, False
-        return _answer(folding)
+        self._positions = {key: place for place, key in enumerate(ids)}
+        self._last_position = max((place for place, key in enumerate(ids) if folding.artifact_text(key)), default=-1)
+        self._current_artifact, self._interleaved = None, False
+        return _answer_text(folding)
 
 
-def _answer(folding: Folding) -> str:
+def _answer_text(folding: Folding) -> str:
     """The text of the answer so far: the artifacts', else what a completed task says last."""
     if folding.artifact_count():
         return "".join(folding.artifact_text(each) or "" for each in folding.artifact_ids())
@@ -226,38 +226,38 @@ def _answer(folding: Folding) -> str:
 
 
 class NumberedEvent(NamedTuple):
-    """An event and its number in the task, 0 when the server does not number; see `Arrived`."""
+    """An event and its number in the task, 0 when the server does not number; see `StreamEvent`."""
 
     generation: int
     event: Task | Message | StatusUpdate | ArtifactUpdate
 
 
-def missed_events(seen: Task, now: Task, generation: int = 0) -> list[NumberedEvent]:
+def missed_events(before: Task, now: Task, generation: int = 0) -> list[NumberedEvent]:
     """The events that lead from what a reader has assembled to what the task is now.
 
     A reading that is older than what was seen, as a copy of a store may give it, takes nothing back while the task
     goes on.
     """
-    known = {artifact.artifact_id: artifact for artifact in seen.artifacts}
-    found: list[StatusUpdate | ArtifactUpdate] = []
+    artifacts_before = {artifact.artifact_id: artifact for artifact in before.artifacts}
+    updates: list[StatusUpdate | ArtifactUpdate] = []
     for artifact in now.artifacts:
-        update = _missed_of(artifact, known.get(artifact.artifact_id), now)
+        update = _missed_update(artifact, artifacts_before.get(artifact.artifact_id), now)
         if update is not None:
-            found.append(update)
-    if _says(seen) != _says(now):
-        found.append(StatusUpdate(now.id, now.context_id, now.status))
-    return [NumberedEvent(generation, event) for event in found]
+            updates.append(update)
+    if _status_key(before) != _status_key(now):
+        updates.append(StatusUpdate(now.id, now.context_id, now.status))
+    return [NumberedEvent(generation, event) for event in updates]
 
 
-def _missed_of(artifact: Artifact, known: Artifact | None, task: Task) -> ArtifactUpdate | None:
-    if known is None:
+def _missed_update(artifact: Artifact, previous: Artifact | None, task: Task) -> ArtifactUpdate | None:
+    if previous is None:
         return ArtifactUpdate(task.id, task.context_id, artifact)
-    if artifact.parts == known.parts:
+    if artifact.parts == previous.parts:
         return None
-    now, before = _joined(artifact.parts), _joined(known.parts)
-    rest = _rest(now, before)
+    now, before = _join_texts(artifact.parts), _join_texts(previous.parts)
+    rest = _appended_parts(now, before)
     if rest is None:
-        if not task.state.final and _rest(before, now) is not None:
+        if not task.state.final and _appended_parts(before, now) is not None:
             return None
         return ArtifactUpdate(task.id, task.context_id, artifact)
     if not rest:
@@ -265,7 +265,7 @@ def _missed_of(artifact: Artifact, known: Artifact | None, task: Task) -> Artifa
     return ArtifactUpdate(task.id, task.context_id, replace(artifact, parts=tuple(rest)), append=True)
 
 
-def _rest(now: list[Part], before: list[Part]) -> list[Part] | None:
+def _appended_parts(now: list[Part], before: list[Part]) -> list[Part] | None:
     """What follows what was seen; None when it does not go on from there."""
     if not before:
         return now
@@ -276,39 +276,39 @@ def _rest(now: list[Part], before: list[Part]) -> list[Part] | None:
     here = now[end]
     if here == last:
         return now[end + 1 :]
-    if here.text is None or last.text is None or not _alike(here, last) or not here.text.startswith(last.text):
+    if here.text is None or last.text is None or not _same_format(here, last) or not here.text.startswith(last.text):
         return None
     return [replace(here, text=here.text[len(last.text) :]), *now[end + 1 :]]
 
 
-def _joined(parts: Iterable[Part]) -> list[Part]:
+def _join_texts(parts: Iterable[Part]) -> list[Part]:
     """The parts with neighbouring texts as one: some servers join what they streamed."""
-    found: list[Part] = []
+    joined: list[Part] = []
     texts: list[str] = []
     for part in parts:
-        if part.text is None or not found or not _alike(part, found[-1]):
-            _close(found, texts)
+        if part.text is None or not joined or not _same_format(part, joined[-1]):
+            _merge_texts(joined, texts)
             texts = []
-            found.append(part)
+            joined.append(part)
         if part.text is not None:
             texts.append(part.text)
-    _close(found, texts)
-    return found
+    _merge_texts(joined, texts)
+    return joined
 
 
-def _close(found: list[Part], texts: list[str]) -> None:
+def _merge_texts(joined: list[Part], texts: list[str]) -> None:
     if len(texts) > 1:
-        found[-1] = replace(found[-1], text="".join(texts))
+        joined[-1] = replace(joined[-1], text="".join(texts))
 
 
-def _alike(one: Part, other: Part) -> bool:
+def _same_format(one: Part, other: Part) -> bool:
     """True when two texts differ in nothing but what they say."""
     if one.text is None or other.text is None:
         return False
     return (one.media_type, one.filename, one.metadata) == (other.media_type, other.filename, other.metadata)
 
 
-def _says(task: Task) -> tuple[object, object]:
+def _status_key(task: Task) -> tuple[object, object]:
     message = task.status.message
     # Time and ids may differ between two readings of one status.
     return task.status.state, None if message is None else message.parts

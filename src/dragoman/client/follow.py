@@ -7,8 +7,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, TypeGuard
 
-from dragoman.client.connection import GATEWAY_TIMEOUT, RETRYABLE, RETRYABLE_STATUS, Backoff, Received
-from dragoman.client.event import Assembly, NumberedEvent, missed_events
+from dragoman.client.connection import GATEWAY_TIMEOUT, RETRYABLE, RETRYABLE_STATUS, Backoff, ByteBudget
+from dragoman.client.event import NumberedEvent, TaskAssembler, missed_events
 from dragoman.clock import sleep
 from dragoman.model.error import (
     A2AError,
@@ -27,26 +27,26 @@ from dragoman.model.state import State
 from dragoman.model.task import Task
 
 if TYPE_CHECKING:
-    from dragoman.client.connection import Arrived, Connection
+    from dragoman.client.connection import Connection, StreamEvent
     from dragoman.client.event import Event
     from dragoman.clock import Clock
 
 # How often a task is read when nothing comes of it: soon at first, then ever less often.
 _FIRST_PAUSE = 0.1
-_LONGEST_PAUSE = 5.0
+_MAX_PAUSE = 5.0
 _FACTOR = 1.5
-_MOST_STEPS = 10
-_POLL_FIRST, _POLL_SHARE = 0.05, 0.1
+_MAX_STEPS = 10
+_POLL_FIRST, _POLL_RATIO = 0.05, 0.1
 # After so many breaks in a row without an event, what the task itself shows is told.
-_QUIET_BREAKS = 3
+_MAX_IDLE_ROUNDS = 3
 # How long news gather before they are read, where a stream says only that there are some.
 _GATHER_SECONDS = 0.05
 _LONG_TEXT = 64 * 1024
 
-Batches = AsyncGenerator[Sequence["Arrived"], None]
+Batches = AsyncGenerator[Sequence["StreamEvent"], None]
 
 
-class Following:
+class ResumableStream:
     """One message or one task, followed. `result` is what has been assembled so far.
 
     A stream that breaks is taken up again where it broke: after the last number seen where the server numbers its
@@ -65,29 +65,29 @@ class Following:
         connection: Connection,
         retries: int,
         *,
-        to_the_end: bool = False,
-        known: Task | None = None,
-        waits: bool = False,
+        until_final: bool = False,
+        snapshot: Task | None = None,
+        wait_only: bool = False,
         limit: int | None = None,
     ) -> None:
         self._connection = connection
         self._clock = connection.clock
         self._retries = retries
-        self._to_the_end = to_the_end
-        self._waits = waits
-        self._assembly = Assembly()
-        self._last = 0
-        self._received = Received(limit)
-        self._known = known
-        if known is not None:
-            self._assembly.take(NumberedEvent(0, known))
+        self._until_final = until_final
+        self._wait_only = wait_only
+        self._assembler = TaskAssembler()
+        self._last_number = 0
+        self._budget = ByteBudget(limit)
+        self._snapshot = snapshot
+        if snapshot is not None:
+            self._assembler.add(NumberedEvent(0, snapshot))
 
     @property
     def result(self) -> Task | Message | None:
         """What the events have made so far."""
-        return self._assembly.result
+        return self._assembler.result
 
-    def message(self, request: SendMessageRequest) -> AsyncGenerator[Event, None]:
+    def send(self, request: SendMessageRequest) -> AsyncGenerator[Event, None]:
         """Send a message and tell what happens.
 
         Raises:
@@ -96,10 +96,10 @@ class Following:
             BadResponse: what is answered is not A2A.
             ResponseTooLarge: the task brings more than its limit.
         """
-        self._assembly = Assembly(context_id=request.message.context_id or "")
-        return self._assembled(self._send(request))
+        self._assembler = TaskAssembler(context_id=request.message.context_id or "")
+        return self._assemble(self._send_batches(request))
 
-    def task(self, task_id: str, after: int | None = None) -> AsyncGenerator[Event, None]:
+    def subscribe(self, task_id: str, after: int | None = None) -> AsyncGenerator[Event, None]:
         """Tell what happens to a task from now on, or after the event with that number.
 
         Raises:
@@ -108,16 +108,16 @@ class Following:
             BadResponse: what is answered is not A2A.
             ResponseTooLarge: the task brings more than its limit.
         """
-        if self._known is None:
-            self._assembly = Assembly(middle=after is not None)
-        return self._assembled(self._follow(task_id, after))
+        if self._snapshot is None:
+            self._assembler = TaskAssembler(mid_stream=after is not None)
+        return self._assemble(self._subscribe_batches(task_id, after))
 
-    async def _assembled(self, batches: Batches) -> AsyncGenerator[Event, None]:
-        take = self._assembly.take
+    async def _assemble(self, batches: Batches) -> AsyncGenerator[Event, None]:
+        take = self._assembler.add
         async with aclosing(batches):
             async for batch in batches:
-                for arrived in batch:
-                    event = take(arrived)
+                for item in batch:
+                    event = take(item)
                     yield event
                     if event.replaces and len(event.text) > _LONG_TEXT:
                         # A short event may have a long text put together again and again: others get a turn between.
@@ -127,11 +127,11 @@ class Following:
 
     # -- a message, until its task is known --------------------------------------------------------------------------
 
-    async def _send(self, request: SendMessageRequest) -> Batches:
+    async def _send_batches(self, request: SendMessageRequest) -> Batches:
         backoff = Backoff(self._retries, self._clock)
         problem: DragomanError | None = None
-        streams = not self._is_known_not_to_stream()
-        while streams and self._assembly.state is None:
+        streams = not self._is_streaming_unsupported()
+        while streams and self._assembler.state is None:
             problem = None
             try:
                 async with aclosing(self._stream(Operation.STREAM, request, None)) as batches:
@@ -141,23 +141,23 @@ class Following:
                 raise
             except (CannotConnect, A2AError, BadResponse) as error:
                 problem = error
-            if self._assembly.state is not None:
+            if self._assembler.state is not None:
                 break
-            if isinstance(problem, (UnsupportedOperation, MethodNotFound)) or self._is_known_not_to_stream():
+            if isinstance(problem, (UnsupportedOperation, MethodNotFound)) or self._is_streaming_unsupported():
                 streams, problem = False, None
                 break
             await self._wait_before_retry(problem, backoff)
-            yield await self._begun_task(request, problem)
+            yield await self._find_started_task(request, problem)
         if not streams:
             yield await self._send_without_stream(request)
-        task_id = self._assembly.task_id
+        task_id = self._assembler.task_id
         assert task_id is not None
-        if _is_final_answer(problem):
-            yield self._take_missed(self._missed(await self._get_task(task_id)))
+        if _is_permanent(problem):
+            yield self._count_missed(self._missed_events(await self._get_task(task_id)))
             raise problem
-        if problem is None and self._rests():
+        if problem is None and self._is_auth_required():
             return
-        async with aclosing(self._follow(task_id, refused=not streams)) as batches:
+        async with aclosing(self._subscribe_batches(task_id, refused=not streams)) as batches:
             async for batch in batches:
                 yield batch
 
@@ -176,7 +176,9 @@ class Following:
             raise problem
         await backoff.pause(problem)
 
-    async def _begun_task(self, request: SendMessageRequest, problem: DragomanError | None) -> list[NumberedEvent]:
+    async def _find_started_task(
+        self, request: SendMessageRequest, problem: DragomanError | None
+    ) -> list[NumberedEvent]:
         """The task of a message that was taken in before the connection broke, where its id is ours to choose.
 
         A server of 0.1 does not know a message by its id, and would take it for another.
@@ -184,7 +186,7 @@ class Following:
         if request.new_task_id is None or not isinstance(problem, CannotConnect) or problem.arrived is False:
             return []
         try:
-            return self._take_missed(self._missed(await self._get_task(request.new_task_id)))
+            return self._count_missed(self._missed_events(await self._get_task(request.new_task_id)))
         except (A2AError, BadResponse):
             return []
 
@@ -192,90 +194,96 @@ class Following:
         """What an agent that does not stream says: its answer, or the task to look at."""
         result = await self._connection.perform(Operation.SEND, request)
         assert isinstance(result, (Task, Message))
-        return self._take_missed(self._missed(result)) if isinstance(result, Task) else [NumberedEvent(0, result)]
+        return (
+            self._count_missed(self._missed_events(result)) if isinstance(result, Task) else [NumberedEvent(0, result)]
+        )
 
-    def _is_known_not_to_stream(self) -> bool:
-        card = self._connection.known_card
+    def _is_streaming_unsupported(self) -> bool:
+        card = self._connection.cached_card
         return card is not None and card.capabilities.streaming is False
 
     # -- a task, over as many connections as it takes ----------------------------------------------------------------
 
-    async def _follow(self, task_id: str, after: int | None = None, *, refused: bool = False) -> Batches:
+    async def _subscribe_batches(self, task_id: str, after: int | None = None, *, refused: bool = False) -> Batches:
         """Subscribe again and again until the reader leaves; where that is refused, look at the task now and then."""
         request = SubscribeToTaskRequest(task_id)
-        quiet = 0
+        idle_rounds = 0
         while True:
-            received = has_news = False
+            has_batches = has_news = False
             problem: DragomanError | None = None
             try:
                 async with aclosing(self._next_stream(request, after, refused)) as batches:
                     async for batch in batches:
                         yield batch
-                        received = True
-                        has_news = has_news or (len(batch) > 0 and not self._waits)
+                        has_batches = True
+                        has_news = has_news or (len(batch) > 0 and not self._wait_only)
             except ResponseTooLarge:
                 raise
             except (CannotConnect, A2AError, BadResponse) as error:
                 problem = error
-                refused = _is_final_answer(error) and not received
-            if problem is None and self._rests():
+                refused = _is_permanent(error) and not has_batches
+            if problem is None and self._is_auth_required():
                 return
-            if has_news and not _is_final_answer(problem):
-                quiet = 0
+            if has_news and not _is_permanent(problem):
+                idle_rounds = 0
                 continue
             # Nothing new: whether anybody is still there, and works on it, only the task itself can tell.
-            found = await self._get_task(task_id)
-            if problem is not None and self._gives_up_after(problem, found, refused):
+            task = await self._get_task(task_id)
+            if problem is not None and self._should_give_up(problem, task, refused):
                 raise problem
             # Where events are numbered, the next stream tells them one by one; not for ever is it waited for that.
-            in_next_stream = not refused and not _is_final_answer(problem) and quiet < _QUIET_BREAKS
+            in_next_stream = not refused and not _is_permanent(problem) and idle_rounds < _MAX_IDLE_ROUNDS
             # A stream that ended without a word because the task has ended: no other will tell it.
-            in_next_stream = in_next_stream and not (problem is None and found.state.final)
-            news = [] if in_next_stream and (self._last or self._assembly.state is None) else self._missed(found)
-            yield self._take_missed(news)
-            if _is_final_answer(problem) and not refused:
+            in_next_stream = in_next_stream and not (problem is None and task.state.final)
+            news = (
+                []
+                if in_next_stream and (self._last_number or self._assembler.state is None)
+                else self._missed_events(task)
+            )
+            yield self._count_missed(news)
+            if _is_permanent(problem) and not refused:
                 raise problem
-            quiet = 1 if news else quiet + 1
-            await sleep(self._clock, min(_LONGEST_PAUSE, _FIRST_PAUSE * _FACTOR ** min(quiet, _MOST_STEPS)))
+            idle_rounds = 1 if news else idle_rounds + 1
+            await sleep(self._clock, min(_MAX_PAUSE, _FIRST_PAUSE * _FACTOR ** min(idle_rounds, _MAX_STEPS)))
 
-    def _gives_up_after(self, problem: DragomanError, found: Task, refused: bool) -> bool:
+    def _should_give_up(self, problem: DragomanError, task: Task, refused: bool) -> bool:
         """True when the task itself shows that there is nothing to wait for."""
-        if self._assembly.state is None:
-            return problem.reason == "TIMED_OUT" or (refused and found.state.final)
+        if self._assembler.state is None:
+            return problem.reason == "TIMED_OUT" or (refused and task.state.final)
         # Nothing came for as long as the caller is ready to wait.
-        return problem.reason == "TIMED_OUT" and not self._missed(found)
+        return problem.reason == "TIMED_OUT" and not self._missed_events(task)
 
     def _next_stream(self, request: SubscribeToTaskRequest, after: int | None, refused: bool) -> Batches:
-        if refused or self._may_not_subscribe():
+        if refused or self._must_not_resubscribe():
             return _no_stream()
-        if self._waits or self._assembly.state is None:
+        if self._wait_only or self._assembler.state is None:
             return self._stream(Operation.SUBSCRIBE, request, after)
-        return self._resumed_stream(request)
+        return self._resume_stream(request)
 
-    def _may_not_subscribe(self) -> bool:
+    def _must_not_resubscribe(self) -> bool:
         """True where a further subscription may do harm. Servers that number their events are not among those."""
-        return not self._connection.subscribes_again and not self._last and self._assembly.state is not None
+        return not self._connection.can_resubscribe and not self._last_number and self._assembler.state is not None
 
     async def _stream(
         self, operation: Operation, request: SendMessageRequest | SubscribeToTaskRequest, after: int | None
     ) -> Batches:
         """The events of a stream as they come."""
-        self._received.begin(further=self._waits)
-        async with aclosing(self._connection.open_stream(operation, request, after, self._received)) as batches:
+        self._budget.begin_stream(resumed=self._wait_only)
+        async with aclosing(self._connection.open_stream(operation, request, after, self._budget)) as batches:
             async for batch in batches:
-                self._received.begun(_snapshot_in(batch))
+                self._budget.count_first_event(_snapshot_in(batch))
                 yield batch
                 number = batch[-1].generation
                 # Numbers that do not rise tell no place.
-                self._last = number if number > self._last else 0
+                self._last_number = number if number > self._last_number else 0
 
-    async def _resumed_stream(self, request: SubscribeToTaskRequest) -> Batches:
+    async def _resume_stream(self, request: SubscribeToTaskRequest) -> Batches:
         """What is new in a further stream of the same task."""
-        self._received.begin(further=True)
-        stream = self._connection.open_stream(Operation.SUBSCRIBE, request, self._last or None, self._received)
+        self._budget.begin_stream(resumed=True)
+        stream = self._connection.open_stream(Operation.SUBSCRIBE, request, self._last_number or None, self._budget)
         async with aclosing(stream) as batches:
             async for batch in batches:
-                self._received.begun(_snapshot_in(batch))
+                self._budget.count_first_event(_snapshot_in(batch))
                 fresh = self._new_events(batch)
                 if fresh is None:
                     break
@@ -283,11 +291,11 @@ class Following:
             else:
                 return
             # Which of its events have been told already, nobody can say: let them only wake us, and read the task.
-            async with aclosing(self._read_when_woken(request.id, batches)) as looks:
+            async with aclosing(self._poll_on_events(request.id, batches)) as looks:
                 async for news in looks:
                     yield news
 
-    def _new_events(self, batch: Sequence[Arrived]) -> Sequence[Arrived] | None:
+    def _new_events(self, batch: Sequence[StreamEvent]) -> Sequence[StreamEvent] | None:
         """What is new in it, when the numbers say that it goes on where the last ended; else None."""
         first, last = batch[0], batch[-1].generation
         number, event = first.generation, first.event
@@ -295,40 +303,40 @@ class Following:
             return None
         if isinstance(event, Task):
             # A snapshot. Where it has the number 1, somebody may only count the events of this connection.
-            if number < self._last or (number == 1 and not event.generation):
+            if number < self._last_number or (number == 1 and not event.generation):
                 return None
-            news = self._missed(event, number)
-            self._received.add_all(each.event for each in news)
+            news = self._missed_events(event, number)
+            self._budget.add_events(each.event for each in news)
             batch = [*news, *batch[1:]]
-        elif number != self._last + 1 or not self._last:
+        elif number != self._last_number + 1 or not self._last_number:
             return None
-        self._last = last
+        self._last_number = last
         return batch
 
-    async def _read_when_woken(self, task_id: str, batches: Batches) -> Batches:
+    async def _poll_on_events(self, task_id: str, batches: Batches) -> Batches:
         """What is new in the task whenever its stream says anything."""
-        stirred = asyncio.Event()
+        wakeup = asyncio.Event()
 
         async def listen() -> None:
             try:
                 async for _ in batches:
-                    stirred.set()
+                    wakeup.set()
             finally:
-                stirred.set()
+                wakeup.set()
 
         listener = asyncio.ensure_future(listen())
         try:
             while True:
-                ended, began = listener.done(), self._clock.now()
-                stirred.clear()
-                found = await self._get_task(task_id)
-                took = (self._clock.now() - began) / 1000
-                yield self._take_missed(self._missed(found))
+                ended, started = listener.done(), self._clock.now()
+                wakeup.clear()
+                task = await self._get_task(task_id)
+                duration = (self._clock.now() - started) / 1000
+                yield self._count_missed(self._missed_events(task))
                 if ended:
                     break
-                await stirred.wait()
+                await wakeup.wait()
                 # At most half of the time is spent reading, however large the task is.
-                await sleep(self._clock, max(_GATHER_SECONDS, took))
+                await sleep(self._clock, max(_GATHER_SECONDS, duration))
         finally:
             listener.cancel()
             await asyncio.wait((listener,))
@@ -339,41 +347,41 @@ class Following:
     # -- the task itself ---------------------------------------------------------------------------------------------
 
     async def _get_task(self, task_id: str) -> Task:
-        found = await self._connection.perform(Operation.GET, GetTaskRequest(task_id))
-        assert isinstance(found, Task)
-        return found
+        task = await self._connection.perform(Operation.GET, GetTaskRequest(task_id))
+        assert isinstance(task, Task)
+        return task
 
-    def _missed(self, now: Task, number: int = 0) -> list[NumberedEvent]:
+    def _missed_events(self, now: Task, number: int = 0) -> list[NumberedEvent]:
         """What a task shows that was not told."""
-        seen, number = self._assembly.result, number or now.generation or 0
-        return missed_events(seen, now, number) if isinstance(seen, Task) else [NumberedEvent(number, now)]
+        before, number = self._assembler.result, number or now.generation or 0
+        return missed_events(before, now, number) if isinstance(before, Task) else [NumberedEvent(number, now)]
 
-    def _take_missed(self, news: list[NumberedEvent]) -> list[NumberedEvent]:
+    def _count_missed(self, news: list[NumberedEvent]) -> list[NumberedEvent]:
         """News that are told now: what was before them is known. Without a number, nobody can say where that is."""
         if news:
-            self._last = news[-1].generation
-            self._received.add_all(each.event for each in news)
+            self._last_number = news[-1].generation
+            self._budget.add_events(each.event for each in news)
         return news
 
     def _is_over(self) -> bool:
-        state = self._assembly.state
+        state = self._assembler.state
         if state is None or state.final:
             return state is not None
-        if self._waits:
+        if self._wait_only:
             return state.waiting
-        return state is State.INPUT_REQUIRED and not self._to_the_end
+        return state is State.INPUT_REQUIRED and not self._until_final
 
-    def _rests(self) -> bool:
+    def _is_auth_required(self) -> bool:
         """True at auth-required: a stream that stays open there is read on, as the work may go on by itself."""
-        return self._assembly.state is State.AUTH_REQUIRED and not self._to_the_end
+        return self._assembler.state is State.AUTH_REQUIRED and not self._until_final
 
 
-def _is_final_answer(problem: DragomanError | None) -> TypeGuard[A2AError | BadResponse]:
+def _is_permanent(problem: DragomanError | None) -> TypeGuard[A2AError | BadResponse]:
     """True for what a server says that will say the same the next time."""
     return isinstance(problem, (A2AError, BadResponse)) and not isinstance(problem, ServerError)
 
 
-def _snapshot_in(batch: Sequence[Arrived]) -> Task | None:
+def _snapshot_in(batch: Sequence[StreamEvent]) -> Task | None:
     """The task as a whole, where a stream begins with that."""
     first = batch[0].event
     return first if isinstance(first, Task) else None
@@ -398,12 +406,12 @@ class RemoteTask:
     async def first(self) -> Event | None:
         """The first event; None when there is none. Raises what following raises."""
         if self._first is None:
-            self._first = asyncio.create_task(_next(self._events))
+            self._first = asyncio.create_task(_next_event(self._events))
             # Whoever is canceled meanwhile does not hear what went wrong.
             self._first.add_done_callback(lambda done: done.cancelled() or done.exception())
         return await asyncio.shield(self._first)
 
-    async def begun(self) -> Event | None:
+    async def first_or_none(self) -> Event | None:
         """The first event, which may be on its way; None when nothing was asked for, or it went wrong."""
         if self._first is None:
             return None
@@ -415,7 +423,7 @@ class RemoteTask:
             event = await self.first()
             while event is not None:
                 yield event
-                event = await _next(self._events)
+                event = await _next_event(self._events)
         finally:
             # Where the first event is still waited for, whoever waits closes it.
             if self._first is None or self._first.done():
@@ -429,19 +437,21 @@ class RemoteTask:
         await self._events.aclose()
 
 
-async def polled(look: Callable[[], Awaitable[Task]], clock: Clock, longest: float) -> AsyncGenerator[Task, None]:
+async def poll_task(
+    get_task: Callable[[], Awaitable[Task]], clock: Clock, max_pause: float
+) -> AsyncGenerator[Task, None]:
     """A task that can only be looked at: soon at first, then after a tenth of the time it has taken already."""
-    began = clock.now()
+    started = clock.now()
     while True:
-        await sleep(clock, max(_POLL_FIRST, min(longest, (clock.now() - began) / 1000 * _POLL_SHARE)))
-        yield await look()
+        await sleep(clock, max(_POLL_FIRST, min(max_pause, (clock.now() - started) / 1000 * _POLL_RATIO)))
+        yield await get_task()
 
 
-async def _next(events: AsyncGenerator[Event, None]) -> Event | None:
+async def _next_event(events: AsyncGenerator[Event, None]) -> Event | None:
     return await anext(events, None)
 
 
-def public_words(error: BaseException, agent: str) -> str:
+def public_error_text(error: BaseException, agent: str) -> str:
     """An error as others may read it: the words of the agent, and nothing of where it is."""
     if isinstance(error, CannotConnect):
         return f"{agent} cannot be reached"

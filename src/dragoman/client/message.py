@@ -14,7 +14,7 @@ from dragoman.model.card import SKILL_SCHEMAS
 from dragoman.model.error import ConfigError, DragomanError
 from dragoman.model.ids import is_uuid, new_id
 from dragoman.model.json import decode_any, encode
-from dragoman.model.message import Message, passed_on
+from dragoman.model.message import Message, with_depth
 from dragoman.model.operation import SendMessageConfiguration, SendMessageRequest, TaskPushNotificationConfig
 from dragoman.model.part import File, Part
 from dragoman.model.state import Role
@@ -36,7 +36,7 @@ def task_id_of(task: Task | Message | str) -> str:
     return task_id
 
 
-def message_of(
+def build_message(
     text: str | None,
     *,
     tool: str | None = None,
@@ -59,7 +59,7 @@ def message_of(
     if data is not None:
         parts.append(Part(data=data))
     for file in files:
-        parts.append(_part(file))  # noqa: PERF401 - a generator costs more where there are none
+        parts.append(_to_part(file))  # noqa: PERF401 - a generator costs more where there are none
     if not parts:
         raise ConfigError("a message needs something to say: text, tool, data or files")
     context_id = context if context is None or isinstance(context, str) else context.context_id
@@ -72,23 +72,23 @@ def message_of(
         tuple(parts),
         context_id,
         None if task is None else task_id_of(task),
-        passed_on(metadata, os.environ),
+        with_depth(metadata, os.environ),
     )
 
 
-def request_of(message: Message, *, wait: bool, push: object = None) -> SendMessageRequest:
+def build_send_request(message: Message, *, wait: bool, push: object = None) -> SendMessageRequest:
     """The request that carries a message. Raises ConfigError when `push` is not a webhook."""
     configuration = SendMessageConfiguration(
-        return_immediately=not wait, task_push_notification_config=None if push is None else push_of(push)
+        return_immediately=not wait, task_push_notification_config=None if push is None else parse_push(push)
     )
     # A 0.1 server wants the id from us; it stays the same when the request is sent again.
-    fresh = None
+    new_task_id = None
     if message.task_id is None:
-        fresh = message.message_id if is_uuid(message.message_id) else new_id()
-    return SendMessageRequest(message, configuration, new_task_id=fresh)
+        new_task_id = message.message_id if is_uuid(message.message_id) else new_id()
+    return SendMessageRequest(message, configuration, new_task_id=new_task_id)
 
 
-def push_of(push: object) -> TaskPushNotificationConfig:
+def parse_push(push: object) -> TaskPushNotificationConfig:
     """A webhook from its URL or its configuration. Raises ConfigError."""
     if isinstance(push, TaskPushNotificationConfig):
         return push
@@ -97,7 +97,7 @@ def push_of(push: object) -> TaskPushNotificationConfig:
     raise ConfigError("push= is the URL of a webhook, or a TaskPushNotificationConfig")
 
 
-def _part(file: Attachment) -> Part:
+def _to_part(file: Attachment) -> Part:
     if isinstance(file, Part):
         return file
     return file.part() if isinstance(file, File) else File(file).part()
@@ -107,13 +107,13 @@ Json = dict[str, Any]
 
 _MAX_BYTES = 4 * 1024 * 1024
 # A schema may refer to itself, and it is an agent that wrote it: so many places in it are looked at, and choices tried.
-_MOST_PLACES = 1_000
-_MOST_CHOICES = 10_000
-_LONGEST_REF = 1_000
+_MAX_SUBSCHEMAS = 1_000
+_MAX_CHOICES = 10_000
+_MAX_REF_LENGTH = 1_000
 _KINDS = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object"}
 
 
-async def schemas_of(client: Client) -> Json:
+async def fetch_schemas(client: Client) -> Json:
     """The schemas by skill id; empty where the agent's card names none, or they cannot be had.
 
     Raises:
@@ -121,25 +121,25 @@ async def schemas_of(client: Client) -> Json:
         CannotConnect: nobody answers.
     """
     connection = await client._open()  # pyright: ignore[reportPrivateUsage] - of one package
-    card = connection.known_card or await connection.card()
+    card = connection.cached_card or await connection.card()
     extension = next((each for each in card.capabilities.extensions if each.uri == SKILL_SCHEMAS), None)
     params = _object(extension and extension.params)
-    found, url = params.get("schemas"), params.get("url")
-    if found is None and isinstance(url, str) and isinstance(connection, RemoteConnection):
+    schemas, url = params.get("schemas"), params.get("url")
+    if schemas is None and isinstance(url, str) and isinstance(connection, RemoteConnection):
         try:
-            found = decode_any(await connection.read_beside(url, _MAX_BYTES))
+            schemas = decode_any(await connection.fetch_same_origin(url, _MAX_BYTES))
         except (DragomanError, msgspec.DecodeError, UnicodeError, RecursionError):
-            found = None  # without them words are words, and the agent says what it makes of them
-    return _object(found)
+            schemas = None  # without them words are words, and the agent says what it makes of them
+    return _object(schemas)
 
 
-def value_of(text: str, schemas: Json, skill: str, argument: str) -> Any:
+def parse_argument(text: str, schemas: Json, skill: str, argument: str) -> Any:
     """What a text means as an argument of a skill: a number where its schema wants one; the text where it says nothing.
 
     A text that does not fit stays as it is, for the agent to say so.
     """
     root = _object(_object(schemas.get(skill)).get("inputSchema"))
-    kinds, choices = _taken(_object(root.get("properties")).get(argument), root)
+    kinds, choices = _accepted_values(_object(root.get("properties")).get(argument), root)
     for choice in choices:
         if text == (choice if isinstance(choice, str) else encode(choice).decode()):
             return choice
@@ -156,36 +156,36 @@ def value_of(text: str, schemas: Json, skill: str, argument: str) -> Any:
     return value if fits else text
 
 
-def _taken(schema: Any, root: Json) -> tuple[set[str], list[Any]]:
+def _accepted_values(schema: Any, root: Json) -> tuple[set[str], list[Any]]:
     """Which types and which values a schema takes, as far as it says so plainly."""
     kinds: set[str] = set()
     choices: list[Any] = []
-    waiting: list[Any] = [schema]
-    seen: set[int] = set()
-    while waiting and len(seen) < _MOST_PLACES:
-        said = _object(waiting.pop())
-        if id(said) in seen:
+    pending: list[Any] = [schema]
+    visited: set[int] = set()
+    while pending and len(visited) < _MAX_SUBSCHEMAS:
+        subschema = _object(pending.pop())
+        if id(subschema) in visited:
             continue
-        seen.add(id(said))
-        kinds.update(str(each) for each in (_list(said.get("type")) or [said.get("type", "")]) if each)
-        choices.extend(_list(said.get("enum")))
-        choices.extend([said["const"]] if "const" in said else [])
+        visited.add(id(subschema))
+        kinds.update(str(each) for each in (_list(subschema.get("type")) or [subschema.get("type", "")]) if each)
+        choices.extend(_list(subschema.get("enum")))
+        choices.extend([subschema["const"]] if "const" in subschema else [])
         # What is taken last is looked at first: so they stay in their order.
-        inner = [each for word in ("anyOf", "oneOf", "allOf") for each in _list(said.get(word))]
-        waiting.extend(reversed(inner[:_MOST_PLACES]))
-        if isinstance(said.get("$ref"), str):
-            waiting.append(_referred(said["$ref"], root))
-    return kinds, choices[:_MOST_CHOICES]
+        inner = [each for word in ("anyOf", "oneOf", "allOf") for each in _list(subschema.get(word))]
+        pending.extend(reversed(inner[:_MAX_SUBSCHEMAS]))
+        if isinstance(subschema.get("$ref"), str):
+            pending.append(_resolve_ref(subschema["$ref"], root))
+    return kinds, choices[:_MAX_CHOICES]
 
 
-def _referred(ref: str, root: Json) -> Any:
+def _resolve_ref(ref: str, root: Json) -> Any:
     """What a reference within the schema means; nothing is fetched from elsewhere."""
-    if not ref.startswith("#/") or len(ref) > _LONGEST_REF:
+    if not ref.startswith("#/") or len(ref) > _MAX_REF_LENGTH:
         return None
-    found: Any = root
+    target: Any = root
     for step in ref.split("/")[1:]:
-        found = _object(found).get(step.replace("~1", "/").replace("~0", "~"))
-    return found
+        target = _object(target).get(step.replace("~1", "/").replace("~0", "~"))
+    return target
 
 
 def _object(value: object) -> Json:

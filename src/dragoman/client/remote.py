@@ -12,11 +12,11 @@ from msgspec.structs import replace
 from dragoman.client.connection import (
     DEFAULT_LIMIT,
     GATEWAY_TIMEOUT,
-    HINT,
+    LIMIT_HINT,
     RETRYABLE,
     RETRYABLE_STATUS,
     Backoff,
-    asked_to_wait,
+    with_retry_after,
 )
 from dragoman.client.discovery import interfaces_of
 from dragoman.client.event import NumberedEvent
@@ -41,7 +41,7 @@ from dragoman.transports.binding import not_json
 from dragoman.transports.sse import SseReader
 
 if TYPE_CHECKING:
-    from dragoman.client.connection import Arrived, Received, Sender
+    from dragoman.client.connection import ByteBudget, Sender, StreamEvent
     from dragoman.client.discovery import Discovery, Interface
     from dragoman.clock import Clock
     from dragoman.dialects.dialect import Result
@@ -52,13 +52,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 # A question about a task is answered at once or not at all; work may take as long as it takes.
-QUICK = 60.0
+QUERY_TIMEOUT = 60.0
 # What is no JSON is not worth reading for long.
-_STRANGE = 64 * 1024
-_WORK = (Operation.SEND, Operation.STREAM, Operation.SUBSCRIBE)
+_MAX_NON_JSON = 64 * 1024
+_LONG_RUNNING = (Operation.SEND, Operation.STREAM, Operation.SUBSCRIBE)
 _SENDS = (Operation.SEND, Operation.STREAM)
-_NOTHING_THERE = (404, 405)
-_ABOUT_A_TASK = (Operation.GET, Operation.CANCEL, Operation.SUBSCRIBE)
+_NOT_FOUND = (404, 405)
+_TASK_OPERATIONS = (Operation.GET, Operation.CANCEL, Operation.SUBSCRIBE)
 
 
 class RemoteConnection:
@@ -80,17 +80,17 @@ class RemoteConnection:
     ) -> None:
         self.clock = clock
         # One answer, or one event of a stream, must fit into memory, whatever the limit of a task is.
-        self._most = MAX_ANSWER if limit is None else limit
+        self._max_bytes = MAX_ANSWER if limit is None else limit
         self._target = target
         self._sender = sender
         self._discovery = discovery
         self._protocol = protocol
         self._transport = transport
-        self._connect = connect_timeout
-        self._idle = idle_timeout
-        self._quick = QUICK if idle_timeout is None else min(QUICK, idle_timeout)
+        self._connect_timeout = connect_timeout
+        self._idle_timeout = idle_timeout
+        self._query_timeout = QUERY_TIMEOUT if idle_timeout is None else min(QUERY_TIMEOUT, idle_timeout)
         self._retries = retries
-        self.known_card: AgentCard | None = target if isinstance(target, AgentCard) else None
+        self.cached_card: AgentCard | None = target if isinstance(target, AgentCard) else None
         self._interfaces: list[Interface] = []
         self._choosing: asyncio.Task[list[Interface]] | None = None
         # Who has never been reached is not tried again: it is more likely a wrong address than a restart.
@@ -112,20 +112,20 @@ class RemoteConnection:
         backoff = Backoff(self._retries, self.clock)
         while True:
             try:
-                found = await self._discovery.find(self._target)
+                resolved = await self._discovery.find(self._target)
             except DragomanError as error:
-                await self._pause(backoff, error, Operation.GET)
+                await self._pause_or_raise(backoff, error, Operation.GET)
                 continue
             self.reached = True
-            self.known_card = found.card
-            return found.card
+            self.cached_card = resolved.card
+            return resolved.card
 
     @property
-    def subscribes_again(self) -> bool:
+    def can_resubscribe(self) -> bool:
         """See `Connection.subscribes_again`."""
         return not self._interfaces or self._interfaces[0].binding.dialect.row.subscribes_again
 
-    async def read_beside(self, url: str, limit: int) -> bytes:
+    async def fetch_same_origin(self, url: str, limit: int) -> bytes:
         """What is at an address that the card names, of the same origin alone; nothing is tried again.
 
         Raises:
@@ -135,8 +135,10 @@ class RemoteConnection:
         """
         if self._sender.origin not in (None, origin_of(url)):
             raise BadResponse(f"{shown(url)} is elsewhere: nothing is read from there")
-        request = HttpRequest("GET", url, {"Accept": "application/json"}, connect=self._connect, silence=self._quick)
-        response = await self._sender.send(request, self.known_card)
+        request = HttpRequest(
+            "GET", url, {"Accept": "application/json"}, connect=self._connect_timeout, silence=self._query_timeout
+        )
+        response = await self._sender.send(request, self.cached_card)
         if response.status != 200:
             await response.close()
             raise BadResponse(f"HTTP {response.status} at {shown(url)}", status=response.status)
@@ -145,21 +147,21 @@ class RemoteConnection:
     async def perform(self, operation: Operation, request: Request) -> Result:
         """See `Connection.perform`."""
         if isinstance(request, SendMessageRequest) and request.configuration.return_immediately:
-            task_id = await self._begun_unawaited(request)
+            task_id = await self._start_without_waiting(request)
             if task_id is not None:
                 operation, request = Operation.GET, GetTaskRequest(task_id)
         backoff: Backoff | None = None
         while True:
             try:
-                return await self._exchange(operation, request, None, self._result)
+                return await self._exchange(operation, request, None, self._read_result)
             except DragomanError as error:
                 backoff = backoff or Backoff(self._retries, self.clock)
-                await self._pause(backoff, error, operation)
+                await self._pause_or_raise(backoff, error, operation)
 
-    async def _begun_unawaited(self, request: SendMessageRequest) -> str | None:
+    async def _start_without_waiting(self, request: SendMessageRequest) -> str | None:
         """Begin a task without waiting for its end where the version has no word for that: by leaving its stream."""
-        first = (self._interfaces or await self._choose())[0]
-        streams = self.known_card is None or self.known_card.capabilities.streaming is not False
+        first = (self._interfaces or await self._choose_interfaces())[0]
+        streams = self.cached_card is None or self.cached_card.capabilities.streaming is not False
         if first.binding.dialect.row.returns_at_once or not streams:
             return None
         async with contextlib.aclosing(self.open_stream(Operation.STREAM, request, None)) as batches:
@@ -171,23 +173,23 @@ class RemoteConnection:
         operation: Operation,
         request: SendMessageRequest | SubscribeToTaskRequest,
         after: int | None,
-        received: Received | None = None,
-    ) -> AsyncGenerator[Sequence[Arrived], None]:
+        budget: ByteBudget | None = None,
+    ) -> AsyncGenerator[Sequence[StreamEvent], None]:
         """See `Connection.open_stream`."""
-        binding, response, body = await self._exchange(operation, request, after, self._stream_head)
+        binding, response, body = await self._exchange(operation, request, after, self._read_stream_head)
         if body is not None:
             # An answer in one piece: the agent does not stream, or says why it will not.
-            if received is not None:
-                received.add(len(body))
+            if budget is not None:
+                budget.add(len(body))
             answer = binding.result(operation, response.status, response.headers, body)
             yield [NumberedEvent(0, answer)]  # pyright: ignore[reportArgumentType] - a send answers with these two
             return
-        reader, read = SseReader(self._most), binding.event
+        reader, read = SseReader(self._max_bytes), binding.event
         try:
             async for chunk in response.chunks():
                 batch: list[NumberedEvent] = []
-                if received is not None:
-                    received.add(len(chunk))
+                if budget is not None:
+                    budget.add(len(chunk))
                 try:
                     for data, number in reader.feed(chunk):
                         if data:
@@ -215,88 +217,92 @@ class RemoteConnection:
     ) -> T:
         """Send a request to the interface that answers, and give what is read from the response."""
         first: DragomanError | None = None
-        for interface in self._interfaces or await self._choose():
+        for interface in self._interfaces or await self._choose_interfaces():
             response: HttpResponse | None = None
             try:
-                response = await self._sender.send(self._http(interface, operation, request, after), self.known_card)
+                response = await self._sender.send(
+                    self._build_request(interface, operation, request, after), self.cached_card
+                )
                 if response.status == 405 and interface.binding.turn(operation):
                     await response.close()
                     response = await self._sender.send(
-                        self._http(interface, operation, request, after), self.known_card
+                        self._build_request(interface, operation, request, after), self.cached_card
                     )
                 self.reached = True
                 result = await read(interface.binding, response, operation)
             except DragomanError as error:
-                problem = _about(error, operation, interface)
+                problem = _refine_error(error, operation, interface)
                 if response is not None:
-                    asked_to_wait(problem, response.status, response.headers, self.clock)
-                if not self._may_be_elsewhere(interface, problem, operation):
+                    with_retry_after(problem, response.status, response.headers, self.clock)
+                if not self._should_try_next(interface, problem, operation):
                     raise problem from (error if problem is not error else error.__cause__)
                 first = first or problem
             else:
                 if not interface.proven:
-                    self._prove(interface)
+                    self._select(interface)
                 return result
         assert first is not None
         raise first
 
-    def _http(self, interface: Interface, operation: Operation, request: Request, after: int | None) -> HttpRequest:
+    def _build_request(
+        self, interface: Interface, operation: Operation, request: Request, after: int | None
+    ) -> HttpRequest:
         if interface.tenant:
             request = replace(request, tenant=interface.tenant)
         http = interface.binding.request(operation, request, after)
-        http.connect = self._connect
-        http.silence = self._idle if operation in _WORK else self._quick
+        http.connect = self._connect_timeout
+        http.silence = self._idle_timeout if operation in _LONG_RUNNING else self._query_timeout
         return http
 
-    async def _result(self, binding: Binding, response: HttpResponse, operation: Operation) -> Result:
-        return binding.result(operation, response.status, response.headers, await self._body(response))
+    async def _read_result(self, binding: Binding, response: HttpResponse, operation: Operation) -> Result:
+        return binding.result(operation, response.status, response.headers, await self._read_body(response))
 
-    async def _stream_head(
+    async def _read_stream_head(
         self, binding: Binding, response: HttpResponse, operation: Operation
     ) -> tuple[Binding, HttpResponse, bytes | None]:
         """Who answers, and the body of an answer that is no stream. Raises DragomanError when it is no answer."""
         kind = response.headers.get("Content-Type", "")
         if "text/event-stream" in kind:
             return binding, response, None
-        body = await self._body(response)
+        body = await self._read_body(response)
         if response.status == 200 and "json" not in kind:
             raise not_json(body, 200, response.headers, binding.url)
         binding.result(Operation.SEND, response.status, response.headers, body)
         return binding, response, body
 
-    async def _body(self, response: HttpResponse) -> bytes:
+    async def _read_body(self, response: HttpResponse) -> bytes:
         kind = response.headers.get("Content-Type", "")
         try:
-            return await response.read(self._most if "json" in kind else _STRANGE)
+            return await response.read(self._max_bytes if "json" in kind else _MAX_NON_JSON)
         except BadResponse as error:
             what = kind.partition(";")[0] or "nothing it names"
             text = f"HTTP {response.status}, {what}: {error}"
             if isinstance(error, ResponseTooLarge) and "json" in kind:
-                raise ResponseTooLarge(f"{text}. {HINT}", limit=error.limit) from None
+                raise ResponseTooLarge(f"{text}. {LIMIT_HINT}", limit=error.limit) from None
             raise BadResponse(text) from None
 
     # -- which interface ---------------------------------------------------------------------------------------------
 
-    async def _choose(self) -> list[Interface]:
+    async def _choose_interfaces(self) -> list[Interface]:
         """The interfaces to try. Many may ask at once: the card is fetched for all of them together."""
         choosing = self._choosing
         if choosing is None or choosing.done() or choosing.get_loop() is not asyncio.get_running_loop():
-            choosing = self._choosing = asyncio.ensure_future(self._chosen())
+            choosing = self._choosing = asyncio.ensure_future(self._load_interfaces())
             # Whoever asked may have been canceled: then nobody is there to hear what went wrong.
             choosing.add_done_callback(lambda done: done.cancelled() or done.exception())
         return await asyncio.shield(choosing)
 
-    async def _chosen(self) -> list[Interface]:
-        found = interfaces_of(await self.card(), self._protocol, self._transport)
+    async def _load_interfaces(self) -> list[Interface]:
+        interfaces = interfaces_of(await self.card(), self._protocol, self._transport)
         if not self._interfaces:
-            self._interfaces = found
+            self._interfaces = interfaces
         return self._interfaces
 
-    def _prove(self, interface: Interface) -> None:
+    def _select(self, interface: Interface) -> None:
         interface.proven = True
         self._interfaces = [interface]
 
-    def _may_be_elsewhere(self, interface: Interface, error: DragomanError, operation: Operation) -> bool:
+    def _should_try_next(self, interface: Interface, error: DragomanError, operation: Operation) -> bool:
         """True when another interface may do better. What may have been read by the agent is not sent to another."""
         if interface.proven:
             return False
@@ -308,12 +314,12 @@ class RemoteConnection:
                 self._interfaces = [interface]
             return error.arrived is False
         if isinstance(error, BadResponse) and not isinstance(error, A2AError):
-            return operation not in _SENDS or error.status in _NOTHING_THERE
+            return operation not in _SENDS or error.status in _NOT_FOUND
         if isinstance(error, A2AError) and not isinstance(error, (Overloaded, ServerError)):
-            self._prove(interface)
+            self._select(interface)
         return False
 
-    async def _pause(self, backoff: Backoff, error: DragomanError, operation: Operation) -> None:
+    async def _pause_or_raise(self, backoff: Backoff, error: DragomanError, operation: Operation) -> None:
         """Wait before another try; raise what is not worth one."""
         if isinstance(error, ServerError) and (isinstance(error, Overloaded) or error.status in RETRYABLE_STATUS):
             await backoff.pause(error)
@@ -326,11 +332,11 @@ class RemoteConnection:
         await backoff.pause(error)
 
 
-def _about(error: DragomanError, operation: Operation, interface: Interface) -> DragomanError:
+def _refine_error(error: DragomanError, operation: Operation, interface: Interface) -> DragomanError:
     """An error with what only the operation tells."""
     nothing = isinstance(error, MethodNotFound) and error.status == 404
     if isinstance(error, TaskGenerationMismatch) and error.details is None and operation is Operation.CANCEL:
         # REST before 1.0: a conflict, and the only one a cancel can be in.
         return TaskNotCancelable()
     # REST before 1.0: nothing but a 404 says that a task is not there.
-    return TaskNotFound() if nothing and interface.proven and operation in _ABOUT_A_TASK else error
+    return TaskNotFound() if nothing and interface.proven and operation in _TASK_OPERATIONS else error

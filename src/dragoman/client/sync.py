@@ -53,13 +53,13 @@ class Portal:
         """Stop the loop, once what it still does has been cancelled."""
         if self._loop.is_closed():
             return
-        self.run(_finish())
+        self.run(_cancel_all())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
 
 
-async def _finish() -> None:
+async def _cancel_all() -> None:
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
     for task in tasks:
         task.cancel()
@@ -68,7 +68,7 @@ async def _finish() -> None:
     await asyncio.get_running_loop().shutdown_default_executor()
 
 
-def run_apart(coroutine: Coroutine[Any, Any, T]) -> T:
+def run_blocking(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run one coroutine on a loop of its own, wherever this is called. Raises what it raises."""
     portal = Portal()
     try:
@@ -77,7 +77,7 @@ def run_apart(coroutine: Coroutine[Any, Any, T]) -> T:
         portal.close()
 
 
-def _waiting(
+def _blocking(
     method: Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[Client, P], T]:
     """A method that runs one of the async client and gives its result."""
@@ -108,7 +108,7 @@ def _listing(
 
     @wraps(method)
     def call(self: Client, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
-        return _each(self._portal, method(self._client, *args, **kwargs))  # pyright: ignore[reportPrivateUsage]
+        return _iterate(self._portal, method(self._client, *args, **kwargs))  # pyright: ignore[reportPrivateUsage]
 
     return call
 
@@ -157,24 +157,24 @@ class Client:
         self, name: str | None = None, description: str | None = None, tool: str | None = None
     ) -> Callable[..., Any]:
         """The agent as a typed function; see `dragoman.Client.as_tool`."""
-        from dragoman.client.tool import without_await
+        from dragoman.client.tool import make_blocking
 
-        return without_await(self._client.as_tool(name, description, tool), self._portal)
+        return make_blocking(self._client.as_tool(name, description, tool), self._portal)
 
-    send = _waiting(AsyncClient.send)
+    send = _blocking(AsyncClient.send)
     stream = _streaming(AsyncClient.stream)
-    call = _waiting(AsyncClient.call)
-    wait = _waiting(AsyncClient.wait)
+    call = _blocking(AsyncClient.call)
+    wait = _blocking(AsyncClient.wait)
     subscribe = _streaming(AsyncClient.subscribe)
-    get_task = _waiting(AsyncClient.get_task)
+    get_task = _blocking(AsyncClient.get_task)
     list_tasks = _listing(AsyncClient.list_tasks)
-    cancel_task = _waiting(AsyncClient.cancel_task)
-    create_push_config = _waiting(AsyncClient.create_push_config)
-    get_push_config = _waiting(AsyncClient.get_push_config)
-    list_push_configs = _waiting(AsyncClient.list_push_configs)
-    delete_push_config = _waiting(AsyncClient.delete_push_config)
-    card = _waiting(AsyncClient.card)
-    extended_card = _waiting(AsyncClient.extended_card)
+    cancel_task = _blocking(AsyncClient.cancel_task)
+    create_push_config = _blocking(AsyncClient.create_push_config)
+    get_push_config = _blocking(AsyncClient.get_push_config)
+    list_push_configs = _blocking(AsyncClient.list_push_configs)
+    delete_push_config = _blocking(AsyncClient.delete_push_config)
+    card = _blocking(AsyncClient.card)
+    extended_card = _blocking(AsyncClient.extended_card)
 
 
 class EventStream:
@@ -195,7 +195,7 @@ class EventStream:
         return self._stream.task
 
     def __iter__(self) -> Iterator[Event]:
-        return _each(self._portal, self._stream.__aiter__())
+        return _iterate(self._portal, self._stream.__aiter__())
 
 
 class Chat:
@@ -226,19 +226,19 @@ class Chat:
 
     def stream(self, text: str | None = None, **options: Any) -> Iterator[Event]:
         """Say something and tell what happens; see `Client.stream`. Raises what it raises."""
-        return _each(self._portal, self._chat.stream(text, **options))
+        return _iterate(self._portal, self._chat.stream(text, **options))
 
 
-def _each(portal: Portal, items: AsyncGenerator[T, None]) -> Iterator[T]:
-    async def following() -> list[T]:
+def _iterate(portal: Portal, items: AsyncGenerator[T, None]) -> Iterator[T]:
+    async def advance() -> list[T]:
         try:
             return [await anext(items)]
         except StopAsyncIteration:
             return []
 
     try:
-        while found := portal.run(following()):
-            yield found[0]
+        while batch := portal.run(advance()):
+            yield batch[0]
     finally:
         if portal.is_open:
             portal.run(items.aclose())

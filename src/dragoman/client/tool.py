@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from dragoman.model.part import Part
     from dragoman.model.task import Task
 
-_OTHER = re.compile(r"[^a-zA-Z0-9_]+")
-_LONGEST = 64
+_NOT_IDENTIFIER = re.compile(r"[^a-zA-Z0-9_]+")
+_MAX_NAME = 64
 
 
-def tool_of(
+def build_tool(
     client: Client,
     connection: Connection,
     target: object,
@@ -38,33 +38,33 @@ def tool_of(
     Without `tool` that is always a text. With `tool` it is the tool's value; the arguments are a dict of any names,
     because cards do not tell them.
     """
-    card = connection.known_card
-    called = name or tool or (card.name if card else _called(target))
+    card = connection.cached_card
+    tool_name = name or tool or (card.name if card else _default_name(target))
 
     if tool is None:
 
         async def ask(message: str) -> str:
             reply = await client.send(message)
             reply.raise_for_state()
-            return _answer(reply)
+            return _answer_text(reply)
 
-        made: Any = ask
-        said = description or _said(card)
-        made.__doc__ = f"{said}\n\nArgs:\n    message: What to ask, in words."
+        function: Any = ask
+        summary = description or _describe_card(card)
+        function.__doc__ = f"{summary}\n\nArgs:\n    message: What to ask, in words."
     else:
 
         async def call(arguments: dict[str, Any]) -> Any:
             return await client.call(tool, **arguments)
 
-        made = call
+        function = call
         skill = next((each for each in card.skills if each.id == tool), None) if card else None
-        said = description or (skill.description if skill else f"Call {tool!r} of a remote agent.")
-        made.__doc__ = f"{said}\n\nArgs:\n    arguments: The tool's arguments by name."
-    made.__name__ = made.__qualname__ = _identifier(called)
+        summary = description or (skill.description if skill else f"Call {tool!r} of a remote agent.")
+        function.__doc__ = f"{summary}\n\nArgs:\n    arguments: The tool's arguments by name."
+    function.__name__ = function.__qualname__ = _identifier(tool_name)
     # Frameworks read the types themselves, not their names.
     annotations = {"message": str, "return": str} if tool is None else {"arguments": dict[str, Any], "return": Any}
-    made.__annotations__ = annotations
-    made.__signature__ = inspect.Signature(
+    function.__annotations__ = annotations
+    function.__signature__ = inspect.Signature(
         [
             inspect.Parameter(each, inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=kind)
             for each, kind in annotations.items()
@@ -72,49 +72,49 @@ def tool_of(
         ],
         return_annotation=annotations["return"],
     )
-    return made
+    return function
 
 
-def without_await(function: Callable[..., Awaitable[Any]], portal: Portal) -> Callable[..., Any]:
+def make_blocking(function: Callable[..., Awaitable[Any]], portal: Portal) -> Callable[..., Any]:
     """The same function for those who do not await."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        return portal.run(_awaited(function, args, kwargs))
+        return portal.run(_await(function, args, kwargs))
 
-    made: Any = call
+    wrapper: Any = call
     for name in ("__name__", "__qualname__", "__doc__", "__annotations__", "__signature__"):
-        setattr(made, name, getattr(function, name))
-    return made
+        setattr(wrapper, name, getattr(function, name))
+    return wrapper
 
 
-async def _awaited(function: Callable[..., Awaitable[Any]], args: Any, kwargs: Any) -> Any:
+async def _await(function: Callable[..., Awaitable[Any]], args: Any, kwargs: Any) -> Any:
     return await function(*args, **kwargs)
 
 
-def _answer(reply: Task | Message) -> str:
+def _answer_text(reply: Task | Message) -> str:
     """What a model reads: the text, else the data as JSON, else which files there are."""
     if reply.text:
         return reply.text
     data = [part.data for part in reply.parts if part.kind == "data"]
     if data:
         return "\n".join(msgspec.json.encode(value).decode() for value in data)
-    files = ", ".join(_file(part) for part in reply.files)
+    files = ", ".join(_describe_file(part) for part in reply.files)
     return f"The agent has sent files: {files}" if files else ""
 
 
-def _file(part: Part) -> str:
+def _describe_file(part: Part) -> str:
     name = part.filename or part.url or "without a name"
     return f"{name} ({part.media_type})" if part.media_type else name
 
 
-def _said(card: AgentCard | None) -> str:
+def _describe_card(card: AgentCard | None) -> str:
     if card is None:
         return "Ask a remote agent and return its answer."
     skills = "; ".join(f"{skill.name}: {skill.description}" for skill in card.skills if skill.description)
     return f"{card.description}\n\nIt can: {skills}" if skills else card.description
 
 
-def _called(target: object) -> str:
+def _default_name(target: object) -> str:
     if isinstance(target, str):
         parts = urlsplit(target)
         last = [word for word in parts.path.split("/") if word and not word.endswith(".json") and word[0] != "."]
@@ -123,5 +123,5 @@ def _called(target: object) -> str:
 
 
 def _identifier(text: str) -> str:
-    word = _OTHER.sub("_", text).strip("_")[:_LONGEST] or "ask_agent"
+    word = _NOT_IDENTIFIER.sub("_", text).strip("_")[:_MAX_NAME] or "ask_agent"
     return f"agent_{word}" if word[0].isdigit() else word

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from dragoman.client.connection import asked_to_wait
-from dragoman.client.discovery import TTL, lifetime_of
+from dragoman.client.connection import with_retry_after
+from dragoman.client.discovery import TTL, parse_max_age
 from dragoman.client.remote import RemoteConnection
 from dragoman.dialects.cards.card import read_card
 from dragoman.keys.card_signature import headers_of, verify_card
@@ -25,25 +25,25 @@ if TYPE_CHECKING:
     from dragoman.client.connection import Sender
     from dragoman.clock import Clock
     from dragoman.dialects.dialect import Result
-    from dragoman.keys.card_signature import Verified
+    from dragoman.keys.card_signature import VerifiedSignature
     from dragoman.keys.jws import Header
     from dragoman.model.operation import Request
 
 Json = dict[str, Any]
 # What a user may give, and what it means once it has been checked: the card's own origin, an address of keys, keys.
-Trusted = bool | str | Path | Mapping[str, Any] | None
+TrustOption = bool | str | Path | Mapping[str, Any] | None
 Keys = Literal[True] | str | Json
 
 JWKS = "/.well-known/jwks.json"
 MAX_BYTES = 1024 * 1024
 # Each signature may name a place of its own, all of the same origin.
-_MOST_PLACES = 3
-_MOST_KNOWN = 16
+_MAX_KEY_URLS = 3
+_MAX_CACHED = 16
 _UNAVAILABLE = (502, 503, 504)
-_UNKNOWN = "UNKNOWN_KEY"
+_UNKNOWN_KEY = "UNKNOWN_KEY"
 
 
-def keys_of(trust: Trusted) -> Keys | None:
+def load_keys(trust: TrustOption) -> Keys | None:
     """What `trust` means; a file is read now. None: signatures are not looked at.
 
     Raises:
@@ -52,35 +52,35 @@ def keys_of(trust: Trusted) -> Keys | None:
     if trust is None or isinstance(trust, bool):
         return trust or None
     if isinstance(trust, Mapping):
-        return _key_set(dict(trust), "the dict")
+        return _check_key_set(dict(trust), "the dict")
     text = str(trust)
     if isinstance(trust, str) and "://" in text:
         if not _is_address(text):
             raise ConfigError(f"trust: {shown(text)} is not the address of a key set")
         return text
     try:
-        return _key_set(decode_any(Path(trust).read_bytes()), text)
+        return _check_key_set(decode_any(Path(trust).read_bytes()), text)
     except (OSError, msgspec.DecodeError, ValueError, RecursionError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not JSON"
         raise ConfigError(f"trust: the keys in {text} cannot be read: {why}") from None
 
 
-def _key_set(found: Any, where: str) -> Json:
-    if not isinstance(found, dict) or not isinstance(cast("Json", found).get("keys"), list):
+def _check_key_set(key_set: Any, where: str) -> Json:
+    if not isinstance(key_set, dict) or not isinstance(cast("Json", key_set).get("keys"), list):
         raise ConfigError(f'trust: {where} is no key set, which looks like {{"keys": [{{"kty": …, "kid": …}}]}}')
-    return cast("Json", found)
+    return cast("Json", key_set)
 
 
-def well_known(url: str) -> str:
+def jwks_url_of(url: str) -> str:
     """Where the keys of a URL's origin are published."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc}{JWKS}"
 
 
-def place_of(header: Header, url: str) -> str | None:
+def key_url_of(header: Header, url: str) -> str | None:
     """Where a signature's key is, for a card that was found at `url`; None when that is another origin."""
     if header.jku is None:
-        return well_known(url)
+        return jwks_url_of(url)
     return header.jku if _is_address(header.jku) and origin_of(header.jku) == origin_of(url) else None
 
 
@@ -93,12 +93,12 @@ def _is_address(url: str) -> bool:
     return plain and parts.scheme in ("http", "https") and bool(parts.hostname)
 
 
-class _Known(NamedTuple):
+class _CachedKeys(NamedTuple):
     keys: Json
-    until: float
+    expires_at: float
 
 
-class Trust:
+class CardVerifier:
     """Checks cards. `keys` is True for those published where a card comes from; else only the given ones count.
 
     Keys are fetched without credentials, and remembered as long as cards are.
@@ -109,7 +109,7 @@ class Trust:
         self._sender = sender
         self._clock = clock
         self._timeout = timeout
-        self._known: dict[str, _Known] = {}
+        self._cache: dict[str, _CachedKeys] = {}
 
     async def read(self, card: Json, url: str | None) -> AgentCard:
         """A card that was found at `url`, from what is signed of it and nothing else.
@@ -119,12 +119,12 @@ class Trust:
             CannotConnect: the keys cannot be asked for.
         """
         try:
-            verified = await self.verified(card, url)
+            verified = await self.verify(card, url)
         except BadSignature as error:
             raise BadCard(f"the agent card is not trusted: {error}", reason=error.reason) from None
         return read_card(verified.card)
 
-    async def verified(self, card: Json, url: str | None) -> Verified:
+    async def verify(self, card: Json, url: str | None) -> VerifiedSignature:
         """The signature that holds.
 
         Raises:
@@ -136,9 +136,9 @@ class Trust:
                 return verify_card(card, {"keys": []})
             if self._keys is True:
                 assert url is not None
-                return await self._by_origin(card, url)
+                return await self._verify_by_origin(card, url)
             if isinstance(self._keys, str):
-                return await self._by_keys_at(self._keys, card)
+                return await self._verify_with_keys_at(self._keys, card)
             return verify_card(card, self._keys)
         except BadSignature as error:
             if error.reason == "NOT_SIGNED" or card.get("supportedInterfaces"):
@@ -146,31 +146,37 @@ class Trust:
             old = "it is a card of A2A 0.3 alone, and signatures are verified in the form of 1.0"
             raise BadSignature(f"{error}; {old}", reason=error.reason) from None
 
-    async def _by_origin(self, card: Json, url: str) -> Verified:
+    async def _verify_by_origin(self, card: Json, url: str) -> VerifiedSignature:
         headers = headers_of(card)
-        places = dict.fromkeys(place for header in headers if (place := place_of(header, url)) is not None)
+        key_urls = dict.fromkeys(key_url for header in headers if (key_url := key_url_of(header, url)) is not None)
         problem: BadSignature | None = None
-        for place in list(places)[:_MOST_PLACES]:
+        for key_url in list(key_urls)[:_MAX_KEY_URLS]:
             try:
                 # Keys from one place speak for no other.
-                return await self._by_keys_at(place, card, lambda header, at=place: place_of(header, url) == at)
+                return await self._verify_with_keys_at(
+                    key_url, card, lambda header, at=key_url: key_url_of(header, url) == at
+                )
             except BadSignature as error:
-                if problem is None or problem.reason == _UNKNOWN:
+                if problem is None or problem.reason == _UNKNOWN_KEY:
                     problem = error
         if problem is not None:
             raise problem
-        said = shown(headers[0].jku or "")[:200]
-        raise BadSignature(f"its keys are at {said!r}, and only those of {origin_of(url)} count", reason=_UNKNOWN)
+        named_url = shown(headers[0].jku or "")[:200]
+        raise BadSignature(
+            f"its keys are at {named_url!r}, and only those of {origin_of(url)} count", reason=_UNKNOWN_KEY
+        )
 
-    async def _by_keys_at(self, place: str, card: Json, accept: Callable[[Header], bool] | None = None) -> Verified:
-        known = self._known.get(place)
+    async def _verify_with_keys_at(
+        self, key_url: str, card: Json, accept: Callable[[Header], bool] | None = None
+    ) -> VerifiedSignature:
+        cached = self._cache.get(key_url)
         # A clock that was set back would make them young for ever.
-        if known is not None and known.until - TTL <= self._now() < known.until:
+        if cached is not None and cached.expires_at - TTL <= self._now() < cached.expires_at:
             try:
-                return verify_card(card, known.keys, accept=accept)
+                return verify_card(card, cached.keys, accept=accept)
             except BadSignature:
                 pass  # there may be new ones
-        return verify_card(card, await self._fetch(place), accept=accept)
+        return verify_card(card, await self._fetch(key_url), accept=accept)
 
     async def _fetch(self, url: str) -> Json:
         request = HttpRequest(
@@ -181,46 +187,48 @@ class Trust:
             connect=self._timeout,
             silence=self._timeout,
         )
-        self._known.pop(url, None)
-        if len(self._known) >= _MOST_KNOWN:
-            self._known.clear()
+        self._cache.pop(url, None)
+        if len(self._cache) >= _MAX_CACHED:
+            self._cache.clear()
         try:
             response = await self._sender.send(request, anonymous=True)
             status, headers = response.status, response.headers
             if status != 200:
                 await response.close()
-                raise asked_to_wait(_not_there(status, url), status, headers, self._clock)
+                raise with_retry_after(_fetch_error(status, url), status, headers, self._clock)
             body = await response.read(MAX_BYTES)
         except BadResponse as error:
-            raise BadSignature(f"its keys cannot be had: {error}", reason=_UNKNOWN) from None
+            raise BadSignature(f"its keys cannot be had: {error}", reason=_UNKNOWN_KEY) from None
         try:
-            found = decode_any(body)
+            key_set = decode_any(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            found = None
-        if not isinstance(found, dict) or not isinstance(cast("Json", found).get("keys"), list):
-            raise BadSignature(f"its keys cannot be had: {shown(url)} is no key set", reason=_UNKNOWN)
-        self._known[url] = _Known(cast("Json", found), self._now() + lifetime_of(headers.get("Cache-Control", "")))
-        return cast("Json", found)
+            key_set = None
+        if not isinstance(key_set, dict) or not isinstance(cast("Json", key_set).get("keys"), list):
+            raise BadSignature(f"its keys cannot be had: {shown(url)} is no key set", reason=_UNKNOWN_KEY)
+        self._cache[url] = _CachedKeys(
+            cast("Json", key_set), self._now() + parse_max_age(headers.get("Cache-Control", ""))
+        )
+        return cast("Json", key_set)
 
     def _now(self) -> float:
         return self._clock.now() / 1000
 
 
-def _not_there(status: int, url: str) -> CannotConnect | Overloaded | BadSignature:
+def _fetch_error(status: int, url: str) -> CannotConnect | Overloaded | BadSignature:
     if status in _UNAVAILABLE:
         return CannotConnect(f"{shown(url)} is not available: HTTP {status}", reason="UNAVAILABLE", status=status)
     if status == 429:
         return Overloaded(f"{shown(url)} takes no more requests now: HTTP 429")
-    return BadSignature(f"its keys cannot be had: HTTP {status} at {shown(url)}", reason=_UNKNOWN)
+    return BadSignature(f"its keys cannot be had: HTTP {status} at {shown(url)}", reason=_UNKNOWN_KEY)
 
 
-class TrustingConnection(RemoteConnection):
+class VerifiedConnection(RemoteConnection):
     """A connection whose extended card is checked like the other one."""
 
     async def perform(self, operation: Operation, request: Request) -> Result:
         """See `Connection.perform`. Raises BadCard when a card is not trusted."""
         result = await super().perform(operation, request)
-        trust = self._discovery.trust
-        if trust is None or not isinstance(result, AgentCard):
+        verifier = self._discovery.verifier
+        if verifier is None or not isinstance(result, AgentCard):
             return result
-        return await trust.read(decode_any(encode(result)), str(self._target))
+        return await verifier.read(decode_any(encode(result)), str(self._target))

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Protocol, cast
 
-from dragoman.client.event import Assembly, Event, NumberedEvent
+from dragoman.client.event import Event, NumberedEvent, TaskAssembler
 from dragoman.dialects.v01.dialect import LEGACY
 from dragoman.dialects.v03.dialect import V03_RPC
 from dragoman.dialects.v1.dialect import V1_1
@@ -35,13 +35,13 @@ Headers = _Items | Iterable[tuple[bytes, bytes]]
 
 SIGNATURE = "x-dragoman-signature"
 TOKEN = "x-a2a-notification-token"  # noqa: S105 - a header's name
-_BODY = "request_body_sha256"
+_BODY_CLAIM = "request_body_sha256"
 _ENVELOPE = ("task", "message", "statusUpdate", "artifactUpdate")
-_KEPT = 300.0
+_KEYS_TTL = 300.0
 # A key that is not known may be new: then they are asked for again, but not with every forged token.
-_PAUSE = 10.0
-_FETCH = 10.0
-_MOST = 1_000_000
+_REFETCH_PAUSE = 10.0
+_FETCH_TIMEOUT = 10.0
+_MAX_BYTES = 1_000_000
 
 
 class _Keys(NamedTuple):
@@ -49,7 +49,7 @@ class _Keys(NamedTuple):
     fetched: float
 
 
-_known: dict[str, _Keys] = {}
+_key_cache: dict[str, _Keys] = {}
 _fetching = threading.Lock()
 
 
@@ -80,38 +80,38 @@ def verify(
     """
     if jwks_url is None and jwks is None and token is None:
         raise ConfigError("verify needs something to check with: jwks_url=, jwks= or token=")
-    found = _lower(headers)
-    if token is not None and not hmac.compare_digest(found.get(TOKEN, "").encode(), token.encode()):
+    values = _lowercase(headers)
+    if token is not None and not hmac.compare_digest(values.get(TOKEN, "").encode(), token.encode()):
         raise BadSignature("the webhook has another token, or none")
-    key = found.get("idempotency-key", "")
+    key = values.get("idempotency-key", "")
     if jwks_url is not None or jwks is not None:
-        signed = signature_of(found)
+        signed = signature_of(values)
         if signed is None:
             raise BadSignature("the webhook is not signed", reason="NOT_SIGNED")
-        claims = _claims(signed, jwks_url, jwks, audience, now)
+        claims = _verify_claims(signed, jwks_url, jwks, audience, now)
         digest = hashlib.sha256(body).hexdigest()
-        if not hmac.compare_digest(str(claims.get(_BODY)), digest):
+        if not hmac.compare_digest(str(claims.get(_BODY_CLAIM)), digest):
             raise BadSignature("the body of the webhook is not the one that was signed")
         key = str(claims.get("jti") or key)
-    return event_of(body, key)
+    return parse_event(body, key)
 
 
 def signature_of(headers: Headers) -> str | None:
     """The signed token of a webhook, or None."""
-    found = _lower(headers)
-    if SIGNATURE in found:
-        return found[SIGNATURE].strip()
-    scheme, _, value = found.get("authorization", "").strip().partition(" ")
+    values = _lowercase(headers)
+    if SIGNATURE in values:
+        return values[SIGNATURE].strip()
+    scheme, _, value = values.get("authorization", "").strip().partition(" ")
     # What a webhook's owner chose as credentials may be a Bearer token too, but has not three parts.
     return value.strip() if scheme.lower() == "bearer" and value.count(".") == 2 else None
 
 
 def issuer_of(headers: Headers) -> str:
     """Who says to have signed a webhook, before anything was checked; empty when nobody does."""
-    return _claimed(signature_of(headers) or "", "iss")
+    return _unverified_claim(signature_of(headers) or "", "iss")
 
 
-def event_of(body: bytes, key: str = "") -> Event:
+def parse_event(body: bytes, key: str = "") -> Event:
     """What the body of a webhook tells, whatever version it is in. Raises BadResponse."""
     try:
         decoded = json.loads(body)
@@ -122,14 +122,14 @@ def event_of(body: bytes, key: str = "") -> Event:
     data = cast("dict[str, Any]", decoded)
     last = key.rpartition("/")[2]
     number = int(last) if last.isascii() and last.isdecimal() and len(last) < 16 else 0
-    payload = _payload(data)
-    told = payload.id if isinstance(payload, Task) else payload.task_id
-    if not told and not isinstance(payload, Message):
+    payload = _parse_payload(data)
+    task_id = payload.id if isinstance(payload, Task) else payload.task_id
+    if not task_id and not isinstance(payload, Message):
         raise BadResponse("the body of the webhook is no event of a task")
-    return Assembly().take(NumberedEvent(number, payload))
+    return TaskAssembler().add(NumberedEvent(number, payload))
 
 
-def _payload(data: dict[str, Any]) -> Task | Message | StatusUpdate | ArtifactUpdate:
+def _parse_payload(data: dict[str, Any]) -> Task | Message | StatusUpdate | ArtifactUpdate:
     if any(name in data for name in _ENVELOPE):
         return V1_1.event_from(data).payload
     if "kind" in data:
@@ -140,46 +140,46 @@ def _payload(data: dict[str, Any]) -> Task | Message | StatusUpdate | ArtifactUp
     return V1_1.task_from(data) if str(state).startswith("TASK_STATE_") else LEGACY.task_from(data)
 
 
-def _claims(
+def _verify_claims(
     signed: str, jwks_url: str | None, jwks: Mapping[str, Any] | None, audience: str | None, now: float | None
 ) -> dict[str, Any]:
     from dragoman.keys.signer import verify_jwt
 
     def check(keys: Mapping[str, Any]) -> dict[str, Any]:
-        meant = audience if audience is not None else _claimed(signed, "aud") or None
-        return verify_jwt(signed, keys, audience=meant, required=("exp", _BODY), now=now)
+        meant = audience if audience is not None else _unverified_claim(signed, "aud") or None
+        return verify_jwt(signed, keys, audience=meant, required=("exp", _BODY_CLAIM), now=now)
 
     if jwks is not None:
         return check(jwks)
     assert jwks_url is not None
-    keys = _fetched(jwks_url, _KEPT)
+    keys = _cached_keys(jwks_url, _KEYS_TTL)
     try:
         return check(keys)
     except BadSignature as error:
         if error.reason != "UNKNOWN_KEY":
             raise
-    return check(_fetched(jwks_url, _PAUSE))
+    return check(_cached_keys(jwks_url, _REFETCH_PAUSE))
 
 
-def _claimed(signed: str, name: str) -> str:
+def _unverified_claim(signed: str, name: str) -> str:
     """What a token claims. It is believed only after its signature was checked."""
     try:
-        said = json.loads(from_base64url(signed.split(".")[1])).get(name)
-        first = cast("list[Any]", said)[0] if isinstance(said, list) else said
+        value = json.loads(from_base64url(signed.split(".")[1])).get(name)
+        first = cast("list[Any]", value)[0] if isinstance(value, list) else value
         return "" if first is None else str(first)
     except (ValueError, IndexError, AttributeError, RecursionError):
         return ""
 
 
-def _fetched(url: str, age: float) -> Mapping[str, Any]:
+def _cached_keys(url: str, age: float) -> Mapping[str, Any]:
     with _fetching:
-        known = _known.get(url)
-        if known is None or time.monotonic() - known.fetched > age:
-            known = _known[url] = _Keys(_fetch(url), time.monotonic())
-        return known.jwks
+        cached = _key_cache.get(url)
+        if cached is None or time.monotonic() - cached.fetched > age:
+            cached = _key_cache[url] = _Keys(_fetch_keys(url), time.monotonic())
+        return cached.jwks
 
 
-def _fetch(url: str) -> dict[str, Any]:
+def _fetch_keys(url: str) -> dict[str, Any]:
     from http.client import HTTPException
     from urllib.request import HTTPHandler, HTTPSHandler, OpenerDirector, ProxyHandler, Request
 
@@ -190,14 +190,14 @@ def _fetch(url: str) -> dict[str, Any]:
     for handler in (ProxyHandler({} if is_loopback(url) else None), HTTPHandler(), HTTPSHandler()):
         opener.add_handler(handler)
     try:
-        with opener.open(Request(url, headers={"Accept": "application/json"}), timeout=_FETCH) as answer:  # noqa: S310
-            if answer.status != 200:
-                raise CannotConnect(f"the keys at {shown(url)} cannot be had: HTTP {answer.status}", reason="HTTP")
-            body = answer.read(_MOST + 1)
+        with opener.open(Request(url, headers={"Accept": "application/json"}), timeout=_FETCH_TIMEOUT) as response:  # noqa: S310
+            if response.status != 200:
+                raise CannotConnect(f"the keys at {shown(url)} cannot be had: HTTP {response.status}", reason="HTTP")
+            body = response.read(_MAX_BYTES + 1)
     except (OSError, HTTPException) as error:
         raise CannotConnect(f"the keys at {shown(url)} cannot be had: {error}") from error
     try:
-        keys = json.loads(body) if len(body) <= _MOST else None
+        keys = json.loads(body) if len(body) <= _MAX_BYTES else None
     except (ValueError, RecursionError):
         keys = None
     if not isinstance(keys, dict):
@@ -205,7 +205,7 @@ def _fetch(url: str) -> dict[str, Any]:
     return cast("dict[str, Any]", keys)
 
 
-def _lower(headers: Headers) -> dict[str, str]:
+def _lowercase(headers: Headers) -> dict[str, str]:
     items = getattr(headers, "items", None)
     pairs = cast("Iterable[tuple[Any, Any]]", items() if items is not None else headers)
     return {_text(name).lower(): _text(value) for name, value in pairs}

@@ -42,12 +42,12 @@ def served() -> Generator[str]:
 def address_of(server: subprocess.Popen[str]) -> str:
     """Read where it listens. Raises SystemExit when it does not, with what it said."""
     assert server.stderr is not None
-    said: list[str] = []
+    lines: list[str] = []
     for line in server.stderr:
-        said.append(line)
+        lines.append(line)
         if "http://127.0.0.1:" in line:
             return "http://" + line.split("http://")[1].split("/")[0].strip()
-    raise SystemExit(f"the server did not start:\n{''.join(said)}")
+    raise SystemExit(f"the server did not start:\n{''.join(lines)}")
 
 
 def planner() -> Any:
@@ -63,11 +63,11 @@ def planner() -> Any:
             self, llm_request: LlmRequest, stream: bool = False
         ) -> AsyncGenerator[LlmResponse, None]:
             for word in re.findall(r"\S+ ?", PLAN) if stream else ():
-                yield said(word, partial=True)
+                yield response(word, partial=True)
                 await asyncio.sleep(0.03)
-            yield said(PLAN)
+            yield response(PLAN)
 
-    def said(text: str, *, partial: bool = False) -> LlmResponse:
+    def response(text: str, *, partial: bool = False) -> LlmResponse:
         return LlmResponse(content=types.Content(role="model", parts=[types.Part(text=text)]), partial=partial)
 
     return LlmAgent(name="planner", description="Plans trips", model=Script(model="script"))

@@ -38,7 +38,7 @@ def _write(value: Any, pieces: list[str], depth: int) -> None:
                 raise ValueError("a whole number beyond 2^53 - 1 has no canonical form")
             pieces.append(str(int(value)))
         case float():
-            pieces.append(number(value))
+            pieces.append(format_number(value))
         case dict() | list() | tuple():
             if depth == MAX_DEPTH:
                 raise ValueError(f"more than {MAX_DEPTH} levels have no canonical form")
@@ -70,7 +70,7 @@ def _units(key: str) -> bytes:
     return key.encode("utf-16-be")
 
 
-def number(value: float) -> str:
+def format_number(value: float) -> str:
     """A double as ECMAScript writes it.
 
     Raises:
@@ -81,8 +81,8 @@ def number(value: float) -> str:
     if value == 0:
         return "0"  # also -0.0
     # Python's repr has the shortest digits that read back, as ECMAScript wants them; only the layout differs.
-    sign, found, exponent = Decimal(repr(value)).normalize().as_tuple()
-    digits = "".join(map(str, found))
+    sign, digit_tuple, exponent = Decimal(repr(value)).normalize().as_tuple()
+    digits = "".join(map(str, digit_tuple))
     point = len(digits) + cast("int", exponent)  # how many digits stand before the point
     if 0 < point <= 21:
         text = digits.ljust(point, "0")

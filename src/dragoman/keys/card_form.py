@@ -108,7 +108,7 @@ def specification_form(card: Json, *, complete: bool = False) -> Json:
     """What the specification signs of a card. `complete` also writes the required fields that the card left out,
     as a signer does that knows the card as protobuf, where an empty field and a missing one are the same.
     """
-    return _object(card, _CARD, complete)
+    return _select_fields(card, _CARD, complete)
 
 
 def sdk_form(card: Json) -> Json:
@@ -116,29 +116,31 @@ def sdk_form(card: Json) -> Json:
     return _without_empty(specification_form(card)) or {}
 
 
-def _object(value: Json, fields: dict[str, _Field], complete: bool) -> Json:
-    kept: Json = {}
+def _select_fields(value: Json, fields: dict[str, _Field], complete: bool) -> Json:
+    result: Json = {}
     for name, field in fields.items():
-        said = value.get(name)
-        if said is None:  # null is how protobuf spells that nothing was said
+        field_value = value.get(name)
+        if field_value is None:  # null is how protobuf spells that nothing was said
             if complete and field.rule is _R:
-                kept[name] = _object({}, field.of or {}, complete) if field.default is None else type(field.default)()
+                result[name] = (
+                    _select_fields({}, field.of or {}, complete) if field.default is None else type(field.default)()
+                )
             continue
-        shown = _shown(said, field, complete)
+        selected = _select(field_value, field, complete)
         # Equal and of one type: 0 is not false.
-        is_default = field.default is not None and type(shown) is type(field.default) and shown == field.default
+        is_default = field.default is not None and type(selected) is type(field.default) and selected == field.default
         if not is_default or field.rule is not _P:
-            kept[name] = shown
-    return kept
+            result[name] = selected
+    return result
 
 
-def _shown(value: Any, field: _Field, complete: bool) -> Any:
+def _select(value: Any, field: _Field, complete: bool) -> Any:
     if field.of is None:
         return value
     of = field.of
 
     def each(one: Any) -> Any:
-        return _object(cast("Json", one), of, complete) if isinstance(one, dict) else one
+        return _select_fields(cast("Json", one), of, complete) if isinstance(one, dict) else one
 
     if isinstance(field.default, list):
         return [each(one) for one in cast("list[Any]", value)] if isinstance(value, list) else value
@@ -154,5 +156,7 @@ def _without_empty(value: Any) -> Any:
         pairs = ((name, _without_empty(each)) for name, each in cast("Json", value).items())
         return {name: each for name, each in pairs if each is not None} or None
     if isinstance(value, list):
-        return [kept for each in cast("list[Any]", value) if (kept := _without_empty(each)) is not None] or None
+        return [
+            cleaned_value for each in cast("list[Any]", value) if (cleaned_value := _without_empty(each)) is not None
+        ] or None
     return None if value == "" else value

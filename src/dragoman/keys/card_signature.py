@@ -8,13 +8,13 @@ from typing import Any, NamedTuple, cast
 from dragoman.keys.canonical import canonical
 from dragoman.keys.card_form import Form, Json, sdk_form, specification_form
 from dragoman.keys.errors import BadSignature
-from dragoman.keys.jws import Header, SigningKey, protect, read_header, sign, verify
+from dragoman.keys.jws import Header, SigningKey, encode_header, read_header, sign, verify
 from dragoman.model.error import BadCard
 
 MAX_SIGNATURES = 20
 
 
-class Verified(NamedTuple):
+class VerifiedSignature(NamedTuple):
     """A signature that holds."""
 
     form: Form
@@ -73,7 +73,7 @@ def headers_of(card: Mapping[str, Any]) -> list[Header]:
 
 def verify_card(
     card: Mapping[str, Any], jwks: Mapping[str, Any], *, accept: Callable[[Header], bool] | None = None
-) -> Verified:
+) -> VerifiedSignature:
     """Find a signature of the card that one of these keys made. `accept` chooses which signatures to look at,
     so that keys that were fetched from one place speak for no other.
 
@@ -89,23 +89,23 @@ def verify_card(
         payloads = _payloads(received)
     except ValueError as error:
         raise BadSignature(f"the card has no canonical form: {error}") from None
-    refused: list[BadSignature] = []
+    problems: list[BadSignature] = []
     for entry in entries:
         try:
             header = read_header(entry.get("protected"), entry.get("header"))
             if accept is not None and not accept(header):
                 raise BadSignature("nobody here trusts where its key comes from", reason="UNKNOWN_KEY")
-            form = _form_signed(entry, header, payloads, jwks)
+            form = _find_form(entry, header, payloads, jwks)
         except BadSignature as error:
-            refused.append(error)
+            problems.append(error)
             continue
-        return Verified(form, header.kid, header.alg, header.jku, specification_form(received))
-    unknown = all(each.reason == "UNKNOWN_KEY" for each in refused)
-    told = "; ".join(dict.fromkeys(map(str, refused)))
-    raise BadSignature(f"the card has no signature that holds: {told}", reason="UNKNOWN_KEY" if unknown else None)
+        return VerifiedSignature(form, header.kid, header.alg, header.jku, specification_form(received))
+    unknown = all(each.reason == "UNKNOWN_KEY" for each in problems)
+    details = "; ".join(dict.fromkeys(map(str, problems)))
+    raise BadSignature(f"the card has no signature that holds: {details}", reason="UNKNOWN_KEY" if unknown else None)
 
 
-def _form_signed(entry: Json, header: Header, payloads: dict[bytes, Form | None], jwks: Mapping[str, Any]) -> Form:
+def _find_form(entry: Json, header: Header, payloads: dict[bytes, Form | None], jwks: Mapping[str, Any]) -> Form:
     problem = BadSignature("the signature is missing")
     for payload, form in payloads.items():
         try:
@@ -144,8 +144,8 @@ def _payload_of(card: Json, form: Form) -> bytes:
 
 
 def _signature(payload: bytes, key: SigningKey, jku: str | None, header: Mapping[str, Any] | None) -> Json:
-    said = {"alg": key.alg, "kid": key.kid, "typ": "JOSE"} | ({"jku": jku} if jku else {})
-    protected = protect(said)
+    protected_header = {"alg": key.alg, "kid": key.kid, "typ": "JOSE"} | ({"jku": jku} if jku else {})
+    protected = encode_header(protected_header)
     read_header(protected, dict(header) if header else None)
     signature = {"protected": protected, "signature": sign(key, protected, payload)}
     return signature | ({"header": dict(header)} if header else {})

@@ -72,13 +72,13 @@ def keys_for(jwks: Mapping[str, Any], kid: str, alg: str) -> list[PyJWK]:
     named = [each for each in candidates if each.get("kid") == kid]
     if not named:
         raise BadSignature(f"no key is named {kid[:100]!r}", reason="UNKNOWN_KEY")
-    usable = [key for each in named if (key := _usable(each, alg)) is not None]
+    usable = [key for each in named if (key := _load_key(each, alg)) is not None]
     if not usable:
         raise BadSignature(f"the key {kid[:100]!r} cannot be used with {alg}")
     return usable
 
 
-def _usable(jwk: Json, alg: str) -> PyJWK | None:
+def _load_key(jwk: Json, alg: str) -> PyJWK | None:
     from jwt import PyJWK
     from jwt.exceptions import PyJWTError
 

@@ -42,14 +42,14 @@ class Header(NamedTuple):
     jku: str | None
 
 
-def protect(header: Mapping[str, Any]) -> str:
+def encode_header(header: Mapping[str, Any]) -> str:
     """A header as it is signed and sent."""
     return to_base64url(json.dumps(header, separators=(",", ":")).encode())
 
 
 def sign(key: SigningKey, protected: str, payload: bytes) -> str:
     """The signature over a protected header and a payload."""
-    return to_base64url(key.sign(_signed(protected, payload)))
+    return to_base64url(key.sign(_signing_input(protected, payload)))
 
 
 def read_header(protected: object, unprotected: object = None) -> Header:
@@ -62,17 +62,17 @@ def read_header(protected: object, unprotected: object = None) -> Header:
     if not isinstance(protected, str) or len(protected) > MAX_HEADER:
         raise BadSignature("the protected header of the signature is missing or too long")
     try:
-        decoded = json.loads(from_base64url(protected).decode(), object_pairs_hook=_distinct)
+        decoded = json.loads(from_base64url(protected).decode(), object_pairs_hook=_reject_duplicates)
     except (ValueError, RecursionError):
         raise BadSignature("the protected header of the signature is not JSON in base64url") from None
     if not isinstance(decoded, dict):
         raise BadSignature("the protected header of the signature is not a JSON object")
     header = cast("dict[str, Any]", decoded)
-    beside = cast("dict[str, Any]", unprotected) if isinstance(unprotected, dict) else {}
+    unprotected_header = cast("dict[str, Any]", unprotected) if isinstance(unprotected, dict) else {}
     # A name in both places could be read from either.
-    if header.keys() & beside.keys():
+    if header.keys() & unprotected_header.keys():
         raise BadSignature("the protected and the unprotected header have names in common")
-    if "crit" in header or "crit" in beside or "b64" in header or "b64" in beside:
+    if "crit" in header or "crit" in unprotected_header or "b64" in header or "b64" in unprotected_header:
         raise BadSignature("the signature demands an extension (crit, b64) that is not known here")
     alg, kid = header.get("alg"), header.get("kid")
     if not isinstance(alg, str) or alg not in ALGORITHMS:
@@ -95,20 +95,20 @@ def verify(header: Header, protected: str, payload: bytes, signature: object, jw
         raw = from_base64url(signature)
     except ValueError:
         raise BadSignature("the signature is not base64url") from None
-    signed = _signed(protected, payload)
-    if not any(key.Algorithm.verify(signed, key.key, raw) for key in keys):
+    signing_input = _signing_input(protected, payload)
+    if not any(key.Algorithm.verify(signing_input, key.key, raw) for key in keys):
         raise BadSignature("the signature does not fit: what was signed was changed, or another key signed it")
 
 
-def _signed(protected: str, payload: bytes) -> bytes:
+def _signing_input(protected: str, payload: bytes) -> bytes:
     return f"{protected}.{to_base64url(payload)}".encode()
 
 
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) != len(pairs):
         raise ValueError("a name appears twice")
-    return found
+    return result
 
 
 def _text(value: object) -> str | None:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 MIN_CHARACTERS = 16
 MAX_FILE = 64 * 1024
-_MINT = "dk1_"
-_MINTED = re.compile(rf"{_MINT}[A-Za-z0-9_-]{{43}}")
+_GENERATED_PREFIX = "dk1_"
+_GENERATED = re.compile(rf"{_GENERATED_PREFIX}[A-Za-z0-9_-]{{43}}")
 # Another number here, or another word, is another key: what exists could not be read any more.
 _SALT = b"dragoman key ring 1"
 _INFO = b"dragoman/1/"
@@ -30,13 +30,13 @@ _SCRYPT_N, _SCRYPT_R, _SCRYPT_P = 2**14, 8, 1
 class KeyRing:
     """One or more secrets, newest first, and the keys that come from them. Nothing printed of it has a secret."""
 
-    def __init__(self, found: Iterable[str], source: str = "the key ring") -> None:
+    def __init__(self, values: Iterable[str], source: str = "the key ring") -> None:
         """Take secrets, newest first. `source` is what errors call them.
 
         Raises:
             ConfigError: there is none, or one of them is too short.
         """
-        texts = list(dict.fromkeys(found))
+        texts = list(dict.fromkeys(values))
         if not texts:
             raise ConfigError(f"{source} is empty: it needs {MIN_CHARACTERS} characters or more")
         for place, text in enumerate(texts, 1):
@@ -69,10 +69,10 @@ class KeyRing:
             ConfigError: others can read the file, it cannot be read or made, or a secret in it is too short.
         """
         path = Path(path)
-        text = _read(path)
+        text = _read_file(path)
         if text is None:
-            _make(path)
-            text = _read(path)
+            _create_file(path)
+            text = _read_file(path)
         if text is None:
             raise ConfigError(f"{path} vanished as soon as it was made")
         return cls((line.strip() for line in text.splitlines() if line.strip()), f"the key file {path}")
@@ -80,7 +80,7 @@ class KeyRing:
     @classmethod
     def random(cls) -> KeyRing:
         """A secret that lives as long as this object: for stores in memory."""
-        return cls([_minted()])
+        return cls([_new_secret()])
 
     def __repr__(self) -> str:
         return f"<KeyRing of {len(self)}>"
@@ -132,18 +132,18 @@ class KeyRing:
 def _master(text: str) -> bytes:
     # A secret we made is random. One that a person thought of could be guessed from the public keys that come from it
     # and that everyone may read, so guessing is made slow.
-    if _MINTED.fullmatch(text):
+    if _GENERATED.fullmatch(text):
         return text.encode()
     return hashlib.scrypt(
         text.encode(errors="surrogatepass"), salt=_SALT, n=_SCRYPT_N, r=_SCRYPT_R, p=_SCRYPT_P, dklen=32
     )
 
 
-def _minted() -> str:
-    return _MINT + secrets.token_urlsafe(32)
+def _new_secret() -> str:
+    return _GENERATED_PREFIX + secrets.token_urlsafe(32)
 
 
-def _read(path: Path) -> str | None:
+def _read_file(path: Path) -> str | None:
     try:
         with path.open("rb") as file:
             mode = os.fstat(file.fileno()).st_mode
@@ -158,7 +158,7 @@ def _read(path: Path) -> str | None:
         raise ConfigError(f"the key file {path} is not text") from None
 
 
-def _make(path: Path) -> None:
+def _create_file(path: Path) -> None:
     """Make the file whole or not at all, and never over one that another process has made meanwhile."""
     part = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
@@ -166,7 +166,7 @@ def _make(path: Path) -> None:
         try:
             with os.fdopen(file, "wb") as writing:
                 part.chmod(0o600)  # whatever the umask took away
-                writing.write(f"{_minted()}\n".encode())
+                writing.write(f"{_new_secret()}\n".encode())
                 writing.flush()
                 os.fsync(writing.fileno())
             path.hardlink_to(part)

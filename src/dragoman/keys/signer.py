@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from dragoman.keys.base64url import from_base64url, to_base64url
 from dragoman.keys.errors import BadSignature
 from dragoman.keys.jwk import thumbprint
-from dragoman.keys.jws import protect, read_header, sign, verify
+from dragoman.keys.jws import encode_header, read_header, sign, verify
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
@@ -37,7 +37,7 @@ class Signer:
         scalars = [int.from_bytes(each, "big") % (_ORDER - 1) + 1 for each in material]
         keys = [ec.derive_private_key(scalar, ec.SECP256R1()) for scalar in scalars]
         self._key = keys[0]
-        self._jwks = [_public(key) for key in keys]
+        self._jwks = [_public_jwk(key) for key in keys]
         self.kid = self._jwks[0]["kid"]
 
     def __repr__(self) -> str:
@@ -69,7 +69,7 @@ class Signer:
         """
         header = {"typ": "JWT", **(headers or {}), "alg": self.alg, "kid": self.kid}
         payload = json.dumps(claims, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
-        protected = protect(header)
+        protected = encode_header(header)
         return f"{protected}.{to_base64url(payload)}.{sign(self, protected, payload)}"
 
 
@@ -102,7 +102,7 @@ def verify_jwt(
         raise BadSignature("this is not a signed token") from None
     verify(header, parts[0], payload, parts[2], jwks)
     try:
-        decoded = json.loads(payload.decode(), parse_constant=_refuse)
+        decoded = json.loads(payload.decode(), parse_constant=_reject_constant)
     except (ValueError, RecursionError):
         raise BadSignature("the claims of the token are not JSON") from None
     if not isinstance(decoded, dict):
@@ -130,21 +130,21 @@ def _check_times(claims: dict[str, Any], now: float, leeway: float) -> None:
 
 
 def _check_parties(claims: dict[str, Any], audience: str | None, issuer: str | None) -> None:
-    said = claims.get("aud")
-    among = cast("list[Any]", said) if isinstance(said, list) else [] if said is None else [said]
-    if audience is None and among:
+    aud = claims.get("aud")
+    audiences = cast("list[Any]", aud) if isinstance(aud, list) else [] if aud is None else [aud]
+    if audience is None and audiences:
         raise BadSignature("the token is for an audience, and none was asked for")
-    if audience is not None and audience not in among:
+    if audience is not None and audience not in audiences:
         raise BadSignature("the token is for another audience")
     if issuer is not None and claims.get("iss") != issuer:
         raise BadSignature("the token is from another issuer")
 
 
-def _refuse(word: str) -> None:
+def _reject_constant(word: str) -> None:
     raise ValueError(f"{word} is not JSON")
 
 
-def _public(key: EllipticCurvePrivateKey) -> dict[str, str]:
+def _public_jwk(key: EllipticCurvePrivateKey) -> dict[str, str]:
     numbers = key.public_key().public_numbers()
     x, y = (to_base64url(each.to_bytes(_COORDINATE_BYTES, "big")) for each in (numbers.x, numbers.y))
     jwk = {"kty": "EC", "crv": "P-256", "x": x, "y": y}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from msgspec import Struct
 
 from dragoman.clock import timestamp
-from dragoman.mcp.tools.tool import ToolProblem
+from dragoman.mcp.tools.tool import ToolError
 from dragoman.model.state import State
 from dragoman.model.task import Artifact, Task, TaskStatus
 
@@ -52,7 +52,7 @@ class TaskRecord(Struct, kw_only=True):
     problem: str = ""
 
     @property
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         """True when nothing more can come of it: it is over, or was lost before its agent said what it is."""
         return bool(self.problem) if self.task is None else self.task.state.final
 
@@ -69,31 +69,31 @@ class Webhook(Struct, kw_only=True):
 
     def shape(self) -> dict[str, Any]:
         """What the tool gives."""
-        shown = ("config_id", "agent_id", "webhook_url", "events", "active")
-        return {name: getattr(self, name) for name in shown}
+        members = ("config_id", "agent_id", "webhook_url", "events", "active")
+        return {name: getattr(self, name) for name in members}
 
 
 # Tasks beyond these are forgotten: those that have ended first, the oldest of them first.
-MOST_TASKS = 10_000
-MOST_AGENTS = 1_000
+MAX_TASKS = 10_000
+MAX_AGENTS = 1_000
 # An agent that begins many tasks pushes out its own, and not those of others.
-MOST_OF_ONE_AGENT = 2_000
+MAX_TASKS_PER_AGENT = 2_000
 # A file of days with other limits is thinned out step by step.
-_AT_ONCE = 2
+_EVICTIONS_PER_CHANGE = 2
 
 
-class Keeper(Protocol):
+class RegistryStore(Protocol):
     """Keeps records beyond the life of the process."""
 
     def load(self) -> tuple[list[AgentRecord], list[TaskRecord], list[Webhook]]:
         """All that was kept, tasks in the order in which they changed."""
         ...
 
-    def keep(self, record: AgentRecord | TaskRecord | Webhook) -> None:
+    def save(self, record: AgentRecord | TaskRecord | Webhook) -> None:
         """Keep a record, in place of an older one."""
         ...
 
-    def forget(self, record: TaskRecord) -> None:
+    def delete(self, record: TaskRecord) -> None:
         """Forget a task."""
         ...
 
@@ -109,29 +109,32 @@ class Registry:
     """
 
     def __init__(
-        self, clock: Clock, keeper: Keeper | None = None, followed: Callable[[TaskRecord], bool] = lambda _: False
+        self,
+        clock: Clock,
+        store: RegistryStore | None = None,
+        is_followed: Callable[[TaskRecord], bool] = lambda _: False,
     ) -> None:
         self._clock = clock
-        self._keeper = keeper
-        self._followed = followed
+        self._store = store
+        self._is_followed = is_followed
         self.agents: dict[str, AgentRecord] = {}
         self.webhooks: dict[str, Webhook] = {}
         # In the order in which they changed, newest last.
         self._tasks: OrderedDict[str, TaskRecord] = OrderedDict()
-        self._names: dict[str, str] = {}
+        self._aliases: dict[str, str] = {}
         # By agent and its own id: two agents may give the same.
-        self._remotes: dict[tuple[str, str], str] = {}
+        self._by_remote_id: dict[tuple[str, str], str] = {}
         self._counts: Counter[str] = Counter()
-        if keeper is not None:
-            agents, tasks, webhooks = keeper.load()
+        if store is not None:
+            agents, tasks, webhooks = store.load()
             self.agents = {each.agent_id: each for each in agents}
             self.webhooks = {each.config_id: each for each in webhooks}
             for each in tasks:
                 self._tasks[each.id] = each
                 self._counts[each.agent_id] += 1
                 if each.remote_id is not None:
-                    self._names.setdefault(each.remote_id, each.id)
-                    self._remotes[each.agent_id, each.remote_id] = each.id
+                    self._aliases.setdefault(each.remote_id, each.id)
+                    self._by_remote_id[each.agent_id, each.remote_id] = each.id
 
     def now(self) -> str:
         """The time, as records have it."""
@@ -139,183 +142,185 @@ class Registry:
 
     def close(self) -> None:
         """Let go of the file, if there is one."""
-        if self._keeper is not None:
-            self._keeper.close()
+        if self._store is not None:
+            self._store.close()
 
     # -- agents --------------------------------------------------------------------------------------------------------
 
-    def agent(self, agent_id: str) -> AgentRecord | None:
+    def agent_by_name(self, agent_id: str) -> AgentRecord | None:
         """An agent by its id, its address or its name: whatever a card says, an address is nobody's name."""
-        found = self.agents.get(agent_id) or self.at(agent_id)
-        if found is not None:
-            return found
+        record = self.agents.get(agent_id) or self.agent_at(agent_id)
+        if record is not None:
+            return record
         named = [each for each in self.agents.values() if each.name == agent_id]
         return named[0] if len(named) == 1 else None
 
-    def at(self, base_url: str) -> AgentRecord | None:
+    def agent_at(self, base_url: str) -> AgentRecord | None:
         """The agent at an address."""
         return next((each for each in self.agents.values() if each.base_url == base_url), None)
 
-    def seen(self, base_url: str, name: str, card: dict[str, Any], auth_mode: str | None = None) -> AgentRecord:
-        """Note an agent; one that is known keeps its id. Raises ToolProblem when there are too many."""
+    def register_agent(
+        self, base_url: str, name: str, card: dict[str, Any], auth_mode: str | None = None
+    ) -> AgentRecord:
+        """Note an agent; one that is known keeps its id. Raises ToolError when there are too many."""
         now = self.now()
-        known = self.at(base_url)
-        if known is None and len(self.agents) >= MOST_AGENTS:
-            raise ToolProblem(f"{MOST_AGENTS} agents are registered: use one of them, see list_remote_agents")
+        existing = self.agent_at(base_url)
+        if existing is None and len(self.agents) >= MAX_AGENTS:
+            raise ToolError(f"{MAX_AGENTS} agents are registered: use one of them, see list_remote_agents")
         record = AgentRecord(
-            agent_id=f"agent_{uuid.uuid4().hex}" if known is None else known.agent_id,
+            agent_id=f"agent_{uuid.uuid4().hex}" if existing is None else existing.agent_id,
             name=name,
             base_url=base_url,
             status="connected",
             card=card,
             auth_mode=auth_mode,
             last_seen_at=now,
-            created_at=now if known is None else known.created_at,
+            created_at=now if existing is None else existing.created_at,
         )
         self.agents[record.agent_id] = record
-        self._keep(record)
+        self._save(record)
         return record
 
     # -- tasks ---------------------------------------------------------------------------------------------------------
 
-    def begin(self, agent_id: str) -> TaskRecord:
+    def start_task(self, agent_id: str) -> TaskRecord:
         """A task whose own id is not known yet."""
         record = TaskRecord(id=f"local-{uuid.uuid4().hex}", agent_id=agent_id)
-        self._put(record)
+        self._put_task(record)
         return record
 
-    def learn(self, record: TaskRecord, task: Task, *, looked: bool = False) -> TaskRecord:
+    def update_task(self, record: TaskRecord, task: Task, *, may_be_stale: bool = False) -> TaskRecord:
         """Take in how a task is now. The remote's id becomes a name of it.
 
         Who has only `looked` may have seen it as it was before what is known by now.
         """
         if record.remote_id is not None and task.id != record.remote_id:
             return record  # it is about nothing, or about another
-        if looked and record.task is not None and record.task.state.final and not task.state.final:
+        if may_be_stale and record.task is not None and record.task.state.final and not task.state.final:
             return record
         if record.remote_id is None and task.id:
-            record = self._named(record, task.id)
+            record = self._set_remote_id(record, task.id)
         moved = record.task is None or record.task.state is not task.state
         record.task, record.problem = task, ""
-        self._put(record, moved=moved)
+        self._put_task(record, moved=moved)
         return record
 
-    def _named(self, record: TaskRecord, remote_id: str) -> TaskRecord:
+    def _set_remote_id(self, record: TaskRecord, remote_id: str) -> TaskRecord:
         record.remote_id = remote_id
-        earlier = self._tasks.get(self._remotes.get((record.agent_id, remote_id), ""))
+        earlier = self._tasks.get(self._by_remote_id.get((record.agent_id, remote_id), ""))
         if earlier is not None:
             # It was known already: this is another message to it.
             if record.id in self._tasks:
-                self._drop(record)
-            self._names[record.id] = earlier.id
+                self._remove(record)
+            self._aliases[record.id] = earlier.id
             return earlier
-        self._remotes[record.agent_id, remote_id] = record.id
+        self._by_remote_id[record.agent_id, remote_id] = record.id
         if self.task(remote_id) is None:
             # Else it is the name of another agent's task, which nobody may take away.
-            self._names[remote_id] = record.id
+            self._aliases[remote_id] = record.id
         return record
 
-    def reply(self, record: TaskRecord, message: Message) -> None:
+    def complete_with_message(self, record: TaskRecord, message: Message) -> None:
         """Take in an answer that is a mere message: without a task of the agent's, it completes one of our own."""
         if record.remote_id is None:
             status = TaskStatus(State.COMPLETED, timestamp=self.now())
             artifact = Artifact(message.message_id, message.parts)
             record.task = Task(record.id, message.context_id or "", status, (artifact,))
         record.problem = ""
-        self._put(record)
+        self._put_task(record)
 
-    def lost(self, record: TaskRecord, problem: str) -> None:
+    def set_problem(self, record: TaskRecord, problem: str) -> None:
         """Note that a task cannot be followed any more."""
         record.problem = problem
-        self._put(record, moved=False)
+        self._put_task(record, moved=False)
 
     def task(self, task_id: str) -> TaskRecord | None:
         """A task by the remote's id or by ours."""
-        return self._tasks.get(self._names.get(task_id, task_id))
+        return self._tasks.get(self._aliases.get(task_id, task_id))
 
-    def must_task(self, task_id: str) -> TaskRecord:
-        """A task by the remote's id or by ours. Raises ToolProblem when there is none."""
-        found = self.task(task_id)
-        if found is None:
-            raise ToolProblem(f"Task not found: {task_id}")
-        return found
+    def require_task(self, task_id: str) -> TaskRecord:
+        """A task by the remote's id or by ours. Raises ToolError when there is none."""
+        record = self.task(task_id)
+        if record is None:
+            raise ToolError(f"Task not found: {task_id}")
+        return record
 
     def tasks(self) -> list[TaskRecord]:
         """All tasks, the one that changed last first."""
         return list(reversed(self._tasks.values()))
 
-    def shown_id(self, record: TaskRecord) -> str:
+    def public_id(self, record: TaskRecord) -> str:
         """The id to tell: the remote's as soon as it is known, unless another agent's task has the same."""
         remote_id = record.remote_id
-        return remote_id if remote_id and self._names.get(remote_id) == record.id else record.id
+        return remote_id if remote_id and self._aliases.get(remote_id) == record.id else record.id
 
-    def _put(self, record: TaskRecord, *, moved: bool = True) -> None:
+    def _put_task(self, record: TaskRecord, *, moved: bool = True) -> None:
         if record.id not in self._tasks:
             self._counts[record.agent_id] += 1
         self._tasks[record.id] = record
         if moved:
             record.changed_ms = max(record.changed_ms, self._clock.now())  # the clock may be set back
             self._tasks.move_to_end(record.id)
-        self._keep(record)
-        for _ in range(_AT_ONCE):
-            oldest = self._to_forget(record)
+        self._save(record)
+        for _ in range(_EVICTIONS_PER_CHANGE):
+            oldest = self._find_evictable(record)
             if oldest is None:
                 return
-            self._forget(oldest)
+            self._evict(oldest)
 
-    def _to_forget(self, newest: TaskRecord) -> TaskRecord | None:
+    def _find_evictable(self, newest: TaskRecord) -> TaskRecord | None:
         """The task that there is no room for, if so: never one that is new or followed."""
         agent_id = newest.agent_id
-        if self._counts[agent_id] > MOST_OF_ONE_AGENT:
-            those = [each for each in self._tasks.values() if each.agent_id == agent_id]
-        elif len(self._tasks) > MOST_TASKS:
-            those = self._tasks.values()
+        if self._counts[agent_id] > MAX_TASKS_PER_AGENT:
+            candidates = [each for each in self._tasks.values() if each.agent_id == agent_id]
+        elif len(self._tasks) > MAX_TASKS:
+            candidates = self._tasks.values()
         else:
             return None
         first: TaskRecord | None = None
-        for each in those:
+        for each in candidates:
             # Who follows it is asked last: that takes a while.
-            if each is newest or (first is not None and not each.ended) or self._followed(each):
+            if each is newest or (first is not None and not each.has_ended) or self._is_followed(each):
                 continue
-            if each.ended:
+            if each.has_ended:
                 return each
             first = each
         return first
 
-    def _forget(self, record: TaskRecord) -> None:
-        self._drop(record)
-        self._names = {name: place for name, place in self._names.items() if place != record.id}
+    def _evict(self, record: TaskRecord) -> None:
+        self._remove(record)
+        self._aliases = {name: place for name, place in self._aliases.items() if place != record.id}
         if record.remote_id is not None:
-            self._remotes.pop((record.agent_id, record.remote_id), None)
+            self._by_remote_id.pop((record.agent_id, record.remote_id), None)
 
-    def _drop(self, record: TaskRecord) -> None:
+    def _remove(self, record: TaskRecord) -> None:
         del self._tasks[record.id]
         self._counts[record.agent_id] -= 1
-        if self._keeper is not None:
-            self._keeper.forget(record)
+        if self._store is not None:
+            self._store.delete(record)
 
     # -- webhooks ------------------------------------------------------------------------------------------------------
 
-    def hook(self, agent_id: str, webhook_url: str, events: list[str]) -> Webhook:
+    def put_webhook(self, agent_id: str, webhook_url: str, events: list[str]) -> Webhook:
         """Note a webhook; the same address for the same agent is the same webhook."""
-        known = next(
+        existing = next(
             (h for h in self.webhooks.values() if (h.agent_id, h.webhook_url) == (agent_id, webhook_url)), None
         )
         record = Webhook(
-            config_id=f"push_{uuid.uuid4().hex}" if known is None else known.config_id,
+            config_id=f"push_{uuid.uuid4().hex}" if existing is None else existing.config_id,
             agent_id=agent_id,
             webhook_url=webhook_url,
             events=events,
-            created_at=self.now() if known is None else known.created_at,
+            created_at=self.now() if existing is None else existing.created_at,
         )
         self.webhooks[record.config_id] = record
-        self._keep(record)
+        self._save(record)
         return record
 
-    def hooks_of(self, agent_id: str) -> list[Webhook]:
+    def webhooks_of(self, agent_id: str) -> list[Webhook]:
         """The webhooks for an agent's tasks."""
         return [each for each in self.webhooks.values() if each.agent_id == agent_id and each.active]
 
-    def _keep(self, record: AgentRecord | TaskRecord | Webhook) -> None:
-        if self._keeper is not None:
-            self._keeper.keep(record)
+    def _save(self, record: AgentRecord | TaskRecord | Webhook) -> None:
+        if self._store is not None:
+            self._store.save(record)

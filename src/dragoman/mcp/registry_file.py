@@ -22,7 +22,7 @@ from dragoman.stores.sqlite.health import schema_version
 from dragoman.stores.sqlite.schema import migrate, unusable_error
 
 logger = logging.getLogger("dragoman.mcp")
-Kept = AgentRecord | TaskRecord | Webhook
+RegistryRecord = AgentRecord | TaskRecord | Webhook
 NEVER_ANSWERED = "The server was stopped before the agent had answered. Send the message again."
 _NAMES = ("mcp_agents", "mcp_tasks", "mcp_webhooks")
 _TABLES = (
@@ -33,7 +33,7 @@ _TABLES = (
 )
 _COLUMNS = "id, agent_id, remote_id, changed_ms, problem, task"
 _AGENT = "INSERT INTO mcp_agents VALUES (?, ?) ON CONFLICT DO UPDATE SET body = excluded.body"
-_HOOK = "INSERT INTO mcp_webhooks VALUES (?, ?) ON CONFLICT DO UPDATE SET body = excluded.body"
+_WEBHOOK = "INSERT INTO mcp_webhooks VALUES (?, ?) ON CONFLICT DO UPDATE SET body = excluded.body"
 _TASK = (
     "INSERT INTO mcp_tasks VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET remote_id = excluded.remote_id, "
     "changed_ms = excluded.changed_ms, problem = excluded.problem, task = excluded.task "
@@ -41,9 +41,9 @@ _TASK = (
     "WHERE excluded.changed_ms >= mcp_tasks.changed_ms"
 )
 # Between two writes: a task that streams changes often, and is written as it is then.
-_PAUSE = 0.02
-_AFTER_FAILURE = 1.0
-_STEP = 0.005
+_WRITE_INTERVAL = 0.02
+_RETRY_SECONDS = 1.0
+_LOCK_POLL_SECONDS = 0.005
 
 
 class RegistryFile:
@@ -58,14 +58,14 @@ class RegistryFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._news = threading.Condition()
-        self._waiting: dict[tuple[type, str], Kept | None] = {}
+        self._condition = threading.Condition()
+        self._pending: dict[tuple[type, str], RegistryRecord | None] = {}
         self._thread: threading.Thread | None = None
         self._closed = False
         self._is_failing = False
         try:
             self._path = real_path(path)
-            _make(self._path)
+            _create_file(self._path)
         except OSError as error:
             what = f"the store {path} cannot be opened: {error.strerror}"
             raise ConfigError(f"{what}: let this user write there, or use another --store") from None
@@ -75,71 +75,71 @@ class RegistryFile:
     def load(self) -> tuple[list[AgentRecord], list[TaskRecord], list[Webhook]]:
         """See `Keeper.load`. What cannot be read is left out. Raises ConfigError when that is all of it."""
         try:
-            with closing(_connected(self._path, "ro")) as connection:
+            with closing(_connect(self._path, "ro")) as connection:
                 agents = connection.execute("SELECT id, body FROM mcp_agents ORDER BY rowid").fetchall()
                 tasks = connection.execute(f"SELECT {_COLUMNS} FROM mcp_tasks ORDER BY changed_ms, rowid").fetchall()  # noqa: S608
                 hooks = connection.execute("SELECT id, body FROM mcp_webhooks ORDER BY rowid").fetchall()
         except sqlite3.Error as error:
             raise unusable_error(self._path, error) from None
         return (
-            [each for row in agents if isinstance(each := _read(AgentRecord, *row), AgentRecord)],
-            [each for row in tasks if (each := _task(*row)) is not None],
-            [each for row in hooks if isinstance(each := _read(Webhook, *row), Webhook)],
+            [each for row in agents if isinstance(each := _decode_record(AgentRecord, *row), AgentRecord)],
+            [each for row in tasks if (each := _decode_task(*row)) is not None],
+            [each for row in hooks if isinstance(each := _decode_record(Webhook, *row), Webhook)],
         )
 
-    def keep(self, record: Kept) -> None:
+    def save(self, record: RegistryRecord) -> None:
         """See `Keeper.keep`."""
-        self._put(record, record)
+        self._enqueue(record, record)
 
-    def forget(self, record: TaskRecord) -> None:
+    def delete(self, record: TaskRecord) -> None:
         """See `Keeper.forget`."""
-        self._put(record, None)
+        self._enqueue(record, None)
 
     def close(self) -> None:
         """See `Keeper.close`. What was kept is on the disk then, or the log says that it is not."""
-        with self._news:
+        with self._condition:
             self._closed = True
-            self._news.notify()
+            self._condition.notify()
         if self._thread is not None:
             self._thread.join()
             self._thread = None
 
     # -- the thread ----------------------------------------------------------------------------------------------------
 
-    def _put(self, record: Kept, value: Kept | None) -> None:
-        with self._news:
+    def _enqueue(self, record: RegistryRecord, value: RegistryRecord | None) -> None:
+        with self._condition:
             if self._closed:
                 return
-            self._waiting[type(record), _id(record)] = value
+            self._pending[type(record), _record_id(record)] = value
             if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name="dragoman-registry", daemon=True)
+                self._thread = threading.Thread(target=self._write_loop, name="dragoman-registry", daemon=True)
                 self._thread.start()
-            self._news.notify()
+            self._condition.notify()
 
-    def _work(self) -> None:
+    def _write_loop(self) -> None:
         while True:
-            with self._news:
-                self._news.wait_for(lambda: self._waiting or self._closed)
-                batch, self._waiting = self._waiting, {}
+            with self._condition:
+                self._condition.wait_for(lambda: self._pending or self._closed)
+                batch, self._pending = self._pending, {}
                 is_last = self._closed
             if not batch:
                 return
-            is_written = self._write(batch)
-            with self._news:
+            is_written = self._write_batch(batch)
+            with self._condition:
                 if not is_written:
                     if is_last:
                         logger.error("%d changes of the registry are not in the file", len(batch))
                         return
                     # What has changed again meanwhile counts, and not what it was.
-                    self._waiting = {**batch, **self._waiting}
-                self._news.wait_for(lambda: self._closed, _PAUSE if is_written else _AFTER_FAILURE)
+                    self._pending = {**batch, **self._pending}
+                self._condition.wait_for(lambda: self._closed, _WRITE_INTERVAL if is_written else _RETRY_SECONDS)
 
-    def _write(self, batch: dict[tuple[type, str], Kept | None]) -> bool:
+    def _write_batch(self, batch: dict[tuple[type, str], RegistryRecord | None]) -> bool:
         try:
             with short_write(self._path) as connection:
                 for (_, key), record in batch.items():
                     try:
-                        _change(connection, key, record)
+                        _apply(connection, key, record)
                     except (ValueError, TypeError, OverflowError, RecursionError):
                         # Half a character, a number without end: it will never be written. The others can be.
                         logger.exception("%s of the registry cannot be written, and is left out", key)
@@ -158,13 +158,13 @@ class RegistryFile:
         return True
 
 
-def _id(record: Kept) -> str:
+def _record_id(record: RegistryRecord) -> str:
     if isinstance(record, AgentRecord):
         return record.agent_id
     return record.id if isinstance(record, TaskRecord) else record.config_id
 
 
-def _change(connection: sqlite3.Connection, key: str, record: Kept | None) -> None:
+def _apply(connection: sqlite3.Connection, key: str, record: RegistryRecord | None) -> None:
     if record is None:
         connection.execute("DELETE FROM mcp_tasks WHERE id = ?", (key,))
     elif isinstance(record, TaskRecord):
@@ -172,10 +172,10 @@ def _change(connection: sqlite3.Connection, key: str, record: Kept | None) -> No
         row = (record.id, record.agent_id, record.remote_id, record.changed_ms, record.problem, task)
         connection.execute(_TASK, row)
     else:
-        connection.execute(_AGENT if isinstance(record, AgentRecord) else _HOOK, (key, encode(record)))
+        connection.execute(_AGENT if isinstance(record, AgentRecord) else _WEBHOOK, (key, encode(record)))
 
 
-def _read(kind: type[AgentRecord | Webhook], key: str, body: bytes) -> AgentRecord | Webhook | None:
+def _decode_record(kind: type[AgentRecord | Webhook], key: str, body: bytes) -> AgentRecord | Webhook | None:
     try:
         return msgspec.json.decode(body, type=kind)
     except msgspec.DecodeError as error:
@@ -183,7 +183,7 @@ def _read(kind: type[AgentRecord | Webhook], key: str, body: bytes) -> AgentReco
         return None
 
 
-def _task(
+def _decode_task(
     key: str, agent_id: str, remote_id: str | None, changed_ms: int, problem: str, body: bytes | None
 ) -> TaskRecord | None:
     try:
@@ -199,13 +199,13 @@ def _task(
 # -- the file ----------------------------------------------------------------------------------------------------------
 
 
-def _connected(path: Path, mode: str) -> sqlite3.Connection:
+def _connect(path: Path, mode: str) -> sqlite3.Connection:
     connection = sqlite3.connect(f"{path.as_uri()}?mode={mode}", uri=True, isolation_level=None)
     connection.execute("PRAGMA busy_timeout = 5000")
     return connection
 
 
-def _make(path: Path) -> None:
+def _create_file(path: Path) -> None:
     """Make the file and the tables, where they are missing."""
     if not path.parent.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -215,33 +215,33 @@ def _make(path: Path) -> None:
     with suppress(FileExistsError):  # one that is there is not opened: closing it would end SQLite's locks in here
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     if not path.stat().st_size:
-        _make_store(path)
-    with closing(_connected(path, "ro")) as connection:
+        _create_store(path)
+    with closing(_connect(path, "ro")) as connection:
         schema_version(connection, path)  # refuses what is no store
-        found: Any = connection.execute("SELECT count(*) FROM sqlite_master WHERE name IN (?, ?, ?)", _NAMES).fetchone()
-    if found[0] < len(_NAMES):
+        row: Any = connection.execute("SELECT count(*) FROM sqlite_master WHERE name IN (?, ?, ?)", _NAMES).fetchone()
+    if row[0] < len(_NAMES):
         with short_write(path) as connection:
             for table in _TABLES:
                 connection.execute(table)
 
 
-def _make_store(path: Path) -> None:
+def _create_store(path: Path) -> None:
     """An empty store. Had it our tables alone, a server would take it for another program's."""
-    with _alone(path), closing(_connected(path, "rw")) as connection:
+    with _store_lock(path), closing(_connect(path, "rw")) as connection:
         if not schema_version(connection, path):
             migrate(connection, path)
             connection.execute("PRAGMA journal_mode = WAL")
 
 
 @contextmanager
-def _alone(path: Path) -> Generator[None]:
+def _store_lock(path: Path) -> Generator[None]:
     """Hold what a server holds while it has the store, for somebody else may be making it just now."""
     lock = FileLock(path.with_name(path.name + ".lock"))
     end = time.monotonic() + LOCK_TIMEOUT
     while not lock.try_acquire():
         if path.stat().st_size or time.monotonic() > end:
             break  # somebody has made it
-        time.sleep(_STEP)
+        time.sleep(_LOCK_POLL_SECONDS)
     try:
         yield
     finally:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec import Struct
 
 from dragoman.client.connection import DEFAULT_LIMIT
-from dragoman.mcp.session.stdio import HostStreams, Incoming, Outgoing, Owed, host_streams
+from dragoman.mcp.session.stdio import HostStreams, PendingRequests, StdinReader, StdoutWriter, host_streams
 from dragoman.model.error import ConfigError
 from dragoman.server.config.remotes import Remote
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import uvicorn
     from mcp.server.transport_security import TransportSecuritySettings
 
-    from dragoman.mcp.registry import Keeper
+    from dragoman.mcp.registry import RegistryStore
 
 PATH = "/mcp"
 # How long calls that are under way may take when the server stops, in seconds.
@@ -36,7 +36,9 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 # -- standard input and output ---------------------------------------------------------------------------------------
 
 
-async def serve_stdio(options: McpOptions, keeper: Keeper | None = None, streams: HostStreams | None = None) -> None:
+async def serve_stdio(
+    options: McpOptions, store: RegistryStore | None = None, streams: HostStreams | None = None
+) -> None:
     """Serve the host that started this program, until it closes our input or SIGTERM comes.
 
     `streams` are those of the host, if they have been taken already.
@@ -45,10 +47,10 @@ async def serve_stdio(options: McpOptions, keeper: Keeper | None = None, streams
         ConfigError: standard input or output is closed.
     """
     if streams is None:
-        with host_streams() as taken:
-            return await serve_stdio(options, keeper, taken)
+        with host_streams() as wire:
+            return await serve_stdio(options, store, wire)
     loop = asyncio.get_running_loop()
-    work = loop.create_task(_on_streams(options, keeper, streams))
+    work = loop.create_task(_run_stdio(options, store, streams))
     stopped = False
 
     def stop() -> None:
@@ -69,39 +71,39 @@ async def serve_stdio(options: McpOptions, keeper: Keeper | None = None, streams
             loop.remove_signal_handler(signal.SIGTERM)
 
 
-async def _on_streams(options: McpOptions, keeper: Keeper | None, streams: HostStreams) -> None:
+async def _run_stdio(options: McpOptions, store: RegistryStore | None, streams: HostStreams) -> None:
     from mcp.server.stdio import stdio_server
 
     from dragoman.mcp.server import A2AServer
 
-    me = asyncio.current_task()
-    assert me is not None
-    left = False
+    this_task = asyncio.current_task()
+    assert this_task is not None
+    is_host_gone = False
 
-    def gone() -> None:
-        nonlocal left
-        if not left:
-            left = True
-            me.cancel()
+    def on_closed() -> None:
+        nonlocal is_host_gone
+        if not is_host_gone:
+            is_host_gone = True
+            this_task.cancel()
 
-    async with A2AServer(options, keeper=keeper) as mine:
+    async with A2AServer(options, store=store) as server:
         # The SDK's own files wait in threads that nothing can interrupt: SIGTERM would not be heard.
-        owed = Owed()
-        incoming, outgoing = Incoming(streams.incoming, owed), Outgoing(streams.outgoing, owed, gone)
+        pending = PendingRequests()
+        incoming, outgoing = StdinReader(streams.incoming, pending), StdoutWriter(streams.outgoing, pending, on_closed)
         try:
             async with stdio_server(cast("Any", incoming), cast("Any", outgoing)) as (read, write):
-                await mine.server.run(read, write, mine.server.create_initialization_options())
+                await server.server.run(read, write, server.server.create_initialization_options())
         except asyncio.CancelledError:
-            if not left:
+            if not is_host_gone:
                 raise
-            me.uncancel()
+            this_task.uncancel()
 
 
 # -- HTTP ------------------------------------------------------------------------------------------------------------
 
 
 async def serve_http(
-    options: McpOptions, host: str, port: int, *, announce: Callable[[str], None], keeper: Keeper | None = None
+    options: McpOptions, host: str, port: int, *, announce: Callable[[str], None], store: RegistryStore | None = None
 ) -> bool:
     """Serve hosts over HTTP until a signal comes. Gives True when that was Ctrl-C.
 
@@ -118,13 +120,15 @@ async def serve_http(
     with closing(_bind(host, port)) as listener:
         address, bound = cast("tuple[str, int]", listener.getsockname()[:2])
 
-        def tell() -> None:
-            for line in news(address, bound):
+        def announce_address() -> None:
+            for line in startup_lines(address, bound):
                 announce(line)
 
-        async with A2AServer(options, keeper=keeper) as mine:
-            guarded = protection(host, address, bound, options.allow)
-            app = mine.server.streamable_http_app(streamable_http_path=PATH, transport_security=guarded, host=address)
+        async with A2AServer(options, store=store) as server:
+            security = transport_security(host, address, bound, options.allow)
+            app = server.server.streamable_http_app(
+                streamable_http_path=PATH, transport_security=security, host=address
+            )
             config = uvicorn.Config(
                 app,
                 http="h11",  # httptools leaves blanks at the end of header values, which MCP compares
@@ -137,12 +141,12 @@ async def serve_http(
                 server_header=False,
                 timeout_graceful_shutdown=GRACE,
             )
-            received: list[int] = []
-            await _server(config, tell, received).serve(sockets=[listener])
-            return signal.SIGINT in received
+            signals: list[int] = []
+            await _build_server(config, announce_address, signals).serve(sockets=[listener])
+            return signal.SIGINT in signals
 
 
-def news(address: str, port: int) -> list[str]:
+def startup_lines(address: str, port: int) -> list[str]:
     """What a user wants to know first."""
     from dragoman.mcp.peers import is_loopback
 
@@ -160,17 +164,17 @@ def news(address: str, port: int) -> list[str]:
     return lines
 
 
-def _server(config: uvicorn.Config, tell: Callable[[], None], received: list[int]) -> uvicorn.Server:
+def _build_server(config: uvicorn.Config, on_started: Callable[[], None], signals: list[int]) -> uvicorn.Server:
     """A server that tells when it is ready and notes the signals that stop it."""
     import uvicorn
 
-    class Server(uvicorn.Server):
+    class McpHttpServer(uvicorn.Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
-            tell()
+            on_started()
 
         def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-            received.append(sig)
+            signals.append(sig)
             super().handle_exit(sig, frame)
 
         @contextmanager
@@ -186,18 +190,18 @@ def _server(config: uvicorn.Config, tell: Callable[[], None], received: list[int
                 for number, handler in before.items():
                     signal.signal(number, handler)
 
-    return Server(config)
+    return McpHttpServer(config)
 
 
-def protection(host: str, address: str, port: int, allow: tuple[str, ...]) -> TransportSecuritySettings:
+def transport_security(host: str, address: str, port: int, allow: tuple[str, ...]) -> TransportSecuritySettings:
     """Answer to names of this machine only, and to allowed ones: a web page may have its own name lead here.
 
     Pages of allowed hosts are refused all the same: agents are there, and they have no business here.
     """
     from mcp.server.transport_security import TransportSecuritySettings
 
-    names = list(dict.fromkeys(("127.0.0.1", "localhost", "[::1]", _written(host), _written(address))))
-    others = [_written(each.lower()) for each in allow]
+    names = list(dict.fromkeys(("127.0.0.1", "localhost", "[::1]", _host_header(host), _host_header(address))))
+    others = [_host_header(each.lower()) for each in allow]
     return TransportSecuritySettings(
         enable_dns_rebinding_protection=True,
         # On port 80 nobody writes the port.
@@ -212,17 +216,17 @@ def protection(host: str, address: str, port: int, allow: tuple[str, ...]) -> Tr
     )
 
 
-def _written(host: str) -> str:
+def _host_header(host: str) -> str:
     """A host as the header has it."""
     return f"[{host}]" if host.count(":") > 1 and not host.startswith("[") else host
 
 
 def _bind(host: str, port: int) -> socket.socket:
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (socket.gaierror, UnicodeError):
         raise ConfigError(f"host `{host}` is not known here: use --http 127.0.0.1:{port}") from None
-    family, _, _, _, address = found[0]
+    family, _, _, _, address = addresses[0]
     try:
         return socket.create_server(cast("Any", address), family=family)
     except OSError as error:

@@ -15,7 +15,7 @@ from dragoman.mcp.session.resources import Resources
 from dragoman.mcp.session.tasks_extension import McpTasks
 from dragoman.mcp.tools.context import ToolContext
 from dragoman.mcp.tools.table import SIMPLE_TOOLS, TOOLS
-from dragoman.mcp.tools.tool import Call, ToolProblem
+from dragoman.mcp.tools.tool import ToolError, ToolRequest
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
 
     from dragoman.clock import Clock
-    from dragoman.mcp.registry import Keeper
+    from dragoman.mcp.registry import RegistryStore
     from dragoman.mcp.serve import McpOptions
     from dragoman.mcp.session.tasks_extension import CreatedTask
 
@@ -40,8 +40,8 @@ Talk to remote A2A agents with these tools.
 class A2AServer:
     """The server and all it remembers. Use it with `async with`."""
 
-    def __init__(self, options: McpOptions, *, clock: Clock | None = None, keeper: Keeper | None = None) -> None:
-        self.context = ToolContext(options, clock or SystemClock(), keeper)
+    def __init__(self, options: McpOptions, *, clock: Clock | None = None, store: RegistryStore | None = None) -> None:
+        self.context = ToolContext(options, clock or SystemClock(), store)
         self._mcp_tasks = McpTasks(self.context)
         resources = Resources(self.context)
         self._tools = {tool.name: tool for tool in (*TOOLS, *(SIMPLE_TOOLS if options.simple_tools else ()))}
@@ -50,13 +50,13 @@ class A2AServer:
             version=version("dragoman"),
             title="Dragoman: A2A agents for MCP hosts (mcp-a2a 1.2.0)",
             instructions=INSTRUCTIONS,
-            on_list_tools=self._list,
+            on_list_tools=self._list_tools,
             on_list_resources=resources.list,
             on_list_resource_templates=resources.templates,
             on_read_resource=resources.read,
         )
         # Not as `on_call_tool`, whose type does not know what extensions give.
-        self.server.add_request_handler("tools/call", types.CallToolRequestParams, self._call)
+        self.server.add_request_handler("tools/call", types.CallToolRequestParams, self._call_tool)
         self._mcp_tasks.add_to(self.server)
 
     async def __aenter__(self) -> A2AServer:
@@ -67,35 +67,35 @@ class A2AServer:
     ) -> None:
         await self.context.close()
 
-    async def _list(
+    async def _list_tools(
         self, ctx: ServerRequestContext[Any, Any], params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=[tool.listed() for tool in self._tools.values()])
+        return types.ListToolsResult(tools=[tool.to_mcp() for tool in self._tools.values()])
 
-    async def _call(
+    async def _call_tool(
         self, ctx: ServerRequestContext[Any, Any], params: types.CallToolRequestParams
     ) -> types.CallToolResult | types.InputRequiredResult | CreatedTask:
         tool = self._tools.get(params.name)
         if tool is None:
             raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {params.name}")
-        call = Call(ctx, params)
-        problems = tool.schema.problems(call.arguments)
+        request = ToolRequest(ctx, params)
+        problems = tool.schema.problems(request.arguments)
         if problems:
-            said = "; ".join(f"{each.path or 'the arguments'} {each.text}" for each in problems)
-            return _failure(f"Invalid params: {said}")
+            text = "; ".join(f"{each.path or 'the arguments'} {each.text}" for each in problems)
+            return _error_result(f"Invalid params: {text}")
         try:
-            if tool.name == "send_message" and self._mcp_tasks.wanted(ctx):
-                return await self._mcp_tasks.send(call)
-            answer = await tool.handler(self.context, call)
-        except ToolProblem as problem:
-            return _failure(str(problem))
+            if tool.name == "send_message" and self._mcp_tasks.is_supported(ctx):
+                return await self._mcp_tasks.send(request)
+            result = await tool.handler(self.context, request)
+        except ToolError as problem:
+            return _error_result(str(problem))
         except MCPError:
             raise
         except Exception:
             logger.exception("the tool %s failed", params.name)
-            return _failure("Internal error: the log of the server says more")
-        return answer if isinstance(answer, types.InputRequiredResult) else answer.result()
+            return _error_result("Internal error: the log of the server says more")
+        return result if isinstance(result, types.InputRequiredResult) else result.to_mcp()
 
 
-def _failure(text: str) -> types.CallToolResult:
+def _error_result(text: str) -> types.CallToolResult:
     return types.CallToolResult(content=[types.TextContent(type="text", text=text)], is_error=True)

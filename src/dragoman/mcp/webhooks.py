@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.client.event import missed_events
 from dragoman.dialects.v03.codec import event_to_03
-from dragoman.mcp.tools.tool import ToolProblem, request_failed
+from dragoman.mcp.tools.tool import ToolError, request_failed
 from dragoman.model.error import DragomanError, InvalidParams, PushNotificationNotSupported, UnsupportedOperation
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
 from dragoman.model.json import encode
@@ -37,38 +37,38 @@ ARTIFACT = "artifact_update"
 # that it may not call.
 REFUSALS = (PushNotificationNotSupported, UnsupportedOperation, InvalidParams)
 # On leaving, so long is waited for what is still on its way.
-LAST_SECONDS = 2.0
-_AGREE_SECONDS = 20.0
-_AT_ONCE = 8
-_MOST_WATCHED = 10_000
+CLOSE_SECONDS = 2.0
+_RECONFIGURE_SECONDS = 20.0
+_MAX_CONCURRENT = 8
+_MAX_WATCHED = 10_000
 Update = StatusUpdate | ArtifactUpdate
 
 
-class _Watched:
+class _WatchedTask:
     """One task: what of it has been told, and the webhooks its agent posts to."""
 
-    __slots__ = ("is_over", "served", "told")
+    __slots__ = ("is_over", "posted", "served_ids")
 
-    def __init__(self, served: set[str]) -> None:
-        self.served = served
+    def __init__(self, served_ids: set[str]) -> None:
+        self.served_ids = served_ids
         # Folded, and not asked of the event: putting the task together each time would cost more, the longer it is.
-        self.told: Folding | None = None
+        self.posted: Folding | None = None
         self.is_over = False
 
-    def take(self, event: Event) -> list[Update]:
-        """What an event changes. Of a whole task that is what was not told before; a remark changes nothing."""
+    def new_updates(self, event: Event) -> list[Update]:
+        """What an event changes. Of a whole task that is what was not told posted; a remark changes nothing."""
         raw = event.raw
         if isinstance(raw, Message):
             return []
-        told = self.told
+        posted = self.posted
         if isinstance(raw, Task):
-            self.told = Folding(raw)
+            self.posted = Folding(raw)
             nothing = Task(raw.id, raw.context_id, TaskStatus(State.UNSPECIFIED))
-            found = [missed.event for missed in missed_events(nothing if told is None else told.task(), raw)]
-            return [each for each in found if isinstance(each, (StatusUpdate, ArtifactUpdate))]
-        if told is None:
-            told = self.told = Folding(Task(raw.task_id, raw.context_id, TaskStatus(State.UNSPECIFIED)))
-        told.apply(raw)
+            events = [missed.event for missed in missed_events(nothing if posted is None else posted.task(), raw)]
+            return [each for each in events if isinstance(each, (StatusUpdate, ArtifactUpdate))]
+        if posted is None:
+            posted = self.posted = Folding(Task(raw.task_id, raw.context_id, TaskStatus(State.UNSPECIFIED)))
+        posted.apply(raw)
         return [raw]
 
 
@@ -85,89 +85,92 @@ class Webhooks:
         self._clock = clock
         self._http = SocketClient()
         self._deliveries: dict[str, MemoryDelivery] = {}
-        self._watched: dict[str, _Watched] = {}
-        self._refusing: set[str] = set()
+        self._watched: dict[str, _WatchedTask] = {}
+        self._refusing_agents: set[str] = set()
         self._closed = False
 
     async def close(self) -> None:
         """Finish, but not for long."""
         self._closed = True
-        left = sum(await asyncio.gather(*(each.close(LAST_SECONDS) for each in self._deliveries.values())))
-        if left:
-            logger.warning("%d events were not posted before the end", left)
+        undelivered = sum(await asyncio.gather(*(each.close(CLOSE_SECONDS) for each in self._deliveries.values())))
+        if undelivered:
+            logger.warning("%d events were not posted before the end", undelivered)
         await self._http.close()
 
     # -- agents that post themselves -----------------------------------------------------------------------------------
 
-    def for_agent(self, record: AgentRecord) -> TaskPushNotificationConfig | None:
+    def push_config(self, record: AgentRecord) -> TaskPushNotificationConfig | None:
         """The webhook to send along with a message, for an agent that posts its events itself."""
-        hook = self._offered(record)
+        hook = self._agent_webhook(record)
         return None if hook is None else TaskPushNotificationConfig(hook.webhook_url, hook.config_id)
 
     def is_served_by(self, agent: AgentRecord, hook: Webhook) -> bool:
         """True when the agent posts the events of new tasks to that webhook."""
-        offered = self._offered(agent)
-        return offered is not None and offered.config_id == hook.config_id
+        webhook = self._agent_webhook(agent)
+        return webhook is not None and webhook.config_id == hook.config_id
 
-    def refused(self, agent_id: str) -> None:
+    def note_refusal(self, agent_id: str) -> None:
         """An agent does not take a webhook: from now on its events are posted here."""
-        if agent_id not in self._refusing:
+        if agent_id not in self._refusing_agents:
             logger.info("%s takes no webhook: its events are posted from here", agent_id)
-            self._refusing.add(agent_id)
+            self._refusing_agents.add(agent_id)
 
-    def _offered(self, agent: AgentRecord) -> Webhook | None:
+    def _agent_webhook(self, agent: AgentRecord) -> Webhook | None:
         capabilities: dict[str, Any] = agent.card.get("capabilities", {})
-        if agent.agent_id in self._refusing or capabilities.get("pushNotifications") is not True:
+        if agent.agent_id in self._refusing_agents or capabilities.get("pushNotifications") is not True:
             return None
         is_here = is_loopback(agent.base_url)
-        for hook in self._registry.hooks_of(agent.agent_id):
+        for hook in self._registry.webhooks_of(agent.agent_id):
             if {STATUS, ARTIFACT} <= set(hook.events) and (is_here or not is_loopback(hook.webhook_url)):
                 return hook
         return None
 
     async def configure(self, agent: AgentRecord, webhook_url: str, events: list[str]) -> tuple[Webhook, str]:
         """Create or change a webhook, also for the tasks that are under way; and what could not be done for those."""
-        under_way = [
+        active = [
             record
             for record in self._registry.tasks()
             if record.agent_id == agent.agent_id and (record.task is None or not record.task.state.final)
         ]
-        for record in under_way:
+        for record in active:
             self._watch(agent, record)  # who serves them was settled before this change
-        hook = self._registry.hook(agent.agent_id, webhook_url, events)
-        is_theirs = self.is_served_by(agent, hook)
-        concerned = [
+        hook = self._registry.put_webhook(agent.agent_id, webhook_url, events)
+        by_agent = self.is_served_by(agent, hook)
+        affected = [
             record
-            for record in under_way
-            if record.remote_id is not None and (hook.config_id in self._watch(agent, record).served) is not is_theirs
+            for record in active
+            if record.remote_id is not None
+            and (hook.config_id in self._watch(agent, record).served_ids) is not by_agent
         ]
-        return hook, await self._agree(agent, hook, concerned, is_theirs) if concerned else ""
+        return hook, await self._reconfigure(agent, hook, affected, by_agent) if affected else ""
 
-    async def _agree(self, agent: AgentRecord, hook: Webhook, records: Sequence[TaskRecord], is_theirs: bool) -> str:
+    async def _reconfigure(
+        self, agent: AgentRecord, hook: Webhook, records: Sequence[TaskRecord], by_agent: bool
+    ) -> str:
         """Have the agent post, or post no more, the events of tasks that it works on. Gives what went wrong."""
         client = self._peers.client(agent)
         problems: list[str] = []
-        room = asyncio.Semaphore(_AT_ONCE)
-        end = asyncio.get_running_loop().time() + _AGREE_SECONDS
+        slots = asyncio.Semaphore(_MAX_CONCURRENT)
+        deadline = asyncio.get_running_loop().time() + _RECONFIGURE_SECONDS
 
         async def one(record: TaskRecord) -> None:
             try:
-                async with room, asyncio.timeout_at(end):
-                    await _settle(client, record.remote_id or "", hook, is_theirs)
+                async with slots, asyncio.timeout_at(deadline):
+                    await _configure_task(client, record.remote_id or "", hook, by_agent)
             except TimeoutError:
                 problems.append("Request failed: timeout")
             except DragomanError as error:
                 problems.append(str(request_failed(error)))
-                if is_theirs and isinstance(error, REFUSALS):
-                    self.refused(agent.agent_id)
+                if by_agent and isinstance(error, REFUSALS):
+                    self.note_refusal(agent.agent_id)
             else:
-                served = self._watch(agent, record).served
-                served.add(hook.config_id) if is_theirs else served.discard(hook.config_id)
+                served = self._watch(agent, record).served_ids
+                served.add(hook.config_id) if by_agent else served.discard(hook.config_id)
 
         await asyncio.gather(*(one(record) for record in records))
         if not problems:
             return ""
-        instead = "this server posts what it sees of them" if is_theirs else "their agent may go on to post all events"
+        instead = "this server posts what it sees of them" if by_agent else "their agent may go on to post all events"
         return f"{len(problems)} of {len(records)} tasks under way stay as they were, {instead}. {problems[0]}"
 
     # -- posting -------------------------------------------------------------------------------------------------------
@@ -180,17 +183,17 @@ class Webhooks:
             logger.exception("an event of task %s could not be posted", record.id)
 
     def _post(self, record: TaskRecord, event: Event) -> None:
-        hooks = self._registry.hooks_of(record.agent_id)
+        hooks = self._registry.webhooks_of(record.agent_id)
         agent = self._registry.agents.get(record.agent_id)
         if self._closed or not hooks or agent is None:
             return
         watched = self._watch(agent, record)
         if watched.is_over:
             return
-        updates = watched.take(event)
+        updates = watched.new_updates(event)
         if event.state.final:
-            watched.is_over, watched.told = True, None
-        hooks = [hook for hook in hooks if hook.config_id not in watched.served]
+            watched.is_over, watched.posted = True, None
+        hooks = [hook for hook in hooks if hook.config_id not in watched.served_ids]
         for update in updates if hooks else ():
             kind = STATUS if isinstance(update, StatusUpdate) else ARTIFACT
             body = _body(update, kind)
@@ -207,23 +210,23 @@ class Webhooks:
 
     def _is_allowed(self, url: str) -> bool:
         try:
-            self._peers.reach.check(url)
-        except ToolProblem:
+            self._peers.policy.check(url)
+        except ToolError:
             return False
         return True
 
-    def _watch(self, agent: AgentRecord, record: TaskRecord) -> _Watched:
+    def _watch(self, agent: AgentRecord, record: TaskRecord) -> _WatchedTask:
         watched = self._watched.get(record.id)
         if watched is None:
-            offered = self._offered(agent)
-            watched = self._watched[record.id] = _Watched(set() if offered is None else {offered.config_id})
-            if len(self._watched) > _MOST_WATCHED:
+            webhook = self._agent_webhook(agent)
+            watched = self._watched[record.id] = _WatchedTask(set() if webhook is None else {webhook.config_id})
+            if len(self._watched) > _MAX_WATCHED:
                 del self._watched[next(iter(self._watched))]
         return watched
 
 
-async def _settle(client: Client, task_id: str, hook: Webhook, is_theirs: bool) -> None:
-    if is_theirs:
+async def _configure_task(client: Client, task_id: str, hook: Webhook, by_agent: bool) -> None:
+    if by_agent:
         await client.create_push_config(task_id, hook.webhook_url, id=hook.config_id)
     else:
         await client.delete_push_config(task_id, hook.config_id)

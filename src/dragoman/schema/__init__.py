@@ -1,1 +1,1 @@
-"""JSON Schema as agents need it: checked within bounds, asked for when missing, read from what was typed."""
+"""JSON Schema for agents: bounded validation, questions about missing values, parsing of typed answers."""

@@ -1,4 +1,4 @@
-"""Reading what a person typed as the value a schema wants."""
+"""Parses a person's answer to a question about arguments and merges it into the arguments."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from dragoman.schema.pattern import matches
 if TYPE_CHECKING:
     from dragoman.schema.problem import Problem
 
-# A longer name is not looked for in a text: nobody types it.
+# Longer names are not searched for in a text: nobody types them.
 _MAX_NAME_LENGTH = 500
 
 
-def parse_value(text: str, outline: Outline, place: Any) -> Any:
-    """The text as a value for that place; the text itself when it cannot be read."""
-    choices = outline.choices(place)
+def parse_value(text: str, outline: Outline, subschema: Any) -> Any:
+    """Parse text as a value of a subschema; return the text itself when it cannot be parsed."""
+    choices = outline.choices(subschema)
     if choices is not None:
         return _match_choice(text, choices)
-    if outline.takes_plain_text(place):
+    if outline.takes_plain_text(subschema):
         return text
-    types = outline.types(place)
+    types = outline.types(subschema)
     word = text.strip().casefold()
     if types is not None and "boolean" in types and word in YES | NO:
         return word in YES
@@ -36,11 +36,11 @@ def parse_value(text: str, outline: Outline, place: Any) -> Any:
         value = parse_json(text.strip())
     except InvalidJson:
         return text
-    # What may be text or something else is text, unless it reads as the other.
-    return value if types is None or "string" not in types or _is_other(value, types) else text
+    # Where a string is allowed beside other types, the text stays text unless it parses as one of the others.
+    return value if types is None or "string" not in types or _is_non_string(value, types) else text
 
 
-def _is_other(value: Any, types: frozenset[str]) -> bool:
+def _is_non_string(value: Any, types: frozenset[str]) -> bool:
     kind = type_of(value)
     return kind != "string" and (kind in types or (kind == "integer" and "number" in types))
 
@@ -48,42 +48,42 @@ def _is_other(value: Any, types: frozenset[str]) -> bool:
 def _match_choice(text: str, choices: tuple[Any, ...]) -> Any:
     word = text.strip()
     folded = word.casefold()
-    spelled = [
+    spellings = [
         (choice, choice if isinstance(choice, str) else msgspec.json.encode(choice).decode()) for choice in choices
     ]
-    for choice, spelling in spelled:
+    for choice, spelling in spellings:
         if word in (spelling, f'"{spelling}"', f"`{spelling}`"):
             return choice
-    for choice, spelling in spelled:
+    for choice, spelling in spellings:
         if folded == spelling.casefold() or (isinstance(choice, bool) and folded in (YES if choice else NO)):
             return choice
     return text
 
 
 def parse_pairs(text: str, names: Iterable[str]) -> dict[str, str]:
-    """The `name=value` or `name: value` pairs of a text, on lines of their own or with commas between them.
+    """Parse `name=value` or `name: value` pairs, on separate lines or separated by commas or semicolons.
 
-    Only names that are asked for begin a pair, so that a value may hold commas and colons. None are found where
-    looking for them would take too long.
+    Only the given names start a pair, so a value may contain commas and colons. Returns no pairs when the search
+    would exceed the step budget.
     """
-    wanted = sorted({name for name in names if 0 < len(name) <= _MAX_NAME_LENGTH}, key=len, reverse=True)
-    # Every name is made part of an expression, and tried wherever one may begin.
-    places = 1 + sum(map(text.count, "\n,;"))
-    if not wanted or not try_spend(sum(map(len, wanted)) + (len(wanted) + 8) * places // 100):
+    searched = sorted({name for name in names if 0 < len(name) <= _MAX_NAME_LENGTH}, key=len, reverse=True)
+    # All names are alternatives of one regular expression, which is tried wherever a pair may start.
+    starts = 1 + sum(map(text.count, "\n,;"))
+    if not searched or not try_spend(sum(map(len, searched)) + (len(searched) + 8) * starts // 100):
         return {}
-    # Blanks but no line breaks: many empty lines must not be looked through again from each of them.
-    one = "|".join(re.escape(name) for name in wanted)
-    begins = re.compile(rf"(?:^|[,;])[ \t]*+([`\"']?)({one})\1[ \t]*+[=:]", re.MULTILINE)
-    found = list(begins.finditer(text))
-    ends = [*(match.start() for match in found), len(text)][1:]
+    # Blanks but not line breaks: a run of empty lines would be rescanned from each of its lines.
+    alternatives = "|".join(re.escape(name) for name in searched)
+    pair_start = re.compile(rf"(?:^|[,;])[ \t]*+([`\"']?)({alternatives})\1[ \t]*+[=:]", re.MULTILINE)
+    pairs = list(pair_start.finditer(text))
+    ends = [*(match.start() for match in pairs), len(text)][1:]
     return {
         match[2]: _unquote(text[match.end() : end].strip().rstrip(",;").rstrip())
-        for match, end in zip(found, ends, strict=True)
+        for match, end in zip(pairs, ends, strict=True)
     }
 
 
 def _unquote(text: str) -> str:
-    """A text without the quotes around it."""
+    """Remove surrounding double quotes."""
     if len(text) > 1 and text[0] == text[-1] == '"':
         try:
             value = parse_json(text)
@@ -97,74 +97,80 @@ _UNPARSED = object()
 
 
 class AnswerReader:
-    """Reads answers to one question. `asked` are the properties it is about, `fits` tells whether a value is right."""
+    """Parses the answer to one question.
+
+    `requested_names` are the properties the question asks for; `is_valid(value, subschema)` validates a value.
+    """
 
     def __init__(
         self,
         outline: Outline,
-        fits: Callable[[Any, Any], bool],
+        is_valid: Callable[[Any, Any], bool],
         problems: Sequence[Problem],
-        properties_asked_for: Sequence[str],
+        requested_names: Sequence[str],
     ) -> None:
         self._outline = outline
-        self._fits = fits
+        self._is_valid = is_valid
         self._problems = problems
-        self._properties_asked_for = properties_asked_for
+        self._requested_names = requested_names
         self._properties = outline.properties(outline.root)
 
     def merge_into(self, arguments: dict[str, Any], text: str, data: Any) -> dict[str, Any]:
-        """The arguments with the answer in them; what is not known is dropped, as it would be asked about for ever."""
-        kept = self._drop_unknown(arguments)
-        if isinstance(data, dict):
-            return self._merge_object(kept, cast("dict[str, Any]", data))
-        if data is not None and len(self._properties_asked_for) == 1:
-            return self._merge_value(kept, data, data)
-        if not text.strip():
-            return kept
-        try:
-            read = parse_json(text.strip())
-        except InvalidJson:
-            read = _UNPARSED
-        if isinstance(read, dict) and self._is_arguments_object(cast("dict[str, Any]", read)):
-            return self._merge_object(kept, cast("dict[str, Any]", read))
-        if len(self._properties_asked_for) == 1:
-            return self._merge_text(kept, text)
-        return self._merge_pairs(kept, text)
+        """Return the arguments with the answer merged in.
 
-    def _is_arguments_object(self, found: dict[str, Any]) -> bool:
-        """True unless an object is the text or the value that the one property wants."""
+        Properties that the schema does not allow are dropped, otherwise the question about them would repeat forever.
+        """
+        allowed = self._drop_unknown(arguments)
+        if isinstance(data, dict):
+            return self._merge_object(allowed, cast("dict[str, Any]", data))
+        if data is not None and len(self._requested_names) == 1:
+            return self._merge_value(allowed, data, data)
+        if not text.strip():
+            return allowed
+        try:
+            value = parse_json(text.strip())
+        except InvalidJson:
+            value = _UNPARSED
+        if isinstance(value, dict) and self._is_arguments_object(cast("dict[str, Any]", value)):
+            return self._merge_object(allowed, cast("dict[str, Any]", value))
+        if len(self._requested_names) == 1:
+            return self._merge_text(allowed, text)
+        return self._merge_pairs(allowed, text)
+
+    def _is_arguments_object(self, members: dict[str, Any]) -> bool:
+        """False when the object is itself the value (or JSON text) of the single requested property."""
         return (
-            len(self._properties_asked_for) != 1
-            or isinstance(found.get("arguments"), dict)
-            or bool(found.keys() & self._properties)
+            len(self._requested_names) != 1
+            or isinstance(members.get("arguments"), dict)
+            or bool(members.keys() & self._properties)
         )
 
-    def _merge_object(self, arguments: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
-        inner = found.get("arguments")
+    def _merge_object(self, arguments: dict[str, Any], members: dict[str, Any]) -> dict[str, Any]:
+        inner = members.get("arguments")
         if isinstance(inner, dict) and "arguments" not in self._properties:
-            found = cast("dict[str, Any]", inner)
-        elif len(self._properties_asked_for) == 1 and not found.keys() & self._properties:
-            place = self._properties[self._properties_asked_for[0]]
-            if "object" in (self._outline.types(place) or ()):
-                found = {self._properties_asked_for[0]: found}
-        merged = {**arguments, **found}
+            members = cast("dict[str, Any]", inner)
+        elif len(self._requested_names) == 1 and not members.keys() & self._properties:
+            subschema = self._properties[self._requested_names[0]]
+            if "object" in (self._outline.types(subschema) or ()):
+                members = {self._requested_names[0]: members}
+        merged = {**arguments, **members}
         for name, within in self._problems_by_property.items():
-            if name in arguments and name in found:
-                merged[name] = self._complete_value(name, within, arguments[name], found[name])
+            if name in arguments and name in members:
+                merged[name] = self._complete_value(name, within, arguments[name], members[name])
         return merged
 
     def _complete_value(self, name: str, within: Sequence[Problem], old: Any, new: Any) -> Any:
-        """The new value, with what the old one had beside it when it only lacked something; else it is replaced."""
+        """Merge the new object into the old one if the old one only lacked members; otherwise replace it."""
         only_lacked = all(problem.missing and problem.path != name for problem in within)
         if only_lacked and isinstance(old, dict) and isinstance(new, dict):
             return _deep_merge(cast("dict[str, Any]", old), cast("dict[str, Any]", new))
         return new
 
     def _merge_text(self, arguments: dict[str, Any], text: str) -> dict[str, Any]:
-        name = self._properties_asked_for[0]
-        place = self._properties[name]
-        value = parse_value(text, self._outline, place)
-        if value == text and not self._outline.takes_plain_text(place):
+        name = self._requested_names[0]
+        subschema = self._properties[name]
+        value = parse_value(text, self._outline, subschema)
+        if value == text and not self._outline.takes_plain_text(subschema):
             pairs = self._merge_pairs(arguments, text)
             if pairs != arguments:
                 return pairs
@@ -174,10 +180,10 @@ class AnswerReader:
         return self._merge_value(arguments, value, inner)
 
     def _merge_value(self, arguments: dict[str, Any], value: Any, inner: Any) -> dict[str, Any]:
-        """Put in the one value: where the problem is, if it is inside the property, else as the property."""
-        name = self._properties_asked_for[0]
+        """Set the single requested value: at the path of the problem if that is nested, else as the whole property."""
+        name = self._requested_names[0]
         path = self._problems[0].path if len(self._problems) == 1 else name
-        if path not in ("", name) and not self._fits(value, self._properties[name]):
+        if path not in ("", name) and not self._is_valid(value, self._properties[name]):
             changed = replace_at(arguments, self._outline.at(path)[0], inner)
             if changed is not None:
                 return cast("dict[str, Any]", changed)
@@ -185,11 +191,11 @@ class AnswerReader:
 
     def _merge_pairs(self, arguments: dict[str, Any], text: str) -> dict[str, Any]:
         paths = [problem.path for problem in self._problems]
-        found = parse_pairs(text, [*paths, *self._properties_asked_for, *self._properties])
+        pairs = parse_pairs(text, [*paths, *self._requested_names, *self._properties])
         merged = dict(arguments)
-        for path, words in found.items():
-            (name, *rest), place = self._outline.at(path)
-            inner = replace_at(merged.get(str(name)), rest, parse_value(words, self._outline, place))
+        for path, value_text in pairs.items():
+            (name, *rest), subschema = self._outline.at(path)
+            inner = replace_at(merged.get(str(name)), rest, parse_value(value_text, self._outline, subschema))
             if isinstance(name, str) and (inner is not None or not rest):
                 merged[name] = inner
         return merged
@@ -200,41 +206,43 @@ class AnswerReader:
             steps = find_steps(arguments, problem.path) if problem.unknown else None
             if steps is not None:
                 unknown.setdefault(steps[:-1], set()).add(str(steps[-1]))
-        kept: Any = dict(arguments)
-        for holder, names in unknown.items():
-            told_all = not any(problem.stands_for_more for problem in self._problems)
-            kept = remove_names(kept, holder, names if told_all else names | self._unknown_names(arguments, holder))
-        return kept
+        allowed: Any = dict(arguments)
+        for steps, names in unknown.items():
+            is_complete = not any(problem.stands_for_more for problem in self._problems)
+            all_names = names if is_complete else names | self._unknown_names(arguments, steps)
+            allowed = remove_names(allowed, steps, all_names)
+        return allowed
 
-    def _unknown_names(self, arguments: dict[str, Any], holder: Steps) -> set[str]:
-        """All names that are no better known than those that were told, when only some were."""
+    def _unknown_names(self, arguments: dict[str, Any], steps: Steps) -> set[str]:
+        """Return all disallowed names in an object: the problem list may name only the first ones."""
         value: Any = arguments
-        place: Any = self._outline.root
-        for step in holder:
-            value, place = value[step], self._outline.child(place, step)
-        known = self._outline.properties(place)
-        patterns = [one for part in self._outline.parts(place) for one in node_of(part.get("patternProperties"))]
+        subschema: Any = self._outline.root
+        for step in steps:
+            value, subschema = value[step], self._outline.child(subschema, step)
+        properties = self._outline.properties(subschema)
+        parts = self._outline.parts(subschema)
+        patterns = [pattern for part in parts for pattern in node_of(part.get("patternProperties"))]
         return {
             name
             for name in cast("dict[str, Any]", value)
-            if name not in known and not any(try_spend(1) and matches(pattern, name) for pattern in patterns)
+            if name not in properties and not any(try_spend(1) and matches(pattern, name) for pattern in patterns)
         }
 
     @functools.cached_property
     def _problems_by_property(self) -> dict[str, list[Problem]]:
-        """The problems by the property they are in."""
-        found: dict[str, list[Problem]] = {}
+        """Problems grouped by top-level property."""
+        grouped: dict[str, list[Problem]] = {}
         for problem in self._problems:
             steps = self._outline.at(problem.path)[0]
             if steps and isinstance(steps[0], str):
-                found.setdefault(steps[0], []).append(problem)
-        return found
+                grouped.setdefault(steps[0], []).append(problem)
+        return grouped
 
 
 def _deep_merge(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    found = dict(old)
+    merged = dict(old)
     for name, value in new.items():
-        mine = found.get(name)
+        mine = merged.get(name)
         both = isinstance(mine, dict) and isinstance(value, dict)
-        found[name] = _deep_merge(cast("dict[str, Any]", mine), cast("dict[str, Any]", value)) if both else value
-    return found
+        merged[name] = _deep_merge(cast("dict[str, Any]", mine), cast("dict[str, Any]", value)) if both else value
+    return merged

@@ -1,4 +1,4 @@
-"""Arguments against a JSON schema: what fits, what is wrong, how to ask for it, and how to read the answer."""
+"""Checks arguments against a JSON Schema, asks for what is missing or wrong, and merges the answers."""
 
 from __future__ import annotations
 
@@ -21,15 +21,18 @@ _MAX_PATH = 200
 
 
 class Schema:
-    """The schema of a tool's arguments, or of a form. Any schema will do: what cannot be used is left to the server."""
+    """The JSON Schema of a tool's arguments or of a form.
+
+    Accepts any schema: what cannot be used for validation is left to the server that published it.
+    """
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
-        sent = cast("Any", schema)  # it comes from a foreign server
-        self._outline = Outline(schema if isinstance(sent, Mapping) else {"not": {}} if sent is False else {})
+        foreign = cast("Any", schema)  # sent by a foreign server: it may be anything
+        self._outline = Outline(schema if isinstance(foreign, Mapping) else {"not": {}} if foreign is False else {})
         self._validator = BoundedValidator(self._outline)
 
     def coerce_integers(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """The arguments with 3 for 3.0 wherever the schema says integer; the same object when nothing changes."""
+        """Replace 3.0 by 3 wherever the schema says integer; return the same object when nothing changes."""
         if not contains_float(arguments):
             return arguments
         try:
@@ -40,9 +43,9 @@ class Schema:
             return arguments
 
     def problems(self, arguments: dict[str, Any]) -> tuple[Problem, ...]:
-        """What is wrong with them: first what is missing, then the rest in the order of the schema.
+        """List what is wrong: missing properties first, then the rest in the order of the schema.
 
-        Of very many, the first ones, and one problem of the whole that says how many more there are.
+        The list is capped; its last problem, which has no path, then says how many more there are.
         """
         errors, more = self._validator.errors(arguments)
         if not errors:
@@ -52,80 +55,82 @@ class Schema:
 
     @step_budget()
     def question(self, tool: str, problems: Sequence[Problem]) -> str:
-        """What to ask a person, one line for each problem."""
+        """Build the question for a person, one line per problem."""
         return "\n".join(self._question_line(tool, problem) for problem in problems)
 
     def _question_line(self, tool: str, problem: Problem) -> str:
         path = problem.path if len(problem.path) <= _MAX_PATH else problem.path[: _MAX_PATH - 1] + "…"
         if not problem.missing:
-            where = path or ('""' if problem.unknown else "")  # a name may be empty
+            where = path or ('""' if problem.unknown else "")  # a property name may be empty
             return f"`{tool}`: `{where}` {problem.text}" if where else f"`{tool}` {problem.text}"
         return f"`{tool}` needs {self._field_line(path, self._outline.at(problem.path)[1])}"
 
     @step_budget()
     def fields(self) -> list[str]:
-        """Its properties as lines for people: name, kind, whether it may be left out, and what it is about."""
+        """Describe the properties for people, one line each: name, type, whether optional, description."""
         optional = self._properties.keys() - set(self._required)
-        return [self._field_line(name, place, optional=name in optional) for name, place in self._properties.items()]
+        return [
+            self._field_line(name, subschema, optional=name in optional) for name, subschema in self._properties.items()
+        ]
 
-    def _field_line(self, name: str, place: Any, *, optional: bool = False) -> str:
-        words, about = self._outline.type_text(place), self._outline.description(place)
-        notes = ", ".join(filter(None, (words, "optional" if optional else "")))
+    def _field_line(self, name: str, subschema: Any, *, optional: bool = False) -> str:
+        type_text, about = self._outline.type_text(subschema), self._outline.description(subschema)
+        notes = ", ".join(filter(None, (type_text, "optional" if optional else "")))
         if len(about) > _MAX_DESCRIPTION:
             about = about[: _MAX_DESCRIPTION - 1] + "…"
         return f"`{name}`{f' ({notes})' if notes else ''}{': ' if about else ''}{about}"
 
     @step_budget()
     def requested_schema(self, problems: Sequence[Problem]) -> dict[str, Any]:
-        """The schema of what is to be given again: only the properties that are missing or wrong."""
-        return object_schema(self._outline, self._properties_asked_for(problems), self._required)
+        """Return the schema of the values to send again: only the properties that are missing or wrong."""
+        return object_schema(self._outline, self._requested_names(problems), self._required)
 
     @step_budget()
     def merge_answer(
         self, arguments: dict[str, Any], problems: Sequence[Problem], text: str, data: Any
     ) -> dict[str, Any]:
-        """The arguments with an answer to the question merged in. What cannot be read is put in as it is."""
-        answer = AnswerReader(self._outline, self._validator.is_valid, problems, self._properties_asked_for(problems))
+        """Return the arguments with an answer to the question merged in; text that cannot be parsed goes in as is."""
+        answer = AnswerReader(self._outline, self._validator.is_valid, problems, self._requested_names(problems))
         return answer.merge_into(arguments, text, data)
 
-    def _properties_asked_for(self, problems: Sequence[Problem]) -> list[str]:
-        """The properties that a question is about; all of them when it is about none in particular."""
+    def _requested_names(self, problems: Sequence[Problem]) -> list[str]:
+        """Return the properties a question is about; all of them when no problem has a path."""
         if problems and not any(problem.path for problem in problems):
             return list(self._properties)
-        # A name that is not known is wrong, but nobody is to give it again.
+        # A disallowed name is a problem too, but must not be sent again.
         paths = [problem.path for problem in problems if problem.path and not problem.unknown]
         tops = dict.fromkeys(str(self._outline.at(path)[0][0]) for path in paths)
         return [name for name in tops if name in self._properties]
 
     @step_budget()
     def text_slot(self, arguments: Mapping[str, Any]) -> str | None:
-        """The string property that plain text is meant for: the only one left, or the only required one left."""
-        left = [
+        """Return the string property that plain text is for: the only open one, or the only required open one."""
+        open_names = [
             name
-            for name, place in self._properties.items()
-            if name not in arguments and self._outline.takes_plain_text(place)
+            for name, subschema in self._properties.items()
+            if name not in arguments and self._outline.takes_plain_text(subschema)
         ]
-        if len(left) > 1:
-            left = [name for name in left if name in self._required]
-        return left[0] if len(left) == 1 else None
+        if len(open_names) > 1:
+            open_names = [name for name in open_names if name in self._required]
+        return open_names[0] if len(open_names) == 1 else None
 
     @step_budget(5 * MAX_STEPS)
     def example(self) -> dict[str, Any]:
-        """One plausible set of arguments."""
-        found = ExampleBuilder(self._outline, self._validator.is_valid).build(
+        """Build one plausible set of arguments."""
+        example = ExampleBuilder(self._outline, self._validator.is_valid).build(
             {"type": "object", "allOf": [self._outline.root]}
         )
-        return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+        return cast("dict[str, Any]", example) if isinstance(example, dict) else {}
 
     @functools.cached_property
     def takes_text(self) -> bool:
-        """True when plain text can be all it needs: nothing is required, or one string."""
+        """True when plain text can be all it needs: nothing is required, or a single string."""
         with step_budget():
             return self._takes_text()
 
     def _takes_text(self) -> bool:
-        places = [self._properties.get(name, {}) for name in self._required]
-        return not places or (len(places) == 1 and self._outline.takes_plain_text(places[0]))
+        subschemas = [self._properties.get(name, {}) for name in self._required]
+        return not subschemas or (len(subschemas) == 1 and self._outline.takes_plain_text(subschemas[0]))
 
     @functools.cached_property
     def _properties(self) -> dict[str, Any]:

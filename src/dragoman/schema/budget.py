@@ -1,4 +1,4 @@
-"""How much work a schema may make: it is read, and values are judged by it, where everybody waits."""
+"""Step budget for work on a foreign schema, which runs on the event loop while everything else waits."""
 
 from __future__ import annotations
 
@@ -6,31 +6,31 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-# One step is about a microsecond, so that this is some twenty milliseconds.
+# One step is about a microsecond: this is some twenty milliseconds.
 MAX_STEPS = 20_000
 
 
 class BudgetExhausted(Exception):
-    """There is more to do than may be done here."""
+    """The work would exceed the step budget."""
 
     def __init__(self) -> None:
         super().__init__("it would take too long")
 
 
 class _Budget:
-    __slots__ = ("left", "underway")
+    __slots__ = ("active", "steps_left")
 
-    def __init__(self, left: int) -> None:
-        self.left = left
-        self.underway: set[tuple[int, int]] = set()
+    def __init__(self, steps: int) -> None:
+        self.steps_left = steps
+        self.active: set[tuple[int, int]] = set()
 
 
-_budget: ContextVar[_Budget | None] = ContextVar("dragoman_schema_effort", default=None)
+_budget: ContextVar[_Budget | None] = ContextVar("dragoman_schema_budget", default=None)
 
 
 @contextmanager
 def step_budget(steps: int = MAX_STEPS) -> Generator[None]:
-    """All that is done within may take so many steps together."""
+    """Limit everything done within the block to this many steps in total."""
     token = _budget.set(_Budget(steps))
     try:
         yield
@@ -39,37 +39,41 @@ def step_budget(steps: int = MAX_STEPS) -> Generator[None]:
 
 
 def spend(steps: int) -> None:
-    """Count what is about to be done. Raises Exhausted when it is too much, and from then on."""
-    effort = _budget.get()
-    if effort is not None:
-        effort.left -= steps
-        if effort.left < 0:
+    """Charge steps that are about to be done. Raises BudgetExhausted when too few are left, and on every later call."""
+    budget = _budget.get()
+    if budget is not None:
+        budget.steps_left -= steps
+        if budget.steps_left < 0:
             raise BudgetExhausted
 
 
 def try_spend(steps: int) -> bool:
-    """Count what is about to be done, if there is effort left for it; False, and nothing is counted, if not."""
-    effort = _budget.get()
-    if effort is None:
+    """Charge steps if enough are left; otherwise charge nothing and return False."""
+    budget = _budget.get()
+    if budget is None:
         return True
-    if effort.left < steps:
+    if budget.steps_left < steps:
         return False
-    effort.left -= steps
+    budget.steps_left -= steps
     return True
 
 
-def enter(place: object, value: object) -> None:
-    """A schema is held against a value. Raises Exhausted when it is already: then it refers to itself for ever."""
-    effort = _budget.get()
-    if effort is not None:
-        pair = id(place), id(value)
-        if pair in effort.underway:
+def enter(subschema: object, value: object) -> None:
+    """Start validating a value against a subschema.
+
+    Raises:
+        BudgetExhausted: this pair is being validated already: the schema refers to itself without end.
+    """
+    budget = _budget.get()
+    if budget is not None:
+        pair = id(subschema), id(value)
+        if pair in budget.active:
             raise BudgetExhausted
-        effort.underway.add(pair)
+        budget.active.add(pair)
 
 
-def leave(place: object, value: object) -> None:
-    """What began is over."""
-    effort = _budget.get()
-    if effort is not None:
-        effort.underway.discard((id(place), id(value)))
+def leave(subschema: object, value: object) -> None:
+    """Finish what `enter` started."""
+    budget = _budget.get()
+    if budget is not None:
+        budget.active.discard((id(subschema), id(value)))

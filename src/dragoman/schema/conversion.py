@@ -1,4 +1,4 @@
-"""Reading what a caller said as the Python type that is wanted."""
+"""Converts JSON values and typed text to Python types; names types in questions to people."""
 
 from __future__ import annotations
 
@@ -27,10 +27,13 @@ _NAMES = {
 
 
 class TypeMismatch(ValueError):
-    """The value is not what was asked for; the text says what would be, and `why` what is wrong where that is known."""
+    """The value does not fit the type.
 
-    def __init__(self, wanted: str, why: str = "What was sent does not fit.") -> None:
-        super().__init__(wanted)
+    The text says what would fit; `why` says what is wrong, where that is known.
+    """
+
+    def __init__(self, expected: str, why: str = "What was sent does not fit.") -> None:
+        super().__init__(expected)
         self.why = why
 
 
@@ -39,10 +42,10 @@ class InvalidJson(ValueError):
 
 
 def parse_json(text: str) -> Any:
-    """The JSON value a text is.
+    """Parse a text as JSON.
 
     Raises:
-        Unreadable: it is none.
+        InvalidJson: it is not JSON.
     """
     try:
         return msgspec.json.decode(text.encode())
@@ -50,99 +53,99 @@ def parse_json(text: str) -> Any:
         raise InvalidJson(text) from None
 
 
-def type_name(wanted: Any) -> str:
-    """How to call a type when asking a person for it."""
-    wanted = get_args(wanted)[0] if get_origin(wanted) is Annotated else wanted
-    origin: Any = get_origin(wanted)
-    inner: tuple[Any, ...] = get_args(wanted)
+def type_name(type_: Any) -> str:
+    """Name a type in words, for a question to a person."""
+    type_ = get_args(type_)[0] if get_origin(type_) is Annotated else type_
+    origin: Any = get_origin(type_)
+    inner: tuple[Any, ...] = get_args(type_)
     if origin is Literal:
         return "one of " + ", ".join(str(value) for value in inner)
     if origin in (Union, UnionType):
         return " or ".join(type_name(one) for one in inner if one is not NoneType)
-    if isinstance(wanted, EnumType):
-        return "one of " + ", ".join(str(member.value) for member in cast("type[Enum]", wanted))
-    known = _NAMES.get(origin or wanted)
-    if known is not None:
-        return known
-    fields = _field_names(wanted)
-    return f"a JSON object with {', '.join(fields)}" if fields else getattr(wanted, "__name__", str(wanted))
+    if isinstance(type_, EnumType):
+        return "one of " + ", ".join(str(member.value) for member in cast("type[Enum]", type_))
+    plain = _NAMES.get(origin or type_)
+    if plain is not None:
+        return plain
+    fields = _field_names(type_)
+    return f"a JSON object with {', '.join(fields)}" if fields else getattr(type_, "__name__", str(type_))
 
 
-def _field_names(wanted: Any) -> list[str]:
+def _field_names(type_: Any) -> list[str]:
     for name in ("__struct_fields__", "model_fields", "__dataclass_fields__", "__annotations__"):
-        found: Any = getattr(wanted, name, None)
-        if found:
-            return [str(field) for field in found]
+        fields: Any = getattr(type_, name, None)
+        if fields:
+            return [str(field) for field in fields]
     return []
 
 
-def is_text(wanted: Any) -> bool:
-    """True for `str` and for text that may be missing."""
-    return wanted is str or (get_origin(wanted) in (Union, UnionType) and set(get_args(wanted)) == {str, NoneType})
+def is_text(type_: Any) -> bool:
+    """True for `str` and `str | None`."""
+    return type_ is str or (get_origin(type_) in (Union, UnionType) and set(get_args(type_)) == {str, NoneType})
 
 
-def convert(value: Any, wanted: Any) -> Any:
-    """Convert a JSON value to a type; pydantic models may stand anywhere in it.
+def convert(value: Any, type_: Any) -> Any:
+    """Convert a JSON value to a type, which may contain pydantic models anywhere.
 
     Raises:
-        Unfit: it does not fit; the text says what would.
+        TypeMismatch: it does not fit; the text says what would.
     """
-    if wanted is Any:
+    if type_ is Any:
         return value
     try:
-        return _fill_defaults(msgspec.convert(value, wanted, strict=False, dec_hook=_convert_pydantic))
+        return _fill_defaults(msgspec.convert(value, type_, strict=False, dec_hook=_convert_pydantic))
     except (msgspec.ValidationError, TypeError, ValueError) as error:
-        details: Any = getattr(error.__cause__ or error, "errors", None)  # pydantic says what is wrong, and where
+        details: Any = getattr(error.__cause__ or error, "errors", None)  # pydantic's error details
         if details is None:
-            raise TypeMismatch(type_name(wanted)) from None
+            raise TypeMismatch(type_name(type_)) from None
         first = details()[0]
-        place = ".".join(str(step) for step in first["loc"])
-        raise TypeMismatch(type_name(wanted), f"{place}: {first['msg']}." if place else f"{first['msg']}.") from None
+        path = ".".join(str(step) for step in first["loc"])
+        raise TypeMismatch(type_name(type_), f"{path}: {first['msg']}." if path else f"{first['msg']}.") from None
 
 
-def _convert_pydantic(wanted: Any, value: Any) -> Any:
-    if hasattr(wanted, "model_validate"):
-        return wanted.model_validate(value)
-    if isinstance(value, wanted):
+def _convert_pydantic(type_: Any, value: Any) -> Any:
+    if hasattr(type_, "model_validate"):
+        return type_.model_validate(value)
+    if isinstance(value, type_):
         return value
-    raise TypeError(f"a {wanted.__name__} cannot be sent as JSON")
+    raise TypeError(f"a {type_.__name__} cannot be sent as JSON")
 
 
 def _fill_defaults(value: Any) -> Any:
-    """Put a dataclass's defaults into it: msgspec leaves them on the class, where it does not look when it encodes."""
-    found: Any = value
-    if dataclasses.is_dataclass(found):
-        for field in dataclasses.fields(found):
-            inner = _fill_defaults(getattr(found, field.name))
-            if hasattr(found, "__dict__"):
-                object.__setattr__(found, field.name, inner)  # it may be frozen
-    elif isinstance(found, msgspec.Struct):
-        for name in found.__struct_fields__:
-            _fill_defaults(getattr(found, name))
-    elif isinstance(found, (list, tuple, dict)):
-        for item in cast("dict[Any, Any]", found).values() if isinstance(found, dict) else cast("list[Any]", found):
+    """Set a dataclass's defaults on the instance: msgspec leaves them on the class and ignores them when it encodes."""
+    holder: Any = value
+    if dataclasses.is_dataclass(holder):
+        for field in dataclasses.fields(holder):
+            inner = _fill_defaults(getattr(holder, field.name))
+            if hasattr(holder, "__dict__"):
+                object.__setattr__(holder, field.name, inner)  # it may be frozen
+    elif isinstance(holder, msgspec.Struct):
+        for name in holder.__struct_fields__:
+            _fill_defaults(getattr(holder, name))
+    elif isinstance(holder, (list, tuple, dict)):
+        for item in cast("dict[Any, Any]", holder).values() if isinstance(holder, dict) else cast("list[Any]", holder):
             _fill_defaults(item)
     return value
 
 
-def read_answer(text: str, data: Any, wanted: Any, choices: Sequence[Any] | None) -> Any:
-    """Read an answer given as text or data.
+def read_answer(text: str, data: Any, type_: Any, choices: Sequence[Any] | None) -> Any:
+    """Convert an answer, given as text or data, to a type or to one of the choices.
 
     Raises:
-        Unfit: it is not of that type, or none of the choices.
+        TypeMismatch: it fits neither.
     """
     if choices is not None:
         return _parse_choice(text, data, choices)
-    if wanted is str:
+    if type_ is str:
         return text if text or data is None else (data if isinstance(data, str) else msgspec.json.encode(data).decode())
     if data is not None:
         try:
-            return convert(data, wanted)
+            return convert(data, type_)
         except TypeMismatch:
-            if isinstance(data, dict) and len(cast("dict[str, Any]", data)) == 1:  # {"days": 3}: a form, one field
-                return convert(next(iter(cast("dict[str, Any]", data).values())), wanted)
+            if isinstance(data, dict) and len(cast("dict[str, Any]", data)) == 1:  # {"days": 3}: a form with one field
+                return convert(next(iter(cast("dict[str, Any]", data).values())), type_)
             raise
-    return _parse_text(text.strip(), wanted)
+    return _parse_text(text.strip(), type_)
 
 
 def _parse_choice(text: str, data: Any, choices: Sequence[Any]) -> Any:
@@ -152,14 +155,14 @@ def _parse_choice(text: str, data: Any, choices: Sequence[Any]) -> Any:
     raise TypeMismatch("one of " + ", ".join(str(choice) for choice in choices))
 
 
-def _parse_text(text: str, wanted: Any) -> Any:
-    if wanted is bool and text.casefold() in YES | NO | {"1", "0"}:
+def _parse_text(text: str, type_: Any) -> Any:
+    if type_ is bool and text.casefold() in YES | NO | {"1", "0"}:
         return text.casefold() in YES | {"1"}
     try:
-        return convert(text, wanted)
+        return convert(text, type_)
     except TypeMismatch:
         try:
-            return convert(parse_json(text), wanted)
+            return convert(parse_json(text), type_)
         except ValueError:
             pass
-        raise TypeMismatch(type_name(wanted)) from None
+        raise TypeMismatch(type_name(type_)) from None

@@ -1,4 +1,4 @@
-"""One plausible value for a schema."""
+"""Builds one plausible value for a schema."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any, cast
 from dragoman.schema.budget import try_spend
 from dragoman.schema.outline import TYPES, Node, Outline, list_of, node_of
 
-# How deep an example goes: a schema may be recursive.
+# Maximum nesting of an example: a schema may be recursive.
 _MAX_DEPTH = 5
-# How many places it fills before it takes the shortest way out: a schema may also branch at every level.
+# Subschemas filled before only minimal values are used: a schema may branch at every level.
 _MAX_STEPS = 1000
 _MAX_CHOICES = 50
 _MAX_LENGTH = 10_000
@@ -33,25 +33,25 @@ _TEXTS = ("text", "a", "A", "1", "abc", "ABC", "123", "a1", "A1", "2026-01-31", 
 
 
 class ExampleBuilder:
-    """Makes examples. `fits` tells whether one is right."""
+    """Builds examples. `is_valid(value, subschema)` validates a candidate."""
 
-    def __init__(self, outline: Outline, fits: Callable[[Any, Any], bool]) -> None:
+    def __init__(self, outline: Outline, is_valid: Callable[[Any, Any], bool]) -> None:
         self._outline = outline
-        self._fits = fits
+        self._is_valid = is_valid
         self._steps = 0
 
-    def build(self, place: Any, depth: int = 0) -> Any:
-        """The first candidate that the schema takes; the first of all when it takes none; None when there is none."""
+    def build(self, subschema: Any, depth: int = 0) -> Any:
+        """Return the first valid candidate; the first of all when none is valid; None when there is none."""
         first: list[Any] = []
         self._steps += 1
-        for candidate in self._candidates(place, depth):
-            if self._fits(candidate, place):
+        for candidate in self._candidates(subschema, depth):
+            if self._is_valid(candidate, subschema):
                 return candidate
             first = first or [candidate]
         return first[0] if first else None
 
-    def _candidates(self, place: Any, depth: int) -> Iterator[Any]:
-        parts = self._outline.parts(place)
+    def _candidates(self, subschema: Any, depth: int) -> Iterator[Any]:
+        parts = self._outline.parts(subschema)
         for part in parts:
             yield from (part[key] for key in ("default", "const") if key in part)
             yield from list_of(part.get("examples"))[:1]
@@ -59,39 +59,39 @@ class ExampleBuilder:
         merged: dict[str, Any] = {key: value for part in reversed(parts) for key, value in part.items()}
         for part in parts:
             for branches in self._outline.alternatives(part) if self._may_descend(depth) else ():
-                # Null last: it is the dullest of examples.
+                # Null last: it is the least useful example.
                 for branch in sorted(branches, key=self._outline.is_null):
-                    yield from self._from_branch(place, branch, depth + 1)
-        for name in self._candidate_types(place, merged):
-            yield from self._of_type(name, place, merged, depth)
+                    yield from self._from_branch(subschema, branch, depth + 1)
+        for name in self._candidate_types(subschema, merged):
+            yield from self._of_type(name, subschema, merged, depth)
 
     def _may_descend(self, depth: int) -> bool:
         return depth < _MAX_DEPTH and self._steps < _MAX_STEPS and try_spend(1)
 
-    def _candidate_types(self, place: Any, merged: Node) -> Sequence[str]:
-        """The types to try, the most telling first."""
-        types = self._outline.types(place)
+    def _candidate_types(self, subschema: Any, merged: Node) -> Sequence[str]:
+        """The types to try, the most informative first."""
+        types = self._outline.types(subschema)
         if types is not None:
             return [name for name in TYPES if name in types]
         if merged.keys() & {"properties", "required", "minProperties"}:
             return ("object",)
         return ("array",) if merged.keys() & {"items", "prefixItems", "minItems"} else ("string", "integer", "object")
 
-    def _from_branch(self, place: Any, branch: Any, depth: int) -> Iterator[Any]:
-        """A branch, and what holds beside it."""
+    def _from_branch(self, subschema: Any, branch: Any, depth: int) -> Iterator[Any]:
+        """Yield an example of a branch, completed with the required properties of the subschema around it."""
         own = self.build(branch, depth)
-        names = self._outline.required(place)
+        names = self._outline.required(subschema)
         if isinstance(own, dict) and names:
-            properties = self._outline.properties(place)
+            properties = self._outline.properties(subschema)
             beside = {name: self.build(properties.get(name, {}), depth) for name in names if name not in own}
             yield {**beside, **cast("dict[str, Any]", own)}
         yield own
 
-    def _of_type(self, name: str, place: Any, merged: Node, depth: int) -> Iterator[Any]:
+    def _of_type(self, name: str, subschema: Any, merged: Node, depth: int) -> Iterator[Any]:
         if name == "object":
-            yield from self._objects(place, depth)
+            yield from self._objects(subschema, depth)
         elif name == "array":
-            yield from self._arrays(place, merged, depth)
+            yield from self._arrays(subschema, merged, depth)
         elif name == "string":
             yield from _strings(merged)
         elif name in ("integer", "number"):
@@ -99,9 +99,9 @@ class ExampleBuilder:
         else:
             yield from (True, False) if name == "boolean" else (None,)
 
-    def _objects(self, place: Any, depth: int) -> Iterator[Any]:
-        required = self._outline.required(place)
-        properties = self._outline.properties(place)
+    def _objects(self, subschema: Any, depth: int) -> Iterator[Any]:
+        required = self._outline.required(subschema)
+        properties = self._outline.properties(subschema)
         if not self._may_descend(depth):
             yield {}
             return
@@ -112,12 +112,12 @@ class ExampleBuilder:
         for name, schema in properties.items():
             if name not in full:
                 value = self.build(schema, depth + 1)
-                if self._fits(value, schema):
+                if self._is_valid(value, schema):
                     full[name] = value
         yield full
         yield {}
 
-    def _arrays(self, place: Any, merged: Node, depth: int) -> Iterator[Any]:
+    def _arrays(self, subschema: Any, merged: Node, depth: int) -> Iterator[Any]:
         least = _bound(merged.get("minItems"), 0)
         if not self._may_descend(depth):
             yield []
@@ -125,7 +125,7 @@ class ExampleBuilder:
         for count in (max(least, 1), least):
             row: list[Any] = []
             for index in range(min(count, 100)):
-                item = self._outline.item(place, index)
+                item = self._outline.item(subschema, index)
                 row.append(
                     self._distinct_item(item, row, depth)
                     if merged.get("uniqueItems") is True
@@ -133,20 +133,20 @@ class ExampleBuilder:
                 )
             yield row
 
-    def _distinct_item(self, place: Any, row: list[Any], depth: int) -> Any:
-        """An item that is not in the row yet, if one is easily found."""
-        one = self.build(place, depth + 1)
-        tries: list[Any] = [one, *(self._outline.choices(place) or ())]
+    def _distinct_item(self, subschema: Any, row: list[Any], depth: int) -> Any:
+        """Return an item that is not in the list yet, if one is easily found."""
+        one = self.build(subschema, depth + 1)
+        tries: list[Any] = [one, *(self._outline.choices(subschema) or ())]
         if isinstance(one, str):
             tries += [f"{one}{len(row)}", f"{len(row)}{one[1:]}"]
         elif isinstance(one, (int, float)):
-            step = node_of(place).get("multipleOf", 1)
+            step = node_of(subschema).get("multipleOf", 1)
             tries += [one + len(row) * step, one - len(row) * step]
-        return next((each for each in tries if each not in row and self._fits(each, place)), one)
+        return next((each for each in tries if each not in row and self._is_valid(each, subschema)), one)
 
 
 def _bound(value: Any, otherwise: int) -> int:
-    """A length of the schema; never one that would fill the memory."""
+    """Return a length limit of the schema, capped so that an example cannot fill the memory."""
     whole = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
     return min(max(int(value), 0), _MAX_LENGTH) if whole else otherwise
 
@@ -160,14 +160,14 @@ def _strings(merged: Node) -> Iterator[str]:
 
 
 def _numbers(merged: Node) -> Iterator[int | float]:
-    found: dict[str, int | float] = {}
+    limits: dict[str, int | float] = {}
     for key in ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum", "multipleOf"):
         value = merged.get(key)
         if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
-            found[key] = value
-    least = max((found[key] for key in ("minimum", "exclusiveMinimum") if key in found), default=None)
-    most = min((found[key] for key in ("maximum", "exclusiveMaximum") if key in found), default=None)
-    step = found.get("multipleOf", 1)
+            limits[key] = value
+    least = max((limits[key] for key in ("minimum", "exclusiveMinimum") if key in limits), default=None)
+    most = min((limits[key] for key in ("maximum", "exclusiveMaximum") if key in limits), default=None)
+    step = limits.get("multipleOf", 1)
     tries: list[int | float] = [1]
     if step > 0:
         base = least if least is not None else most if most is not None else 0
@@ -179,5 +179,5 @@ def _numbers(merged: Node) -> Iterator[int | float]:
         tries += [most, math.floor(most), math.ceil(most) - 1]
     if least is not None and most is not None:
         tries.append(least + (most - least) / 2)
-    # As integers where they are: an example of 3.0 for an integer would be right and look wrong.
+    # Integral floats become integers: 3.0 as an example of an integer is valid but looks wrong.
     yield from (int(one) if isinstance(one, float) and one.is_integer() else one for one in tries)

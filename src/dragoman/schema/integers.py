@@ -1,4 +1,4 @@
-"""Integral floats become integers where a schema says integer: JSON has one kind of number, servers have two."""
+"""Turns integral floats into integers where a schema says integer: JSON has one number type, most servers have two."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from dragoman.schema.budget import spend
 from dragoman.schema.outline import MAX_DEPTH, Node, Outline, list_of, node_of
 from dragoman.schema.pattern import matches
 
-# Beyond this a float does not tell one integer from the next: what it meant cannot be known.
+# Beyond this a float cannot represent every integer: the intended one is not recoverable.
 _MAX_EXACT = 2.0**53
-# What one value costs, in steps of effort.
+# Budget steps charged per value.
 _STEPS_PER_VALUE = 4
 
 
 def contains_float(value: Any) -> bool:
     """True when there is a float anywhere in a JSON value."""
-    # All of one depth at once, as there may be very many.
+    # Level by level with C-speed set and chain operations: there may be very many values.
     level: list[Any] = [value]
     while level:
         kinds = set(map(type, level))
@@ -33,45 +33,47 @@ def contains_float(value: Any) -> bool:
 
 
 class IntegerCoercion:
-    """Walks a value and a schema together. `fits` tells which of several alternatives a value is."""
+    """Walks a value and its schema together. `is_valid(value, subschema)` selects the matching alternative."""
 
-    def __init__(self, outline: Outline, fits: Callable[[Any, Any], bool]) -> None:
+    def __init__(self, outline: Outline, is_valid: Callable[[Any, Any], bool]) -> None:
         self._outline = outline
-        self._fits = fits
+        self._is_valid = is_valid
 
-    def coerce(self, value: Any, place: Any, depth: int = 0) -> Any:
-        """The value as the schema wants it; itself when nothing changes.
+    def coerce(self, value: Any, subschema: Any, depth: int = 0) -> Any:
+        """Return the value with integers where the schema wants them; the same object when nothing changes.
 
-        Raises RecursionError on endless nesting, and Exhausted when there is too much to do.
+        Raises:
+            RecursionError: the nesting is too deep.
+            BudgetExhausted: there is too much to do.
         """
         spend(_STEPS_PER_VALUE)
         if isinstance(value, float):
-            whole = abs(value) <= _MAX_EXACT and value.is_integer() and self._wants_integer(value, place, depth)
+            whole = abs(value) <= _MAX_EXACT and value.is_integer() and self._wants_integer(value, subschema, depth)
             return int(value) if whole else value
         if not isinstance(value, (dict, list)):
             return value
         current: Any = cast("Any", value)
-        for part in self._outline.parts(place):
+        for part in self._outline.parts(subschema):
             if isinstance(current, dict):
                 current = self._object(cast("dict[str, Any]", current), part)
             else:
                 current = self._array(cast("list[Any]", current), part)
             for branches in self._outline.alternatives(part) if depth < MAX_DEPTH else ():
-                chosen = next((branch for branch in branches if self._fits(current, branch)), None)
+                chosen = next((branch for branch in branches if self._is_valid(current, branch)), None)
                 if chosen is not None:
                     current = self.coerce(current, chosen, depth + 1)
         return current
 
-    def _wants_integer(self, value: float, place: Any, depth: int) -> bool:
-        for part in self._outline.parts(place):
+    def _wants_integer(self, value: float, subschema: Any, depth: int) -> bool:
+        for part in self._outline.parts(subschema):
             own = part.get("type")
             types = [own] if isinstance(own, str) else list_of(own)
             if "integer" in types and "number" not in types:
                 return True
             for branches in self._outline.alternatives(part) if depth < MAX_DEPTH else ():
-                # What may be any number stays as it is: every alternative that takes it has to want an integer.
-                taking = [branch for branch in branches if self._fits(value, branch)]
-                if taking and all(self._wants_integer(value, branch, depth + 1) for branch in taking):
+                # A value that may be any number stays a float: every matching alternative must want an integer.
+                matching = [branch for branch in branches if self._is_valid(value, branch)]
+                if matching and all(self._wants_integer(value, branch, depth + 1) for branch in matching):
                     return True
         return False
 
@@ -83,12 +85,12 @@ class IntegerCoercion:
             return value
         changed: dict[str, Any] = {}
         for name, one in value.items():
-            places = [schema for pattern, schema in patterns.items() if matches(pattern, name)]
+            subschemas = [schema for pattern, schema in patterns.items() if matches(pattern, name)]
             if name in named:
-                places.append(named[name])
+                subschemas.append(named[name])
             new: Any = one
-            for place in places or [others]:
-                new = self.coerce(new, place)
+            for subschema in subschemas or [others]:
+                new = self.coerce(new, subschema)
             if new is not one:
                 changed[name] = new
         return {**value, **changed} if changed else value

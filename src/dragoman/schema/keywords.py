@@ -1,7 +1,7 @@
-"""The keywords of JSON schema, so that judging ends soon: their work is counted, and no value is written out.
+"""JSON Schema keywords for `jsonschema` with bounded cost: work is charged to the step budget.
 
-The library's own keywords put the whole value into each error's message, compare all items with each other, and try
-any regular expression. Here a message is empty: what is wrong is said by `problem`.
+The library's own keywords put the whole value into every error message, compare all items with each other, and run
+any regular expression. Here error messages are empty; `problem` builds the texts.
 """
 
 from __future__ import annotations
@@ -26,47 +26,49 @@ if TYPE_CHECKING:
 
 Keyword = Callable[[Any, Any, Any, Any], Iterator[ValidationError]]
 
-# How many errors are looked at in one alternative.
+# Errors considered per alternative.
 _MAX_ERRORS = 20
-# What one schema costs that is held against one value, in steps.
+# Steps charged for validating one value against one subschema.
 _DESCENT_COST = 6
-# What one error costs.
+# Steps charged per error.
 _ERROR_COST = 3
 _UNEVALUATED = "unevaluatedProperties"
 
 
 @functools.cache
 def budgeted_validator(kind: type[Validator], *, names_by_pattern: bool = False) -> type[Validator]:
-    """The validator of a draft, with its work counted: it raises Exhausted when there is too much of it.
+    """Return the validator class of a draft with its work charged: it raises BudgetExhausted when there is too much.
 
-    With `names_by_pattern` it does without `unevaluatedProperties`: there the library tries patterns by itself, on an
-    engine that may never end.
+    With `names_by_pattern` it ignores `unevaluatedProperties`: for that keyword the library runs the patterns itself,
+    on an engine whose time is unbounded.
     """
-    theirs = cast("dict[str, Keyword]", kind.VALIDATORS)
+    original = cast("dict[str, Keyword]", kind.VALIDATORS)
     newest = cast("dict[str, Keyword]", Draft202012Validator.VALIDATORS)
-    # An old draft may mean something else by a word; what it means by these is then kept, and counted.
-    own = {name: keyword for name, keyword in _KEYWORDS.items() if theirs.get(name) is newest[name]}
+    # An older draft may define a keyword differently: its implementation is then kept, and charged.
+    own = {name: keyword for name, keyword in _KEYWORDS.items() if original.get(name) is newest[name]}
     costly = {
-        name: _with_cost(theirs[name], cost) for name, cost in _COSTS.items() if name in theirs and name not in own
+        name: _with_cost(original[name], cost) for name, cost in _COSTS.items() if name in original and name not in own
     }
-    referring = {name: _guard_cycles(theirs[name]) for name in _REFERENCES if name in theirs}
+    referring = {name: _guard_cycles(original[name]) for name in _REFERENCES if name in original}
     left_out = {_UNEVALUATED: _ignore} if names_by_pattern else {}
-    made: Any = cast("Any", validators).extend(kind, {**costly, **referring, **own, **left_out})
-    descend = made.descend
+    validator_class: Any = cast("Any", validators).extend(kind, {**costly, **referring, **own, **left_out})
+    descend = validator_class.descend
 
-    def descended(validator: Any, instance: Any, schema: Any, *args: Any, **named: Any) -> Iterator[ValidationError]:
+    def budgeted_descend(
+        validator: Any, instance: Any, schema: Any, *args: Any, **named: Any
+    ) -> Iterator[ValidationError]:
         return (
             _false_schema_error(instance, *args, **named)
             if schema is False
             else descend(validator, instance, schema, *args, **named)
         )
 
-    made.descend, made.evolve = descended, _evolve
-    return cast("type[Validator]", made)
+    validator_class.descend, validator_class.evolve = budgeted_descend, _evolve
+    return cast("type[Validator]", validator_class)
 
 
 def _evolve(validator: Any, **changes: Any) -> Any:
-    """The same validator for another place. Unlike the library's, it stays one that counts, whatever `$schema` says."""
+    """Return the validator for another subschema: budgeted too, unlike the library's, whatever its `$schema` says."""
     spend(_DESCENT_COST)
     schema = changes.get("schema", validator.schema)
     return type(validator)(
@@ -81,7 +83,7 @@ def _ignore(*_: Any) -> Iterator[ValidationError]:
 
 
 def _false_schema_error(value: Any, path: Any = None, schema_path: Any = None, **_: Any) -> Iterator[ValidationError]:
-    """What `false` has against a value; the library does not tell where that is."""
+    """Yield the error of the schema `false`, with its path: the library's error has none."""
     yield ValidationError(
         "",
         validator=FORBIDDEN,
@@ -94,21 +96,21 @@ def _false_schema_error(value: Any, path: Any = None, schema_path: Any = None, *
 
 
 def _with_cost(keyword: Keyword, cost: Callable[[Any, Any], int]) -> Keyword:
-    """A keyword of the library, with its work counted before, and the length of its messages after."""
+    """Wrap a keyword of the library: charge its work before, and the length of its messages after."""
 
-    def costing(validator: Any, limit: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
+    def charged(validator: Any, limit: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
         spend(cost(limit, value))
         for error in keyword(validator, limit, value, schema) or ():
             spend(1 + len(error.message) // 50)
             yield error
 
-    return costing
+    return charged
 
 
 def _guard_cycles(keyword: Keyword) -> Keyword:
-    """A reference of the library, that does not lead to itself for ever."""
+    """Wrap a reference keyword of the library so that a reference to itself ends."""
 
-    def referring(validator: Any, ref: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
+    def guarded(validator: Any, ref: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
         spend(_DESCENT_COST)
         enter(schema, value)
         try:
@@ -116,18 +118,18 @@ def _guard_cycles(keyword: Keyword) -> Keyword:
         finally:
             leave(schema, value)
 
-    return referring
+    return guarded
 
 
 def _keyword_from_test(test: Callable[[Any, Any, Any], bool]) -> Keyword:
-    """A keyword that either holds or does not."""
+    """Build a keyword from a predicate."""
 
-    def testing(validator: Any, limit: Any, value: Any, _schema: Any) -> Iterator[ValidationError]:
+    def tested(validator: Any, limit: Any, value: Any, _schema: Any) -> Iterator[ValidationError]:
         if not test(validator, limit, value):
             spend(_ERROR_COST)
             yield ValidationError("")
 
-    return testing
+    return tested
 
 
 def _length_keyword(kind: str, fits: Callable[[int, Any], bool]) -> Keyword:
@@ -148,7 +150,7 @@ def _is_one_of(_validator: Any, choices: Any, value: Any) -> bool:
 
 
 def is_equal_json(one: Any, two: Any) -> bool:
-    """Equal as JSON: 1 is 1.0, and true is not 1."""
+    """Compare as JSON: 1 equals 1.0, and true does not equal 1."""
     spend(1)
     if isinstance(one, bool) or isinstance(two, bool):
         return one is two
@@ -161,15 +163,15 @@ def is_equal_json(one: Any, two: Any) -> bool:
     return one == two
 
 
-def _is_unique(validator: Any, wanted: Any, value: Any) -> bool:
-    if not wanted or not validator.is_type(value, "array"):
+def _is_unique(validator: Any, must_be_unique: Any, value: Any) -> bool:
+    if not must_be_unique or not validator.is_type(value, "array"):
         return True
     items = cast("list[Any]", value)
     spend(len(items) // 10)
     kinds: set[type[Any]] = set(map(type, items))
     if kinds <= {str}:
         return len(set(items)) == len(items)
-    if kinds <= {int, float}:  # not by their hashes: those can be chosen to be all the same
+    if kinds <= {int, float}:  # not by hash: an attacker can choose numbers whose hashes collide
         return all(one != two for one, two in pairwise(sorted(items)))
     seen: set[bytes] = set()
     for item in items:
@@ -198,45 +200,45 @@ def _required(validator: Any, names: Any, value: Any, _schema: Any) -> Iterator[
         spend(len(names) // 20)
         for name in names:
             if name not in value:
-                yield ValidationError("")  # one for all of them
+                yield ValidationError("")  # one error for all missing names
                 return
 
 
 def _properties(validator: Any, properties: Node, value: Any, _schema: Any) -> Iterator[ValidationError]:
     if validator.is_type(value, "object"):
         spend(len(properties) // 20)
-        for name, place in properties.items():
+        for name, subschema in properties.items():
             if name in value:
-                yield from validator.descend(value[name], place, path=name, schema_path=name)
+                yield from validator.descend(value[name], subschema, path=name, schema_path=name)
 
 
 def _pattern_properties(validator: Any, patterns: Node, value: Any, _schema: Any) -> Iterator[ValidationError]:
     if validator.is_type(value, "object"):
-        for pattern, place in patterns.items():
+        for pattern, subschema in patterns.items():
             matcher = compile_pattern(pattern)
             for name, one in value.items() if matcher is not None else ():
                 if matcher is not None and matcher.search(name):
-                    yield from validator.descend(one, place, path=name, schema_path=pattern)
+                    yield from validator.descend(one, subschema, path=name, schema_path=pattern)
 
 
-def _additional_properties(validator: Any, place: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
-    if place in (True, {}) or not validator.is_type(value, "object"):
+def _additional_properties(validator: Any, subschema: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
+    if subschema in (True, {}) or not validator.is_type(value, "object"):
         return
     spend(len(value) // 10)
     named = schema.get("properties", {})
     matchers = [compile_pattern(pattern) for pattern in schema.get("patternProperties", {})]
     for name, one in value.items():
-        # What a pattern that is not enforced may mean is nothing to complain about.
+        # A pattern that is not enforced may match this name: no error then.
         if name in named or any(matcher is None or matcher.search(name) for matcher in matchers):
             continue
-        if place is False:
+        if subschema is False:
             yield ValidationError("")
             return
-        yield from validator.descend(one, place, path=name)
+        yield from validator.descend(one, subschema, path=name)
 
 
 def _has_pattern(validator: Any, pattern: Any, value: Any) -> bool:
-    """True when the pattern is found, and when it cannot be tried: then it is for the server to say."""
+    """True when the pattern matches, or cannot be tried: then the server decides."""
     if not validator.is_type(value, "string"):
         return True
     try:
@@ -246,13 +248,13 @@ def _has_pattern(validator: Any, pattern: Any, value: Any) -> bool:
         return True
 
 
-def _items(validator: Any, place: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
+def _items(validator: Any, subschema: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
     if validator.is_type(value, "array"):
         first = len(schema.get("prefixItems", ()))
-        if place is False and len(value) > first:
+        if subschema is False and len(value) > first:
             yield ValidationError("")
-        for index in range(first, len(value)) if place not in (True, False, {}) else ():
-            yield from validator.descend(value[index], place, path=index)
+        for index in range(first, len(value)) if subschema not in (True, False, {}) else ():
+            yield from validator.descend(value[index], subschema, path=index)
 
 
 def _any_of(validator: Any, branches: Any, value: Any, _schema: Any) -> Iterator[ValidationError]:
@@ -261,13 +263,13 @@ def _any_of(validator: Any, branches: Any, value: Any, _schema: Any) -> Iterator
 
 
 def _one_of(validator: Any, branches: Any, value: Any, _schema: Any) -> Iterator[ValidationError]:
-    taking = sum(1 for branch in branches if _is_valid(validator, branch, value))
-    if taking != 1:
-        yield ValidationError("", context=() if taking else _branch_errors(validator, branches, value))
+    matching = sum(1 for branch in branches if _is_valid(validator, branch, value))
+    if matching != 1:
+        yield ValidationError("", context=() if matching else _branch_errors(validator, branches, value))
 
 
 def _is_valid(validator: Any, branch: Any, value: Any) -> bool:
-    # Asked first, as it stops at the first error: of many kinds of object, the kind is mostly told at the beginning.
+    # Checked before errors are collected, as it stops at the first error: a discriminator usually comes first.
     return next(validator.descend(value, branch), None) is None
 
 

@@ -1,4 +1,7 @@
-"""Places: what a schema says about one, and where a path leads in a value. Reads any schema, also a broken one."""
+"""Lenient reading of a JSON Schema: what it says about each subschema, and where a path leads in a value.
+
+Accepts any schema, also a broken one.
+"""
 
 from __future__ import annotations
 
@@ -15,36 +18,36 @@ from dragoman.schema.budget import try_spend
 
 Node = Mapping[str, Any]
 
-# The names that JSON schema has for types, the most telling first.
+# The type names of JSON Schema, the most informative first.
 TYPES = ("object", "array", "string", "integer", "number", "boolean", "null")
 
-# The keyword under which a property is reported whose schema is `false`.
+# The pseudo keyword of errors for the schema `false`.
 FORBIDDEN = "false"
-# How far alternatives within alternatives are followed: a schema may be recursive.
+# How deep nested alternatives are followed: a schema may be recursive.
 MAX_DEPTH = 4
-# What is shown of a value, and how many values and names are listed.
+# Characters of a value, and number of values or names, in a text for people.
 MAX_SHOWN = 60
 _MAX_LISTED = 12
-# How many schemas may hold at one place: a reference may lead to a reference, and so on.
+# Schemas that may apply at one subschema: a reference may lead to a reference, and so on.
 _MAX_PARTS = 100
-# How many steps a path is taken apart into: more than a value can be deep.
+# Maximum steps of a path: more than a value can be deep.
 _MAX_STEPS = 200
 _INDEX = re.compile(r"\[(\d{1,9})\]")
 _NAME = re.compile(r"[^.\[]+")
 
 
 def node_of(value: Any) -> Node:
-    """The value if it can be a schema with keywords, else an empty one."""
+    """Return the value if it can be a schema object, else an empty one."""
     return cast("Node", value) if isinstance(value, Mapping) else {}
 
 
 def list_of(value: Any) -> Sequence[Any]:
-    """The value if it is a list, else an empty one."""
+    """Return the value if it is a list, else an empty one."""
     return cast("Sequence[Any]", value) if isinstance(value, (list, tuple)) else ()
 
 
 def short_json(value: Any) -> str:
-    """A value as JSON, cut when it is long."""
+    """Encode a value as JSON, truncated to MAX_SHOWN characters."""
     try:
         text = msgspec.json.encode(_truncate(value, [MAX_SHOWN + 1])).decode()
     except (TypeError, ValueError, RecursionError):
@@ -52,27 +55,29 @@ def short_json(value: Any) -> str:
     return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 1] + "…"
 
 
-def _truncate(value: Any, left: list[int]) -> Any:
-    """As much of a value as is shown, each piece of which has a character at least: the rest is never encoded."""
-    left[0] -= 1
+def _truncate(value: Any, pieces_left: list[int]) -> Any:
+    """Copy only as much of a value as can be shown: each piece takes at least a character, the rest is not encoded."""
+    pieces_left[0] -= 1
     if isinstance(value, str):
         return value[: MAX_SHOWN + 1]
     if isinstance(value, dict):
-        pairs = islice(cast("dict[Any, Any]", value).items(), max(left[0], 0))
-        return {name[: MAX_SHOWN + 1] if isinstance(name, str) else name: _truncate(one, left) for name, one in pairs}
+        pairs = islice(cast("dict[Any, Any]", value).items(), max(pieces_left[0], 0))
+        return {
+            name[: MAX_SHOWN + 1] if isinstance(name, str) else name: _truncate(one, pieces_left) for name, one in pairs
+        }
     if isinstance(value, (list, tuple)):
-        return [_truncate(one, left) for one in islice(cast("Sequence[Any]", value), max(left[0], 0))]
+        return [_truncate(one, pieces_left) for one in islice(cast("Sequence[Any]", value), max(pieces_left[0], 0))]
     return value
 
 
 def join_limited(items: Sequence[Any], spell: Callable[[Any], str] = str) -> str:
-    """Names or values in a row; of many, the first ones."""
+    """Join names or values with commas; of many, only the first ones."""
     row = ", ".join(spell(item) for item in items[:_MAX_LISTED])
     return row if len(items) <= _MAX_LISTED else f"{row}, … ({len(items)} in all)"
 
 
 def type_of(value: Any) -> str:
-    """The name JSON schema has for a value's type; an integral float is an integer."""
+    """Return the JSON Schema type name of a value; an integral float is an integer."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -85,71 +90,72 @@ def type_of(value: Any) -> str:
 
 
 class Outline:
-    """One schema and its places. A place is any schema within it, as it stands there."""
+    """One schema and its subschemas, read without validating it."""
 
     def __init__(self, root: Node) -> None:
         self.root = root
 
-    def parts(self, place: Any) -> tuple[Node, ...]:
-        """All that holds at a place at once: itself, what it refers to, and its `allOf`."""
-        found: dict[int, Node] = {}
-        waiting: deque[Any] = deque([place])
-        while waiting and len(found) < _MAX_PARTS:
+    def parts(self, subschema: Any) -> tuple[Node, ...]:
+        """All schemas that apply at a subschema at once: itself, what it refers to, and its `allOf`."""
+        schemas: dict[int, Node] = {}
+        waiting: deque[Any] = deque([subschema])
+        while waiting and len(schemas) < _MAX_PARTS:
             one = waiting.popleft()
-            if not isinstance(one, Mapping) or id(cast("Node", one)) in found:
+            if not isinstance(one, Mapping) or id(cast("Node", one)) in schemas:
                 continue
             node = cast("Node", one)
-            found[id(node)] = node
+            schemas[id(node)] = node
             if isinstance(node.get("$ref"), str):
-                waiting.append(self.target(node["$ref"]))
+                waiting.append(self.resolve(node["$ref"]))
             waiting.extend(list_of(node.get("allOf")))
-        return tuple(found.values())
+        return tuple(schemas.values())
 
-    def target(self, ref: str) -> Any:
-        """What a local reference (`#`, `#/$defs/x`) points at; None for any other, and when there is nothing."""
+    def resolve(self, ref: str) -> Any:
+        """Resolve a local reference (`#`, `#/$defs/x`); None for any other reference and for a dangling one."""
         if ref == "#":
             return self.root
         if not ref.startswith("#/"):
             return None
-        found: Any = self.root
+        target: Any = self.root
         for step in unquote(ref[2:]).split("/"):
             name = step.replace("~1", "/").replace("~0", "~")
-            if isinstance(found, Mapping):
-                found = node_of(found).get(name)
-            elif isinstance(found, list) and name.isdecimal() and int(name) < len(list_of(found)):
-                found = list_of(found)[int(name)]
+            if isinstance(target, Mapping):
+                target = node_of(target).get(name)
+            elif isinstance(target, list) and name.isdecimal() and int(name) < len(list_of(target)):
+                target = list_of(target)[int(name)]
             else:
                 return None
-        return found
+        return target
 
     def alternatives(self, part: Node) -> tuple[Sequence[Any], ...]:
-        """The lists of which one member has to hold."""
-        return tuple(found for key in ("anyOf", "oneOf") if (found := list_of(part.get(key))))
+        """The `anyOf` and `oneOf` lists of a schema."""
+        return tuple(branches for key in ("anyOf", "oneOf") if (branches := list_of(part.get(key))))
 
     def _affordable_alternatives(self, part: Node) -> tuple[Sequence[Any], ...]:
-        """The same, as long as there is effort left for it: alternatives of alternatives may be very many."""
+        """The alternatives the budget allows to follow: nested alternatives may be very many."""
         return tuple(branches for branches in self.alternatives(part) if try_spend(2 * len(branches)))
 
-    def types(self, place: Any, depth: int = 0) -> frozenset[str] | None:
-        """The types a place takes; None when it does not say."""
-        found: frozenset[str] | None = None
-        for part in self.parts(place):
+    def types(self, subschema: Any, depth: int = 0) -> frozenset[str] | None:
+        """The types a subschema allows; None when it does not restrict them."""
+        allowed: frozenset[str] | None = None
+        for part in self.parts(subschema):
             own = part.get("type")
-            said: list[frozenset[str] | None] = []
+            restrictions: list[frozenset[str] | None] = []
             if own is not None:
-                said.append(frozenset(str(one) for one in ([own] if isinstance(own, str) else list_of(own))))
+                restrictions.append(frozenset(str(one) for one in ([own] if isinstance(own, str) else list_of(own))))
             if depth < MAX_DEPTH:
                 for branches in self._affordable_alternatives(part):
                     each = [self.types(branch, depth + 1) for branch in branches]
-                    said.append(None if None in each else frozenset[str]().union(*(one for one in each if one)))
-            for types in said:
+                    union = frozenset[str]().union(*(one for one in each if one))
+                    restrictions.append(None if None in each else union)
+            for types in restrictions:
                 if types is not None:
-                    found = types if found is None else _intersect_types(found, types)
-        return found
+                    allowed = types if allowed is None else _intersect_types(allowed, types)
+        return allowed
 
-    def choices(self, place: Any, depth: int = 0) -> tuple[Any, ...] | None:
-        """The values a place is limited to; None when it is not."""
-        for part in self.parts(place):
+    def choices(self, subschema: Any, depth: int = 0) -> tuple[Any, ...] | None:
+        """The values a subschema is limited to; None when it is not."""
+        for part in self.parts(subschema):
             if "const" in part:
                 return (part["const"],)
             if isinstance(part.get("enum"), (list, tuple)):
@@ -160,29 +166,31 @@ class Outline:
                     return tuple(value for one in each for value in one or ())
         return None
 
-    def properties(self, place: Any, depth: int = 0) -> dict[str, Any]:
-        """The named properties of a place, also those that only an alternative has."""
-        found: dict[str, Any] = {}
-        for part in self.parts(place):
+    def properties(self, subschema: Any, depth: int = 0) -> dict[str, Any]:
+        """The named properties of a subschema, including those of its alternatives."""
+        properties: dict[str, Any] = {}
+        for part in self.parts(subschema):
             for name, schema in node_of(part.get("properties")).items():
-                found.setdefault(str(name), schema)
+                properties.setdefault(str(name), schema)
         if depth >= MAX_DEPTH:
-            return found
+            return properties
         for branch in [
-            branch for part in self.parts(place) for some in self._affordable_alternatives(part) for branch in some
+            branch for part in self.parts(subschema) for some in self._affordable_alternatives(part) for branch in some
         ]:
             for name, schema in self.properties(branch, depth + 1).items():
-                found.setdefault(name, schema)
-        return found
+                properties.setdefault(name, schema)
+        return properties
 
-    def required(self, place: Any) -> tuple[str, ...]:
-        """The names that have to be there."""
-        names = [name for part in self.parts(place) for name in list_of(part.get("required")) if isinstance(name, str)]
+    def required(self, subschema: Any) -> tuple[str, ...]:
+        """The names of required properties."""
+        names = [
+            name for part in self.parts(subschema) for name in list_of(part.get("required")) if isinstance(name, str)
+        ]
         return tuple(dict.fromkeys(names))
 
-    def item(self, place: Any, index: int) -> Any:
-        """The schema of one item of an array, in the spelling of 2020-12 or of draft-07."""
-        for part in self.parts(place):
+    def item(self, subschema: Any, index: int) -> Any:
+        """The schema of one array item, in the spelling of 2020-12 or of draft-07."""
+        for part in self.parts(subschema):
             old = part.get("items")
             first = list_of(part.get("prefixItems")) or list_of(old)
             if index < len(first):
@@ -192,43 +200,43 @@ class Outline:
                 return rest
         return True
 
-    def takes_plain_text(self, place: Any) -> bool:
-        """True for a string, or one that may be null, that is not limited to certain values."""
-        types = self.types(place)
-        return types is not None and "string" in types <= {"string", "null"} and self.choices(place) is None
+    def takes_plain_text(self, subschema: Any) -> bool:
+        """True for a string, possibly nullable, that is not limited to certain values."""
+        types = self.types(subschema)
+        return types is not None and "string" in types <= {"string", "null"} and self.choices(subschema) is None
 
-    def is_null(self, place: Any) -> bool:
-        """True when a place takes null and nothing else."""
-        return self.types(place) == frozenset({"null"})
+    def is_null(self, subschema: Any) -> bool:
+        """True when a subschema allows null and nothing else."""
+        return self.types(subschema) == frozenset({"null"})
 
-    def admits(self, value: Any, place: Any) -> bool:
-        """True when the type of the value is one the place takes."""
-        types = self.types(place)
+    def admits(self, value: Any, subschema: Any) -> bool:
+        """True when the subschema allows the type of the value."""
+        types = self.types(subschema)
         kind = type_of(value)
-        return place is not False and (types is None or kind in types or (kind == "integer" and "number" in types))
+        return subschema is not False and (types is None or kind in types or (kind == "integer" and "number" in types))
 
     def at(self, path: str) -> tuple[list[str | int], Any]:
-        """The steps of a path as problems spell it (`items[2].id`), and the schema of that place."""
+        """Parse a problem's path (`items[2].id`): return its steps and the subschema there."""
         steps: list[str | int] = []
-        place: Any = self.root
+        subschema: Any = self.root
         while path:
-            step, path = self._step(place, path) if len(steps) < _MAX_STEPS else (path, "")
+            step, path = self._step(subschema, path) if len(steps) < _MAX_STEPS else (path, "")
             steps.append(step)
-            place = self.child(place, step)
+            subschema = self.child(subschema, step)
             path = path.removeprefix(".")
-        return steps, place
+        return steps, subschema
 
-    def child(self, place: Any, step: str | int) -> Any:
-        """The schema of what a value of that place has under a name, or as its item."""
+    def child(self, subschema: Any, step: str | int) -> Any:
+        """The schema of a property or an array item of a subschema."""
         if isinstance(step, int):
-            return self.item(place, step)
-        rest = [part["additionalProperties"] for part in self.parts(place) if "additionalProperties" in part]
-        return self.properties(place).get(step, rest[0] if rest else {})
+            return self.item(subschema, step)
+        rest = [part["additionalProperties"] for part in self.parts(subschema) if "additionalProperties" in part]
+        return self.properties(subschema).get(step, rest[0] if rest else {})
 
-    def _step(self, place: Any, path: str) -> tuple[str | int, str]:
-        known = [name for name in self.properties(place) if name and _starts_with_name(path, name)]
-        if known:  # a name may have dots of its own
-            name = max(known, key=len)
+    def _step(self, subschema: Any, path: str) -> tuple[str | int, str]:
+        names = [name for name in self.properties(subschema) if name and _starts_with_name(path, name)]
+        if names:  # the longest: a name may contain dots
+            name = max(names, key=len)
             return name, path[len(name) :]
         index = _INDEX.match(path)
         if index is not None:
@@ -236,17 +244,17 @@ class Outline:
         match = _NAME.match(path)
         return (match[0], path[match.end() :]) if match else (path, "")
 
-    def type_text(self, place: Any) -> str:
-        """How to call what a place takes: its choices, else its types; empty when it does not say."""
-        choices = self.choices(place)
+    def type_text(self, subschema: Any) -> str:
+        """Name what a subschema allows: its choices, else its types; empty when it restricts neither."""
+        choices = self.choices(subschema)
         if choices is not None:
             return short_json(choices[0]) if len(choices) == 1 else f"one of {join_limited(choices, short_json)}"
-        return " or ".join(sorted(self.types(place) or (), key=lambda name: (name == "null", name)))
+        return " or ".join(sorted(self.types(subschema) or (), key=lambda name: (name == "null", name)))
 
-    def description(self, place: Any) -> str:
-        """What the schema says about a place, in one line."""
-        said = [part["description"] for part in self.parts(place) if isinstance(part.get("description"), str)]
-        return " ".join(str(said[0]).split()) if said else ""
+    def description(self, subschema: Any) -> str:
+        """The description of a subschema, on one line."""
+        texts = [part["description"] for part in self.parts(subschema) if isinstance(part.get("description"), str)]
+        return " ".join(str(texts[0]).split()) if texts else ""
 
 
 def _intersect_types(one: frozenset[str], other: frozenset[str]) -> frozenset[str]:
@@ -264,12 +272,12 @@ def _starts_with_name(path: str, name: str) -> bool:
 Steps = tuple[str | int, ...]
 
 _SEPARATOR = re.compile(r"[.\[]")
-# How many dots and brackets a name may have that is found at the beginning of a path.
+# Maximum dots and brackets in a name at the beginning of a path.
 _MAX_SEPARATORS = 50
 
 
 def find_steps(holder: Any, path: str) -> Steps | None:
-    """The steps to the name at the end of a path as problems spell it (`items[2].id`); None when it is not there."""
+    """Return the steps to the name at the end of a problem's path (`items[2].id`); None when the value lacks it."""
     steps: list[str | int] = []
     while True:
         if isinstance(holder, dict):
@@ -277,7 +285,7 @@ def find_steps(holder: Any, path: str) -> Steps | None:
             if path in mine:
                 return (*steps, path)
             ends = [match.start() for match in islice(_SEPARATOR.finditer(path), _MAX_SEPARATORS)]
-            # The longest, as a name may have dots of its own.
+            # The longest match: a name may contain dots.
             end = next((end for end in reversed(ends) if path[:end] in mine), None)
             if end is None:
                 return None
@@ -293,7 +301,7 @@ def find_steps(holder: Any, path: str) -> Steps | None:
 
 
 def replace_at(holder: Any, steps: Sequence[str | int], value: Any) -> Any:
-    """A copy with the value at that place; None when there is no such place."""
+    """Return a copy with the value at that path; None when there is no such path."""
     if not steps:
         return value
     step, rest = steps[0], steps[1:]
@@ -312,15 +320,15 @@ def replace_at(holder: Any, steps: Sequence[str | int], value: Any) -> Any:
 
 
 def remove_names(holder: Any, steps: Sequence[str | int], names: Collection[str]) -> Any:
-    """A copy in which the object at that place lacks these names; itself when there is none."""
-    found = holder
+    """Return a copy in which the object at that path lacks these names; the value itself when there is no object."""
+    inner = holder
     for step in steps:
-        if not isinstance(found, dict if isinstance(step, str) else list):
+        if not isinstance(inner, dict if isinstance(step, str) else list):
             return holder
-        found = cast("Any", found).get(step) if isinstance(step, str) else cast("Any", found)[step]
-    if not isinstance(found, dict):
+        inner = cast("Any", inner).get(step) if isinstance(step, str) else cast("Any", inner)[step]
+    if not isinstance(inner, dict):
         return holder
-    mine = cast("dict[str, Any]", found)
+    mine = cast("dict[str, Any]", inner)
     return replace_at(holder, steps, {name: one for name, one in mine.items() if name not in names})
 
 
@@ -328,52 +336,52 @@ _DEFINITION_KEYWORDS = ("$defs", "definitions")
 
 
 def object_schema(outline: Outline, names: Sequence[str], required: Sequence[str]) -> dict[str, Any]:
-    """An object schema with these properties only, and the definitions they need."""
+    """Build an object schema of these properties only, with the definitions they need."""
     properties = outline.properties(outline.root)
-    found: dict[str, Any] = {
+    schema: dict[str, Any] = {
         "type": "object",
         "properties": {name: _inline_references(properties[name], outline, ()) for name in names if name in properties},
     }
     needed = [name for name in names if name in required]
     if needed:
-        found["required"] = needed
+        schema["required"] = needed
     if "$schema" in outline.root:
-        found = {"$schema": outline.root["$schema"], **found}
-    _add_definitions(found, outline)
-    return found
+        schema = {"$schema": outline.root["$schema"], **schema}
+    _add_definitions(schema, outline)
+    return schema
 
 
-def _inline_references(place: Any, outline: Outline, inside: tuple[str, ...]) -> Any:
-    """A copy in which references to places that are left out are replaced by what is there."""
+def _inline_references(subschema: Any, outline: Outline, inside: tuple[str, ...]) -> Any:
+    """Copy a schema, replacing references to parts that are left out by what they refer to."""
     if not try_spend(1):
-        return True  # it grows beyond measure: here, anything is allowed
-    if isinstance(place, (list, tuple)):
-        return [_inline_references(one, outline, inside) for one in list_of(cast("Any", place))]
-    node = node_of(place)
+        return True  # the budget is used up: from here on anything is allowed
+    if isinstance(subschema, (list, tuple)):
+        return [_inline_references(one, outline, inside) for one in list_of(cast("Any", subschema))]
+    node = node_of(subschema)
     if not node:
-        return place
+        return subschema
     ref = node.get("$ref")
     copied = {key: _inline_references(value, outline, inside) for key, value in node.items() if key != "$ref"}
     if not isinstance(ref, str):
         return copied if "$ref" not in node else {"$ref": ref, **copied}
-    if not ref.startswith("#") or ref.startswith(tuple(f"#/{shelf}/" for shelf in _DEFINITION_KEYWORDS)):
+    if not ref.startswith("#") or ref.startswith(tuple(f"#/{keyword}/" for keyword in _DEFINITION_KEYWORDS)):
         return {"$ref": ref, **copied}
     if ref in inside:
-        return copied  # it holds itself: deeper than this, anything is allowed
-    return {**node_of(_inline_references(outline.target(ref), outline, (*inside, ref))), **copied}
+        return copied  # it contains itself: deeper than this, anything is allowed
+    return {**node_of(_inline_references(outline.resolve(ref), outline, (*inside, ref))), **copied}
 
 
-def _add_definitions(found: dict[str, Any], outline: Outline) -> None:
-    waiting: list[Any] = [dict(found)]
+def _add_definitions(schema: dict[str, Any], outline: Outline) -> None:
+    waiting: list[Any] = [dict(schema)]
     while waiting:
         one = waiting.pop()
         waiting.extend(list_of(one) or node_of(one).values())
         ref = node_of(one).get("$ref")
-        for shelf in _DEFINITION_KEYWORDS:
-            if isinstance(ref, str) and ref.startswith(f"#/{shelf}/"):
+        for keyword in _DEFINITION_KEYWORDS:
+            if isinstance(ref, str) and ref.startswith(f"#/{keyword}/"):
                 name = ref.split("/")[2].replace("~1", "/").replace("~0", "~")
-                kept = found.setdefault(shelf, {})
-                definitions = node_of(outline.root.get(shelf))
-                if name in definitions and name not in kept:
-                    kept[name] = _inline_references(definitions[name], outline, ())
-                    waiting.append(kept[name])
+                copied = schema.setdefault(keyword, {})
+                definitions = node_of(outline.root.get(keyword))
+                if name in definitions and name not in copied:
+                    copied[name] = _inline_references(definitions[name], outline, ())
+                    waiting.append(copied[name])

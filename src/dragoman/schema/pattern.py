@@ -1,8 +1,8 @@
-"""Regular expressions of foreign schemas, tried by an engine that never backtracks.
+"""Regular expressions of foreign schemas, run by an engine that never backtracks.
 
-The engine is the one of pydantic-core (Rust's `regex`), which comes with the MCP SDK: its time is at most the size of
-the pattern times the length of the text. Both are counted as effort before anything is tried. What it cannot parse,
-such as a look-ahead or a back-reference, is not enforced, and a warning says so.
+The engine is that of pydantic-core (Rust's `regex`), which comes with the MCP SDK: its time is at most the size of
+the pattern times the length of the text. Both are charged to the step budget before a pattern is tried. A pattern
+that the engine cannot parse, such as a look-ahead or a back-reference, is not enforced, and a warning is logged.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from dragoman.schema.budget import BudgetExhausted, try_spend
 
 logger = logging.getLogger("dragoman.mcp")
 
-# How many states a pattern may have once its repeats are written out, and how long it may be as it is written.
+# Maximum states of a pattern with its repeats expanded, and maximum length of its source.
 _MAX_STATES, _MAX_PATTERN_LENGTH = 2_000, 2_000
-# What a state costs when the pattern is compiled, in steps of effort, and how many characters one step pays for.
+# Budget steps per state when a pattern is compiled, and characters times states searched per step.
 _STEPS_PER_STATE, _CHARACTERS_PER_STEP = 8, 60
-# What a class of Unicode (`\p{L}`) counts for, in states: it is a table of hundreds of ranges.
+# States that a Unicode class (`\p{L}`) counts for: it is a table of hundreds of ranges.
 _UNICODE_CLASS_STATES = 50
-# As many pieces of a class (`[a-z_]`) are one state more.
+# Tokens of a character class (`[a-z_]`) that count as one more state.
 _PIECES_PER_STATE = 16
 _LOGGED_LENGTH = 60
-# How many compiled patterns are kept: some of them take half a megabyte.
+# Compiled patterns in the cache: some of them take half a megabyte.
 _CACHE_SIZE = 256
 
 _TOKEN = re.compile(
@@ -37,8 +37,8 @@ _TOKEN = re.compile(
     |.""",
     re.VERBOSE | re.DOTALL,
 )
-# ECMAScript's classes, in this engine's spelling. What is not ASCII is taken for a letter: whether it is one depends on
-# who wrote the schema, and what is let through here is judged by its server. `[^…]` turns it around.
+# ECMAScript's classes in this engine's syntax: plain, and within `[^…]`. Non-ASCII characters count as letters: whether
+# they are depends on the schema's author, and what passes here is validated by the server.
 _CLASSES: Final = {
     r"\d": ("[0-9]", "[0-9]"),
     r"\D": ("[^0-9]", "[^0-9]"),
@@ -49,7 +49,7 @@ _CLASSES: Final = {
 
 
 class _PatternTranslator:
-    """A pattern in the engine's spelling, and how large it is."""
+    """Translates a pattern to the engine's syntax and estimates its number of states."""
 
     def __init__(self, pattern: str) -> None:
         self._text: list[str] = []
@@ -60,7 +60,7 @@ class _PatternTranslator:
             if self._in_class:
                 self._within(piece[0])
             elif piece["least"] is not None:
-                # The last atom is there as often as that.
+                # The last atom is repeated that often.
                 self._grow(self._atom * max(int(piece["most"] or piece["least"]) - 1, 0))
                 self._text.append(piece[0])
             else:
@@ -88,11 +88,11 @@ class _PatternTranslator:
             self._atom = 0
             self._grow(_UNICODE_CLASS_STATES if piece.startswith((r"\p", r"\P")) else 1)
         self._in_class, self._is_negated = piece == "[", False
-        # A brace that counts nothing is a brace.
+        # A brace that is no repeat is a literal brace.
         self._text.append(r"\{" if piece == "{" else _CLASSES.get(piece, (piece,))[0])
 
     def _within(self, piece: str) -> None:
-        """A piece of a class: brackets, ampersands and tildes mean themselves there."""
+        """Translate a token of a character class, where brackets, ampersands and tildes are literal."""
         self._pieces += 1
         if self._pieces % _PIECES_PER_STATE == 0:
             self._grow(1)
@@ -103,42 +103,42 @@ class _PatternTranslator:
         elif piece.startswith((r"\p", r"\P")):
             self._grow(_UNICODE_CLASS_STATES)
         elif len(piece) > 1 and not piece.startswith("\\"):
-            piece = "".join(map(re.escape, piece))  # outside it is a group or a repeat
+            piece = "".join(map(re.escape, piece))  # outside a class it is a group or a repeat
         elif piece in "[&~":
             piece = f"\\{piece}"
         self._text.append(_CLASSES.get(piece, (piece, piece))[self._is_negated])
 
 
 class Matcher(Struct, frozen=True):
-    """A pattern that can be tried."""
+    """A compiled pattern and its size."""
 
     engine: SchemaValidator
     size: int
 
     def search(self, text: str) -> bool:
-        """True when the pattern is found in the text. Raises Exhausted when there is no effort left to look."""
+        """True when the pattern matches anywhere in the text. Raises BudgetExhausted when too few steps are left."""
         if not try_spend(1 + self.size * len(text) // _CHARACTERS_PER_STEP):
             raise BudgetExhausted
         return self.engine.isinstance_python(text)
 
 
-# The patterns that were compiled last, the oldest first; None for those that are not enforced.
+# The patterns compiled last, the oldest first; None for those that are not enforced.
 _cache: dict[str, Matcher | None] = {}
 
 
 def compile_pattern(pattern: object) -> Matcher | None:
-    """The pattern, compiled; None when it is not enforced, of which a warning has been logged.
+    """Compile a pattern; None, with a warning logged, when it cannot be enforced.
 
     Raises:
-        Exhausted: there is no effort left to compile it.
+        BudgetExhausted: too few steps are left to compile it.
     """
     if not isinstance(pattern, str):
         return None
     if pattern not in _cache:
-        found = _compile(pattern)
+        matcher = _compile(pattern)
         while len(_cache) >= _CACHE_SIZE:
             del _cache[next(iter(_cache))]
-        _cache[pattern] = found
+        _cache[pattern] = matcher
     return _cache[pattern]
 
 
@@ -162,7 +162,7 @@ def _log_not_enforced(pattern: str, why: str) -> None:
 
 
 def matches(pattern: object, text: str) -> bool:
-    """True when the pattern is found in the text; False too when that cannot be tried."""
+    """True when the pattern matches anywhere in the text; False also when it cannot be tried."""
     try:
         matcher = compile_pattern(pattern)
         return matcher is not None and matcher.search(text)

@@ -1,4 +1,4 @@
-"""What is wrong with arguments, in words a person can act on."""
+"""Turns a validator's errors into problems with texts that a person can act on."""
 
 from __future__ import annotations
 
@@ -25,13 +25,16 @@ _TYPES = {
 _MISSING = "is missing"
 _UNKNOWN = "is not known"
 _MORE = "more problem"
-# How many problems are told at once, and how many characters their paths may have together.
+# Maximum problems in a list, and total characters of their paths.
 _MAX_PROBLEMS = 20
 _MAX_PATHS_LENGTH = 20_000
 
 
 class Problem(Struct, frozen=True):
-    """One thing that is wrong. The path is spelled `a`, `filter.from`, `items[2].id`; empty for the whole object."""
+    """One thing that is wrong with the arguments.
+
+    The path is spelled `a`, `filter.from`, `items[2].id`; empty for the whole object.
+    """
 
     path: str
     missing: bool
@@ -39,17 +42,17 @@ class Problem(Struct, frozen=True):
 
     @property
     def unknown(self) -> bool:
-        """True for a name that the schema does not have. Told by the text, so that it outlives being stored."""
+        """True for a name that the schema does not allow. Derived from the text, so that it survives being stored."""
         return self.text.startswith(_UNKNOWN)
 
     @property
     def stands_for_more(self) -> bool:
-        """True for the last of very many, which says how many there are beside those that are told."""
+        """True for the last problem of a capped list, which says how many more there are."""
         return not self.path and _MORE in self.text
 
 
 class _ProblemCollector:
-    """The problems so far: no more than can be told, and how many there are beside them."""
+    """Collects problems up to the cap, and counts the rest."""
 
     def __init__(self, more: int) -> None:
         self.problems: dict[tuple[str, str], Problem] = {}
@@ -69,51 +72,51 @@ class _ProblemCollector:
 def problems_from_errors(
     errors: Iterable[ValidationError], outline: Outline, more: int | None = 0
 ) -> tuple[Problem, ...]:
-    """The problems behind a validator's errors: what is missing first, then the rest in the order of the schema.
+    """Return the problems behind a validator's errors: missing properties first, then in the order of the schema.
 
-    `more` is how many errors there are beside these, None for very many; the last problem then tells it.
+    `more` is the number of errors beyond these, None for too many to count; the last problem then says so.
     """
-    told = [inner for error in errors for inner in _relevant_errors(error)]
-    limited = {_path(error) for error in told if error.validator in ("enum", "const")}
-    found = _ProblemCollector(more or 0)
-    for error in told:
-        if error.validator == "type" and _path(error) in limited:
-            continue  # the values that it takes say it all
-        _add_problems(found, error, outline)
-    places = {name: index for index, name in enumerate(outline.properties(outline.root))}
+    relevant = [inner for error in errors for inner in _relevant_errors(error)]
+    with_choices = {_path(error) for error in relevant if error.validator in ("enum", "const")}
+    collector = _ProblemCollector(more or 0)
+    for error in relevant:
+        if error.validator == "type" and _path(error) in with_choices:
+            continue  # the list of allowed values says it all
+        _add_problems(collector, error, outline)
+    positions = {name: index for index, name in enumerate(outline.properties(outline.root))}
 
     def order(problem: Problem) -> tuple[bool, int]:
         steps = outline.at(problem.path)[0]
         top = str(steps[0]) if steps else ""
-        return not (problem.missing and len(steps) == 1), places.get(top, len(places))
+        return not (problem.missing and len(steps) == 1), positions.get(top, len(positions))
 
-    problems = sorted(found.problems.values(), key=order)
-    if found.more or more is None:
-        many = "many" if more is None else str(found.more)
+    problems = sorted(collector.problems.values(), key=order)
+    if collector.more or more is None:
+        many = "many" if more is None else str(collector.more)
         problems.append(Problem("", False, f"has {many} {_MORE}{'s' if many != '1' else ''}"))
     return tuple(problems)
 
 
 def _relevant_errors(error: ValidationError) -> Iterator[ValidationError]:
-    """The error, or those of the alternative that was most likely meant."""
+    """Yield the error, or those of the alternative that was most likely meant."""
     context = cast("Sequence[ValidationError]", error.context or ())
     if not context or error.validator not in ("anyOf", "oneOf"):
         yield error
         return
     branches: dict[Any, list[ValidationError]] = {}
     for inner in context:
-        if inner.validator != FORBIDDEN or inner.path:  # the alternative `false` is never meant
+        if inner.validator != FORBIDDEN or inner.path:  # the alternative `false` matches nothing
             branches.setdefault(next(iter(inner.schema_path), None), []).append(inner)
     ranks = {index: _distance(inner) for index, inner in branches.items()}
     least = min(ranks.values(), default=(True, True, True))
     nearest = [branches[index] for index, rank in ranks.items() if rank == least]
     if least[0]:
-        yield error  # of another type than any of them
+        yield error  # its type fits none of the alternatives
     elif len(nearest) == 1:
         for inner in nearest[0]:
             yield from _relevant_errors(inner)
     elif all(_is_missing_property(inner) for some in nearest for inner in some):
-        yield error  # each lacks something else: said in one sentence
+        yield error  # each lacks something else: one sentence names them all
     else:
         yield _discriminator_error(error, nearest) or next(
             _relevant_errors(max(context, key=lambda inner: len(inner.path)))
@@ -127,7 +130,7 @@ def _is_missing_property(error: ValidationError) -> bool:
 def _discriminator_error(
     error: ValidationError, branches: Sequence[Sequence[ValidationError]]
 ) -> ValidationError | None:
-    """The one error that says which values choose an alternative, when the same property chooses in all of them."""
+    """Build the error that lists the values selecting an alternative, when the same property selects in all of them."""
     choosing = [next((inner for inner in some if inner.validator in ("enum", "const")), None) for some in branches]
     first = choosing[0]
     if first is None or any(one is None or one.path != first.path for one in choosing):
@@ -142,7 +145,7 @@ def _discriminator_error(
 
 
 def _distance(errors: Sequence[ValidationError]) -> tuple[bool, bool, bool]:
-    """How far an alternative is from what was sent: another type altogether, another value, another kind of object."""
+    """Rank how far an alternative is from the value: another type, another value, another kind of object."""
     here = [error for error in errors if not error.path]
     return (
         any(error.validator == "type" for error in here),
@@ -158,39 +161,39 @@ def _path(error: ValidationError, *more: str) -> str:
     return text
 
 
-def _add_problems(found: _ProblemCollector, error: ValidationError, outline: Outline) -> None:
+def _add_problems(collector: _ProblemCollector, error: ValidationError, outline: Outline) -> None:
     value, limit = cast("Any", error.instance), cast("Any", error.validator_value)
     if error.validator == "required":
         for name in list_of(limit):
             if name not in value:
-                found.add(_path(error, str(name)), _MISSING, missing=True)
+                collector.add(_path(error, str(name)), _MISSING, missing=True)
     elif error.validator in ("dependentRequired", "dependencies"):
         for name, others in node_of(limit).items():
             for other in list_of(others) if name in value else ():
                 if other not in value:
-                    found.add(_path(error, str(other)), f"{_MISSING}: `{name}` needs it", missing=True)
+                    collector.add(_path(error, str(other)), f"{_MISSING}: `{name}` needs it", missing=True)
     elif error.validator in ("additionalProperties", "unevaluatedProperties") and isinstance(value, Mapping):
         schema = cast("Any", error.schema)
         patterns = list(node_of(node_of(schema).get("patternProperties")))
-        known = outline.properties(schema)
+        allowed = outline.properties(schema)
         names = [
             name
             for name in cast("Mapping[str, Any]", value)
-            if name not in known and not any(try_spend(1) and matches(pattern, name) for pattern in patterns)
+            if name not in allowed and not any(try_spend(1) and matches(pattern, name) for pattern in patterns)
         ]
         for name in names[:_MAX_PROBLEMS]:
-            found.add(_path(error, name), _unknown_name_text(name, list(known)))
-        found.more += len(names[_MAX_PROBLEMS:])
+            collector.add(_path(error, name), _unknown_name_text(name, list(allowed)))
+        collector.more += len(names[_MAX_PROBLEMS:])
     else:
-        found.add(_path(error), _error_text(error, value, limit, outline))
+        collector.add(_path(error), _error_text(error, value, limit, outline))
 
 
-def _unknown_name_text(name: str, known: Sequence[str]) -> str:
-    # Comparing takes as long as all letters times all letters.
-    likely = try_spend(len(name) * sum(map(len, known)) // 10)
-    near = difflib.get_close_matches(name, known, 1) if likely else ()
+def _unknown_name_text(name: str, allowed: Sequence[str]) -> str:
+    # Comparison costs the product of the lengths.
+    may_compare = try_spend(len(name) * sum(map(len, allowed)) // 10)
+    near = difflib.get_close_matches(name, allowed, 1) if may_compare else ()
     hint = f"; did you mean `{near[0]}`?" if near else ""
-    return f"{_UNKNOWN}: it takes {join_limited(known) if known else 'nothing'}{hint}"
+    return f"{_UNKNOWN}: it takes {join_limited(allowed) if allowed else 'nothing'}{hint}"
 
 
 def _error_text(error: ValidationError, value: Any, limit: Any, outline: Outline) -> str:
@@ -205,8 +208,8 @@ def _error_text(error: ValidationError, value: Any, limit: Any, outline: Outline
         return _no_alternative_text(error, value, outline)
     if keyword in ("enum", "const"):
         return f"must be {outline.type_text({keyword: limit})}, not {short_json(value)}"
-    said = _TEXTS.get(keyword)
-    return said(limit) if said is not None else "does not fit the schema"
+    build_text = _TEXTS.get(keyword)
+    return build_text(limit) if build_text is not None else "does not fit the schema"
 
 
 def _is_about_a_name(error: ValidationError) -> bool:

@@ -1,4 +1,4 @@
-"""The validator of one schema: compiled when it is first needed, kept, never on the network, and never for long."""
+"""The validator of one schema: compiled on first use, bounded in time, and without network access."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from dragoman.schema.outline import Outline
 
-# How many places a schema may have, and how deep it may be: the validator goes down by recursion.
+# Maximum number of subschemas and nesting depth: the validator recurses.
 _MAX_SUBSCHEMAS, _MAX_DEPTH = 4_000, 50
 
 
@@ -48,7 +48,7 @@ def _is_type(value: Any) -> bool:
 
 
 def _is_limit(value: Any) -> bool:
-    return _is_number(value) or isinstance(value, bool)  # of draft 4: whether `minimum` itself is excluded
+    return _is_number(value) or isinstance(value, bool)  # draft 4: a boolean says whether `minimum` is exclusive
 
 
 def _is_lists_of_names(value: Any) -> bool:
@@ -82,44 +82,48 @@ _KEYWORD_CHECKS: dict[str, Callable[[Any], bool]] = {
 
 
 def check_shape(schema: Any) -> None:
-    """Raises ValueError when it is no JSON schema, too large, or too deep."""
+    """Check that a schema is well-formed, within the size limit and not too deep.
+
+    Raises:
+        ValueError: it is not.
+    """
     level: list[Any] = [schema]
     count = 0
     for _ in range(_MAX_DEPTH):
         count += len(level)
         if count > _MAX_SUBSCHEMAS:
             raise ValueError("it is too large to be judged by")
-        level = [inner for place in level for inner in _subschemas(place)]
+        level = [inner for subschema in level for inner in _subschemas(subschema)]
         if not level:
             return
     raise ValueError(f"it is nested deeper than {_MAX_DEPTH} levels")
 
 
 def has_unevaluated_patterns(schema: Any) -> bool:
-    """True when `unevaluatedProperties` may stand beside patterns that tell names apart.
+    """True when `unevaluatedProperties` may be used together with `patternProperties`.
 
     Raises:
-        ValueError, TypeError, RecursionError: it is no JSON.
+        ValueError, TypeError, RecursionError: it is not JSON.
     """
-    # Anywhere, as a reference may lead to what is nobody's keyword.
+    # Searched anywhere in the text: a reference may lead to a part under no keyword.
     text = msgspec.json.encode(schema)
     return b'"unevaluatedProperties"' in text and b'"patternProperties"' in text
 
 
-def _subschemas(place: Any) -> list[Any]:
-    """The schemas right within a schema."""
-    if isinstance(place, bool):
+def _subschemas(subschema: Any) -> list[Any]:
+    """Return the direct subschemas of a schema. Raises ValueError when a keyword is malformed."""
+    if isinstance(subschema, bool):
         return []
-    if not isinstance(place, dict):
-        raise ValueError(f"{short_json(place)} is no schema")
-    node = cast("Node", place)
+    if not isinstance(subschema, dict):
+        raise ValueError(f"{short_json(subschema)} is no schema")
+    node = cast("Node", subschema)
     for word in node.keys() & _KEYWORD_CHECKS.keys():
         if not _KEYWORD_CHECKS[word](node[word]):
             raise _keyword_error(word, node[word])
-    found: list[Any] = []
+    inner: list[Any] = []
     for word in node.keys() & _SUBSCHEMA_KEYWORDS.keys():
-        found += _SUBSCHEMA_KEYWORDS[word](word, node[word])
-    return found
+        inner += _SUBSCHEMA_KEYWORDS[word](word, node[word])
+    return inner
 
 
 def _keyword_error(word: str, value: Any) -> ValueError:
@@ -127,7 +131,7 @@ def _keyword_error(word: str, value: Any) -> ValueError:
 
 
 def _subschemas_of_value(word: str, value: Any) -> Sequence[Any]:
-    # Up to 2019-09 `items` may be a list, for the first ones.
+    # Up to 2019-09 `items` may be a list: the schemas of the first items.
     return list_of(value) if word == "items" and list_of(value) else (value,)
 
 
@@ -141,11 +145,11 @@ def _subschemas_of_object(word: str, value: Any) -> Sequence[Any]:
     if not isinstance(value, dict):
         raise _keyword_error(word, value)
     schemas = list(node_of(cast("Any", value)).values())
-    # Dependencies may be names instead.
+    # `dependencies` may list names instead.
     return schemas if word != "dependencies" else [one for one in schemas if not isinstance(one, (list, str))]
 
 
-# Keywords with schemas in them: one, a list of them, or some under names.
+# Keywords that contain schemas: one, a list, or an object of them.
 _SUBSCHEMA_KEYWORDS: dict[str, Callable[[str, Any], Sequence[Any]]] = {
     **dict.fromkeys(
         (
@@ -168,34 +172,34 @@ _PLAIN_TYPES: dict[str, tuple[type, ...]] = {
     "number": (int, float),
     "boolean": (bool,),
 }
-# What says nothing about which values fit.
+# Keywords that do not affect validity.
 _ANNOTATIONS = {"title", "description", "default", "examples"}
 
 
 class FlatSchema(Struct, frozen=True):
-    """A schema that asks only for names and plain types."""
+    """A schema of named properties with plain types: validated without `jsonschema`."""
 
     types: dict[str, tuple[type, ...]]
     required: frozenset[str]
     allows_additional: bool
 
     def is_surely_valid(self, value: object) -> bool:
-        """True when the value surely fits. False decides nothing."""
+        """True when the value is valid; False when the full validator has to decide."""
         if not isinstance(value, dict):
             return False
-        given = cast("dict[str, Any]", value)
-        if not self.required.issubset(given):
+        members = cast("dict[str, Any]", value)
+        if not self.required.issubset(members):
             return False
-        for name, each in given.items():
-            wanted = self.types.get(name)
-            # A boolean is an integer to Python, and to nobody else.
-            if type(each) not in wanted if wanted is not None else not self.allows_additional:
+        for name, each in members.items():
+            types = self.types.get(name)
+            # By exact type: to Python, a boolean is an integer.
+            if type(each) not in types if types is not None else not self.allows_additional:
                 return False
         return True
 
 
 def parse_flat_schema(schema: Mapping[str, Any]) -> FlatSchema | None:
-    """What a schema asks for, if that is only names and plain types."""
+    """Return the schema as a FlatSchema; None when it uses anything else."""
     if (
         schema.get("type") != "object"
         or set(schema) - {"type", "properties", "required", "additionalProperties", "$schema"} - _ANNOTATIONS
@@ -209,10 +213,10 @@ def parse_flat_schema(schema: Mapping[str, Any]) -> FlatSchema | None:
     if not isinstance(extra, bool) or not isinstance(properties, dict) or not isinstance(required, list):
         return None
     types: dict[str, tuple[type, ...]] = {}
-    for name, place in cast("dict[str, Any]", properties).items():
-        if not isinstance(place, dict) or set(cast("dict[str, Any]", place)) - {"type"} - _ANNOTATIONS:
+    for name, subschema in cast("dict[str, Any]", properties).items():
+        if not isinstance(subschema, dict) or set(cast("dict[str, Any]", subschema)) - {"type"} - _ANNOTATIONS:
             return None
-        kind: Any = cast("dict[str, Any]", place).get("type")
+        kind: Any = cast("dict[str, Any]", subschema).get("type")
         if not isinstance(kind, str) or kind not in _PLAIN_TYPES:
             return None
         types[name] = _PLAIN_TYPES[kind]
@@ -222,57 +226,60 @@ def parse_flat_schema(schema: Mapping[str, Any]) -> FlatSchema | None:
 
 logger = logging.getLogger("dragoman.mcp")
 
-# How many errors are told at once.
+# Errors collected per value.
 _MAX_ERRORS = 20
-# What a validator may not keep from those who wait for it. A panic in a library is not among them, and no Exception.
+# Always raised on. Not among them: a panic of a Rust library, which is a BaseException too.
 _RERAISED = (KeyboardInterrupt, SystemExit, GeneratorExit, asyncio.CancelledError)
 
 
 class BoundedValidator:
-    """Tells what a schema has against a value. What it cannot tell is left to the server that wrote the schema."""
+    """Validates values within the step budget.
+
+    Where the schema cannot be used, or not within the budget, values pass: the server that published it decides.
+    """
 
     def __init__(self, outline: Outline) -> None:
         self._outline = outline
         self._has_logged = False
 
     def errors(self, value: Any) -> tuple[list[ValidationError], int | None]:
-        """The first things that are wrong, and how many more there are; None when they are too many to be counted.
+        """Return the first errors and the number of further ones, None when they are too many to count.
 
-        Nothing is wrong when the schema cannot be used for this value, or not soon enough.
+        Empty when the schema cannot be used for this value within the budget.
         """
         if self._flat is not None and self._flat.is_surely_valid(value):
             return [], 0
         if self._validator is None:
             return [], 0
-        found: list[ValidationError] = []
+        errors: list[ValidationError] = []
         more = 0
         try:
             with step_budget():
                 for error in self._validator.iter_errors(value):
-                    if len(found) < _MAX_ERRORS:
-                        found.append(error)
+                    if len(errors) < _MAX_ERRORS:
+                        errors.append(error)
                     else:
                         more += 1
         except _RERAISED:
             raise
         except BaseException as error:  # noqa: BLE001 - a foreign schema may break a validator in any way it likes
-            if len(found) == _MAX_ERRORS:
-                return found, None  # enough to ask about
+            if len(errors) == _MAX_ERRORS:
+                return errors, None  # enough to ask about
             self.log_unusable(error)
             return [], 0
-        return found, more
+        return errors, more
 
-    def is_valid(self, value: Any, place: Any) -> bool:
-        """True when a schema within this one takes the value; by its type alone when the validator cannot tell."""
+    def is_valid(self, value: Any, subschema: Any) -> bool:
+        """True when the value is valid against a subschema; checks only its type when the validator cannot be used."""
         if self._validator is None:
-            return self._outline.admits(value, place)
+            return self._outline.admits(value, subschema)
         try:
-            return bool(cast("Any", self._validator).evolve(schema=place).is_valid(value))
+            return bool(cast("Any", self._validator).evolve(schema=subschema).is_valid(value))
         except _RERAISED:
             raise
         except BaseException as error:  # noqa: BLE001 - as above
             self.log_unusable(error)
-            return self._outline.admits(value, place)
+            return self._outline.admits(value, subschema)
 
     @functools.cached_property
     def _flat(self) -> FlatSchema | None:
@@ -280,7 +287,7 @@ class BoundedValidator:
 
     @functools.cached_property
     def _validator(self) -> Validator | None:
-        # The draft is chosen here, once for all places. What is required comes first, to be among the errors told.
+        # The draft is chosen here, once for all subschemas. `required` goes first, so that its errors are not cut off.
         first = {"required": self._outline.root["required"]} if "required" in self._outline.root else {}
         schema = {key: value for key, value in {**first, **self._outline.root}.items() if key != "$schema"}
         try:
@@ -288,9 +295,9 @@ class BoundedValidator:
             check_shape(schema)
             by_pattern = has_unevaluated_patterns(schema)
             if by_pattern:
-                logger.warning("`unevaluatedProperties` beside `patternProperties` is left to the server to judge by")
-            made = cast("Any", budgeted_validator(kind, names_by_pattern=by_pattern))
-            return made(schema, registry=Registry[Any](), _resolver=_resolver(kind, schema))
+                logger.warning("`unevaluatedProperties` beside `patternProperties` is left to the server")
+            validator_class = cast("Any", budgeted_validator(kind, names_by_pattern=by_pattern))
+            return validator_class(schema, registry=Registry[Any](), _resolver=_resolver(kind, schema))
         except _RERAISED:
             raise
         except BaseException as error:  # noqa: BLE001 - as above
@@ -298,7 +305,7 @@ class BoundedValidator:
             return None
 
     def log_unusable(self, error: BaseException) -> None:
-        """Log, the first time, that the schema is of no use."""
+        """Log, once, that the schema cannot be used."""
         if not self._has_logged:
             self._has_logged = True
             logger.warning(
@@ -308,9 +315,9 @@ class BoundedValidator:
 
 
 def _resolver(kind: type[Validator], schema: dict[str, Any]) -> Any:
-    """Finds what references mean: within the schema and in the drafts. The library's default would fetch the rest."""
+    """Build the resolver of references within the schema and the drafts: the default would fetch from the network."""
     specification = specification_with(cast("Any", kind).ID_OF(kind.META_SCHEMA), default=Specification.OPAQUE)
     resource = specification.create_resource(schema)
     uri = resource.id() or ""
-    # Crawled once: else the whole schema is looked through for a name each time it is referred to.
+    # Crawled once: otherwise every lookup of a name would search the whole schema.
     return DRAFTS.combine(Registry[Any]().with_resource(uri, resource)).crawl().resolver(uri)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from dragoman.bus.local import LocalBus
 from dragoman.clock import SystemClock
 from dragoman.dialects.reading.checks import JsonLimits
-from dragoman.engine.accept.quota import Memory
+from dragoman.engine.accept.quota import MemoryQuota
 from dragoman.engine.execute.threads import helper_threads, skill_threads
 from dragoman.engine.journal.retention import Janitor, Retention
 from dragoman.engine.operations import EngineSettings, Service
@@ -22,9 +22,9 @@ from dragoman.server.cards.signing import CardSigning
 from dragoman.server.config.memory_limit import memory_for
 from dragoman.server.config.store_url import parse_store
 from dragoman.server.http.address import Addresses
-from dragoman.server.http.app import App, Hosted
+from dragoman.server.http.app import App, HostedAgent
 from dragoman.server.http.authentication import Authentication, AuthSettings, SchemeAuthentication
-from dragoman.server.http.cross_site import Guard
+from dragoman.server.http.cross_site import CrossSiteCheck
 from dragoman.server.http.lazy import LazyHttp, LazyKeys
 from dragoman.server.http.limiter import Limiter
 from dragoman.server.plugins import Site, plugins
@@ -73,7 +73,7 @@ def build(
     depths = [depth for plugin in extra if (depth := plugin.max_depth(os.environ)) is not None] or [_MAX_DEPTH]
     for agent in agents:
         if agent.backend.sessions is not None:
-            agent.backend.sessions.settle(home, settings.limits.keep, depths[0])
+            agent.backend.sessions.configure(home, settings.limits.keep, depths[0])
     bus = LocalBus(clock)
     engine = EngineSettings(
         dedupe=settings.dedupe,
@@ -93,14 +93,14 @@ def build(
     refine = [plugin.engine(store, clock) for plugin in extra]
     keys = LazyKeys(settings.secret, path)
     signing = _signing(settings, keys) if settings.sign else None
-    couriers = partial(_courier, settings, store, bus, clock, keys) if settings.push else None
+    couriers = partial(_webhook_delivery, settings, store, bus, clock, keys) if settings.push else None
     limits = settings.limits
     json_limits = JsonLimits(limits.nesting, limits.values, limits.parts)
     hosted = [
-        Hosted(
+        HostedAgent(
             agent,
             Cards(agent, settings.card_version, clock.now(), push=settings.push, signing=signing),
-            partial(Service, EngineAgent(agent), store, bus, clock, reduce(partial(_refined, agent), refine, engine)),
+            partial(Service, EngineAgent(agent), store, bus, clock, reduce(partial(_refine, agent), refine, engine)),
             settings.limits.body,
             blocking=settings.blocking,
             limits=json_limits,
@@ -110,10 +110,10 @@ def build(
     ]
     retention = Retention(keep=limits.keep, keep_tasks=limits.keep_tasks, compact=limits.compact)
     addresses = Addresses(settings.url, settings.trust_proxy)
-    guard = Guard(settings.url, settings.allow_hosts, settings.cors, open_list=settings.open_list)
+    guard = CrossSiteCheck(settings.url, settings.allow_hosts, settings.cors, open_list=settings.open_list)
     janitor = Janitor(store, clock, retention)
     auth = partial(_authentication, agents, settings, keys, clock, addresses)
-    limiter = Limiter(limits, clock, addresses, Memory(*memory_for(limits)))
+    limiter = Limiter(limits, clock, addresses, MemoryQuota(*memory_for(limits)))
     site = Site(hosted, bus, clock, limits.body, json_limits, limiter.denials, os.environ)
     return App(
         hosted,
@@ -122,14 +122,14 @@ def build(
         auth,
         guard,
         janitor,
-        couriers=couriers,
+        delivery_factory=couriers,
         keys=keys,
         limiter=limiter,
         extra=[routes for plugin in extra if (routes := plugin.routes(site)) is not None],
     )
 
 
-def _refined(
+def _refine(
     agent: Agent, settings: EngineSettings, refine: Callable[[Agent, EngineSettings], EngineSettings]
 ) -> EngineSettings:
     return refine(agent, settings)
@@ -138,15 +138,15 @@ def _refined(
 def _authentication(
     agents: Sequence[Agent], settings: Settings, keys: LazyKeys, clock: Clock, addresses: Addresses
 ) -> Authentication | None:
-    said = settings.auth
-    if said is not None and not isinstance(said, AuthSettings):
-        return Authentication(said)
+    auth = settings.auth
+    if auth is not None and not isinstance(auth, AuthSettings):
+        return Authentication(auth)
     # With nothing said, a skill that needs a permission makes the cookie count: strangers reach the others.
-    strangers = said is None
-    if strangers:
+    allow_anonymous = auth is None
+    if allow_anonymous:
         if not any(skill.permission for agent in agents for skill in agent.skills):
             return None
-        said = AuthSettings(("cookie",))
+        auth = AuthSettings(("cookie",))
 
     def http() -> HttpClient:
         from dragoman.net.sockets import SocketClient
@@ -155,7 +155,7 @@ def _authentication(
 
     path = parse_store(settings.store)
     return SchemeAuthentication(
-        said, path, keys, clock, LazyHttp(http), address_of=addresses.caller, strangers=strangers
+        auth, path, keys, clock, LazyHttp(http), address_of=addresses.caller, allow_anonymous=allow_anonymous
     )
 
 
@@ -163,7 +163,7 @@ def _signing(settings: Settings, keys: LazyKeys) -> CardSigning:
     return CardSigning(keys, url=settings.url, host=settings.host, version=settings.card_version)
 
 
-def _courier(settings: Settings, store: Store, bus: LocalBus, clock: Clock, keys: LazyKeys) -> DeliveryService:
+def _webhook_delivery(settings: Settings, store: Store, bus: LocalBus, clock: Clock, keys: LazyKeys) -> DeliveryService:
     guard = AddressGuard(settings.push_allow)
 
     def http() -> HttpClient:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dragoman.model.error import A2AError
     from dragoman.model.user import User
     from dragoman.server.agent.agent import Agent
-    from dragoman.server.http.app import Hosted
+    from dragoman.server.http.app import HostedAgent
     from dragoman.transports.endpoint import Answers
     from dragoman.transports.http import Header, Request, Send
     from dragoman.transports.limits import Denials
@@ -38,7 +38,7 @@ PLUGINS = ("dragoman.compat.sessions.plugin:SESSIONS", "dragoman.compat.tool_ser
 class Site(NamedTuple):
     """What the routes of a plug-in have to work with."""
 
-    agents: Sequence[Hosted]
+    agents: Sequence[HostedAgent]
     bus: Bus
     clock: Clock
     body_limit: int
@@ -72,7 +72,7 @@ class Routes(Protocol):
         """Prefixes under which every agent stands by its name, beside `/agents/`. Each ends with a slash."""
         ...
 
-    async def serve(self, hosted: Hosted, request: Request, send: Send, user: User | None) -> None:
+    async def serve(self, hosted: HostedAgent, request: Request, send: Send, user: User | None) -> None:
         """Answer an operation, errors too. At the server's root `hosted` is the first agent and the prefix is empty."""
         ...
 
@@ -80,7 +80,9 @@ class Routes(Protocol):
         """Answer an operation that is not permitted; `challenged` when a header says already how to authenticate."""
         ...
 
-    def page(self, hosted: Hosted, request: Request, base: str, user: User | None) -> tuple[int, bytes, list[Header]]:
+    def page(
+        self, hosted: HostedAgent, request: Request, base: str, user: User | None
+    ) -> tuple[int, bytes, list[Header]]:
         """Status, body and headers of a page; `base` is the agent's address."""
         ...
 
@@ -129,7 +131,7 @@ class PluginOptions(TypedDict, total=False):
 
 # The option that names the project of an agent's sessions, and what a program has when it is not told.
 PROJECT: Literal["default_project_id"] = "default_project_id"
-_OF_PROGRAMS: PluginOptions = {PROJECT: "default", "persona": None, "skill_bundles": ()}
+_PROGRAM_DEFAULTS: PluginOptions = {PROJECT: "default", "persona": None, "skill_bundles": ()}
 
 
 class PluginAttributes:
@@ -145,17 +147,19 @@ def with_plugin_options(function: F) -> F:
     """Name the options of plug-ins in the signature of a function that takes them as its `**options`."""
     signature = inspect.signature(function)
     *own, _ = signature.parameters.values()
-    more = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=of) for name, of in _OF_PROGRAMS.items()]
+    more = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=of) for name, of in _PROGRAM_DEFAULTS.items()
+    ]
     cast("Any", function).__signature__ = signature.replace(parameters=[*own, *more])
     return function
 
 
-def program_options(given: PluginOptions) -> PluginOptions:
+def program_options(options: PluginOptions) -> PluginOptions:
     """The options of a program, with the defaults of those that are not given. Raises TypeError for unknown ones."""
-    unknown = next((name for name in given if name not in _OF_PROGRAMS), None)
+    unknown = next((name for name in options if name not in _PROGRAM_DEFAULTS), None)
     if unknown is not None:
         raise TypeError(f"Agent.from_command() got an unexpected keyword argument {unknown!r}")
-    return {**_OF_PROGRAMS, **given}
+    return {**_PROGRAM_DEFAULTS, **options}
 
 
 def set_options(agent: PluginAttributes, options: Mapping[str, Any]) -> None:
@@ -196,14 +200,14 @@ class Plugin:
 @cache
 def plugins() -> tuple[Plugin, ...]:
     """All plug-ins, imported with the first call."""
-    found: list[Plugin] = []
+    loaded: list[Plugin] = []
     for place in PLUGINS:
         module, _, name = place.partition(":")
-        found.append(getattr(import_module(module), name))
-    return tuple(found)
+        loaded.append(getattr(import_module(module), name))
+    return tuple(loaded)
 
 
-def described(agent: Agent, text: str) -> str:
+def describe_agent(agent: Agent, text: str) -> str:
     """A description, with what plug-ins say of the agent."""
     for plugin in plugins():
         text = plugin.description(agent, text)

@@ -8,7 +8,7 @@ from dragoman.dialects.negotiate import Dialects
 from dragoman.dialects.reading.checks import JsonLimits
 from dragoman.dialects.table import EXTENSIONS_HEADERS
 from dragoman.dialects.v01.dialect import LEGACY
-from dragoman.engine.call import Call
+from dragoman.engine.call import CallContext
 from dragoman.engine.journal.follow import Stream
 from dragoman.model.error import MethodNotFound
 from dragoman.model.operation import Operation
@@ -47,7 +47,13 @@ class Answers(Protocol):
         ...
 
     async def perform(
-        self, endpoint: Endpoint, choice: Choice, call: Call, params: Any, after: int | None, request: Request | None
+        self,
+        endpoint: Endpoint,
+        choice: Choice,
+        call: CallContext,
+        params: Any,
+        after: int | None,
+        request: Request | None,
     ) -> Outcome:
         """Carry out an operation in place of `Endpoint.perform`. Raises A2AError."""
         ...
@@ -83,7 +89,7 @@ class Endpoint:
         self.dialects = Dialects(blocking_by_default=blocking, legacy=LEGACY if answers is None else answers.dialect)
         self.answers = answers
         self._extensions = {extension.uri for extension in extensions}
-        self._pushes: dict[Operation, Callable[[Call, Any], Awaitable[Result]]] = {
+        self._pushes: dict[Operation, Callable[[CallContext, Any], Awaitable[Result]]] = {
             Operation.CREATE_PUSH: service.create_push,
             Operation.GET_PUSH: service.get_push,
             Operation.LIST_PUSH: service.list_pushes,
@@ -92,9 +98,9 @@ class Endpoint:
         # Makes the card a known caller may see; None where nobody is known.
         self._extended = extended
 
-    def call(self, request: Request, dialect: Dialect, tenant: str = "") -> Call:
+    def call(self, request: Request, dialect: Dialect, tenant: str = "") -> CallContext:
         """The circumstances of a request."""
-        return Call(
+        return CallContext(
             user=request.user,
             tenant=tenant,
             extensions=self._activated(request) if self._extensions else _NO_EXTENSIONS,
@@ -113,7 +119,7 @@ class Endpoint:
             self._denials.note(request.caller, error)
 
     async def perform(
-        self, operation: Operation, call: Call, params: Any, after: int | None, request: Request | None = None
+        self, operation: Operation, call: CallContext, params: Any, after: int | None, request: Request | None = None
     ) -> Outcome:
         """Carry out an operation. Raises A2AError."""
         service = self.service
@@ -139,7 +145,7 @@ class Endpoint:
             raise MethodNotFound
         return Outcome(await self._pushes[operation](call, params), call.origin)
 
-    def headers(self, call: Call, dialect: Dialect, outcome: Outcome) -> list[Header]:
+    def headers(self, call: CallContext, dialect: Dialect, outcome: Outcome) -> list[Header]:
         """What a response says beside its body: activated extensions, and that it is a repeat."""
         found: list[Header] = []
         name = dialect.row.extensions_header

@@ -10,12 +10,12 @@ from types import CoroutineType, coroutine
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import parse_qsl, unquote
 
-from dragoman.engine.accept.quota import SERVER_MEMORY, Lease, busy
+from dragoman.engine.accept.quota import SERVER_MEMORY, Lease, overloaded
 from dragoman.model.error import A2AError, ContentTypeNotSupported, InternalError, InvalidRequest, Overloaded
 from dragoman.transports.limits import LARGE
 
 if TYPE_CHECKING:
-    from dragoman.engine.accept.quota import Memory
+    from dragoman.engine.accept.quota import MemoryQuota
     from dragoman.model.user import User
     from dragoman.transports.limits import Pace, Patience
 
@@ -60,7 +60,7 @@ class Disconnected(Exception):
 class Shared(NamedTuple):
     """What the requests of a server share: the memory they take, turns for long work, time for their bodies."""
 
-    memory: Memory | None = None
+    memory: MemoryQuota | None = None
     pace: Pace | None = None
     patience: Patience | None = None
 
@@ -242,7 +242,7 @@ class Request:
         if size <= LARGE or memory is None:
             return nullcontext()
         self.lease = self.lease or Lease(memory, self.caller)
-        return self.lease.covering(size, anyway=anyway)
+        return self.lease.covering(size, force=anyway)
 
     def _take(self, size: int) -> None:
         memory = self._shared.memory
@@ -369,7 +369,7 @@ def failure_of(error: Exception) -> A2AError:
     """What a caller is told when a request broke; the log has the rest."""
     if isinstance(error, MemoryError):
         logger.error("there was no memory left for a request: set limits_memory lower")
-        return busy("the server has no memory left", SERVER_MEMORY)
+        return overloaded("the server has no memory left", SERVER_MEMORY)
     logger.error("a request broke", exc_info=error)
     return InternalError()
 

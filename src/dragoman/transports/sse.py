@@ -129,22 +129,22 @@ class EventWriter:
 
     def _frame(self, record: Record, last: bool) -> bytes:
         key = self._keys[last]
-        frame = record.spelled.get(key) if self._shares else None
+        frame = record.encodings.get(key) if self._shares else None
         if frame is None:
             number = b"id: %d\n" % record.generation if record.generation else b""
             frame = b"%bdata: %b%b%b\n\n" % (number, self._before, self._event(record, last), self._after)
             # What stands before an event may be different for every reader, and is then kept for none.
-            if self._shares and len(record.spelled) < SHARED:
-                record.spelled[key] = frame
+            if self._shares and len(record.encodings) < SHARED:
+                record.encodings[key] = frame
         return frame
 
     def _event(self, record: Record, last: bool) -> bytes:
         if not self._shares:
             return self._spelling.event(record, last=last)
         key = (self._spelling, last)
-        body = record.spelled.get(key)
+        body = record.encodings.get(key)
         if body is None:
-            body = record.spelled[key] = self._spelling.event(record, last=last)
+            body = record.encodings[key] = self._spelling.event(record, last=last)
         return body
 
 

@@ -31,7 +31,7 @@ class PayloadBuilder:
 
     def renew(self, stored: StoredTask) -> None:
         """Go on with the task as it is now."""
-        self._replay.renew(stored)
+        self._replay.refresh(stored)
 
     @property
     def stored(self) -> StoredTask:

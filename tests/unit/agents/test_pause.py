@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from dragoman import Agent, Context, State
-from dragoman.agents.pause import Pause, Pending, keep, kept, pause_of
-from dragoman.engine.execute.outputs import Answered
+from dragoman.agents.pause import Pause, Pending, load_state, pause_of, save_state
+from dragoman.engine.execute.outputs import AnsweredQuestion
 from dragoman.stores.sqlite.store import SqliteStore
 
 PAUSE = Pause(
@@ -20,7 +20,7 @@ PAUSE = Pause(
         Pending("b", "Which?", {"id": "b"}),
         Pending("c", "And this?", {"id": "c"}, approval=True),
     ),
-    held={"kept": 1},
+    state={"kept": 1},
 )
 
 
@@ -28,7 +28,7 @@ def _after(pause: Pause, text: str = "", data: Any = None) -> Pause:
     """The pause after an answer, kept as JSON in between as the engine does."""
     ask = pause.ask()
     ref = msgspec.json.decode(msgspec.json.encode(ask.ref))
-    found = pause_of(Answered(ask.question, ref, text, data))
+    found = pause_of(AnsweredQuestion(ask.question, ref, text, data))
     assert found is not None
     return found
 
@@ -41,7 +41,7 @@ def test_questions_come_one_after_the_other_and_what_is_open_is_shown() -> None:
     third = _after(second, "that one")
     assert third.ask().question == "And this?"
     done = _after(third, "no")
-    assert (done.open, done.answers, done.held) == ((), {"a": "yes", "b": "that one", "c": "no"}, {"kept": 1})
+    assert (done.open, done.answers, done.state) == ((), {"a": "yes", "b": "that one", "c": "no"}, {"kept": 1})
 
 
 def test_data_answers_several_questions_by_their_ids() -> None:
@@ -100,11 +100,11 @@ async def test_what_is_kept_for_a_pause_is_written_once_and_found_again(start: A
     async def run(ctx: Context) -> AsyncIterator[Any]:
         pause = pause_of(ctx.resume)
         if pause is None:
-            pause = Pause(PAUSE.pending[:1], await keep(ctx, [large]))
+            pause = Pause(PAUSE.pending[:1], await save_state(ctx, [large]))
         if pause.open:
             yield pause.ask()
         else:
-            yield f"{(await kept(ctx, pause.held)) == [large]} {len(msgspec.json.encode(ctx.answered)) < 5000}"
+            yield f"{(await load_state(ctx, pause.state)) == [large]} {len(msgspec.json.encode(ctx.answers)) < 5000}"
 
     engine = await start(Agent("test", run=run), store=SqliteStore(tmp_path / "tasks.db"))
     task = await engine.send("go")
@@ -117,7 +117,7 @@ async def test_what_is_kept_for_a_pause_is_written_once_and_found_again(start: A
 
 async def test_what_is_not_kept_any_more_fails_in_plain_words(start: Any) -> None:
     async def run(ctx: Context) -> AsyncIterator[Any]:
-        yield await kept(ctx, "nothing")
+        yield await load_state(ctx, "nothing")
 
     task = await (await start(Agent("test", run=run))).send("go")
     assert (task.state, task.error) == (State.FAILED, "the agent does not wait for this answer any more")

@@ -137,7 +137,7 @@ class Behind:
 @pytest.fixture(autouse=True)
 def own_cards(monkeypatch: pytest.MonkeyPatch) -> None:
     """A port may have been another agent's a minute ago."""
-    monkeypatch.setattr("dragoman.client.connect.CARDS", CardCache(SystemClock()))
+    monkeypatch.setattr("dragoman.client.connect.SHARED_CARDS", CardCache(SystemClock()))
 
 
 @pytest.fixture
@@ -318,7 +318,7 @@ async def test_a_conversation_is_one_conversation_behind_too(behind: Behind, add
 async def test_words_for_a_task_at_work_are_passed_on(
     behind: Behind, address: str, version: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dragoman.agents.remote.run._REFUSAL", 0.2)
+    monkeypatch.setattr("dragoman.agents.remote.run._REFUSAL_TIMEOUT", 0.2)
     async with in_front(address, protocol=version) as client:
         task = await client.send(tool="listen", wait=False)
         assert isinstance(task, Task)

@@ -355,7 +355,7 @@ async def test_an_answer_that_was_taken_before_the_crash_does_not_answer_the_nex
 async def test_words_for_a_task_at_work_are_passed_on_once(
     behind: Behind, address: str, restart: Any, version: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dragoman.agents.remote.run._REFUSAL", 0.2)
+    monkeypatch.setattr("dragoman.agents.remote.run._REFUSAL_TIMEOUT", 0.2)
     engine = await restart(address, protocol=version)
     task = await engine.send("go", wait=False, **tool("listen"))
     await engine.send("one", task=task, wait=False)

@@ -93,7 +93,7 @@ async def opened(path: Path) -> AsyncIterator[SqliteStore]:
 async def fill(path: Path, *states: State) -> None:
     async with opened(path) as store:
         rows = [row_of(store, f"t{number}", state=state) for number, state in enumerate(states)]
-        await asyncio.gather(*(create(store, row, joins=True) for row in rows))
+        await asyncio.gather(*(create(store, row, joins_context=True) for row in rows))
 
 
 def traces(folder: Path) -> dict[str, tuple[int, int]]:
@@ -335,7 +335,7 @@ async def test_wrong_counters_fail_and_what_it_says_to_run_puts_them_right(tmp_p
     change(tmp_path / "t.db", command[2])
     assert about(examine(tmp_path / "t.db"), "counters").level == "ok"
     async with opened(tmp_path / "t.db") as store:
-        await create(store, row_of(store, "late"), joins=True)
+        await create(store, row_of(store, "late"), joins_context=True)
         assert (await store.page(TaskQuery(SCOPE))).total == 4
         assert (await store.page(TaskQuery(SCOPE, context_id="context"))).total == 4
     assert about(examine(tmp_path / "t.db"), "counters").level == "ok"

@@ -25,7 +25,7 @@ from mcp.client.stdio import StdioServerParameters
 from dragoman import Agent
 from dragoman.cli.main import group
 from dragoman.errors import ConfigError
-from dragoman.mcp.serve import PATH, McpOptions, news, protection
+from dragoman.mcp.serve import PATH, McpOptions, startup_lines, transport_security
 from dragoman.mcp.server import A2AServer
 from dragoman.testing import served
 
@@ -298,14 +298,14 @@ def test_a_web_page_with_a_name_that_leads_here_is_refused(tmp_path: Path, heade
     ("address", "place"), [("127.0.0.1", "127.0.0.1:80"), ("127.0.0.2", "127.0.0.2:80"), ("::1", "[::1]:80")]
 )
 def test_on_this_machine_nobody_has_to_be_warned(address: str, place: str) -> None:
-    first, shared = news(address, 80)
+    first, shared = startup_lines(address, 80)
     assert first == f"serving MCP at http://{place}/mcp"
     assert shared == "all hosts that connect share one registry: each sees the agents and tasks of the others"
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0", "::", "192.0.2.1"])
 def test_who_lets_others_in_is_warned(address: str) -> None:
-    _, _, warning, names = news(address, 80)
+    _, _, warning, names = startup_lines(address, 80)
     assert warning.startswith("warning: anyone who can reach ")
     assert names.endswith("allow another name for this machine with --allow")
 
@@ -328,7 +328,7 @@ def test_who_lets_others_in_is_warned(address: str) -> None:
     ],
 )
 async def test_names_that_lead_here_are_refused_wherever_it_listens(headers: dict[str, str], code: int) -> None:
-    guarded = protection("0.0.0.0", "0.0.0.0", 8931, ("gateway.example", "2001:db8::1"))
+    guarded = transport_security("0.0.0.0", "0.0.0.0", 8931, ("gateway.example", "2001:db8::1"))
     async with A2AServer(McpOptions()) as mine:
         app = mine.server.streamable_http_app(streamable_http_path=PATH, transport_security=guarded, host="0.0.0.0")
         with served(app) as url:

@@ -73,7 +73,7 @@ def adder(name: str = "adder") -> Agent:
 @pytest.fixture(autouse=True)
 def own_cards(monkeypatch: pytest.MonkeyPatch) -> None:
     """A port may have been another agent's a minute ago."""
-    monkeypatch.setattr("dragoman.client.connect.CARDS", CardCache(SystemClock()))
+    monkeypatch.setattr("dragoman.client.connect.SHARED_CARDS", CardCache(SystemClock()))
 
 
 @pytest.fixture

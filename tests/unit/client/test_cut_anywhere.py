@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from dragoman import Agent, State, Task
 from dragoman.client.event import Event, NumberedEvent
-from dragoman.client.follow import Following
-from dragoman.client.message import message_of, request_of
+from dragoman.client.follow import ResumableStream
+from dragoman.client.message import build_message, build_send_request
 from dragoman.errors import CannotConnect
 from dragoman.model.operation import Operation
 from dragoman.server.agent.in_process import connect
@@ -40,8 +40,8 @@ class Cutting:
     ) -> None:
         self.clock = EagerClock()
         self._engine = engine
-        self.known_card = engine.known_card
-        self.reached = self.subscribes_again = True
+        self.cached_card = engine.cached_card
+        self.reached = self.can_resubscribe = True
         self._drops = drops
         self._numbers = numbers
         self._snapshot = snapshot
@@ -53,7 +53,7 @@ class Cutting:
         return found if self._numbers else replace(found, generation=None)
 
     async def open_stream(
-        self, operation: Operation, request: Any, after: int | None, received: Any = None
+        self, operation: Operation, request: Any, after: int | None, budget: Any = None
     ) -> AsyncGenerator[Any, None]:
         left, clean = self._drops.pop(0) if self._drops else (1_000_000, False)
         if left == 0:
@@ -107,8 +107,8 @@ async def _read_through(
     await engine.open()
     try:
         wire: Any = Cutting(engine, drops, **options)
-        following = Following(wire, len(drops))
-        events = [event async for event in following.message(request_of(message_of("go"), wait=True))]
+        following = ResumableStream(wire, len(drops))
+        events = [event async for event in following.send(build_send_request(build_message("go"), wait=True))]
         return events, following.result, runs
     finally:
         await engine.close()

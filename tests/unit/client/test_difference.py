@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.client.event import Assembly, missed_events
+from dragoman.client.event import TaskAssembler, missed_events
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
 from dragoman.model.message import Message
 from dragoman.model.part import Part
@@ -113,9 +113,9 @@ def test_a_reader_who_catches_up_has_the_same_answer_and_hears_nothing_twice(
     seen = task(*(tuple(parts[: data.draw(st.integers(0, len(parts)))]) for parts in artifacts))
     kept = [_joined(parts) if data.draw(st.booleans()) else parts for parts in artifacts]
     now = task(*(tuple(parts) for parts in kept), state=State.COMPLETED)
-    assembly = Assembly()
-    assembly.take(Record.of(1, seen))
-    events = [assembly.take(each) for each in missed_events(seen, now)]
+    assembly = TaskAssembler()
+    assembly.add(Record.of(1, seen))
+    events = [assembly.add(each) for each in missed_events(seen, now)]
     result = assembly.result
     assert isinstance(result, Task)
     assert result.text == now.text

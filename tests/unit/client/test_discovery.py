@@ -12,8 +12,8 @@ import pytest
 
 from dragoman import Agent, Client
 from dragoman.client import discovery
-from dragoman.client.connect import CARDS, connect
-from dragoman.client.discovery import CardCache, Found, is_card_url
+from dragoman.client.connect import SHARED_CARDS, connect
+from dragoman.client.discovery import CardCache, ResolvedCard, is_card_url
 from dragoman.dialects.cards.card import read_card
 from dragoman.errors import BadCard, BadResponse, ConfigError, Overloaded
 from dragoman.testing import Clock, served
@@ -29,7 +29,7 @@ NEW, OLD = "/.well-known/agent-card.json", "/.well-known/agent.json"
 @pytest.fixture(autouse=True)
 def no_card_of_another_test() -> None:
     # A port is given again, sooner or later, and its card may be that of an earlier test.
-    CARDS.clear()
+    SHARED_CARDS.clear()
 
 
 def site(pages: dict[str, Any]) -> Any:
@@ -264,28 +264,28 @@ def getting() -> Any:
     return Operation.GET, GetTaskRequest("t1")
 
 
-def entry(name: str, url: str = "") -> Found:
-    return Found(read_card({"name": name, "version": "1", "url": "http://x"}), b"", url or f"http://{name}")
+def entry(name: str, url: str = "") -> ResolvedCard:
+    return ResolvedCard(read_card({"name": name, "version": "1", "url": "http://x"}), b"", url or f"http://{name}")
 
 
 def test_cards_that_ran_out_are_forgotten_and_there_are_never_too_many() -> None:
     clock = Clock()
     cache = CardCache(clock)
     for number in range(300):
-        cache.keep(str(number), entry(str(number)), "", "")
+        cache.store(str(number), entry(str(number)), "", "")
     assert len(cache) == 256
     assert cache.fresh("0") is None
     assert cache.fresh("299") is not None
     clock.move(300)
     assert cache.fresh("299") is None
-    cache.keep("new", entry("new"), "", "")
+    cache.store("new", entry("new"), "", "")
     assert len(cache) == 1
 
 
 def test_a_tag_is_kept_for_an_hour_after_its_card_ran_out() -> None:
     clock = Clock()
     cache = CardCache(clock)
-    cache.keep("a", entry("a"), '"1"', "")
+    cache.store("a", entry("a"), '"1"', "")
     clock.move(300 + 3599)
     cache._prune()  # pyright: ignore[reportPrivateUsage]
     assert cache.stale("http://a") is not None
@@ -304,7 +304,7 @@ def test_a_clock_that_is_set_back_makes_no_card_young() -> None:
         def call_later(self, seconds: float, callback: Any) -> Any: ...
 
     cache = CardCache(Wall())
-    cache.keep("a", entry("a"), "", "")
+    cache.store("a", entry("a"), "", "")
     now -= 3_600_000
     assert cache.fresh("a") is None
 
@@ -317,7 +317,7 @@ def test_threads_may_share_a_cache() -> None:
     def work(start: int) -> None:
         try:
             for number in range(start, start + 400):
-                cache.keep(str(number), entry(str(number)), '"1"', "")
+                cache.store(str(number), entry(str(number)), '"1"', "")
                 cache.stale(f"http://{number - 50}")
                 cache.fresh(str(number - 1))
         except Exception as error:  # noqa: BLE001 - whatever it is, the test must see it
@@ -347,9 +347,9 @@ async def test_clients_of_one_process_share_the_cards_that_anybody_may_see() -> 
 )
 async def test_a_card_that_others_may_not_see_or_trust_is_not_shared(options: Any) -> None:
     async with AgentStub(lambda _: html()) as stub:
-        before = len(CARDS)
+        before = len(SHARED_CARDS)
         assert await found(stub.url, **options) == "stub"
-        assert len(CARDS) == before
+        assert len(SHARED_CARDS) == before
         assert await found(stub.url) == "stub"
         assert await found(stub.url, **options) == "stub"
         assert len(stub.got) == 3

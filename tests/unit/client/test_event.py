@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.client.event import Assembly, Event
+from dragoman.client.event import Event, TaskAssembler
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
 from dragoman.model.message import Message
 from dragoman.model.part import Part
@@ -49,8 +49,8 @@ def snapshot(*artifacts: tuple[str, str], state: State = State.WORKING, message:
 WORKING, DONE = status(State.WORKING), status(State.COMPLETED)
 
 
-def read(assembly: Assembly, events: Sequence[Any]) -> list[Event]:
-    return [assembly.take(Record.of(number, event)) for number, event in enumerate(events, 1)]
+def read(assembly: TaskAssembler, events: Sequence[Any]) -> list[Event]:
+    return [assembly.add(Record.of(number, event)) for number, event in enumerate(events, 1)]
 
 
 def joined(events: Sequence[Event]) -> str:
@@ -179,7 +179,7 @@ FORMS: dict[str, tuple[list[Any], list[str]]] = {
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_in_the_field_says_everything_once(form: str) -> None:
     events, expected = FORMS[form]
-    assembly = Assembly()
+    assembly = TaskAssembler()
     found = read(assembly, events)
     assert ["*" * event.replaces + event.text for event in found] == expected
     assert assembly.result is not None
@@ -189,7 +189,7 @@ def test_every_form_in_the_field_says_everything_once(form: str) -> None:
 @pytest.mark.parametrize("form", [form for form in FORMS if not isinstance(FORMS[form][0][0], Message)])
 def test_every_form_makes_the_task_that_the_events_make(form: str) -> None:
     events = FORMS[form][0]
-    assembly = Assembly()
+    assembly = TaskAssembler()
     read(assembly, events)
     expected = Folding(events[0] if isinstance(events[0], Task) else snapshot(state=State.WORKING))
     for event in events if not isinstance(events[0], Task) else events[1:]:
@@ -226,7 +226,7 @@ ENDS = st.sampled_from([DONE, status(State.COMPLETED, "bye")])
 def test_the_texts_joined_are_the_text_of_the_task(
     first: list[Any], events: list[Any], end: Any, later: list[Any]
 ) -> None:
-    assembly = Assembly()
+    assembly = TaskAssembler()
     found = read(assembly, [*first, *events, end, *later])
     result = assembly.result
     assert isinstance(result, Task)
@@ -236,13 +236,13 @@ def test_the_texts_joined_are_the_text_of_the_task(
 
 def test_what_is_told_before_the_end_is_in_the_order_of_writing() -> None:
     """Every piece is told once as it comes, whoever writes it: nothing is repeated while the task goes on."""
-    events = read(Assembly(), [TASK, *(chunk(f"{key}{n} ", artifact_id=key) for n in range(3) for key in "ab")])
+    events = read(TaskAssembler(), [TASK, *(chunk(f"{key}{n} ", artifact_id=key) for n in range(3) for key in "ab")])
     assert [event.text for event in events] == ["", "a0 ", "b0 ", "a1 ", "b1 ", "a2 ", "b2 "]
     assert not any(event.replaces for event in events)
 
 
 def test_a_failed_task_says_why_in_its_error_and_not_as_an_answer() -> None:
-    assembly = Assembly()
+    assembly = TaskAssembler()
     events = read(assembly, [TASK, status(State.FAILED, "it broke")])
     assert [event.text for event in events] == ["", ""]
     assert isinstance(assembly.result, Task)
@@ -250,7 +250,7 @@ def test_a_failed_task_says_why_in_its_error_and_not_as_an_answer() -> None:
 
 
 def test_a_reader_who_comes_in_the_middle_is_not_told_again_what_was_before() -> None:
-    assembly = Assembly(middle=True)
+    assembly = TaskAssembler(mid_stream=True)
     events = read(assembly, [chunk("three "), chunk("four"), whole("one two three four", last=True), DONE])
     assert [(event.text, event.replaces) for event in events] == [
         ("three ", False),
@@ -263,44 +263,44 @@ def test_a_reader_who_comes_in_the_middle_is_not_told_again_what_was_before() ->
 
 
 def test_a_text_that_begins_anew_in_the_middle_says_so() -> None:
-    events = read(Assembly(middle=True), [chunk("three "), whole("something else")])
+    events = read(TaskAssembler(mid_stream=True), [chunk("three "), whole("something else")])
     assert [(event.text, event.replaces) for event in events] == [("three ", False), ("something else", True)]
 
 
 def test_events_have_their_number_their_state_and_the_task_so_far() -> None:
-    assembly = Assembly()
-    first = assembly.take(Record.of(7, snapshot(("a", "so far "))))
+    assembly = TaskAssembler()
+    first = assembly.add(Record.of(7, snapshot(("a", "so far "))))
     assert (first.kind, first.id, first.state) == ("task", 7, State.WORKING)
-    second = assembly.take(Record.of(8, chunk("more")))
+    second = assembly.add(Record.of(8, chunk("more")))
     assert second.task is not None
     assert (second.kind, second.id, second.task.text, second.task.generation) == ("artifact", 8, "so far more", 8)
-    third = assembly.take(Record.of(9, DONE))
+    third = assembly.add(Record.of(9, DONE))
     assert (third.kind, third.state) == ("status", State.COMPLETED)
     assert third.task is assembly.result
     assert "8 artifact TASK_STATE_WORKING 'more'" in repr(second)
 
 
 def test_a_bare_message_has_no_task() -> None:
-    event = Assembly().take(Record.of(0, says("hi")))
+    event = TaskAssembler().add(Record.of(0, says("hi")))
     assert (event.kind, event.text, event.task, event.state) == ("message", "hi", None, State.COMPLETED)
 
 
 def test_a_question_that_comes_first_is_not_yet_history() -> None:
-    assembly = Assembly()
+    assembly = TaskAssembler()
     (event,) = read(assembly, [status(State.INPUT_REQUIRED, "how many?")])
     assert event.task is not None
     assert (event.task.question, event.task.history) == ("how many?", ())
 
 
 def test_a_remark_within_a_task_is_part_of_its_history() -> None:
-    (*_, last) = read(Assembly(), [TASK, says("one moment"), DONE])
+    (*_, last) = read(TaskAssembler(), [TASK, says("one moment"), DONE])
     assert last.task is not None
     assert [message.text for message in last.task.history] == ["one moment"]
 
 
 def test_events_that_do_not_name_their_context_are_in_that_of_the_message() -> None:
-    assembly = Assembly(context_id="mine")
-    event = assembly.take(Record.of(1, StatusUpdate("t", "", TaskStatus(State.WORKING))))
+    assembly = TaskAssembler(context_id="mine")
+    event = assembly.add(Record.of(1, StatusUpdate("t", "", TaskStatus(State.WORKING))))
     assert event.task is not None
     assert event.task.context_id == "mine"
 
@@ -311,9 +311,9 @@ def test_an_event_costs_the_same_however_long_the_task_is(artifacts: int, monkey
     looks: list[str] = []
     for name in ("task", "artifact_text", "artifact_ids"):
         monkeypatch.setattr(Folding, name, lambda self, *_, name=name: looks.append(name))
-    assembly = Assembly()
-    assembly.take(Record.of(1, WORKING))
+    assembly = TaskAssembler()
+    assembly.add(Record.of(1, WORKING))
     for number in range(20_000):
-        event = assembly.take(Record.of(2 + number, chunk("word ", artifact_id=str(number % artifacts))))
+        event = assembly.add(Record.of(2 + number, chunk("word ", artifact_id=str(number % artifacts))))
         assert event.text == "word "
     assert looks == []

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from dragoman import State, Task
 from dragoman.client.event import Event, NumberedEvent
-from dragoman.client.follow import Following
-from dragoman.client.message import message_of, request_of
+from dragoman.client.follow import ResumableStream
+from dragoman.client.message import build_message, build_send_request
 from dragoman.dialects.v03.dialect import V03_RPC
 from dragoman.errors import (
     AuthError,
@@ -35,7 +35,7 @@ from dragoman.model.state import Role
 from dragoman.model.task import Artifact, TaskStatus
 from dragoman.testing import Clock
 
-REQUEST = request_of(message_of("go"), wait=True)
+REQUEST = build_send_request(build_message("go"), wait=True)
 CARD = AgentCard("test", "", (), "1", AgentCapabilities(streaming=True), ("text/plain",), ("text/plain",), ())
 CUT = CannotConnect("cut", reason="CONNECTION_LOST")
 REFUSED = UnsupportedOperation("no")
@@ -96,9 +96,9 @@ class Scripted:
         self.streams = list(streams)
         self.gets = list(gets)
         self.send = send
-        self.known_card = card
+        self.cached_card = card
         self.reached = True
-        self.subscribes_again = True
+        self.can_resubscribe = True
         self.clock: Any = EagerClock()
         self.calls: list[tuple[str, int | None]] = []
         self.open = 0
@@ -118,7 +118,7 @@ class Scripted:
         return found
 
     async def open_stream(
-        self, operation: Operation, request: Any, after: int | None, received: Any = None
+        self, operation: Operation, request: Any, after: int | None, budget: Any = None
     ) -> AsyncGenerator[Any, None]:
         self.calls.append((operation.name, after))
         stream = self.streams.pop(0) if self.streams else REFUSED
@@ -140,20 +140,20 @@ class Scripted:
     def names(self) -> list[str]:
         return [name for name, _ in self.calls]
 
-    def following(self, retries: int = 5, **options: Any) -> Following:
+    def following(self, retries: int = 5, **options: Any) -> ResumableStream:
         connection: Any = self
-        return Following(connection, retries, **options)
+        return ResumableStream(connection, retries, **options)
 
 
 FOREVER = object()
 
 
-async def said(following: Following, request: Any = REQUEST) -> list[Event]:
-    return [event async for event in following.message(request)]
+async def said(following: ResumableStream, request: Any = REQUEST) -> list[Event]:
+    return [event async for event in following.send(request)]
 
 
-async def followed(following: Following, after: int | None = None) -> list[Event]:
-    return [event async for event in following.task("t", after)]
+async def followed(following: ResumableStream, after: int | None = None) -> list[Event]:
+    return [event async for event in following.subscribe("t", after)]
 
 
 def joined(events: Sequence[Event]) -> str:
@@ -220,9 +220,9 @@ class _Stirring(Scripted):
         super().__init__(*wire.streams, gets=wire.gets)
 
     async def open_stream(
-        self, operation: Operation, request: Any, after: int | None, received: Any = None
+        self, operation: Operation, request: Any, after: int | None, budget: Any = None
     ) -> AsyncGenerator[Any, None]:
-        async with aclosing(super().open_stream(operation, request, after, received)) as batches:
+        async with aclosing(super().open_stream(operation, request, after, budget)) as batches:
             async for batch in batches:
                 yield batch
                 if operation is Operation.SUBSCRIBE:
@@ -249,14 +249,14 @@ async def test_without_numbers_the_task_is_read_and_its_events_only_wake() -> No
 
 async def test_a_server_whose_streams_do_harm_is_looked_at_instead() -> None:
     wire = Scripted([bare(task()), bare(chunk("a ")), CUT], gets=[task("a b "), task("a b c", State.COMPLETED)])
-    wire.subscribes_again = V03_RPC.row.subscribes_again
+    wire.can_resubscribe = V03_RPC.row.subscribes_again
     assert [event.text for event in await said(wire.following())] == ["", "a ", "b ", "c", ""]
     assert wire.names == ["STREAM", "GET", "GET"]
 
 
 async def test_an_old_server_that_numbers_its_events_is_subscribed_to() -> None:
     wire = Scripted([numbered(1, status(State.WORKING), chunk("a ")), CUT], [numbered(3, chunk("b"), DONE)])
-    wire.subscribes_again = V03_RPC.row.subscribes_again
+    wire.can_resubscribe = V03_RPC.row.subscribes_again
     assert joined(await said(wire.following())) == "a b"
     assert wire.calls[1] == ("SUBSCRIBE", 2)
 
@@ -269,7 +269,7 @@ async def test_an_error_of_the_stream_that_wakes_is_told_after_what_was_new() ->
     )
     following = wire.following()
     with pytest.raises(InternalError, match="the agent died"):
-        await last_of(following.message(REQUEST))
+        await last_of(following.send(REQUEST))
     assert isinstance(following.result, Task)
     assert following.result.text == "a "
 
@@ -402,7 +402,7 @@ async def test_an_error_within_a_stream_is_told_when_the_task_shows_no_end() -> 
     wire = Scripted([numbered(1, task(), chunk("a ")), InternalError("oh")], gets=[task("a b")])
     following = wire.following()
     with pytest.raises(InternalError, match="oh"):
-        await last_of(following.message(REQUEST))
+        await last_of(following.send(REQUEST))
     assert isinstance(following.result, Task)
     assert following.result.text == "a b"
     wire = Scripted([numbered(1, task()), InternalError("oh")], gets=[task("", State.FAILED, "broken")])
@@ -431,9 +431,9 @@ async def test_an_agent_whose_card_says_that_it_does_not_stream_is_not_asked_to(
 async def test_an_agent_whose_card_is_read_on_the_way_is_not_asked_again() -> None:
     class Late(Scripted):
         async def open_stream(
-            self, operation: Operation, request: Any, after: int | None, received: Any = None
+            self, operation: Operation, request: Any, after: int | None, budget: Any = None
         ) -> AsyncGenerator[Any, None]:
-            self.known_card = replace(CARD, capabilities=AgentCapabilities(streaming=False))
+            self.cached_card = replace(CARD, capabilities=AgentCapabilities(streaming=False))
             raise BadResponse("there is no A2A here", status=404)
             yield
 
@@ -467,7 +467,7 @@ async def test_a_question_ends_a_message_but_not_a_subscription() -> None:
     events = await said(Scripted([*asked, FOREVER]).following())
     assert (events[-1].state, events[-1].text) == (State.INPUT_REQUIRED, "")
     wire = Scripted([asked, numbered(3, status(State.WORKING), chunk("a"), DONE)])
-    events = await followed(wire.following(to_the_end=True))
+    events = await followed(wire.following(until_final=True))
     assert [event.state for event in events if event.kind == "status"] == [
         State.INPUT_REQUIRED,
         State.WORKING,
@@ -499,8 +499,8 @@ async def test_a_stream_that_ends_while_the_task_works_is_taken_up_again() -> No
 @pytest.mark.parametrize("state", [State.COMPLETED, State.INPUT_REQUIRED, State.AUTH_REQUIRED])
 async def test_who_waits_is_told_when_the_task_ends_or_asks(state: State) -> None:
     wire = Scripted([bare(task()), bare(chunk("a ")), bare(chunk("a ")), bare(status(state)), FOREVER])
-    following = wire.following(known=task(), waits=True)
-    await last_of(following.task("t"))
+    following = wire.following(snapshot=task(), wait_only=True)
+    await last_of(following.subscribe("t"))
     assert isinstance(following.result, Task)
     assert following.result.state is state
     # What happens on the way is of no interest: nothing is read for it.
@@ -510,8 +510,8 @@ async def test_who_waits_is_told_when_the_task_ends_or_asks(state: State) -> Non
 
 async def test_who_waits_where_nothing_can_be_heard_looks_now_and_then() -> None:
     wire = Scripted(REFUSED, gets=[task(), task(), task("a", State.COMPLETED)])
-    following = wire.following(known=task(), waits=True)
-    await last_of(following.task("t"))
+    following = wire.following(snapshot=task(), wait_only=True)
+    await last_of(following.subscribe("t"))
     assert following.result == task("a", State.COMPLETED)
     assert len(wire.clock.slept) == 2
     assert wire.names == ["SUBSCRIBE", "GET", "GET", "GET"]
@@ -523,31 +523,31 @@ async def test_who_waits_where_nothing_can_be_heard_looks_now_and_then() -> None
 async def test_a_task_that_has_ended_cannot_be_subscribed_to() -> None:
     wire = Scripted(REFUSED, gets=[task("a", State.COMPLETED)])
     with pytest.raises(UnsupportedOperation) as caught:
-        await followed(wire.following(to_the_end=True))
+        await followed(wire.following(until_final=True))
     assert caught.value is REFUSED
 
 
 async def test_a_subscription_that_is_refused_while_the_task_works_is_replaced_by_looking() -> None:
     wire = Scripted(REFUSED, gets=[task("a "), task("a b", State.COMPLETED)])
-    events = await followed(wire.following(to_the_end=True))
+    events = await followed(wire.following(until_final=True))
     assert [(event.kind, event.text) for event in events] == [("task", "a "), ("artifact", "b"), ("status", "")]
 
 
 async def test_a_task_that_is_not_there_is_told() -> None:
     with pytest.raises(TaskNotFound):
-        await followed(Scripted(TaskNotFound(), gets=[TaskNotFound()]).following(to_the_end=True))
+        await followed(Scripted(TaskNotFound(), gets=[TaskNotFound()]).following(until_final=True))
 
 
 async def test_a_subscription_that_breaks_before_its_first_event_is_made_again() -> None:
     wire = Scripted([CUT], [], CUT, [numbered(4, chunk("b"), DONE)], gets=[task("a b")])
-    events = await followed(wire.following(to_the_end=True), after=3)
+    events = await followed(wire.following(until_final=True), after=3)
     assert [event.text for event in events] == ["b", ""]
     assert [after for name, after in wire.calls if name == "SUBSCRIBE"] == [3, 3, 3, 3]
 
 
 async def test_a_server_that_does_not_know_the_number_begins_with_the_task() -> None:
     wire = Scripted([numbered(2, task("a "), chunk("b"), DONE)])
-    events = await followed(wire.following(to_the_end=True), after=1000)
+    events = await followed(wire.following(until_final=True), after=1000)
     assert [(event.id, event.text) for event in events] == [(2, "a "), (3, "b"), (4, "")]
 
 
@@ -558,7 +558,7 @@ async def test_a_server_that_does_not_know_the_number_begins_with_the_task() -> 
 async def test_who_leaves_closes_every_connection(stream: list[NumberedEvent]) -> None:
     for first in ([stream, FOREVER], [stream, CUT]):
         wire = Scripted([*first], [bare(task("ab")), FOREVER], gets=[task("ab")])
-        async with aclosing(wire.following().message(REQUEST)) as events:
+        async with aclosing(wire.following().send(REQUEST)) as events:
             async for event in events:
                 if event.text == ("a" if FOREVER in first else "b"):
                     break

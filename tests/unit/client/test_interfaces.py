@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dragoman import Client
-from dragoman.client.connect import CARDS
+from dragoman.client.connect import SHARED_CARDS
 from dragoman.client.discovery import interfaces_of
 from dragoman.dialects.cards.card import read_card
 from dragoman.errors import (
@@ -36,7 +36,7 @@ DEAD = "http://127.0.0.1:1"
 @pytest.fixture(autouse=True)
 def no_card_of_another_test() -> None:
     # A port is given again, sooner or later, and its card may be that of an earlier test.
-    CARDS.clear()
+    SHARED_CARDS.clear()
 
 
 def rpc_error(code: int, status: int = 200) -> bytes:

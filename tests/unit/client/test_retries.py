@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dragoman import Client
-from dragoman.client.connect import CARDS, connect
+from dragoman.client.connect import SHARED_CARDS, connect
 from dragoman.client.connection import Backoff
 from dragoman.errors import CannotConnect, InternalError, Overloaded, ServerError
 from dragoman.model.message import Message
@@ -32,7 +32,7 @@ MESSAGE = SendMessageRequest(Message("m1", Role.USER, (Part(text="hello"),)))
 @pytest.fixture(autouse=True)
 def no_card_of_another_test() -> None:
     # A port is given again, sooner or later, and its card may be that of an earlier test.
-    CARDS.clear()
+    SHARED_CARDS.clear()
 
 
 def rpc_error(code: int, status: int = 200, **more: Any) -> bytes:
@@ -243,7 +243,7 @@ async def test_success_starts_the_count_again() -> None:
     backoff = Backoff(2, clock)
     for _ in range(3):
         await backoff.pause(Overloaded())
-        backoff.succeeded()
+        backoff.reset()
     await backoff.pause(Overloaded())
     waiting = asyncio.ensure_future(backoff.pause(Overloaded()))
     await clock.advance(1)

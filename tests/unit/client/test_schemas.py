@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mcp.server import MCPServer
 
 from dragoman import Agent, Client
-from dragoman.client.message import schemas_of, value_of
+from dragoman.client.message import fetch_schemas, parse_argument
 from dragoman.model.card import SKILL_SCHEMAS
 from dragoman.net.exchange import HttpRequest, HttpResponse
 from dragoman.testing import served
@@ -90,13 +90,13 @@ SCHEMAS = {"tool": {"inputSchema": ROOT}}
     ],
 )
 def test_a_word_is_read_as_its_schema_wants_it(argument: str, text: str, value: Any) -> None:
-    read = value_of(text, SCHEMAS, "tool", argument)
+    read = parse_argument(text, SCHEMAS, "tool", argument)
     assert (read, type(read)) == (value, type(value))
 
 
 @given(st.text(), st.sampled_from(sorted(ROOT["properties"])))
 def test_what_does_not_fit_stays_a_word(text: str, argument: str) -> None:
-    read = value_of(text, SCHEMAS, "tool", argument)
+    read = parse_argument(text, SCHEMAS, "tool", argument)
     assert read == text or not isinstance(read, str)
 
 
@@ -104,7 +104,7 @@ def test_what_does_not_fit_stays_a_word(text: str, argument: str) -> None:
     "schemas", [{}, {"tool": 3}, {"tool": {"inputSchema": []}}, {"tool": {"inputSchema": {"properties": 1}}}]
 )
 def test_without_a_schema_a_word_is_a_word(schemas: dict[str, Any]) -> None:
-    assert value_of("3", schemas, "tool", "integer") == "3"
+    assert parse_argument("3", schemas, "tool", "integer") == "3"
 
 
 def _referring(inner: Any) -> dict[str, Any]:
@@ -116,22 +116,22 @@ def _referring(inner: Any) -> dict[str, Any]:
 def test_a_schema_that_refers_to_itself_keeps_nobody_waiting() -> None:
     itself = {"$ref": "#/$defs/x"}
     schemas = _referring({"anyOf": [*([itself] * 9), {"anyOf": [itself, {"type": "integer"}]}]})
-    assert value_of("3", schemas, "tool", "a") == 3
-    assert value_of("3", _referring(itself), "tool", "a") == "3"
+    assert parse_argument("3", schemas, "tool", "a") == 3
+    assert parse_argument("3", _referring(itself), "tool", "a") == "3"
 
 
 @pytest.mark.timeout(10)
 def test_a_schema_with_very_many_places_keeps_nobody_waiting() -> None:
     many = {"type": "integer", "anyOf": [{"anyOf": [{"type": "integer"} for _ in range(300)]} for _ in range(300)]}
-    assert value_of("3", _referring(many), "tool", "a") == 3
+    assert parse_argument("3", _referring(many), "tool", "a") == 3
     far = {"type": "integer", "anyOf": [{"$ref": "#" + "/a" * 500_000} for _ in range(500)]}
-    assert value_of("3", _referring(far), "tool", "a") == 3
+    assert parse_argument("3", _referring(far), "tool", "a") == 3
 
 
 def test_the_first_of_equal_choices_is_taken() -> None:
     schemas = _referring({"anyOf": [{"enum": ["3", 4]}, {"$ref": "#/$defs/x"}, {"const": 3}]})
-    assert value_of("3", schemas, "tool", "a") == "3"
-    assert value_of("4", schemas, "tool", "a") == 4
+    assert parse_argument("3", schemas, "tool", "a") == "3"
+    assert parse_argument("4", schemas, "tool", "a") == 4
 
 
 # -- where they come from ----------------------------------------------------------------------------------------------
@@ -165,7 +165,7 @@ async def test_they_are_read_where_the_card_says_with_the_client_s_credentials()
     watching = Watching()
     with served(adding()) as url:
         async with Client(url, auth="a-token", interceptors=[watching]) as client:
-            found = await schemas_of(client)
+            found = await fetch_schemas(client)
     assert found["add"]["inputSchema"]["required"] == ["a", "b"]
     (card, anonymous), (schemas, headers) = watching.seen
     assert (card, schemas) == (f"{url}/.well-known/agent-card.json", f"{url}/.well-known/skill-schemas.json")
@@ -176,7 +176,7 @@ async def test_they_are_read_where_the_card_says_with_the_client_s_credentials()
 @pytest.mark.parametrize("headers", [None, {"X-Team": "blue"}], ids=["in-process", "asgi"])
 async def test_of_an_agent_in_this_process_they_are_at_hand(headers: dict[str, str] | None) -> None:
     async with Client(adding(), headers=headers) as client:
-        assert list(await schemas_of(client)) == ["add"]
+        assert list(await fetch_schemas(client)) == ["add"]
 
 
 async def test_an_agent_without_the_extension_is_not_asked_for_any() -> None:
@@ -185,14 +185,14 @@ async def test_an_agent_without_the_extension_is_not_asked_for_any() -> None:
     watching = Watching()
     with served(agent) as url:
         async with Client(url, interceptors=[watching]) as client:
-            assert await schemas_of(client) == {}
+            assert await fetch_schemas(client) == {}
     assert [url for url, _ in watching.seen] == [f"{url}/.well-known/agent-card.json"]
 
 
 async def test_a_card_may_hold_them_itself() -> None:
     card = named("http://127.0.0.1:9", {"schemas": SCHEMAS})
     async with Client(card) as client:
-        assert await schemas_of(client) == SCHEMAS
+        assert await fetch_schemas(client) == SCHEMAS
 
 
 def named(base: str, params: Any) -> dict[str, Any]:
@@ -237,7 +237,7 @@ async def test_schemas_that_cannot_be_had_are_none(status: int, body: bytes) -> 
     place = Place(status, body)
     with served(place) as url:
         async with Client(named(url, {"url": f"{url}/schemas"})) as client:
-            assert await schemas_of(client) == {}
+            assert await fetch_schemas(client) == {}
     assert place.asked == 1
 
 
@@ -245,11 +245,11 @@ async def test_nothing_is_read_from_another_origin() -> None:
     place = Place(200, b'{"tool": {}}')
     with served(place) as theirs:
         async with Client(named("http://127.0.0.1:9", {"url": f"{theirs}/schemas"})) as client:
-            assert await schemas_of(client) == {}
+            assert await fetch_schemas(client) == {}
     assert place.asked == 0
 
 
 @pytest.mark.parametrize("params", [None, {}, {"url": 3}, {"url": "no address"}, {"schemas": [1]}])
 async def test_a_card_that_says_nothing_useful_of_them_has_none(params: Any) -> None:
     async with Client(named("http://127.0.0.1:9", params)) as client:
-        assert await schemas_of(client) == {}
+        assert await fetch_schemas(client) == {}

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from dragoman import Agent, Client, Context
-from dragoman.client.connect import CARDS
+from dragoman.client.connect import SHARED_CARDS
 from dragoman.errors import AuthError, BadResponse, CannotConnect, ConfigError, DragomanError
 from dragoman.telemetry import trace
 from dragoman.testing import served
@@ -30,7 +30,7 @@ SECRET = "my-very-own-secret"
 @pytest.fixture(autouse=True)
 def no_card_of_another_test() -> None:
     # A port is given again, sooner or later, and its card may be that of an earlier test.
-    CARDS.clear()
+    SHARED_CARDS.clear()
 
 
 def works(got: Any) -> bytes:
@@ -372,22 +372,22 @@ async def test_opentelemetry_speaks_first_where_a_program_uses_it(monkeypatch: p
             headers["traceparent"] = "of telemetry"
 
     monkeypatch.setitem(sys.modules, "opentelemetry.propagate", Propagate)  # type: ignore[arg-type]
-    trace.remember({"traceparent": PARENT, "tracestate": "a=1"})
+    trace.extract({"traceparent": PARENT, "tracestate": "a=1"})
     async with AgentStub(works) as stub:
         async with Client(stub.url) as client:
             await client.send("hello")
         assert {got.headers["traceparent"] for got in stub.got} == {"of telemetry"}
         assert "tracestate" not in stub.got[0].headers
-    trace.remember({})
+    trace.extract({})
 
 
 async def test_opentelemetry_without_a_trace_leaves_what_came_in() -> None:
     propagate = pytest.importorskip("opentelemetry.propagate")
     assert propagate is sys.modules["opentelemetry.propagate"]
-    trace.remember({"traceparent": PARENT})
+    trace.extract({"traceparent": PARENT})
     headers: dict[str, str] = {}
-    trace.propagate(headers)
-    trace.remember({})
+    trace.inject(headers)
+    trace.extract({})
     assert headers == {"traceparent": PARENT}
 
 

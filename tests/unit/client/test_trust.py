@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from dragoman import Agent, Client, Server, sync
-from dragoman.client.connect import CARDS, connect
-from dragoman.client.trust import MAX_BYTES, keys_of, place_of
+from dragoman.client.connect import SHARED_CARDS, connect
+from dragoman.client.trust import MAX_BYTES, key_url_of, load_keys
 from dragoman.dialects.cards.card import read_card
 from dragoman.errors import BadCard, CannotConnect, ConfigError, DragomanError, Overloaded
 from dragoman.keys.card_signature import sign_card, signatures_for
@@ -272,7 +272,7 @@ async def test_no_more_than_a_few_places_are_asked() -> None:
     ],
 )
 def test_only_a_plain_address_of_the_same_origin_is_asked(jku: str | None, place: str | None) -> None:
-    assert place_of(Header("ES256", "k", None, jku), f"https://agent.example{CARD}") == place
+    assert key_url_of(Header("ES256", "k", None, jku), f"https://agent.example{CARD}") == place
 
 
 @pytest.mark.parametrize(
@@ -392,13 +392,13 @@ async def test_what_others_found_without_looking_is_not_believed() -> None:
     with served(between(calculator().app(store="memory:", sign=True), change)) as url:
         async with Client(url) as careless:
             assert (await careless.card()).name == "another"
-        assert len(CARDS) == 1
+        assert len(SHARED_CARDS) == 1
         assert (await refused(url)).reason == "BAD_SIGNATURE"
     with served(calculator(), sign=True) as url:
-        CARDS.clear()
+        SHARED_CARDS.clear()
         async with Client(url, trust=True) as client:
             await client.card()
-        assert len(CARDS) == 0
+        assert len(SHARED_CARDS) == 0
 
 
 # -- cards and agents that are at hand -------------------------------------------------------------------------------
@@ -500,6 +500,6 @@ def test_trust_that_cannot_be_understood_is_told_at_once(trust: Any, told: str) 
 
 
 def test_what_trust_means() -> None:
-    assert [keys_of(trust) for trust in (None, False, True)] == [None, None, True]
-    assert keys_of("https://agent.example/keys") == "https://agent.example/keys"
-    assert keys_of({"keys": []}) == {"keys": []}
+    assert [load_keys(trust) for trust in (None, False, True)] == [None, None, True]
+    assert load_keys("https://agent.example/keys") == "https://agent.example/keys"
+    assert load_keys({"keys": []}) == {"keys": []}

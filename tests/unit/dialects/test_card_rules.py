@@ -16,7 +16,7 @@ from dragoman import Agent
 from dragoman.dialects.cards.card import card_json
 from dragoman.dialects.cards.rules.validate import Problem, card_problems
 from dragoman.model.card import AgentExtension
-from dragoman.server.cards.cache import card_of
+from dragoman.server.cards.cache import build_card
 
 SITE = "https://a.example/.well-known/agent-card.json"
 GONE = object()
@@ -509,7 +509,7 @@ SECURITY: dict[str, Any] = {
 @pytest.mark.parametrize("version", ["both", "1.0", "0.3"])
 def test_the_cards_we_serve_have_no_error(version: Any, secured: bool) -> None:
     base = "http://127.0.0.1:8080"
-    card = replace(card_of(agent(), base), **(SECURITY if secured else {}))
+    card = replace(build_card(agent(), base), **(SECURITY if secured else {}))
     problems = card_problems(card_json(card, {}, version), url=f"{base}/.well-known/agent-card.json")
     assert [each for each in problems if each.level == "error"] == []
     # 0.3 would like the main address twice, and has no device flow.
@@ -521,7 +521,7 @@ def test_a_card_of_ours_without_skills_or_tags_has_no_error(version: Any) -> Non
     untagged = Agent("echo")
     untagged.skill(shout)
     for made in (Agent("echo"), untagged):
-        problems = card_problems(card_json(card_of(made, LOCAL), {}, version))
+        problems = card_problems(card_json(build_card(made, LOCAL), {}, version))
         assert [each for each in problems if each.level == "error"] == []
         assert {each.field for each in problems} <= {"skills", "skills[0].tags", "additionalInterfaces"}
 

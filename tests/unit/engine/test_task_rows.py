@@ -19,7 +19,7 @@ from dragoman.compat.tool_server.answers import ToolAnswers
 from dragoman.compat.tool_server.dialect import TOOL_TASKS
 from dragoman.compat.tool_server.rows import A2A_TASKS, A2ATask, NumberedTasks, number_of, user_number
 from dragoman.dialects.negotiate import Choice
-from dragoman.engine.call import Call
+from dragoman.engine.call import CallContext
 from dragoman.engine.settings import EngineSettings
 from dragoman.errors import Failed, Rejected
 from dragoman.model.error import TaskGenerationMismatch, TaskNotCancelable
@@ -30,8 +30,8 @@ from dragoman.stores.sqlite.store import SqliteStore
 from dragoman.transports.endpoint import Endpoint
 
 NOW = 1_800_000_000_000
-OWNER = Call(User("7"))
-OLD = Call(User("7"), origin=TOOL_TASKS.origin, asks=False)
+OWNER = CallContext(User("7"))
+OLD = CallContext(User("7"), origin=TOOL_TASKS.origin, asks=False)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.keys.canonical import MAX_DEPTH, canonical, number
+from dragoman.keys.canonical import MAX_DEPTH, canonical, format_number
 
 # RFC 8785, appendix B: the bits of a double, and its text.
 NUMBERS = {
@@ -43,7 +43,7 @@ NUMBERS = {
 
 @pytest.mark.parametrize(("bits", "text"), NUMBERS.items())
 def test_a_double_is_written_as_ecmascript_writes_it(bits: str, text: str):
-    assert number(struct.unpack(">d", bytes.fromhex(bits))[0]) == text
+    assert format_number(struct.unpack(">d", bytes.fromhex(bits))[0]) == text
 
 
 @pytest.mark.parametrize("bits", ["7fffffffffffffff", "7ff0000000000000", "fff0000000000000"])
@@ -54,7 +54,7 @@ def test_a_number_that_is_not_finite_has_no_canonical_form(bits: str):
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_the_text_of_a_double_reads_back_as_that_double(value: float):
-    assert float(number(value)) == value
+    assert float(format_number(value)) == value
 
 
 def test_the_sample_of_the_rfc_comes_out_byte_by_byte():

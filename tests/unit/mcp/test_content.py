@@ -8,7 +8,7 @@ from typing import Any
 import mcp_types as types
 import pytest
 
-from dragoman.mcp.tools.content import INLINE, blocks_of, contents_of, place_in, uri_of
+from dragoman.mcp.tools.content import MAX_INLINE, content_blocks, contents_of, parse_uri, uri_of
 from dragoman.model.message import Message
 from dragoman.model.part import Part
 from dragoman.model.state import Role, State
@@ -24,7 +24,7 @@ def task(*parts: Part, status: Message | None = None) -> Task:
 
 
 def only(part: Part) -> Any:
-    (block,) = blocks_of(task(part), PLACE)
+    (block,) = content_blocks(task(part), PLACE)
     return block
 
 
@@ -65,17 +65,17 @@ def test_a_file_of_text_is_embedded_as_text(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["image/png", "audio/wav", "application/zip", None])
 def test_a_large_file_is_only_linked(kind: str | None) -> None:
-    assert not isinstance(only(Part(raw=b"\x00" * INLINE, media_type=kind)), types.ResourceLink)
-    link = only(Part(raw=b"\x00" * (INLINE + 1), media_type=kind, filename="big.bin"))
+    assert not isinstance(only(Part(raw=b"\x00" * MAX_INLINE, media_type=kind)), types.ResourceLink)
+    link = only(Part(raw=b"\x00" * (MAX_INLINE + 1), media_type=kind, filename="big.bin"))
     assert isinstance(link, types.ResourceLink)
-    assert (link.uri, link.name, link.size) == (f"{PLACE}/art/0", "big.bin", INLINE + 1)
+    assert (link.uri, link.name, link.size) == (f"{PLACE}/art/0", "big.bin", MAX_INLINE + 1)
     assert link.mime_type == (kind or "application/octet-stream")
 
 
 def test_a_large_text_with_the_name_of_a_file_is_only_linked() -> None:
-    link = only(Part(text="é" * (INLINE + 1), filename="big.txt"))
+    link = only(Part(text="é" * (MAX_INLINE + 1), filename="big.txt"))
     assert isinstance(link, types.ResourceLink)
-    assert (link.size, link.mime_type) == (2 * (INLINE + 1), "text/plain")
+    assert (link.size, link.mime_type) == (2 * (MAX_INLINE + 1), "text/plain")
 
 
 @pytest.mark.parametrize(
@@ -99,19 +99,19 @@ def test_a_link_that_leads_nowhere_is_text(url: str) -> None:
 @pytest.mark.parametrize("data", [{"a": 1}, None, [], "text"])
 def test_data_is_no_content(data: Any) -> None:
     part = Part(data=data)
-    assert blocks_of(task(part), PLACE) == []
+    assert content_blocks(task(part), PLACE) == []
     assert contents_of(part, "a2a://a/b/c/0") is None
 
 
 def test_the_files_of_what_a_task_says_are_content_too_and_its_words_are_not() -> None:
     said = Message("m1", Role.AGENT, (Part(text="Which one?"), Part(raw=PIXEL, media_type="image/png")))
-    (block,) = blocks_of(task(status=said), PLACE)
+    (block,) = content_blocks(task(status=said), PLACE)
     assert isinstance(block, types.ImageContent)
 
 
 def test_a_large_file_of_a_bare_message_is_not_linked_because_nobody_keeps_it() -> None:
-    message = Message("m/1", Role.AGENT, (Part(text="here"), Part(raw=b"\x00" * (INLINE + 1))))
-    text, block = blocks_of(message, "a2a://agent_1/message")
+    message = Message("m/1", Role.AGENT, (Part(text="here"), Part(raw=b"\x00" * (MAX_INLINE + 1))))
+    text, block = content_blocks(message, "a2a://agent_1/message")
     assert isinstance(text, types.TextContent)
     assert isinstance(block, types.EmbeddedResource)
     assert block.resource.uri == "a2a://agent_1/message/m%2F1/1"
@@ -127,7 +127,7 @@ def test_an_address_gives_back_the_ids_it_was_made_of(task_id: str, holder: str)
     assert uri.isascii()
     assert uri.count("/") == 5
     assert not any(sign in uri for sign in ("?", "#", " ", "/../", "/./"))
-    assert place_in(uri) == ("agent_1", task_id, holder, 3)
+    assert parse_uri(uri) == ("agent_1", task_id, holder, 3)
 
 
 @pytest.mark.parametrize(
@@ -148,4 +148,4 @@ def test_an_address_gives_back_the_ids_it_was_made_of(task_id: str, holder: str)
     ],
 )
 def test_other_addresses_are_not_ours(uri: str) -> None:
-    assert place_in(uri) is None
+    assert parse_uri(uri) is None

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from dragoman.cli.main import group
 from dragoman.errors import ConfigError
-from dragoman.mcp.hosts.install import file_of, is_left_empty, launch, placeholder, write_entry
+from dragoman.mcp.hosts.install import config_path, is_unset, launch_command, placeholder, write_entry
 
 URL = "http://127.0.0.1:9999"
 PLACES = {
@@ -82,7 +82,7 @@ def test_what_is_printed_is_what_would_be_written_and_nothing_is(place: Path, ho
 
 def test_hosts_have_their_files_where_the_system_has_them(tmp_path: Path) -> None:
     def found(platform: str, **environ: str) -> str:
-        return str(file_of("claude-desktop", environ={"HOME": "/h", **environ}, cwd=tmp_path, platform=platform))
+        return str(config_path("claude-desktop", environ={"HOME": "/h", **environ}, cwd=tmp_path, platform=platform))
 
     name = "Claude/claude_desktop_config.json"
     assert found("darwin") == f"/h/Library/Application Support/{name}"
@@ -215,7 +215,7 @@ def test_tokens_are_named_and_never_written(
     told = "Claude Desktop does not pass WEATHER_TOKEN on: write its value into that file"
     assert (told in done.stderr) == (told in printed.stderr) == (host == "claude-desktop")
     # Where nobody has put a value, there is none.
-    assert is_left_empty("WEATHER_TOKEN", value)
+    assert is_unset("WEATHER_TOKEN", value)
 
 
 def test_a_value_the_user_has_written_stays_when_it_is_installed_again(place: Path) -> None:
@@ -244,8 +244,8 @@ def test_an_entry_of_another_kind_gives_way(tmp_path: Path) -> None:
 
 
 def test_a_value_is_missing_when_it_is_what_stood_in_the_file() -> None:
-    assert all(is_left_empty("T", each) for each in ("", placeholder("T"), "${T}", "${env:T}", "${T:-}"))
-    assert not is_left_empty("T", "token")
+    assert all(is_unset("T", each) for each in ("", placeholder("T"), "${T}", "${env:T}", "${T:-}"))
+    assert not is_unset("T", "token")
 
 
 # -- how it is started -------------------------------------------------------------------------------------------------
@@ -255,14 +255,14 @@ def test_the_script_that_was_typed_is_what_the_host_starts(tmp_path: Path) -> No
     script = tmp_path / "dragoman"
     script.write_text("#!/bin/sh\n")
     script.chmod(0o755)
-    assert launch("x", environ={}, program=str(script)) == [str(script), "mcp", "x"]
+    assert launch_command("x", environ={}, program=str(script)) == [str(script), "mcp", "x"]
 
 
 def test_without_a_script_the_interpreter_starts_it_without_the_modules_of_the_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sysconfig.get_path", lambda _: str(tmp_path))
-    assert launch("x", environ={}, program="main.py") == [
+    assert launch_command("x", environ={}, program="main.py") == [
         sys.executable,
         "-P",
         "-m",
@@ -280,18 +280,18 @@ def test_what_uvx_has_started_is_started_by_uvx_again(
     uvx = tmp_path / "bin" / "uvx"
     uvx.parent.mkdir()
     with pytest.raises(ConfigError, match="uvx is not found"):
-        launch(environ={"PATH": str(uvx.parent)})
+        launch_command(environ={"PATH": str(uvx.parent)})
     uvx.write_text("#!/bin/sh\n")
     uvx.chmod(0o755)
     expected = [str(uvx), "--from", "dragoman[mcp]", "dragoman", "mcp", URL]
-    assert launch(URL, environ={"PATH": str(uvx.parent)}) == expected
-    assert launch(URL, environ={"PATH": "", "UV": str(uvx.with_name("uv"))}) == expected
+    assert launch_command(URL, environ={"PATH": str(uvx.parent)}) == expected
+    assert launch_command(URL, environ={"PATH": "", "UV": str(uvx.with_name("uv"))}) == expected
 
 
 def test_a_cache_that_is_elsewhere_is_known_by_its_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "prefix", str(tmp_path / "cache" / "whatever"))
     with pytest.raises(ConfigError, match="uvx is not found"):
-        launch(environ={"PATH": "", "UV_CACHE_DIR": str(tmp_path / "cache")})
+        launch_command(environ={"PATH": "", "UV_CACHE_DIR": str(tmp_path / "cache")})
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ from typing import Any
 import mcp_types as types
 import pytest
 
-from dragoman.mcp.tools.content import INLINE, SHOWN
+from dragoman.mcp.tools.content import MAX_INLINE, PREVIEW_CHARS
 
-LONG = "x" * (4 * INLINE)
+LONG = "x" * (4 * MAX_INLINE)
 
 
 def text(value: str) -> dict[str, Any]:
@@ -26,7 +26,7 @@ MESSAGE = {"kind": "message", "messageId": "m", "role": "agent", "parts": [text(
 SAID = {"messageId": "s", "role": "agent", "parts": [text(LONG)]}
 ANSWERS = [
     answered(text(LONG)),
-    answered(*(text("y" * INLINE) for _ in range(4))),
+    answered(*(text("y" * MAX_INLINE) for _ in range(4))),
     answered(text("done"), history=[SAID]),
     {"id": "1", "status": {"state": "input-required", "message": SAID}},
     {"id": "1", "status": {"state": "failed", "message": SAID}},
@@ -41,10 +41,10 @@ async def test_a_long_text_is_shortened_and_can_be_read_as_a_resource(
     foreign.answers["message/send"] = foreign.answers["tasks/get"] = answer
     async with hosted() as host:
         result = await host.call("send_message", agent_id=await host.agent(foreign.url), text="go")
-        assert len(result.model_dump_json()) < INLINE
+        assert len(result.model_dump_json()) < MAX_INLINE
         [uri, *_] = re.findall(r"read the resource (a2a://[^\]]+)\]", result.content[0].text)
         (contents,) = (await host.client.read_resource(uri)).contents
-        assert len(contents.text) in (len(LONG), INLINE)
+        assert len(contents.text) in (len(LONG), MAX_INLINE)
         shown = await host.shown("send_message", result)
         for key in {"text", "question"} & set(shown):
             assert shown[key] == "done" or "characters in all: the parts say how to read the rest" in shown[key]
@@ -60,7 +60,7 @@ async def test_a_long_text_is_linked_in_place_of_its_block(hosted: Any, foreign:
 
 
 async def test_what_is_not_too_long_is_whole(hosted: Any, foreign: Any) -> None:
-    whole = "x" * INLINE
+    whole = "x" * MAX_INLINE
     foreign.answers["message/send"] = answered(text(whole))
     async with hosted() as host:
         result = await host.call("send_message", agent_id=await host.agent(foreign.url), text="go")
@@ -90,7 +90,7 @@ async def test_a_question_to_the_user_is_not_without_end(hosted: Any, foreign: A
     async with hosted(host_elicitation_callback=user) as host:
         await host.ok("send_message", agent_id=await host.agent(foreign.url), text="go")
         (question,) = asked
-        assert len(question) < SHOWN + 200
+        assert len(question) < PREVIEW_CHARS + 200
 
 
 async def test_a_list_shows_how_texts_begin_and_whose_they_are(hosted: Any, foreign: Any) -> None:
@@ -109,6 +109,6 @@ async def test_a_list_has_fifty_tasks_unless_more_are_wanted(hosted: Any, foreig
     async with hosted() as host:
         agent_id = await host.agent(foreign.url)
         for _ in range(60):
-            host.server.context.registry.begin(agent_id)
+            host.server.context.registry.start_task(agent_id)
         assert len((await host.ok("list_tasks"))["tasks"]) == 50
         assert len((await host.ok("list_tasks", limit=60))["tasks"]) == 60

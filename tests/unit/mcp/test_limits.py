@@ -95,7 +95,7 @@ async def streamed(mine: A2AServer, agent: Streaming) -> followers.TaskFollower:
     """Send a message as a stream, and follow that until it is over."""
     record = await mine.context.peers.resolve(agent.url)
     stream = mine.context.peers.client(record).stream("go")
-    follower = mine.context.followers.new(mine.context.registry.begin(record.agent_id)).stream(stream)
+    follower = mine.context.followers.new(mine.context.registry.start_task(record.agent_id)).stream(stream)
     assert await follower.wait(20)
     return follower
 
@@ -109,13 +109,13 @@ async def test_many_small_chunks_are_put_together_now_and_then(
     agent.events = lambda _: [whole("t"), *[chunk("x")] * 4000, END]
     async with A2AServer(McpOptions()) as mine, Client(mine.server) as client:
         learned: list[Task] = []
-        learn = mine.context.registry.learn
+        learn = mine.context.registry.update_task
 
         def noted(record: Any, task: Task, **options: Any) -> Any:
             learned.append(task)
             return learn(record, task, **options)
 
-        monkeypatch.setattr(mine.context.registry, "learn", noted)
+        monkeypatch.setattr(mine.context.registry, "update_task", noted)
         shown = await followed(client, agent)
     assert (shown["current_state"], shown["text"]) == ("completed", "x" * 4000)
     assert len(learned) < 200
@@ -126,7 +126,7 @@ async def test_what_was_said_before_a_long_silence_is_known(agent: Streaming) ->
     async with A2AServer(McpOptions()) as mine, Client(mine.server) as client:
         shown = await followed(client, agent, seconds=1)
         assert (shown["current_state"], shown["text"]) == ("working", "abc")
-        assert mine.context.followers.under_way == 1
+        assert mine.context.followers.active_count == 1
 
 
 async def test_a_stream_that_tells_of_ever_other_tasks_is_left(agent: Streaming) -> None:
@@ -140,7 +140,7 @@ async def test_a_stream_that_tells_of_ever_other_tasks_is_left(agent: Streaming)
 async def test_a_task_that_grows_beyond_all_bounds_is_not_followed_and_can_be_fetched(
     agent: Streaming, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(followers, "MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(followers, "MAX_TASK_BYTES", 1 << 20)
     agent.events = lambda _: [whole("t"), *[chunk("x" * 100_000)] * 20]
     async with A2AServer(McpOptions()) as mine, Client(mine.server) as client:
         follower = await streamed(mine, agent)
@@ -152,7 +152,7 @@ async def test_a_task_that_grows_beyond_all_bounds_is_not_followed_and_can_be_fe
 async def test_a_text_that_is_sent_again_and_again_is_counted_once(
     agent: Streaming, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(followers, "MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(followers, "MAX_TASK_BYTES", 1 << 20)
     again = [chunk(str(number) * 100_000, append=False) for number in range(10)]
     agent.events = lambda _: [whole("t"), *again * 3, END]
     async with A2AServer(McpOptions()) as mine, Client(mine.server) as client:
@@ -163,7 +163,7 @@ async def test_a_text_that_is_sent_again_and_again_is_counted_once(
 # -- followers ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("limit", ["MOST_OF_ONE_AGENT", "MOST_IN_ALL"])
+@pytest.mark.parametrize("limit", ["MAX_FOLLOWED_PER_AGENT", "MAX_FOLLOWED"])
 async def test_of_too_many_tasks_the_most_silent_is_not_followed_and_can_be_fetched(
     agent: Streaming, monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
@@ -174,8 +174,8 @@ async def test_of_too_many_tasks_the_most_silent_is_not_followed_and_can_be_fetc
             (await call(client, "send_streaming_message", agent_id=agent.url, text="go"))["task_id"] for _ in range(3)
         ]
         assert ids == ["t1", "t2", "t3"]
-        assert mine.context.followers.under_way == 2
-        dropped, *others = [mine.context.registry.must_task(each) for each in ids]
+        assert mine.context.followers.active_count == 2
+        dropped, *others = [mine.context.registry.require_task(each) for each in ids]
         assert (dropped.problem, [each.problem for each in others]) == (followers.DROPPED, ["", ""])
         assert (await call(client, "get_task", task_id="t1"))["status"] == {"state": "working"}
         assert dropped.problem == ""
@@ -184,16 +184,17 @@ async def test_of_too_many_tasks_the_most_silent_is_not_followed_and_can_be_fetc
 async def test_one_that_gives_way_before_it_has_begun_leaves_nothing(
     agent: Streaming, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(followers, "MOST_OF_ONE_AGENT", 1)
+    monkeypatch.setattr(followers, "MAX_FOLLOWED_PER_AGENT", 1)
     async with A2AServer(McpOptions()) as mine:
         record = await mine.context.peers.resolve(agent.url)
         client, registry = mine.context.peers.client(record), mine.context.registry
         first, second = (
-            mine.context.followers.new(registry.begin(record.agent_id)).send(client, text=text) for text in ("1", "2")
+            mine.context.followers.new(registry.start_task(record.agent_id)).send(client, text=text)
+            for text in ("1", "2")
         )
         assert await first.wait(5)
         assert (first.problem, first.record.remote_id) == (followers.DROPPED, None)
-        assert await second.known(5)
+        assert await second.wait_for_id(5)
         assert (second.problem, second.record.remote_id) == ("", "t")
 
 
@@ -217,25 +218,25 @@ def task(task_id: str, state: State = State.WORKING) -> Task:
 
 
 def test_an_agent_with_many_tasks_pushes_out_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registries, "MOST_OF_ONE_AGENT", 3)
+    monkeypatch.setattr(registries, "MAX_TASKS_PER_AGENT", 3)
     registry = Registry(Clock())
-    registry.learn(registry.begin("good"), task("precious", State.COMPLETED))
+    registry.update_task(registry.start_task("good"), task("precious", State.COMPLETED))
     for number in range(10):
         state = State.COMPLETED if number in (4, 5) else State.WORKING
-        registry.learn(registry.begin("evil"), task(f"{number}", state))
+        registry.update_task(registry.start_task("evil"), task(f"{number}", state))
     assert registry.task("precious") is not None
     assert [each.remote_id for each in registry.tasks() if each.agent_id == "evil"] == ["9", "8", "7"]
 
 
 def test_a_task_that_is_new_or_followed_is_never_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registries, "MOST_TASKS", 2)
+    monkeypatch.setattr(registries, "MAX_TASKS", 2)
     kept: list[TaskRecord] = []
-    registry = Registry(Clock(), followed=lambda record: record in kept)
-    kept += [registry.learn(registry.begin("a"), task(str(number))) for number in range(2)]
-    new = registry.begin("a")
+    registry = Registry(Clock(), is_followed=lambda record: record in kept)
+    kept += [registry.update_task(registry.start_task("a"), task(str(number))) for number in range(2)]
+    new = registry.start_task("a")
     assert registry.tasks() == [new, *reversed(kept)]
-    registry.lost(new, "Request failed: timeout")
-    newer = registry.begin("a")
+    registry.set_problem(new, "Request failed: timeout")
+    newer = registry.start_task("a")
     assert registry.tasks() == [newer, *reversed(kept)]
     assert registry.task(new.id) is None
 
@@ -243,7 +244,7 @@ def test_a_task_that_is_new_or_followed_is_never_forgotten(monkeypatch: pytest.M
 async def test_a_message_that_is_not_answered_yet_is_known_however_many_tasks_there_are(
     foreign: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(registries, "MOST_TASKS", 2)
+    monkeypatch.setattr(registries, "MAX_TASKS", 2)
     numbers = iter(range(10))
 
     def working(params: Json) -> Json:

@@ -90,7 +90,7 @@ async def through(count: int) -> float:
             listed = (await client.call_tool("list_tasks", {"limit": count})).structured_content["tasks"]
             assert {each["id"] for each in listed} == set(sent)
             # Nothing is followed any more.
-            assert server.context.followers.under_way == 0
+            assert server.context.followers.active_count == 0
             names = [task.get_coro().__qualname__ for task in asyncio.all_tasks()]
             assert not any(name.startswith(("TaskFollower", "Following", "RemoteTask")) for name in names)
         return grown / (count - half)

@@ -58,38 +58,38 @@ def tables(path: Path) -> set[str]:
 def test_a_registry_opened_again_knows_agents_tasks_and_webhooks(path: Path) -> None:
     clock = Clock()
     before = opened(path, clock)
-    agent = before.seen("http://127.0.0.1:1", "one", {"name": "one", "skills": [{"id": "é"}]}, "bearer")
-    records = [before.begin(agent.agent_id) for _ in range(3)]
+    agent = before.register_agent("http://127.0.0.1:1", "one", {"name": "one", "skills": [{"id": "é"}]}, "bearer")
+    records = [before.start_task(agent.agent_id) for _ in range(3)]
     for number, record in enumerate(records):
         clock.move(1)
-        before.learn(record, task(f"remote {number}"))
+        before.update_task(record, task(f"remote {number}"))
     clock.move(1)
-    before.learn(records[0], task("remote 0", State.COMPLETED))
-    hook = before.hook(agent.agent_id, "http://localhost/in", BOTH)
+    before.update_task(records[0], task("remote 0", State.COMPLETED))
+    hook = before.put_webhook(agent.agent_id, "http://localhost/in", BOTH)
     before.close()
 
     after = opened(path, clock)
     assert after.agents == before.agents
     assert after.tasks() == before.tasks()
-    assert [after.shown_id(each) for each in after.tasks()] == ["remote 0", "remote 2", "remote 1"]
+    assert [after.public_id(each) for each in after.tasks()] == ["remote 0", "remote 2", "remote 1"]
     for record in records:
         assert after.task(record.id) == after.task(record.remote_id or "") == record
-    assert after.hooks_of(agent.agent_id) == [hook]
-    assert after.hook(agent.agent_id, "http://localhost/in", []).config_id == hook.config_id
-    assert after.seen("http://127.0.0.1:1", "one", {}).agent_id == agent.agent_id
+    assert after.webhooks_of(agent.agent_id) == [hook]
+    assert after.put_webhook(agent.agent_id, "http://localhost/in", []).config_id == hook.config_id
+    assert after.register_agent("http://127.0.0.1:1", "one", {}).agent_id == agent.agent_id
     after.close()
 
 
 def test_what_was_changed_and_forgotten_is_so_again(path: Path) -> None:
     before = opened(path)
-    hook = before.hook("agent_1", "http://localhost/in", BOTH)
-    before.hook("agent_1", "http://localhost/in", ["status_update"])
-    gone = before.learn(before.begin("agent_1"), task("gone"))
-    lost = before.learn(before.begin("agent_1"), task("lost"))
-    before.lost(lost, "Request failed: timeout")
-    file = before._keeper  # pyright: ignore[reportPrivateUsage]
+    hook = before.put_webhook("agent_1", "http://localhost/in", BOTH)
+    before.put_webhook("agent_1", "http://localhost/in", ["status_update"])
+    gone = before.update_task(before.start_task("agent_1"), task("gone"))
+    lost = before.update_task(before.start_task("agent_1"), task("lost"))
+    before.set_problem(lost, "Request failed: timeout")
+    file = before._store  # pyright: ignore[reportPrivateUsage]
     assert file is not None
-    file.forget(gone)
+    file.delete(gone)
     before.close()
     after = opened(path)
     assert after.webhooks[hook.config_id].events == ["status_update"]
@@ -99,7 +99,7 @@ def test_what_was_changed_and_forgotten_is_so_again(path: Path) -> None:
 
 def test_a_message_that_was_never_answered_is_no_task_at_work(path: Path) -> None:
     before = opened(path)
-    record = before.begin("agent_1")
+    record = before.start_task("agent_1")
     before.close()
     after = opened(path)
     found = after.task(record.id)
@@ -122,10 +122,10 @@ async def test_a_host_goes_on_with_a_task_of_the_process_before(path: Path) -> N
         return result.structured_content
 
     with served(agent) as url:
-        async with A2AServer(McpOptions(), keeper=RegistryFile(path)) as mine, Host(mine.server) as host:
+        async with A2AServer(McpOptions(), store=RegistryFile(path)) as mine, Host(mine.server) as host:
             agent_id = (await call(host, "resolve_agent_card", base_url=url))["agent_id"]
             asked = await call(host, "send_message", agent_id=agent_id, text="go")
-        async with A2AServer(McpOptions(), keeper=RegistryFile(path)) as mine, Host(mine.server) as host:
+        async with A2AServer(McpOptions(), store=RegistryFile(path)) as mine, Host(mine.server) as host:
             (known,) = (await call(host, "list_remote_agents"))["agents"]
             assert known["agent_id"] == agent_id
             (task,) = (await call(host, "list_tasks"))["tasks"]
@@ -137,7 +137,7 @@ async def test_a_host_goes_on_with_a_task_of_the_process_before(path: Path) -> N
 async def test_no_credentials_are_in_the_file(path: Path) -> None:
     with served(Agent("known", description="Known")) as url:
         options = McpOptions(remotes={"k": Remote(name="k", url=url)}, tokens={"k": "S3CR3T"})
-        async with A2AServer(options, keeper=RegistryFile(path)) as mine, Host(mine.server) as host:
+        async with A2AServer(options, store=RegistryFile(path)) as mine, Host(mine.server) as host:
             result = await host.call_tool("resolve_agent_card", {"base_url": "k"})
             assert (result.structured_content or {})["auth_mode"] == "bearer"
     written = b"".join(each.read_bytes() for each in path.parent.iterdir())
@@ -157,8 +157,8 @@ def test_the_file_is_made_with_its_folder_for_this_user_alone(tmp_path: Path) ->
 
 def test_two_may_have_it_and_the_next_knows_what_both_kept(path: Path) -> None:
     one, two = opened(path), opened(path)
-    one.seen("http://127.0.0.1:1", "one", {})
-    two.seen("http://127.0.0.1:2", "two", {})
+    one.register_agent("http://127.0.0.1:1", "one", {})
+    two.register_agent("http://127.0.0.1:2", "two", {})
     one.close()
     two.close()
     third = opened(path)
@@ -171,7 +171,7 @@ def test_several_may_make_it_at_once(path: Path) -> None:
         "import sys; from pathlib import Path; from dragoman.mcp.registry import Registry; "
         "from dragoman.mcp.registry_file import RegistryFile; from dragoman.testing import Clock; "
         "r = Registry(Clock(), RegistryFile(Path(sys.argv[1]))); "
-        "r.seen('http://127.0.0.1:' + sys.argv[2], 'a', {}); r.close()"
+        "r.register_agent('http://127.0.0.1:' + sys.argv[2], 'a', {}); r.close()"
     )
     started = [subprocess.Popen([sys.executable, "-c", script, str(path), str(each)]) for each in range(1, 4)]
     assert [each.wait(60) for each in started] == [0, 0, 0]
@@ -201,8 +201,8 @@ def test_a_place_that_cannot_be_written_is_refused_in_a_sentence(tmp_path: Path)
 
 def test_a_row_that_cannot_be_read_is_left_out_and_logged(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     registry = opened(path)
-    registry.seen("http://127.0.0.1:1", "one", {})
-    registry.learn(registry.begin("agent_1"), task("good"))
+    registry.register_agent("http://127.0.0.1:1", "one", {})
+    registry.update_task(registry.start_task("agent_1"), task("good"))
     registry.close()
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("INSERT INTO mcp_agents VALUES ('agent_bad', x'7b')")
@@ -230,7 +230,7 @@ async def test_it_shares_a_server_s_store_while_both_write(path: Path) -> None:
         registry = opened(path)
         async with Client(url) as client:
             for number in range(30):
-                registry.learn(registry.begin("agent_1"), task(str(number)))
+                registry.update_task(registry.start_task("agent_1"), task(str(number)))
                 assert (await client.send(str(number))).text == str(number)
         registry.close()
     again = opened(path)
@@ -244,10 +244,10 @@ async def test_it_shares_a_server_s_store_while_both_write(path: Path) -> None:
 
 async def test_a_server_takes_a_file_that_a_registry_made(path: Path) -> None:
     registry = opened(path)
-    registry.seen("http://127.0.0.1:1", "one", {})
+    registry.register_agent("http://127.0.0.1:1", "one", {})
     store = SqliteStore(path)
     await store.open()
-    registry.seen("http://127.0.0.1:2", "two", {})
+    registry.register_agent("http://127.0.0.1:2", "two", {})
     registry.close()
     await store.close()
     registry = opened(path)
@@ -265,7 +265,7 @@ def test_a_busy_file_stops_nobody_and_is_written_later(path: Path) -> None:
     registry = opened(path)
     lock = held(path)
     for number in range(1000):  # each would wait for seconds, if it waited at all
-        registry.learn(registry.begin("agent_1"), task(str(number)))
+        registry.update_task(registry.start_task("agent_1"), task(str(number)))
     assert RegistryFile(path).load()[1] == []
     lock.release()
     registry.close()
@@ -278,9 +278,9 @@ def test_what_cannot_be_written_is_tried_again_and_its_last_word_counts(
     registry = opened(path)
     away = path.rename(path.with_name("away"))
     with told("cannot be written now") as failed:
-        record = registry.learn(registry.begin("agent_1"), task("remote"))
+        record = registry.update_task(registry.start_task("agent_1"), task("remote"))
         assert failed.wait(20)
-    registry.learn(record, task("remote", State.COMPLETED))
+    registry.update_task(record, task("remote", State.COMPLETED))
     away.rename(path)
     registry.close()
     (found,) = RegistryFile(path).load()[1]
@@ -291,17 +291,17 @@ def test_what_cannot_be_written_is_tried_again_and_its_last_word_counts(
 def test_what_another_has_seen_later_is_not_overwritten(path: Path) -> None:
     clock = Clock()
     one = opened(path, clock)
-    record = one.learn(one.begin("agent_1"), task("remote"))
+    record = one.update_task(one.start_task("agent_1"), task("remote"))
     one.close()
     stale, fresh = opened(path, clock), opened(path, clock)
     clock.move(1)
     later = fresh.task(record.id)
     assert later is not None
-    fresh.learn(later, task("remote", State.COMPLETED, "the result"))
+    fresh.update_task(later, task("remote", State.COMPLETED, "the result"))
     fresh.close()
     earlier = stale.task(record.id)
     assert earlier is not None
-    stale.lost(earlier, "Request failed: timeout")
+    stale.set_problem(earlier, "Request failed: timeout")
     stale.close()
     (found,) = RegistryFile(path).load()[1]
     assert found.task is not None
@@ -311,9 +311,9 @@ def test_what_another_has_seen_later_is_not_overwritten(path: Path) -> None:
 def test_one_record_that_cannot_be_written_does_not_keep_the_others_from_it(path: Path) -> None:
     registry = opened(path)
     with told("cannot be written, and is left out") as failed:
-        registry.learn(registry.begin("agent_1"), task("half \ud83d"))
+        registry.update_task(registry.start_task("agent_1"), task("half \ud83d"))
         assert failed.wait(20)
-    registry.learn(registry.begin("agent_1"), task("whole"))
+    registry.update_task(registry.start_task("agent_1"), task("whole"))
     registry.close()
     assert [each.remote_id for each in RegistryFile(path).load()[1] if each.remote_id] == ["whole"]
 
@@ -328,7 +328,7 @@ def test_the_writer_outlives_what_nobody_has_thought_of(path: Path, monkeypatch:
     registry = opened(path)
     monkeypatch.setattr(registry_file, "short_write", broken)
     with told("cannot be written now") as failed:
-        registry.learn(registry.begin("agent_1"), task("remote"))
+        registry.update_task(registry.start_task("agent_1"), task("remote"))
         assert failed.wait(20)
     registry.close()
     assert [each.remote_id for each in RegistryFile(path).load()[1]] == ["remote"]

@@ -16,13 +16,13 @@ from dragoman import Agent, Context, File, Part
 from dragoman.mcp.serve import McpOptions
 from dragoman.mcp.server import A2AServer
 from dragoman.mcp.session.resources import TEMPLATE
-from dragoman.mcp.tools.content import INLINE, uri_of
+from dragoman.mcp.tools.content import MAX_INLINE, uri_of
 from dragoman.model.state import State
 from dragoman.model.task import Artifact, Task, TaskStatus
 from dragoman.testing import served
 
 BIG = bytes(range(256)) * 1024 + b"\x00"
-assert len(BIG) > INLINE
+assert len(BIG) > MAX_INLINE
 
 
 def papers() -> Agent:
@@ -124,8 +124,8 @@ async def test_what_is_not_in_memory_is_asked_for_if_its_task_is_known(era: str,
             # Who only knows an id of the agent's is told nothing: it may be another user's.
             with pytest.raises(MCPError, match="not found"):
                 await other.read_resource(uri)
-            record = fresh.context.registry.begin(agent.agent_id)
-            fresh.context.registry.learn(record, Task(task["id"], "", TaskStatus(State.WORKING)))
+            record = fresh.context.registry.start_task(agent.agent_id)
+            fresh.context.registry.update_task(record, Task(task["id"], "", TaskStatus(State.WORKING)))
             assert base64.b64decode((await read(other, uri)).blob) == BIG
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from dragoman.mcp.peers import Reach, is_loopback
-from dragoman.mcp.tools.tool import ToolProblem
+from dragoman.mcp.peers import AddressPolicy, is_loopback
+from dragoman.mcp.tools.tool import ToolError
 from dragoman.net.sockets import SocketClient
 from dragoman.server.config.remotes import Remote
 
@@ -104,7 +104,7 @@ async def test_a_webhook_elsewhere_is_refused(hosted: Any, foreign: Any) -> None
 
 
 def test_what_is_given_allowed_or_here_may_be_reached() -> None:
-    reach = Reach(["https://bank.example.com/a2a"], ["Allowed.example.com", "some.example.com:8443"])
+    reach = AddressPolicy(["https://bank.example.com/a2a"], ["Allowed.example.com", "some.example.com:8443"])
     for url in (
         "http://localhost:5",
         "http://127.3.4.5/x",
@@ -122,7 +122,7 @@ def test_what_is_given_allowed_or_here_may_be_reached() -> None:
         "https://some.example.com/",
         "https://not.allowed.example.com/",
     ):
-        with pytest.raises(ToolProblem, match="may not be called"):
+        with pytest.raises(ToolError, match="may not be called"):
             reach.check(url)
     assert not is_loopback("10.0.0.1")
 

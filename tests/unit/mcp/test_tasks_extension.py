@@ -423,7 +423,7 @@ async def test_a_task_is_forgotten_when_its_time_is_over() -> None:
 
 
 async def test_of_too_many_tasks_those_that_ended_are_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tasks_extension, "MOST", 2)
+    monkeypatch.setattr(tasks_extension, "MAX_HANDLES", 2)
     with served(trip()) as url:
         async with hosted() as (client, _):
             going = (await begin(client, url, "Forever")).task_id

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from dragoman.mcp import peers
-from dragoman.mcp.peers import Guard, Reach
+from dragoman.mcp.peers import AddressPolicy, OriginGuard
 from dragoman.mcp.serve import McpOptions
 from dragoman.mcp.server import A2AServer
-from dragoman.mcp.tools.tool import ToolProblem
+from dragoman.mcp.tools.tool import ToolError
 from dragoman.model.error import CannotConnect
 from dragoman.net.exchange import HttpRequest
 from dragoman.server.config.remotes import Remote
@@ -51,7 +51,9 @@ async def test_nobody_takes_the_place_of_an_agent_by_calling_itself_like_its_add
     ],
 )
 async def test_a_card_leads_to_its_own_origin_and_to_what_is_allowed(agent: str, url: str, may: bool) -> None:
-    guard = Guard(agent, Reach(["http://127.0.0.1:8080"], ["agents.example:80", "agents.example:9000", "any.example"]))
+    guard = OriginGuard(
+        agent, AddressPolicy(["http://127.0.0.1:8080"], ["agents.example:80", "agents.example:9000", "any.example"])
+    )
     passed: list[str] = []
 
     async def call_next(request: HttpRequest) -> Any:
@@ -65,9 +67,9 @@ async def test_a_card_leads_to_its_own_origin_and_to_what_is_allowed(agent: str,
 
 
 def test_names_under_localhost_are_not_this_machine() -> None:
-    reach = Reach((), ())
+    reach = AddressPolicy((), ())
     for host in ("metadata.localhost", "localhost.localdomain", "a.localhost:80"):
-        with pytest.raises(ToolProblem, match="may not be called"):
+        with pytest.raises(ToolError, match="may not be called"):
             reach.check(f"http://{host}/")
     assert reach.check("http://localhost:80/") == "http://localhost:80/"
 
@@ -136,5 +138,5 @@ async def test_of_an_agent_that_changes_its_card_again_and_again_few_clients_are
             foreign.offers(foreign.url, version=str(number))
             record = await mine.context.peers.resolve(foreign.url)
             await mine.context.peers.client(record).send("hi", wait=False)
-        kept = mine.context.peers._former  # pyright: ignore[reportPrivateUsage]
-        assert [len(each) for each in kept.values()] == [peers._MOST_FORMER]  # pyright: ignore[reportPrivateUsage]
+        kept = mine.context.peers._retired  # pyright: ignore[reportPrivateUsage]
+        assert [len(each) for each in kept.values()] == [peers._MAX_RETIRED]  # pyright: ignore[reportPrivateUsage]

@@ -16,7 +16,7 @@ from tests.unit.mcp.receiver import Receiver
 
 from dragoman import Agent, Artifact, Context, Part, State, Task
 from dragoman import Client as A2AClient
-from dragoman.client.event import Assembly, NumberedEvent
+from dragoman.client.event import NumberedEvent, TaskAssembler
 from dragoman.mcp import webhooks
 from dragoman.mcp.serve import McpOptions
 from dragoman.mcp.server import A2AServer
@@ -237,13 +237,13 @@ async def test_a_task_is_not_put_together_for_each_event_that_is_posted(
     async with hosted() as host:
         agent = await host.call("resolve_agent_card", base_url=silent)
         await host.call(TOOL, agent_id=silent, webhook_url=receiver.url)
-        record = host.mine.context.registry.begin(agent["agent_id"])
-        assembly = Assembly()
-        events = [assembly.take(NumberedEvent(0, Task("t", "c", TaskStatus(State.WORKING))))]
+        record = host.mine.context.registry.start_task(agent["agent_id"])
+        assembly = TaskAssembler()
+        events = [assembly.add(NumberedEvent(0, Task("t", "c", TaskStatus(State.WORKING))))]
         for word in ("a ", "b ", "c"):
             update = ArtifactUpdate("t", "c", Artifact("x", (Part(text=word),)), append=word != "a ")
-            events.append(assembly.take(NumberedEvent(0, update)))
-        monkeypatch.setattr(Assembly, "result", property(lambda _: pytest.fail("the whole task was put together")))
+            events.append(assembly.add(NumberedEvent(0, update)))
+        monkeypatch.setattr(TaskAssembler, "result", property(lambda _: pytest.fail("the whole task was put together")))
         for event in events:
             host.mine.context.webhooks.post(record, event)
         await receiver.until(lambda: len(receiver.events()) == 4)
@@ -301,7 +301,7 @@ async def test_a_receiver_that_is_away_holds_up_nobody_and_its_secrets_are_not_l
 async def test_the_end_is_not_put_off_for_a_receiver_that_says_nothing(
     silent: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(webhooks, "LAST_SECONDS", 0.05)
+    monkeypatch.setattr(webhooks, "CLOSE_SECONDS", 0.05)
     go_on = threading.Event()
 
     def says_nothing(_: Any) -> int:
@@ -415,13 +415,13 @@ async def test_a_refused_stream_is_begun_again_without_the_webhook(picky: str, r
         told = await host.call(TOOL, agent_id=picky, webhook_url=receiver.url)
         context = host.mine.context
         agent = context.registry.agents[told["agent_id"]]
-        client, push = context.peers.client(agent), context.push_for(agent)
+        client, push = context.peers.client(agent), context.push_config(agent)
         assert push is not None
-        follower = context.followers.new(context.registry.begin(agent.agent_id))
-        follower.stream(client.stream("go", push=push), again=lambda: client.stream("go"))
+        follower = context.followers.new(context.registry.start_task(agent.agent_id))
+        follower.stream(client.stream("go", push=push), without_webhook=lambda: client.stream("go"))
         assert await follower.wait(20)
         assert follower.problem == ""
-        assert context.push_for(agent) is None
+        assert context.push_config(agent) is None
     assert receiver.events()[-1] == "completed"
 
 
@@ -461,9 +461,9 @@ async def test_a_webhook_of_this_machine_is_not_given_to_an_agent_elsewhere(rece
     async with hosted() as host:
         registry = host.mine.context.registry
         card = {"capabilities": {"pushNotifications": True}}
-        agent = registry.seen("https://agents.example.com", "far", card)
-        registry.hook(agent.agent_id, receiver.url, BOTH)
-        assert host.mine.context.push_for(agent) is None
-        hook = registry.hook(agent.agent_id, "https://hooks.example.com/in", BOTH)
-        config = host.mine.context.push_for(agent)
+        agent = registry.register_agent("https://agents.example.com", "far", card)
+        registry.put_webhook(agent.agent_id, receiver.url, BOTH)
+        assert host.mine.context.push_config(agent) is None
+        hook = registry.put_webhook(agent.agent_id, "https://hooks.example.com/in", BOTH)
+        config = host.mine.context.push_config(agent)
         assert (config.url, config.id) == (hook.webhook_url, hook.config_id)

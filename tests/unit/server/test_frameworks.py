@@ -326,7 +326,7 @@ def test_a_framework_that_is_not_installed_is_told_with_how_to_get_it(
     assert framework is not None
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ConfigError) as caught:
-        getattr(Agent, framework.made_by)(found)
+        getattr(Agent, framework.constructor)(found)
     assert str(caught.value) == f"needs dragoman[{extra}]: uv add 'dragoman[{extra}]'"
 
 

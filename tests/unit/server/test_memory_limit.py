@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.server.config.memory_limit import LARGEST, SHARE, memory_for, memory_left
+from dragoman.server.config.memory_limit import LARGEST_REQUEST, REQUEST_SHARE, available_memory, memory_for
 from dragoman.server.config.settings import Limits
 
 MB = 1_000_000
@@ -29,24 +29,24 @@ def machine(root: Path, cgroup: str, **files: str) -> Path:
 
 def test_the_limit_of_a_container_counts(tmp_path: Path) -> None:
     root = machine(tmp_path, "0::/\n", **{"memory.max": "300000000", "memory.high": "max"})
-    assert memory_left(root) == 300 * MB
+    assert available_memory(root) == 300 * MB
     assert memory_for(Limits(body=BODY), root) == (100 * MB, 50 * MB)
 
 
 def test_the_least_limit_of_all_groups_around_counts(tmp_path: Path) -> None:
     files = {"a/memory.max": "200000000", "a/b/memory.max": "max", "a/b/memory.high": "250000000"}
-    assert memory_left(machine(tmp_path, "0::/a/b\n", **files)) == 200 * MB
+    assert available_memory(machine(tmp_path, "0::/a/b\n", **files)) == 200 * MB
 
 
 def test_the_first_version_of_cgroups_counts_too(tmp_path: Path) -> None:
     files = {"memory/docker/x/memory.limit_in_bytes": "150000000", "memory/memory.limit_in_bytes": str(2**63 - 4096)}
     cgroup = "4:cpu,cpuacct:/docker/x\n3:memory:/docker/x\n1:name=systemd:/docker/x\n"
-    assert memory_left(machine(tmp_path, cgroup, **files)) == 150 * MB
+    assert available_memory(machine(tmp_path, cgroup, **files)) == 150 * MB
 
 
 def test_a_group_that_is_named_by_its_place_outside_is_found_at_the_top(tmp_path: Path) -> None:
     root = machine(tmp_path, "0::/kubepods/pod1/x\n", **{"memory.max": "120000000"})
-    assert memory_left(root) == 120 * MB
+    assert available_memory(root) == 120 * MB
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs RLIMIT_AS")
@@ -57,26 +57,26 @@ def test_the_limit_of_the_process_counts(tmp_path: Path) -> None:
     before = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (2**45, before[1]))
     try:
-        without = memory_left(root)
+        without = available_memory(root)
     finally:
         resource.setrlimit(resource.RLIMIT_AS, before)
     assert without is not None
     assert without < 2**45  # there is no machine of that size, so the machine's own memory counts
-    assert without == memory_left(root)
+    assert without == available_memory(root)
 
 
 def test_what_the_process_has_already_is_not_there_any_more() -> None:
-    left, whole = memory_left(), memory_left(Path("/nowhere"))
+    left, whole = available_memory(), available_memory(Path("/nowhere"))
     if left is not None and whole is not None:
         assert left < whole
 
 
 def test_what_is_set_counts_and_one_request_always_fits(tmp_path: Path) -> None:
     root = machine(tmp_path, "0::/\n", **{"memory.max": "3000000"})
-    assert memory_for(Limits(body=BODY), root) == (LARGEST * BODY, LARGEST * BODY)
-    assert memory_for(Limits(body=BODY, memory=5 * MB), root) == (5 * MB, LARGEST * BODY)
+    assert memory_for(Limits(body=BODY), root) == (LARGEST_REQUEST * BODY, LARGEST_REQUEST * BODY)
+    assert memory_for(Limits(body=BODY, memory=5 * MB), root) == (5 * MB, LARGEST_REQUEST * BODY)
     assert memory_for(Limits(body=BODY, memory=5 * MB, caller_memory=MB), root) == (5 * MB, MB)
-    assert SHARE > 1
+    assert REQUEST_SHARE > 1
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="about glibc")

@@ -12,8 +12,8 @@ from dragoman import User
 from dragoman.model.error import A2AError, Unauthenticated
 from dragoman.server.config.settings import Limits
 from dragoman.server.http.address import Addresses
-from dragoman.server.http.authentication import Authentication, authenticate, challenge_strangers
-from dragoman.server.http.cross_site import Guard, add_cors_headers, answer_preflight, check_host, check_page
+from dragoman.server.http.authentication import Authentication, authenticate, challenge_anonymous
+from dragoman.server.http.cross_site import CrossSiteCheck, add_cors_headers, answer_preflight, check_host, check_page
 from dragoman.server.http.limiter import Limiter, admit
 from dragoman.server.http.router import AgentRoutes, Mount, PathRoutes, Route, Router
 from dragoman.testing import Clock
@@ -59,8 +59,8 @@ class Exchange:
         return dict(self.sent[0]["headers"])
 
 
-def guard(*cors: str, open_list: bool = False) -> Guard:
-    return Guard("https://agents.example.com", ("me.test",), cors, open_list=open_list)
+def guard(*cors: str, open_list: bool = False) -> CrossSiteCheck:
+    return CrossSiteCheck("https://agents.example.com", ("me.test",), cors, open_list=open_list)
 
 
 def base(_: Request) -> str:
@@ -168,7 +168,7 @@ async def test_a_stranger_who_is_refused_inside_learns_how_to_be_known() -> None
         return None
 
     for app, told in ((refused, True), (Exchange().app, False)):
-        at = await Exchange().through(challenge_strangers(app, Schemes(nobody)))
+        at = await Exchange().through(challenge_anonymous(app, Schemes(nobody)))
         assert (b"www-authenticate" in at.headers) == told
 
 

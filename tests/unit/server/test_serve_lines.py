@@ -8,7 +8,7 @@ import pytest
 
 from dragoman import Agent, Server
 from dragoman.server.config.settings import Limits, Settings
-from dragoman.server.listen.serve import _news, _warnings
+from dragoman.server.listen.serve import _startup_lines, _warnings
 
 SHARED = "note: without auth all callers are one: who names the same contextId goes on with the same conversation"
 
@@ -39,5 +39,5 @@ def test_an_open_address_is_told_first() -> None:
 def test_a_rate_is_told_with_how_to_turn_it_off() -> None:
     limited = Settings(limits=Limits(rate=100, burst=1000))
     line = "  rate    100 requests a second for each caller, 1000 at once: --limits-rate 0 is any number"
-    assert line in _news(Agent("a"), limited, "127.0.0.1", 80)
-    assert not [line for line in _news(Agent("a"), Settings(), "127.0.0.1", 80) if line.startswith("  rate")]
+    assert line in _startup_lines(Agent("a"), limited, "127.0.0.1", 80)
+    assert not [line for line in _startup_lines(Agent("a"), Settings(), "127.0.0.1", 80) if line.startswith("  rate")]

@@ -65,7 +65,7 @@ def test_every_default_passes_its_own_check():
     for name in Settings.__struct_fields__:
         value = getattr(Settings(), name)
         if name != "limits" and value is not None:
-            assert SETTINGS[name].read(value, False) == value
+            assert SETTINGS[name].parse(value, False) == value
 
 
 def test_every_help_text_is_one_line_and_every_flag_is_the_name():

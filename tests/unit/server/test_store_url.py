@@ -72,7 +72,7 @@ def test_no_error_shows_a_password(url: str):
 
 def test_the_error_calls_the_setting_as_the_caller_does():
     with pytest.raises(ConfigError, match=r"^--store mysql://…: must be"):
-        parse_store("mysql://db/tasks", named="--store")
+        parse_store("mysql://db/tasks", setting="--store")
 
 
 @pytest.mark.skipif(find_spec("asyncpg") is not None, reason="asyncpg is installed")

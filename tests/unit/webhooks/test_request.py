@@ -312,7 +312,7 @@ def key_place() -> Iterator[KeyPlace]:
         finally:
             server.shutdown()
             thread.join()
-            webhook._known.pop(place.url, None)
+            webhook._key_cache.pop(place.url, None)
 
 
 def test_keys_are_fetched_once_and_again_when_they_were_rotated(monkeypatch: Any) -> None:
@@ -328,7 +328,7 @@ def test_keys_are_fetched_once_and_again_when_they_were_rotated(monkeypatch: Any
             with pytest.raises(BadSignature):
                 verify(signed.headers, signed.body, jwks_url=place.url, now=NOW)
         assert place.asked == 1
-        monkeypatch.setattr(webhook, "_PAUSE", -1.0)
+        monkeypatch.setattr(webhook, "_REFETCH_PAUSE", -1.0)
         place.keys = newer.signer().jwks()
         assert verify(signed.headers, signed.body, jwks_url=place.url, now=NOW).state is State.COMPLETED
         assert place.asked == 2
@@ -336,7 +336,7 @@ def test_keys_are_fetched_once_and_again_when_they_were_rotated(monkeypatch: Any
 
 @pytest.mark.parametrize("trouble", ["status", "redirect", "garbage", "array", "endless"])
 def test_keys_that_cannot_be_had_are_not_a_bad_signature(trouble: str, monkeypatch: Any) -> None:
-    monkeypatch.setattr(webhook, "_MOST", 1000)
+    monkeypatch.setattr(webhook, "_MAX_BYTES", 1000)
     request = sent()
     with key_place() as place:
         if trouble in ("status", "redirect"):

@@ -30,15 +30,15 @@ CONFIRMATION = "adk_request_confirmation"
 CREDENTIAL = "adk_request_credential"
 INPUT = "adk_request_input"
 # How ADK words a confirmation that nobody has worded. It is addressed to programs.
-_UNWORDED = "Please approve or reject the tool call"
+_DEFAULT_HINT = "Please approve or reject the tool call"
 # Where the calls that stand for a remote agent's question have its words.
-_ASKED = {ASKS_INPUT: "input_required", ASKS_AUTH: "auth_required"}
+_QUESTION_ARGUMENTS = {ASKS_INPUT: "input_required", ASKS_AUTH: "auth_required"}
 _LONGEST = 200
 
 Kind = Literal["confirmation", "credential", "input", "question", "tool"]
 
 
-class Call(Struct, frozen=True, omit_defaults=True):
+class PendingCall(Struct, frozen=True, omit_defaults=True):
     """A call that waits. `args` are what callers may see of its arguments, `response` is what the tool said so far.
 
     `asked` is the question that came with it, where a remote agent makes the call.
@@ -48,14 +48,14 @@ class Call(Struct, frozen=True, omit_defaults=True):
     name: str
     args: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
     response: dict[str, Any] | None = None
-    asked: str = ""
+    remote_question: str = msgspec.field(default="", name="asked")
 
     @property
     def kind(self) -> Kind:
         """What it waits for."""
         if self.name == CREDENTIAL:
             return "credential"
-        if self.name in _ASKED:
+        if self.name in _QUESTION_ARGUMENTS:
             return "question"
         if self.name == CONFIRMATION or "confirmed" in (self.schema.get("properties") or {}):
             return "confirmation"
@@ -80,17 +80,17 @@ class Call(Struct, frozen=True, omit_defaults=True):
             return credential.question(self.args)
         if self.name == CONFIRMATION:
             return self._confirmation()
-        if self.name == INPUT or self.name in _ASKED:
-            message = self.args.get(_ASKED.get(self.name, "message"))
-            said = message if isinstance(message, str) else self.asked
-            return said or ("Credentials are needed." if self.auth else "Input is needed.")
-        return self.asked or f"{_called(self.name, self.args)} waits for its result."
+        if self.name == INPUT or self.name in _QUESTION_ARGUMENTS:
+            message = self.args.get(_QUESTION_ARGUMENTS.get(self.name, "message"))
+            text = message if isinstance(message, str) else self.remote_question
+            return text or ("Credentials are needed." if self.auth else "Input is needed.")
+        return self.remote_question or f"{_call_text(self.name, self.args)} waits for its result."
 
     def _confirmation(self) -> str:
         call = _object(self.args.get("originalFunctionCall"))
         hint = _object(self.args.get("toolConfirmation")).get("hint")
-        allow = f"Allow {_called(str(call['name']), call.get('args'))}?" if "name" in call else "Allow it?"
-        if isinstance(hint, str) and hint and not hint.startswith(_UNWORDED):
+        allow = f"Allow {_call_text(str(call['name']), call.get('args'))}?" if "name" in call else "Allow it?"
+        if isinstance(hint, str) and hint and not hint.startswith(_DEFAULT_HINT):
             return f"{hint} {allow}"
         return allow
 
@@ -99,51 +99,51 @@ class Call(Struct, frozen=True, omit_defaults=True):
         body: dict[str, Any] = {"id": self.id, "name": self.name, "args": self.args}
         parts = [Part(data=body, metadata={TYPE: "function_call", IS_LONG_RUNNING: True})]
         if self.response is not None:
-            said = {"id": self.id, "name": self.name, "response": self.response}
-            parts.append(Part(data=said, metadata={TYPE: "function_response"}))
+            response = {"id": self.id, "name": self.name, "response": self.response}
+            parts.append(Part(data=response, metadata={TYPE: "function_response"}))
         return tuple(parts)
 
 
-class Open(Struct, frozen=True, omit_defaults=True):
+class PendingCalls(Struct, frozen=True, omit_defaults=True):
     """What a task that waits remembers: its calls, the answers that came while others were missing, its session."""
 
-    calls: tuple[Call, ...]
-    given: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict[str, dict[str, Any]])
+    calls: tuple[PendingCall, ...]
+    answers: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict[str, dict[str, Any]], name="given")
     user: str = ""
     session: str = ""
 
     @property
-    def missing(self) -> tuple[Call, ...]:
+    def missing(self) -> tuple[PendingCall, ...]:
         """The calls that nobody has answered."""
-        return tuple(call for call in self.calls if call.id not in self.given)
+        return tuple(call for call in self.calls if call.id not in self.answers)
 
 
-def details_of(calls: Sequence[Call]) -> tuple[Part, ...]:
+def details_of(calls: Sequence[PendingCall]) -> tuple[Part, ...]:
     """What to show beside the question. A question in plain words, if it is the only one, needs nothing."""
     if len(calls) == 1 and calls[0].kind == "question":
         return ()
     return tuple(part for call in calls for part in call.details())
 
 
-def question_of(calls: Sequence[Call]) -> str:
+def question_of(calls: Sequence[PendingCall]) -> str:
     """One question for all of them."""
-    asked = [call.question for call in calls]
+    questions = [call.question for call in calls]
     if all(call.kind == "confirmation" for call in calls):
-        return " ".join((*asked, "Answer yes or no."))
+        return " ".join((*questions, "Answer yes or no."))
     if len(calls) == 1:
-        return asked[0]
-    return "\n".join(("Each of these needs an answer of its own:", *(f"- {text}" for text in asked)))
+        return questions[0]
+    return "\n".join(("Each of these needs an answer of its own:", *(f"- {text}" for text in questions)))
 
 
 def _object(value: Any) -> dict[str, Any]:
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
-def _called(name: str, args: Any) -> str:
+def _call_text(name: str, args: Any) -> str:
     if not isinstance(args, dict) or not args:
         return f"{name}()"
-    shown = msgspec.json.encode(args).decode(errors="replace")
-    return f"{name}({shown if len(shown) <= _LONGEST else shown[: _LONGEST - 1] + '…'})"
+    arguments = msgspec.json.encode(args).decode(errors="replace")
+    return f"{name}({arguments if len(arguments) <= _LONGEST else arguments[: _LONGEST - 1] + '…'})"
 
 
 logger = logging.getLogger("dragoman.adk")
@@ -154,14 +154,14 @@ _CANCELED, _PENDING = "canceled", "pending"
 _USER = "user"
 
 
-class Place(NamedTuple):
+class SessionKey(NamedTuple):
     """A session, and whose it is."""
 
     user: str
     session: str
 
 
-class Unanswered:
+class UnansweredCalls:
     """Keeps sessions such that models can go on with them.
 
     Models do not take a call of theirs without a response. When a task ends, what it waited for is canceled. When
@@ -171,112 +171,112 @@ class Unanswered:
 
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
-        self._running: Counter[Place] = Counter()
-        self._ended: dict[Place, list[Call]] = {}
+        self._running: Counter[SessionKey] = Counter()
+        self._canceled: dict[SessionKey, list[PendingCall]] = {}
 
     @asynccontextmanager
-    async def running(self, place: Place) -> AsyncGenerator[None, None]:
+    async def running(self, key: SessionKey) -> AsyncGenerator[None, None]:
         """While something runs in a session nothing is written beside it, or some services refuse the rest."""
-        self._running[place] += 1
+        self._running[key] += 1
         try:
             yield
         finally:
-            self._running[place] -= 1
-            await self._settle(place)
+            self._running[key] -= 1
+            await self._respond_to_canceled(key)
 
-    async def cancel(self, place: Place, calls: Iterable[Call]) -> None:
+    async def cancel(self, key: SessionKey, calls: Iterable[PendingCall]) -> None:
         """A task has ended: nobody will answer these. It is written now, or when nothing runs in the session."""
-        self._ended.setdefault(place, []).extend(calls)
-        await self._settle(place)
+        self._canceled.setdefault(key, []).extend(calls)
+        await self._respond_to_canceled(key)
 
-    def wait(self, ctx: Context, calls: Iterable[Call]) -> None:
+    def note_waiting(self, ctx: Context, calls: Iterable[PendingCall]) -> None:
         """A task waits for these. As long as nothing else is said in its conversation, that is for ADK to remember."""
         silent = [(call.id, call.name) for call in calls if call.kind == "tool" and call.response is None]
-        if silent and self._is_plain():
+        if silent and self._accepts_pending():
             ctx.state[_STATE] = {**ctx.state.get(_STATE, {}), ctx.task_id: silent}
 
-    async def go_on(self, ctx: Context, place: Place) -> None:
+    async def answer_waiting(self, ctx: Context, key: SessionKey) -> None:
         """Something is said in a conversation: to a task that waits, or beside those that do."""
         waiting: dict[str, list[tuple[str, str]]] = ctx.state.pop(_STATE, {})
         waiting.pop(ctx.task_id, None)
         if waiting:
-            await self._respond(place, [Call(*call) for calls in waiting.values() for call in calls], _PENDING)
+            await self._respond(key, [PendingCall(*call) for calls in waiting.values() for call in calls], _PENDING)
 
-    def _is_plain(self) -> bool:
+    def _accepts_pending(self) -> bool:
         """True where a response does not mean that ADK goes on: workflows, and apps that resume, look for any."""
         config: Any = getattr(self._runner, "resumability_config", None)
         return hasattr(self._runner.agent, "sub_agents") and not (config is not None and config.is_resumable)
 
-    async def _settle(self, place: Place) -> None:
-        if self._running[place]:
+    async def _respond_to_canceled(self, key: SessionKey) -> None:
+        if self._running[key]:
             return
-        del self._running[place]
-        calls = self._ended.pop(place, None)
+        del self._running[key]
+        calls = self._canceled.pop(key, None)
         if calls:
-            await self._respond(place, calls, _CANCELED)
+            await self._respond(key, calls, _CANCELED)
 
-    async def _respond(self, place: Place, calls: Iterable[Call], status: str) -> None:
+    async def _respond(self, key: SessionKey, calls: Iterable[PendingCall], status: str) -> None:
         service = self._runner.session_service
         try:
             session = await service.get_session(
-                app_name=self._runner.app_name, user_id=place.user, session_id=place.session
+                app_name=self._runner.app_name, user_id=key.user, session_id=key.session
             )
             if session is None:
                 return
             for event in _responses(session, {call.id: call for call in calls}, status):
                 await service.append_event(session=session, event=event)
         except Exception:  # whatever a service may raise: the task has ended or waits all the same
-            logger.warning("calls of session %s were left without a response", place.session, exc_info=True)
+            logger.warning("calls of session %s were left without a response", key.session, exc_info=True)
 
 
-def _responses(session: Session, calls: dict[str, Call], status: str) -> list[Event]:
+def _responses(session: Session, calls: dict[str, PendingCall], status: str) -> list[Event]:
     """What to write for those of the calls that are still open."""
-    answered = {
+    answered_ids = {
         response.id
         for event in session.events
         if event.author == _USER or status == _PENDING
         for response in event.get_function_responses()
     }
-    made: list[Event] = []
+    new_events: list[Event] = []
     for event in session.events:
-        found = [call for call in event.get_function_calls() if call.id in calls and call.id not in answered]
-        if not found or event.author == _USER:
+        open_calls = [call for call in event.get_function_calls() if call.id in calls and call.id not in answered_ids]
+        if not open_calls or event.author == _USER:
             continue
         if STATE in (event.custom_metadata or {}):
             if status == _CANCELED:
-                made.append(_given_up(event))
+                new_events.append(_canceled_question(event))
             continue
         # Models do not see ADK's own requests, and ADK reads more into the answers to them.
         parts = [
             types.Part(
                 function_response=types.FunctionResponse(id=call.id, name=call.name, response={"status": status})
             )
-            for call in found
+            for call in open_calls
             if calls[call.id or ""].kind == "tool"
         ]
         if parts:
             author = _USER if status == _CANCELED else event.author
-            made.append(_beside(event, author, types.Content(role="user", parts=parts)))
-    if made:
+            new_events.append(_event_beside(event, author, types.Content(role="user", parts=parts)))
+    if new_events:
         # ADK takes a response at the end of a session for the beginning of what is said next.
-        made.append(_beside(made[-1], _USER, None))
-    return made
+        new_events.append(_event_beside(new_events[-1], _USER, None))
+    return new_events
 
 
-def _given_up(asked: Event) -> Event:
+def _canceled_question(question_event: Event) -> Event:
     """The end of a remote agent's question: it goes on in its conversation, and what is said next is no answer."""
-    known: dict[str, Any] = asked.custom_metadata or {}
-    context = {CONTEXT_ID: known[CONTEXT_ID]} if CONTEXT_ID in known else {}
-    made = _beside(asked, asked.author, None)
-    made.custom_metadata = {**context, STATE: State.CANCELED.value}
-    kept = {"context_id": known[CONTEXT_ID]} if context else {}
-    made.actions = EventActions(state_delta={state_key(asked.author): kept})
-    return made
+    metadata: dict[str, Any] = question_event.custom_metadata or {}
+    context = {CONTEXT_ID: metadata[CONTEXT_ID]} if CONTEXT_ID in metadata else {}
+    event = _event_beside(question_event, question_event.author, None)
+    event.custom_metadata = {**context, STATE: State.CANCELED.value}
+    remote_state = {"context_id": metadata[CONTEXT_ID]} if context else {}
+    event.actions = EventActions(state_delta={state_key(question_event.author): remote_state})
+    return event
 
 
-def _beside(event: Event, author: str, content: types.Content | None) -> Event:
-    made = Event(author=author, invocation_id=event.invocation_id, branch=event.branch, content=content)
+def _event_beside(event: Event, author: str, content: types.Content | None) -> Event:
+    new_event = Event(author=author, invocation_id=event.invocation_id, branch=event.branch, content=content)
     scope: Any = getattr(event, "isolation_scope", None)
     if scope is not None:
-        setattr(made, "isolation_scope", scope)  # noqa: B010 - older versions have none
-    return made
+        setattr(new_event, "isolation_scope", scope)  # noqa: B010 - older versions have none
+    return new_event

@@ -23,43 +23,43 @@ _ISSUED = ("client_id", "client_secret", "redirect_uri", "code_verifier", "code_
 _NEEDED = "a credential"
 
 
-def public(args: dict[str, Any]) -> dict[str, Any]:
+def public_args(args: dict[str, Any]) -> dict[str, Any]:
     """The arguments of a request as callers may see them: where to sign in, and no secret."""
-    asked = _read(args)
-    if asked is None:
+    request = _parse(args)
+    if request is None:
         return {}
-    config = asked.auth_config
-    shown: dict[str, Any] = {"authScheme": _dump(config.auth_scheme)}
+    config = request.auth_config
+    public_config: dict[str, Any] = {"authScheme": _dump(config.auth_scheme)}
     if config.credential_key:
-        shown["credentialKey"] = config.credential_key
+        public_config["credentialKey"] = config.credential_key
     for key, credential in (
         ("rawAuthCredential", config.raw_auth_credential),
         ("exchangedAuthCredential", config.exchanged_auth_credential),
     ):
         if credential is not None:
-            shown[key] = {"authType": credential.auth_type.value}
+            public_config[key] = {"authType": credential.auth_type.value}
             if credential.oauth2 is not None:
-                shown[key]["oauth2"] = _dump(credential.oauth2, _PUBLIC)
+                public_config[key]["oauth2"] = _dump(credential.oauth2, _PUBLIC)
     message = args.get("message")
     return {
-        "functionCallId": asked.function_call_id,
-        "authConfig": shown,
+        "functionCallId": request.function_call_id,
+        "authConfig": public_config,
         **({"message": message} if isinstance(message, str) else {}),
     }
 
 
 def question(args: dict[str, Any]) -> str:
     """What to tell the caller: where to sign in, or what kind of credential is missing."""
-    asked = _read(args)
-    if asked is None:
+    request = _parse(args)
+    if request is None:
         return "Credentials are needed."
-    oauth = _oauth(asked.auth_config)
+    oauth = _oauth(request.auth_config)
     if oauth is not None and oauth.auth_uri:
         return f"Sign in at {oauth.auth_uri} and answer with the address that you are sent back to."
     message = args.get("message")
     if isinstance(message, str) and message:
         return message
-    return f"{_kind(asked.auth_config)} needed."
+    return f"{_kind(request.auth_config)} needed."
 
 
 def _kind(config: AuthConfig) -> str:
@@ -68,7 +68,7 @@ def _kind(config: AuthConfig) -> str:
     return "An API key is" if kind == AuthCredentialTypes.API_KEY else "Credentials are"
 
 
-def filled(args: dict[str, Any], text: str, data: Any) -> dict[str, Any]:
+def fill_in(args: dict[str, Any], text: str, data: Any) -> dict[str, Any]:
     """The answer as ADK wants it: the request it made, with the credential in it.
 
     Callers answer with ADK's AuthConfig, its AuthCredential, or a text: an API key, a token, or the address that
@@ -77,10 +77,10 @@ def filled(args: dict[str, Any], text: str, data: Any) -> dict[str, Any]:
     Raises:
         Unfit: there is no credential in what they said.
     """
-    asked = _read(args)
-    if asked is None:
+    request = _parse(args)
+    if request is None:
         raise TypeMismatch(_NEEDED, "The request for credentials cannot be read any more.")
-    config = asked.auth_config
+    config = request.auth_config
     if isinstance(data, dict) and len(cast("dict[str, Any]", data)) == 1 and "result" in data:
         data = cast("dict[str, Any]", data)["result"]
     if isinstance(data, str):
@@ -130,7 +130,7 @@ def _oauth(config: AuthConfig) -> OAuth2Auth | None:
     return None
 
 
-def _read(args: dict[str, Any]) -> AuthToolArguments | None:
+def _parse(args: dict[str, Any]) -> AuthToolArguments | None:
     try:
         return AuthToolArguments.model_validate(args)
     except ValidationError:

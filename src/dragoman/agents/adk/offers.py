@@ -17,10 +17,10 @@ def offers_of(root: Any) -> tuple[NamedSkill, ...]:
 
     Instructions are never told. Toolsets are not asked for their tools, which could mean to start a server.
     """
-    found: dict[str, NamedSkill] = {}
+    skills: dict[str, NamedSkill] = {}
     for skill in _offers(root, is_root=True):
-        found.setdefault(skill.id, skill)
-    return tuple(found.values())
+        skills.setdefault(skill.id, skill)
+    return tuple(skills.values())
 
 
 def description_of(agent: Any) -> str:
@@ -35,8 +35,8 @@ def _offers(agent: Any, *, is_root: bool) -> Iterator[NamedSkill]:
     about = description_of(agent) or f"Runs {title}"
     yield NamedSkill(name, title, about, (*under, kind), default=is_root)
     for key, label, text, tag in _abilities(agent):
-        shown = label if is_root else f"{name}: {label}"
-        yield NamedSkill(f"{name}-{key}", shown, _bounded(text), (*under, kind, tag))
+        tool_title = label if is_root else f"{name}: {label}"
+        yield NamedSkill(f"{name}-{key}", tool_title, _bounded(text), (*under, kind, tag))
     for child in children_of(agent):
         yield from _offers(child, is_root=False)
 

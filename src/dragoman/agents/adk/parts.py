@@ -48,12 +48,12 @@ _FILE_TYPE = "application/octet-stream"
 def to_genai(part: Part) -> types.Part:
     """A part for a model. Data that is nothing of ADK's own goes in the wrapping by which ADK knows it again."""
     metadata = dict(part.metadata or {})
-    made = _typed(part, metadata) or _plain(part, metadata)
-    _put_signature(made, metadata)
+    genai_part = _typed(part, metadata) or _plain(part, metadata)
+    _put_signature(genai_part, metadata)
     # Vertex refuses parts with metadata, and older versions have no place for it.
     if metadata and "part_metadata" in types.Part.model_fields and not _on_vertex():
-        made.part_metadata = metadata
-    return made
+        genai_part.part_metadata = metadata
+    return genai_part
 
 
 def _typed(part: Part, metadata: dict[str, Any]) -> types.Part | None:
@@ -61,32 +61,32 @@ def _typed(part: Part, metadata: dict[str, Any]) -> types.Part | None:
     if part.kind != "data" or kind not in (*TYPES, _WHOLE):
         return None
     try:
-        made = types.Part.model_validate(part.data if kind == _WHOLE else {kind: part.data})
+        genai_part = types.Part.model_validate(part.data if kind == _WHOLE else {kind: part.data})
     except ValidationError:
         return None  # it only says so: it is data like any other
     del metadata[TYPE]
-    return made
+    return genai_part
 
 
 def _plain(part: Part, metadata: dict[str, Any]) -> types.Part:
     if part.text is not None:
         return types.Part(text=part.text, thought=True if metadata.pop(THOUGHT, None) is True else None)
     if part.kind == "data":
-        data = _BEGIN + msgspec.json.encode(_wrapped(part.data)) + _END
+        data = _BEGIN + msgspec.json.encode(_wrap(part.data)) + _END
         return types.Part(inline_data=types.Blob(data=data, mime_type=_DATA_TYPE))
     if part.raw is not None:
-        media_type = part.media_type or _guessed(part.filename) or _FILE_TYPE
-        made = types.Part(inline_data=types.Blob(data=part.raw, mime_type=media_type, display_name=part.filename))
+        media_type = part.media_type or _guess_media_type(part.filename) or _FILE_TYPE
+        genai_part = types.Part(inline_data=types.Blob(data=part.raw, mime_type=media_type, display_name=part.filename))
     else:
-        media_type = part.media_type or _guessed(part.filename) or _guessed(part.url)
+        media_type = part.media_type or _guess_media_type(part.filename) or _guess_media_type(part.url)
         file = types.FileData(file_uri=part.url, mime_type=media_type, display_name=part.filename)
-        made = types.Part(file_data=file)
+        genai_part = types.Part(file_data=file)
     for field, key in _MEDIA.items():
         value = _field(field, metadata.get(key))
         if value is not None:
-            setattr(made, field, value)
+            setattr(genai_part, field, value)
             del metadata[key]
-    return made
+    return genai_part
 
 
 def _field(name: str, value: Any) -> Any:
@@ -99,11 +99,11 @@ def _field(name: str, value: Any) -> Any:
         return None
 
 
-def _put_signature(made: types.Part, metadata: dict[str, Any]) -> None:
+def _put_signature(genai_part: types.Part, metadata: dict[str, Any]) -> None:
     signature = metadata.get(SIGNATURE)
     if isinstance(signature, str):
         try:
-            made.thought_signature = base64.b64decode(signature, validate=True)
+            genai_part.thought_signature = base64.b64decode(signature, validate=True)
         except binascii.Error:
             return
         del metadata[SIGNATURE]
@@ -113,11 +113,11 @@ def _on_vertex() -> bool:
     return get_google_llm_variant() == GoogleLLMVariant.VERTEX_AI
 
 
-def _guessed(name: str | None) -> str | None:
+def _guess_media_type(name: str | None) -> str | None:
     return mimetypes.guess_type(name)[0] if name else None
 
 
-def _wrapped(data: Any) -> Any:
+def _wrap(data: Any) -> Any:
     # What looks like a part of protocol 0.3 is wrapped in one, or it would be taken for it on the way back.
     return {"kind": "data", "data": data} if _is_old_part(data) else data
 
@@ -135,39 +135,39 @@ def from_genai(part: types.Part) -> Part | None:
     beside: dict[str, Any] = getattr(part, "part_metadata", None) or {}
     if part.thought_signature is not None:
         metadata[SIGNATURE] = base64.b64encode(part.thought_signature).decode()
-    made: dict[str, Any] | None
+    fields: dict[str, Any] | None
     if part.text is not None:
         if part.thought:
             metadata[THOUGHT] = True
-        made = {"text": part.text} if part.text or metadata or beside else None
+        fields = {"text": part.text} if part.text or metadata or beside else None
     else:
-        made = _file(part, metadata) or _data(part, metadata)
-    if made is None:
+        fields = _file(part, metadata) or _data(part, metadata)
+    if fields is None:
         return None
-    metadata |= made.pop("metadata", None) or {}
+    metadata |= fields.pop("metadata", None) or {}
     metadata |= beside
-    return Part(**made, metadata=metadata or None)
+    return Part(**fields, metadata=metadata or None)
 
 
 def _file(part: types.Part, metadata: dict[str, Any]) -> dict[str, Any] | None:
     blob, file = part.inline_data, part.file_data
     if blob is not None and blob.data is not None:
-        found = _unwrapped(blob)
-        if found is not None:
-            return found
-        made = {"raw": blob.data, "media_type": blob.mime_type or None, "filename": blob.display_name or None}
+        data = _unwrap(blob)
+        if data is not None:
+            return data
+        fields = {"raw": blob.data, "media_type": blob.mime_type or None, "filename": blob.display_name or None}
     elif file is not None and file.file_uri:
-        made = {"url": file.file_uri, "media_type": file.mime_type or None, "filename": file.display_name or None}
+        fields = {"url": file.file_uri, "media_type": file.mime_type or None, "filename": file.display_name or None}
     else:
         return None
     for field, key in _MEDIA.items():
         value = getattr(part, field, None)
         if value is not None:
             metadata[key] = _json(value)
-    return made
+    return fields
 
 
-def _unwrapped(blob: types.Blob) -> dict[str, Any] | None:
+def _unwrap(blob: types.Blob) -> dict[str, Any] | None:
     body = blob.data or b""
     if blob.mime_type != _DATA_TYPE or not (body.startswith(_BEGIN) and body.endswith(_END)):
         return None
@@ -187,8 +187,8 @@ def _data(part: types.Part, metadata: dict[str, Any]) -> dict[str, Any] | None:
             metadata[TYPE] = kind
             return {"data": _json(value)}
     rest = part.model_dump(mode="json", by_alias=True, exclude_none=True)
-    for known in ("thought", "thoughtSignature", "partMetadata", "inlineData", "fileData"):
-        rest.pop(known, None)
+    for key in ("thought", "thoughtSignature", "partMetadata", "inlineData", "fileData"):
+        rest.pop(key, None)
     if not rest:
         return None
     metadata[TYPE] = _WHOLE
@@ -209,5 +209,5 @@ def content_of(message: Message) -> types.Content:
 
 def parts_of_content(content: types.Content | None) -> tuple[Part, ...]:
     """What there is in ADK's content. Its role is that of the message the parts go into."""
-    found: Iterable[Part | None] = map(from_genai, (content.parts if content is not None else None) or ())
-    return tuple(part for part in found if part is not None)
+    converted: Iterable[Part | None] = map(from_genai, (content.parts if content is not None else None) or ())
+    return tuple(part for part in converted if part is not None)

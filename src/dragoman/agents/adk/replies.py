@@ -13,42 +13,42 @@ from dragoman.agents.adk.parts import TYPE
 from dragoman.schema.conversion import TypeMismatch, read_answer
 
 if TYPE_CHECKING:
-    from dragoman.agents.adk.calls import Call, Open
+    from dragoman.agents.adk.calls import PendingCall, PendingCalls
     from dragoman.model.message import Message
 
 _YES = {"approve", "approved", "allow", "allowed", "confirm", "confirmed", "sure", "go ahead", "do it", "okay"}
 _NO = {"reject", "rejected", "deny", "denied", "decline", "declined", "refuse", "cancel", "stop", "don't", "do not"}
-_WANTED: dict[str, Any] = {"boolean": bool, "integer": int, "number": float, "array": list, "object": dict}
+_TYPES: dict[str, Any] = {"boolean": bool, "integer": int, "number": float, "array": list, "object": dict}
 _YES_OR_NO = "yes or no"
 
 # The arguments of calls as the agent made them, with what callers do not see, by the calls' ids.
-Requested = Mapping[str, dict[str, Any]]
+CallArguments = Mapping[str, dict[str, Any]]
 
 
-def answered(waiting: Open, message: Message, requested: Requested) -> tuple[Open, str]:
+def read_answers(pending: PendingCalls, message: Message, arguments: CallArguments) -> tuple[PendingCalls, str]:
     """Read what a message answers. The second is what is wrong with it, or empty.
 
     Every call needs an answer. A text, or data, is the answer to the only call that has none yet, or yes or no to all
     where nothing but permission is asked for; otherwise answers are function responses, or an object whose keys are
     the calls' ids or names.
     """
-    given = dict(waiting.given)
+    answers = dict(pending.answers)
     why = ""
-    for call, text, data in _pairs(waiting, message):
+    for call, text, data in _match_answers(pending, message):
         try:
-            given[call.id] = _response(call, text, data, requested)
+            answers[call.id] = _response(call, text, data, arguments)
         except TypeMismatch as error:
             why = f"{error.why} Wanted is {error}."
-    after = msgspec.structs.replace(waiting, given=given)
-    if not why and after.missing:
+    updated = msgspec.structs.replace(pending, answers=answers)
+    if not why and updated.missing:
         why = "Not every call has an answer."
-    return after, why
+    return updated, why
 
 
-def _pairs(waiting: Open, message: Message) -> Iterable[tuple[Call, str, Any]]:
+def _match_answers(pending: PendingCalls, message: Message) -> Iterable[tuple[PendingCall, str, Any]]:
     """Which call is answered by which text or data."""
-    missing = waiting.missing
-    own = _function_responses(waiting, message)
+    missing = pending.missing
+    own = _function_responses(pending, message)
     if own:
         return own
     data = message.data
@@ -62,59 +62,59 @@ def _pairs(waiting: Open, message: Message) -> Iterable[tuple[Call, str, Any]]:
     return ()
 
 
-def _function_responses(waiting: Open, message: Message) -> list[tuple[Call, str, Any]]:
-    calls = {call.id: call for call in waiting.calls}
-    found: list[tuple[Call, str, Any]] = []
+def _function_responses(pending: PendingCalls, message: Message) -> list[tuple[PendingCall, str, Any]]:
+    calls = {call.id: call for call in pending.calls}
+    pairs: list[tuple[PendingCall, str, Any]] = []
     for part in message.parts:
         if (part.metadata or {}).get(TYPE) != "function_response" or not isinstance(part.data, dict):
             continue
-        said = cast("dict[str, Any]", part.data)
-        key: Any = said.get("id") or (waiting.missing[0].id if len(waiting.missing) == 1 else None)
+        body = cast("dict[str, Any]", part.data)
+        key: Any = body.get("id") or (pending.missing[0].id if len(pending.missing) == 1 else None)
         if key in calls:
-            response: Any = said.get("response")
-            found.append((calls[key], "", response if response is not None else {}))
-    return found
+            response: Any = body.get("response")
+            pairs.append((calls[key], "", response if response is not None else {}))
+    return pairs
 
 
-def _by_key(calls: Iterable[Call], data: Any) -> list[tuple[Call, str, Any]]:
+def _by_key(calls: Iterable[PendingCall], data: Any) -> list[tuple[PendingCall, str, Any]]:
     if not isinstance(data, dict):
         return []
     answers = cast("dict[str, Any]", data)
     names = Counter(call.name for call in calls)
-    found: list[tuple[Call, str, Any]] = []
+    pairs: list[tuple[PendingCall, str, Any]] = []
     for call in calls:
         key = call.id if call.id in answers else call.name
         if key in answers and (key == call.id or names[call.name] == 1):
             value = answers[key]
-            found.append((call, value, None) if isinstance(value, str) else (call, "", value))
-    return found
+            pairs.append((call, value, None) if isinstance(value, str) else (call, "", value))
+    return pairs
 
 
-def _response(call: Call, text: str, data: Any, requested: Requested) -> dict[str, Any]:
+def _response(call: PendingCall, text: str, data: Any, arguments: CallArguments) -> dict[str, Any]:
     if call.kind == "confirmation":
         return _confirmation(text, data)
     if call.kind == "credential":
-        return credential.filled(requested[call.id], text, data)
+        return credential.fill_in(arguments[call.id], text, data)
     if call.kind == "input":
-        wanted = _WANTED.get(str(call.schema.get("type")))
-        if wanted is not None:
-            return {"result": read_answer(text, _bare(data), wanted, None)}
+        expected_type = _TYPES.get(str(call.schema.get("type")))
+        if expected_type is not None:
+            return {"result": read_answer(text, _unwrap(data), expected_type, None)}
     if call.kind == "question":
-        said = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
+        body = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
         # In a wrapping of its own, or an object with one key would be taken for it further on.
-        return {"result": text if data is None else said["result"] if said.keys() == {"result"} else data}
+        return {"result": text if data is None else body["result"] if body.keys() == {"result"} else data}
     if isinstance(data, dict):
         return cast("dict[str, Any]", data)
     return {"result": text if data is None else data}
 
 
 def _confirmation(text: str, data: Any) -> dict[str, Any]:
-    data = _bare(data)
+    data = _unwrap(data)
     if isinstance(data, dict):
-        said = cast("dict[str, Any]", data)
-        if not isinstance(said.get("confirmed"), bool):
+        body = cast("dict[str, Any]", data)
+        if not isinstance(body.get("confirmed"), bool):
             raise TypeMismatch(_YES_OR_NO)
-        return {"confirmed": said["confirmed"], **({"payload": said["payload"]} if "payload" in said else {})}
+        return {"confirmed": body["confirmed"], **({"payload": body["payload"]} if "payload" in body else {})}
     if isinstance(data, str):
         text, data = data, None
     words = text.strip().rstrip(".!").casefold().replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")
@@ -123,16 +123,16 @@ def _confirmation(text: str, data: Any) -> dict[str, Any]:
     return {"confirmed": read_answer(words, data, bool, None)}
 
 
-def _bare(data: Any) -> Any:
+def _unwrap(data: Any) -> Any:
     """What is in the wrappings that ADK's clients use."""
     if not isinstance(data, dict):
         return data
-    said = cast("dict[str, Any]", data)
-    if said.keys() == {"result"}:
-        return said["result"]
-    if said.keys() == {"response"} and isinstance(said["response"], str):
+    body = cast("dict[str, Any]", data)
+    if body.keys() == {"result"}:
+        return body["result"]
+    if body.keys() == {"response"} and isinstance(body["response"], str):
         try:
-            return msgspec.json.decode(said["response"])
+            return msgspec.json.decode(body["response"])
         except msgspec.DecodeError:
-            return said["response"]
-    return said
+            return body["response"]
+    return body

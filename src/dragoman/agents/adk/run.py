@@ -21,12 +21,12 @@ from google.adk.runners import InMemoryRunner, Runner
 from google.adk.sessions.base_session_service import GetSessionConfig
 from google.genai import types
 
-from dragoman.agents.adk.calls import Open, Place, Unanswered, details_of, question_of
+from dragoman.agents.adk.calls import PendingCalls, SessionKey, UnansweredCalls, details_of, question_of
 from dragoman.agents.adk.offers import description_of, offers_of
 from dragoman.agents.adk.parts import THOUGHT, TYPE, to_genai
-from dragoman.agents.adk.replies import answered
-from dragoman.agents.adk.turn import Turn
-from dragoman.engine.execute.outputs import Ask, Marks
+from dragoman.agents.adk.replies import read_answers
+from dragoman.agents.adk.turn import AdkTurn
+from dragoman.engine.execute.outputs import Ask, OutputMetadata
 from dragoman.model.error import ConfigError, Failed, Rejected
 from dragoman.model.part import Part
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from google.adk.events.event import Event
     from google.adk.sessions.session import Session
 
-    from dragoman.agents.adk.speech import Output
+    from dragoman.agents.adk.text_stream import Output
     from dragoman.agents.offers import NamedSkill
     from dragoman.engine.execute.context import Context
 
@@ -53,17 +53,17 @@ async def session_of(runner: Runner, ctx: Context) -> Session:
     """
     name = ctx.context_id if _PLAIN.fullmatch(ctx.context_id) and not ctx.tenant else ctx.session_id
     user = ctx.user.id if ctx.user is not None else f"A2A_USER_{name}"
-    known: str = ctx.state.get(STATE, name)
+    session_id: str = ctx.state.get(STATE, name)
     service, app = runner.session_service, runner.app_name
     # What was said is read by the runner. Here it is only of interest whether something was asked.
     config = GetSessionConfig(num_recent_events=1) if ctx.resume is None else None
-    found = await service.get_session(app_name=app, user_id=user, session_id=known, config=config)
-    if found is not None:
-        return found
-    made = await service.create_session(app_name=app, user_id=user, session_id=name)
-    if made.id != name:
-        ctx.state[STATE] = made.id
-    return made
+    existing = await service.get_session(app_name=app, user_id=user, session_id=session_id, config=config)
+    if existing is not None:
+        return existing
+    session = await service.create_session(app_name=app, user_id=user, session_id=name)
+    if session.id != name:
+        ctx.state[STATE] = session.id
+    return session
 
 
 def runner_of(agent: object, app_name: str | None = None) -> Runner:
@@ -77,12 +77,12 @@ def runner_of(agent: object, app_name: str | None = None) -> Runner:
             raise ConfigError(f"app_name: the runner is already called `{agent.app_name}`")
         return agent
     try:
-        return _made(agent, app_name)
+        return _new_runner(agent, app_name)
     except ValueError as error:
         raise ConfigError(f"ADK cannot run this: {error}") from error
 
 
-def _made(agent: object, app_name: str | None) -> Runner:
+def _new_runner(agent: object, app_name: str | None) -> Runner:
     if isinstance(agent, App):
         return InMemoryRunner(app=agent) if app_name is None else InMemoryRunner(app=agent, app_name=app_name)
     if isinstance(agent, BaseAgent):
@@ -101,7 +101,7 @@ def _node_types() -> tuple[type, ...]:
         return ()
 
 
-_GAVE_UP = "The agent has given up and needs somebody's help."
+_ESCALATED = "The agent has given up and needs somebody's help."
 _MOST_METADATA = 4096
 # By this ADK's clients know that an answer is in the artifacts, and that what is said on the way is no part of it.
 _EXTENSION = "https://google.github.io/adk-docs/a2a/a2a-extension/"
@@ -137,18 +137,18 @@ class AdkRuns:
         if escalate not in ("complete", "input"):
             raise ConfigError('escalate: say "complete" or "input"')
         self.runner = runner_of(agent_or_runner, app_name)
-        self._is_ours = self.runner is not agent_or_runner
+        self._owns_runner = self.runner is not agent_or_runner
         self._root: Any = self.runner.agent
         self._show_tools = show_tools
         self._show_thoughts = show_thoughts
         self._escalate = escalate
-        self._unanswered = Unanswered(self.runner)
+        self._unanswered = UnansweredCalls(self.runner)
         self._can_abort = "abort_signal" in inspect.signature(self.runner.run_async).parameters
 
     @property
-    def marks(self) -> Marks:
+    def output_metadata(self) -> OutputMetadata:
         """What ADK's clients look for on tasks and on what is said on the way."""
-        return Marks(task={_EXTENSION: {"adk_agent_executor_v2": True}}, note={THOUGHT: True})
+        return OutputMetadata(task={_EXTENSION: {"adk_agent_executor_v2": True}}, progress={THOUGHT: True})
 
     @property
     def name(self) -> str:
@@ -166,7 +166,7 @@ class AdkRuns:
 
     async def close(self) -> None:
         """Let go of toolsets and plugins. A runner that was given is its owner's to close."""
-        if self._is_ours:
+        if self._owns_runner:
             await self.runner.close()
 
     async def run(self, ctx: Context) -> AsyncGenerator[Any, None]:
@@ -177,56 +177,58 @@ class AdkRuns:
             Rejected: there is nothing in the message.
         """
         session = await session_of(self.runner, ctx)
-        place = Place(session.user_id, session.id)
-        waiting = _waiting(ctx, session)
-        if waiting is not None:
-            waiting, why = answered(waiting, ctx.message, {key: args for key, (_, args) in _run_made(session).items()})
+        key = SessionKey(session.user_id, session.id)
+        pending = _pending_calls(ctx, session)
+        if pending is not None:
+            pending, why = read_answers(
+                pending, ctx.message, {key: args for key, (_, args) in _calls_by_id(session).items()}
+            )
             if why:
-                yield _asked(waiting, f"{why} ")
+                yield _ask_for(pending, f"{why} ")
                 return
-        await self._unanswered.go_on(ctx, place)
-        messages = [_message(ctx)] if waiting is None else list(self._answers(waiting, ctx, session))
-        turn = Turn(self.runner, session, ctx, show_tools=self._show_tools, show_thoughts=self._show_thoughts)
-        async with self._unanswered.running(place):
+        await self._unanswered.answer_waiting(ctx, key)
+        messages = [_message(ctx)] if pending is None else list(self._answers(pending, ctx, session))
+        turn = AdkTurn(self.runner, session, ctx, show_tools=self._show_tools, show_thoughts=self._show_thoughts)
+        async with self._unanswered.running(key):
             try:
                 for message in messages:
-                    heard = turn.count
+                    events_before = turn.event_count
                     async with aclosing(self._outputs(session, message, ctx, turn)) as outputs:
                         async for output in outputs:
                             yield output
-                    if turn.count == heard and len(messages) > 1:
+                    if turn.event_count == events_before and len(messages) > 1:
                         raise Failed("the agent has not gone on after all of the answers: it had ended before")
-                for output in turn.end():
+                for output in turn.finish():
                     yield output
                 if turn.error is not None:
                     raise Failed(turn.error)
             except BaseException:
                 # Failed, canceled, or closed: what it waits for now, or did before, is nobody's to answer any more.
-                await self._unanswered.cancel(place, (*(waiting.calls if waiting else ()), *turn.calls.values()))
+                await self._unanswered.cancel(key, (*(pending.calls if pending else ()), *turn.calls.values()))
                 raise
         if turn.calls:
             calls = tuple(turn.calls.values())
-            self._unanswered.wait(ctx, calls)
-            yield _asked(Open(calls, user=place.user, session=place.session), more=tuple(turn.details))
+            self._unanswered.note_waiting(ctx, calls)
+            yield _ask_for(PendingCalls(calls, user=key.user, session=key.session), more=tuple(turn.details))
         elif turn.escalated and self._escalate == "input":
-            yield Ask(_GAVE_UP)
+            yield Ask(_ESCALATED)
 
     async def canceled(self, ref: Any) -> None:
         """A task was canceled while it waited: tell the session, so that the conversation can go on."""
-        waiting = msgspec.convert(ref, Open) if ref is not None else None
-        if waiting is not None and waiting.session:
-            await self._unanswered.cancel(Place(waiting.user, waiting.session), waiting.calls)
+        pending = msgspec.convert(ref, PendingCalls) if ref is not None else None
+        if pending is not None and pending.session:
+            await self._unanswered.cancel(SessionKey(pending.user, pending.session), pending.calls)
 
     async def _outputs(
-        self, session: Session, message: types.Content, ctx: Context, turn: Turn
+        self, session: Session, message: types.Content, ctx: Context, turn: AdkTurn
     ) -> AsyncGenerator[Output, None]:
         abort = asyncio.Event()
         async with aclosing(self._events(session, message, ctx, abort)) as events:
             try:
                 async for event in events:
-                    for output in await turn.heard(event):
+                    for output in await turn.outputs_of(event):
                         yield output
-                    await turn.show(event)
+                    await turn.publish(event)
             except BaseException:
                 # Canceled, or closed: nothing that it has begun is to go on.
                 abort.set()
@@ -247,16 +249,16 @@ class AdkRuns:
             **options,
         )
 
-    def _answers(self, waiting: Open, ctx: Context, session: Session) -> Iterator[types.Content]:
+    def _answers(self, pending: PendingCalls, ctx: Context, session: Session) -> Iterator[types.Content]:
         """The answers as messages: ADK goes on with one agent after a message, in one of its invocations."""
-        made = _run_made(session)
+        calls_by_id = _calls_by_id(session)
         groups: dict[Any, list[types.Part]] = {}
-        for call in waiting.calls:
-            asked, _ = made[call.id]
+        for call in pending.calls:
+            event, _ = calls_by_id[call.id]
             # A workflow takes them all at once, and finds out what each of them is for.
-            key = (asked.author, asked.invocation_id) if isinstance(self._root, BaseAgent) else None
-            said = types.FunctionResponse(id=call.id, name=call.name, response=waiting.given[call.id])
-            groups.setdefault(key, []).append(types.Part(function_response=said))
+            key = (event.author, event.invocation_id) if isinstance(self._root, BaseAgent) else None
+            response = types.FunctionResponse(id=call.id, name=call.name, response=pending.answers[call.id])
+            groups.setdefault(key, []).append(types.Part(function_response=response))
         # Files may stand beside answers; ADK does not take texts there.
         files = [to_genai(part) for part in ctx.message.files]
         for parts in groups.values():
@@ -265,21 +267,21 @@ class AdkRuns:
 
 def _message(ctx: Context) -> types.Content:
     # Models do not take parts with nothing in them.
-    told = [to_genai(_untyped(part)) for part in ctx.message.parts if part.text != ""]
-    if not told:
+    parts = [to_genai(_without_adk_type(part)) for part in ctx.message.parts if part.text != ""]
+    if not parts:
         raise Rejected("there is nothing in the message")
-    return types.Content(role="user", parts=told)
+    return types.Content(role="user", parts=parts)
 
 
-def _waiting(ctx: Context, session: Session) -> Open | None:
+def _pending_calls(ctx: Context, session: Session) -> PendingCalls | None:
     """What the task has waited for, unless this is its beginning or it has only asked for help."""
     ref: Any = ctx.resume.ref if ctx.resume is not None else None
     if ref is None:
         return None
-    waiting, made = msgspec.convert(ref, Open), _run_made(session)
-    if not all(call.id in made for call in waiting.calls):
+    pending, calls_by_id = msgspec.convert(ref, PendingCalls), _calls_by_id(session)
+    if not all(call.id in calls_by_id for call in pending.calls):
         raise Failed("the agent has forgotten what it asked for: its sessions did not outlast a restart")
-    return waiting
+    return pending
 
 
 def _custom_metadata(ctx: Context) -> dict[str, Any]:
@@ -291,7 +293,7 @@ def _custom_metadata(ctx: Context) -> dict[str, Any]:
     return {"a2a_metadata": ctx.metadata}
 
 
-def _untyped(part: Part) -> Part:
+def _without_adk_type(part: Part) -> Part:
     """What a caller says as data. It is not the caller who calls tools, and nobody has asked for a result."""
     metadata = part.metadata or {}
     if TYPE not in metadata:
@@ -300,7 +302,7 @@ def _untyped(part: Part) -> Part:
     return msgspec.structs.replace(part, metadata=rest or None)
 
 
-def _run_made(session: Session) -> dict[str, tuple[Event, dict[str, Any]]]:
+def _calls_by_id(session: Session) -> dict[str, tuple[Event, dict[str, Any]]]:
     """The calls of a session by their ids: the event that makes each, and all of its arguments."""
     return {
         call.id: (event, dict(call.args or {}))
@@ -311,11 +313,11 @@ def _run_made(session: Session) -> dict[str, tuple[Event, dict[str, Any]]]:
     }
 
 
-def _asked(waiting: Open, why: str = "", more: tuple[Part, ...] = ()) -> Ask:
-    calls = waiting.missing
+def _ask_for(pending: PendingCalls, why: str = "", more: tuple[Part, ...] = ()) -> Ask:
+    calls = pending.missing
     return Ask(
         why + question_of(calls),
-        ref=msgspec.to_builtins(waiting),
+        ref=msgspec.to_builtins(pending),
         auth=any(call.auth for call in calls),
         details=(*details_of(calls), *more),
     )

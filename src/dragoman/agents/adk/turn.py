@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from google.genai import types
 
 from dragoman.agents.adk import credential
-from dragoman.agents.adk.calls import CREDENTIAL, Call
+from dragoman.agents.adk.calls import CREDENTIAL, PendingCall
 from dragoman.agents.adk.offers import children_of
 from dragoman.agents.adk.parts import TYPES, from_genai
 from dragoman.agents.adk.remote.message import STATE
-from dragoman.agents.adk.speech import Output, Speech, Voice
+from dragoman.agents.adk.text_stream import AdkTextStream, Output, Speaker
 from dragoman.engine.execute.outputs import json_of
 from dragoman.model.part import Part
 from dragoman.model.state import State
@@ -42,7 +42,7 @@ class _Error:
         self.text = reason if is_exception else event.error_message or reason
 
 
-class Turn:
+class AdkTurn:
     """Hears the events of one run. Afterwards it knows what waits, what went wrong and whether somebody gave up.
 
     `details` are what stands beside the questions of agents elsewhere, and `count` is how much there was to hear.
@@ -56,15 +56,15 @@ class Turn:
         self._ctx = ctx
         self._show_tools = show_tools
         self._show_thoughts = show_thoughts
-        self._speech = Speech(_said_before(ctx))
+        self._text_stream = AdkTextStream(_text_before_pause(ctx))
         self._errors: dict[Hashable, _Error] = {}
         self._sent: set[str] = set()
         # Who has no model, such as a remote agent, does not repeat its thoughts.
-        self._thinks_once = frozenset(_without_model(runner.agent)) if show_thoughts else frozenset[str]()
-        self._thoughts: dict[Voice, str] = {}
-        self.calls: dict[str, Call] = {}
+        self._without_model = frozenset(_names_without_model(runner.agent)) if show_thoughts else frozenset[str]()
+        self._thoughts: dict[Speaker, str] = {}
+        self.calls: dict[str, PendingCall] = {}
         self.details: list[Part] = []
-        self.count = 0
+        self.event_count = 0
         self.escalated = False
 
     @property
@@ -72,96 +72,98 @@ class Turn:
         """The first error that its agent has not got over."""
         return next((error.text for error in self._errors.values()), None)
 
-    async def heard(self, event: Event) -> list[Output]:
+    async def outputs_of(self, event: Event) -> list[Output]:
         """What of an event is part of the answer."""
-        who = Voice(event.author, event.branch or "")
+        speaker = Speaker(event.author, event.branch or "")
         parts = _parts(event)
-        self.count += 1
+        self.event_count += 1
         if event.partial:
-            if who.author in self._thinks_once:
+            if speaker.author in self._without_model:
                 for part in parts:
-                    await self._think(who, part, partial=True)
-            said = "".join(part.text for part in parts if part.text and not part.thought)
-            return list(self._speech.piece(who, said))
-        values = [value for part in parts if (value := await self._value(event, who, part)) is not None]
+                    await self._report_thought(speaker, part, partial=True)
+            text = "".join(part.text for part in parts if part.text and not part.thought)
+            return list(self._text_stream.add_chunk(speaker, text))
+        values = [value for part in parts if (value := await self._value(event, speaker, part)) is not None]
         if event.long_running_tool_ids:
             values = self._without_question(event, values)
-        ends = bool(event.error_code or event.error_message or _tools(event))
+        ends = bool(event.error_code or event.error_message or _tool_parts(event))
         outputs: list[Output] = []
         if values or ends:
-            outputs = list(self._speech.whole(who, values, ends=ends))
+            outputs = list(self._text_stream.add_message(speaker, values, ends=ends))
         elif _is_blank(event):
-            outputs = list(self._speech.unsaid(who))
-        self._note(event, told=bool(parts))
-        return [*outputs, *self._result(event, who)]
+            outputs = list(self._text_stream.retract(speaker))
+        self._note(event, has_parts=bool(parts))
+        return [*outputs, *self._result(event, speaker)]
 
-    async def show(self, event: Event) -> None:
+    async def publish(self, event: Event) -> None:
         """Send what there is beside the answer."""
         if event.partial:
             return
         if self._show_tools:
-            await self._tell_tools(event)
-        await self._send_artifacts(event)
+            await self._publish_tools(event)
+        await self._publish_artifacts(event)
 
-    def end(self) -> list[Output]:
+    def finish(self) -> list[Output]:
         """What is left when there are no more events."""
-        return list(self._speech.end())
+        return list(self._text_stream.finish())
 
-    async def _value(self, event: Event, who: Voice, part: types.Part) -> str | Part | None:
+    async def _value(self, event: Event, speaker: Speaker, part: types.Part) -> str | Part | None:
         call, response = part.function_call, part.function_response
         if call is not None and call.id and call.id in (event.long_running_tool_ids or ()):
             args: dict[str, Any] = json_of(call.args or {})
-            shown = credential.public(args) if call.name == CREDENTIAL else args
-            self.calls[call.id] = Call(call.id, call.name or "", shown)
+            public_args = credential.public_args(args) if call.name == CREDENTIAL else args
+            self.calls[call.id] = PendingCall(call.id, call.name or "", public_args)
         elif response is not None and response.id in self.calls:
-            said = self.calls[response.id]
-            self.calls[response.id] = Call(said.id, said.name, said.args, json_of(response.response or {}), said.asked)
+            pending = self.calls[response.id]
+            self.calls[response.id] = PendingCall(
+                pending.id, pending.name, pending.args, json_of(response.response or {}), pending.remote_question
+            )
         elif _is_tool(part):
             pass  # told apart, if at all
         elif part.thought:
-            await self._think(who, part)
+            await self._report_thought(speaker, part)
         elif part.text is not None:
             return part.text or None
         else:
             return from_genai(part)
         return None
 
-    async def _think(self, who: Voice, part: types.Part, *, partial: bool = False) -> None:
+    async def _report_thought(self, speaker: Speaker, part: types.Part, *, partial: bool = False) -> None:
         if not self._show_thoughts or not part.thought or not part.text:
             return
         if partial:
-            self._thoughts[who] = self._thoughts.get(who, "") + part.text
-        elif self._thoughts.pop(who, "").endswith(part.text):
+            self._thoughts[speaker] = self._thoughts.get(speaker, "") + part.text
+        elif self._thoughts.pop(speaker, "").endswith(part.text):
             return
         await self._ctx.progress(part.text)
 
     def _without_question(self, event: Event, values: Sequence[str | Part]) -> list[str | Part]:
         """The answer without what an agent elsewhere asks: that is for the question of the task."""
-        asked = [self.calls[key] for key in event.long_running_tool_ids or () if key in self.calls]
+        calls = [self.calls[key] for key in event.long_running_tool_ids or () if key in self.calls]
         if _is_waiting(event):
             # All of it is the remote agent's question.
             words = "".join(value for value in values if isinstance(value, str))
             self.details.extend(value for value in values if isinstance(value, Part))
-            if len(asked) == 1:
-                (call,) = asked
-                self.calls[call.id] = Call(call.id, call.name, call.args, call.response, words)
+            if len(calls) == 1:
+                (call,) = calls
+                self.calls[call.id] = PendingCall(call.id, call.name, call.args, call.response, words)
             return []
-        questions = [call.question for call in asked if call.kind == "question"]
+        questions = [call.question for call in calls if call.kind == "question"]
         return [value for value in values if isinstance(value, Part) or not any(value in each for each in questions)]
 
-    def _note(self, event: Event, *, told: bool) -> None:
+    def _note(self, event: Event, *, has_parts: bool) -> None:
         self.escalated = self.escalated or bool(event.actions.escalate)
         path: str = getattr(getattr(event, "node_info", None), "path", "")
         where: Hashable = path or (event.author, event.branch)
         if event.error_code or event.error_message:
             self._errors.setdefault(where, _Error(event, path))
-        elif told or getattr(event, "output", None) is not None:
+        elif has_parts or getattr(event, "output", None) is not None:
             # It was tried again and worked, or who had it tried has caught the error.
             over = [each for each, error in self._errors.items() if not error.is_final and _is_within(each, where)]
             for each in over:
                 del self._errors[each]
 
-    def _result(self, event: Event, who: Voice) -> list[Output]:
+    def _result(self, event: Event, speaker: Speaker) -> list[Output]:
         """What a workflow has come to. What its steps give to one another is nobody's business."""
         result = getattr(event, "output", None)
         node: Any = getattr(event, "node_info", None)
@@ -170,36 +172,36 @@ class Turn:
         if not any("/" not in path for path in node.output_for or (node.path,)):
             return []
         if isinstance(result, str):
-            return [] if self._speech.has_said(result) else list(self._speech.whole(who, [result]))
-        return list(self._speech.whole(who, [Part(data=json_of(result))]))
+            return [] if self._text_stream.ends_with(result) else list(self._text_stream.add_message(speaker, [result]))
+        return list(self._text_stream.add_message(speaker, [Part(data=json_of(result))]))
 
-    async def _tell_tools(self, event: Event) -> None:
-        for part in _tools(event):
+    async def _publish_tools(self, event: Event) -> None:
+        for part in _tool_parts(event):
             call = part.function_call or part.function_response
             if call is not None and call.id in self.calls:
                 continue  # told when the task pauses
-            told = from_genai(part)
-            if told is not None:
-                await self._ctx.artifact(told, name="tool", metadata={"adk_author": event.author})
+            tool_part = from_genai(part)
+            if tool_part is not None:
+                await self._ctx.artifact(tool_part, name="tool", metadata={"adk_author": event.author})
 
-    async def _send_artifacts(self, event: Event) -> None:
+    async def _publish_artifacts(self, event: Event) -> None:
         service = self._runner.artifact_service
-        told = [blob.data for part in _parts(event) if (blob := part.inline_data) is not None]
+        inline_blobs = [blob.data for part in _parts(event) if (blob := part.inline_data) is not None]
         for name, version in (event.actions.artifact_delta or {}).items():
             key = f"{name}@{version}"
             if service is None or key in self._sent:
                 continue
             self._sent.add(key)
-            found = await service.load_artifact(
+            loaded = await service.load_artifact(
                 app_name=self._runner.app_name,
                 user_id=self._session.user_id,
                 session_id=self._session.id,
                 filename=name,
                 version=version,
             )
-            part = None if found is None else from_genai(found)
+            part = None if loaded is None else from_genai(loaded)
             # A file may stand in the event itself too.
-            if part is not None and (part.raw is None or part.raw not in told):
+            if part is not None and (part.raw is None or part.raw not in inline_blobs):
                 await self._ctx.artifact(_named(part, name), name=name, id=key)
 
 
@@ -211,7 +213,7 @@ def _parts(event: Event) -> list[types.Part]:
     return (event.content.parts if event.content is not None else None) or []
 
 
-def _tools(event: Event) -> list[types.Part]:
+def _tool_parts(event: Event) -> list[types.Part]:
     return [part for part in _parts(event) if _is_tool(part)]
 
 
@@ -231,11 +233,11 @@ def _is_waiting(event: Event) -> bool:
     return (event.custom_metadata or {}).get(STATE) in (State.INPUT_REQUIRED, State.AUTH_REQUIRED)
 
 
-def _without_model(agent: Any) -> Iterator[str]:
+def _names_without_model(agent: Any) -> Iterator[str]:
     if not hasattr(agent, "instruction"):
         yield str(agent.name)
     for child in children_of(agent):
-        yield from _without_model(child)
+        yield from _names_without_model(child)
 
 
 def _named(part: Part, name: str) -> Part:
@@ -244,7 +246,7 @@ def _named(part: Part, name: str) -> Part:
     return Part(raw=part.raw, url=part.url, filename=name, media_type=part.media_type, metadata=part.metadata)
 
 
-def _said_before(ctx: Context) -> str:
+def _text_before_pause(ctx: Context) -> str:
     """The text that goes on after a pause."""
     if ctx.resume is None:
         return ""

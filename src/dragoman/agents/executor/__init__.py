@@ -1,7 +1,7 @@
-"""Agents written for a2a-sdk: an `AgentExecutor` runs here as it is.
+"""Runs agents written for a2a-sdk: any `AgentExecutor`, unchanged.
 
-a2a-sdk is no dependency. Where it is installed, an executor meets its own types, those of 1.x or of 0.3; where it is
-not, objects and dicts of the same shapes.
+a2a-sdk is not a dependency. Where it is installed, an executor gets its own types, those of 1.x or of 0.3; where it is
+not, objects of the same shapes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What an executor is, and the adapters that speak to it in its own types."""
+"""Detects executors, and defines the adapter between the engine's types and theirs."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ if TYPE_CHECKING:
 
 
 class Adapter(Protocol):
-    """The request context and the event queue of one kind of executor, such as those of one version of a2a-sdk.
+    """Builds the request context and the event queue for one kind of executor, such as those of one a2a-sdk version.
 
-    A `one_shot` executor works on one message: its question stops it, the end of the task counts when it returns,
-    messages that come meanwhile are not for it, and its artifacts are passed on as they are.
+    A `one_shot` executor handles a single message: its question stops it, the end of the task counts when it returns,
+    messages that arrive meanwhile are not passed to it, and its artifacts are passed on unchanged.
     """
 
     @property
     def one_shot(self) -> bool:
-        """True when an executor works on one message and no more."""
+        """True when an executor handles a single message."""
         ...
 
     def context(self, request: ExecutorRequest) -> Any:
-        """The request context of this situation."""
+        """Build the executor's request context."""
         ...
 
     def queue(self, take: Callable[[Any], Awaitable[None]]) -> Any:
-        """An event queue that hands over every event at once."""
+        """Build an event queue that passes every event to `take` at once."""
         ...
 
     def public_text(self, error: BaseException) -> str | None:
-        """What callers may read of an exception; None when it was not meant for them."""
+        """Return the text of an exception that callers may read; None when it was not meant for them."""
         ...
 
 
 def installed_adapter() -> Adapter:
-    """That of the a2a-sdk that is installed; a plain one where none is."""
+    """Return the adapter for the installed a2a-sdk, or a plain one where there is none."""
     try:
         import_module("a2a.server.agent_execution")
         import_module("a2a.server.events")
@@ -59,10 +59,10 @@ def installed_adapter() -> Adapter:
 
 
 class Executor(Protocol):
-    """What a2a-sdk calls an AgentExecutor."""
+    """The interface of a2a-sdk's AgentExecutor."""
 
     async def execute(self, context: Any, event_queue: Any) -> None:
-        """Work on a message, and say what happens by `await event_queue.enqueue_event(event)`."""
+        """Handle a message, reporting through `await event_queue.enqueue_event(event)`."""
         ...
 
     def cancel(self, context: Any, event_queue: Any) -> Awaitable[None]:
@@ -70,23 +70,25 @@ class Executor(Protocol):
         ...
 
 
-def is_executor(thing: object) -> bool:
-    """True when a thing has `execute` and `cancel` as a2a-sdk wants them: async, for a context and an event queue."""
-    return not isinstance(thing, type) and all(_takes_two(getattr(thing, name, None)) for name in ("execute", "cancel"))
+def is_executor(candidate: object) -> bool:
+    """True for an object with async `execute(context, event_queue)` and `cancel(context, event_queue)`."""
+    return not isinstance(candidate, type) and all(
+        _takes_two(getattr(candidate, name, None)) for name in ("execute", "cancel")
+    )
 
 
-def check_executor(thing: object) -> Executor:
-    """The thing itself, when it is an executor.
+def check_executor(candidate: object) -> Executor:
+    """Return the object when it is an executor.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: it is not.
     """
-    if is_executor(thing):
-        return cast("Executor", thing)
-    if isinstance(thing, type):
-        raise ConfigError(f"{thing.__name__} is a class: give an object of it")
+    if is_executor(candidate):
+        return cast("Executor", candidate)
+    if isinstance(candidate, type):
+        raise ConfigError(f"{candidate.__name__} is a class: give an object of it")
     raise ConfigError(
-        f"a {type(thing).__name__} is no executor: that has `async def execute(context, event_queue)` and "
+        f"a {type(candidate).__name__} is no executor: that has `async def execute(context, event_queue)` and "
         "`async def cancel(context, event_queue)`"
     )
 
@@ -95,17 +97,17 @@ def _takes_two(method: Any) -> bool:
     if not inspect.iscoroutinefunction(method):
         return False
     try:
-        given = inspect.signature(method).bind(None, None).arguments
+        arguments = inspect.signature(method).bind(None, None).arguments
     except TypeError:
         return False
-    # Those of dragoman.compat.executor find the queue in the context, and get the task's id.
-    return "task_id" not in given
+    # Executors of dragoman.compat.executor find the queue in the context and get the task's id as second argument.
+    return "task_id" not in arguments
 
 
 class ExecutorRequest(Struct, frozen=True):
-    """A message for a task, or the wish to cancel one, which comes without a message.
+    """A request to an executor: to handle a message, or, without a message, to cancel the task.
 
-    `task` is there when the message goes on with an earlier task.
+    `task` is set when the message continues an earlier task.
     """
 
     task_id: str

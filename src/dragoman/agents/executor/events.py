@@ -1,4 +1,4 @@
-"""From whatever an executor enqueues to an event of ours."""
+"""Parses the events that an executor enqueues."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ _MEMBER_BY_TYPE = {
     "TaskArtifactUpdateEvent": "artifactUpdate",
 }
 _WRAPPER_MEMBERS = {*_MEMBER_BY_TYPE.values(), "status_update", "artifact_update"}
-# Beyond that, a double has no place for every whole number, and cannot say which one was meant.
+# Beyond this a double cannot represent every integer: the original one is not recoverable.
 _MAX_EXACT = 2**53
 
 
 def parse_event(value: Any) -> Event:
-    """Read an event: a2a-sdk's own of 1.x or 0.3, one of ours, or a dict or object of such a shape.
+    """Parse an event: one of a2a-sdk 1.x or 0.3, one of `dragoman.model`, or a dict or object of such a shape.
 
-    protobuf keeps every number of `data` and `metadata` as a double. A whole one is read as an int, as almost all of
-    them were before: an executor's `{"count": 3}` is not to reach callers as `3.0`.
+    protobuf stores every number of `data` and `metadata` as a double. Whole ones are read as int, as nearly all of them
+    were originally: an executor's `{"count": 3}` must not reach callers as `3.0`.
 
     Raises:
-        InvalidAgentResponse: it is no event.
+        InvalidAgentResponse: it is not an event.
     """
     if isinstance(value, _EVENT_TYPES):
         return value
-    if hasattr(value, "to_model"):  # a noun of dragoman.compat.executor
+    if hasattr(value, "to_model"):  # an event of dragoman.compat.executor
         value = value.to_model()
         if isinstance(value, _EVENT_TYPES):
             return value
@@ -67,27 +67,27 @@ def _parse(value: Any, name: str) -> Event:
     plain = _to_json_value(value)
     if not isinstance(plain, dict):
         raise TypeError("it is no event")
-    said = cast("dict[str, Any]", plain)
-    if "kind" in said:
-        return V03_RPC.event_from(said).payload
-    if not said.keys() & _WRAPPER_MEMBERS:
-        said = {_MEMBER_BY_TYPE.get(name) or _member_by_fields(said): said}
-    return V1_0.event_from(said).payload
+    fields = cast("dict[str, Any]", plain)
+    if "kind" in fields:
+        return V03_RPC.event_from(fields).payload
+    if not fields.keys() & _WRAPPER_MEMBERS:
+        fields = {_MEMBER_BY_TYPE.get(name) or _member_by_fields(fields): fields}
+    return V1_0.event_from(fields).payload
 
 
-def _member_by_fields(said: dict[str, Any]) -> str:
-    """Which of the four a dict is, by what only that one has."""
-    if "parts" in said:
+def _member_by_fields(fields: dict[str, Any]) -> str:
+    """Determine which of the four events a dict is, by a field that only that one has."""
+    if "parts" in fields:
         return "message"
-    if "artifact" in said:
+    if "artifact" in fields:
         return "artifactUpdate"
-    if "status" not in said:
+    if "status" not in fields:
         raise TypeError("it is no event")
-    return "task" if "id" in said else "statusUpdate"
+    return "task" if "id" in fields else "statusUpdate"
 
 
 def _to_json_value(value: Any) -> Any:
-    """An object and all it holds as JSON values; what is None is not there."""
+    """Convert an object and everything in it to JSON values; attributes that are None are left out."""
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, (str, int, float)) or value is None:
@@ -95,11 +95,11 @@ def _to_json_value(value: Any) -> Any:
     if isinstance(value, (bytes, bytearray)):
         return base64.b64encode(value).decode()
     if isinstance(value, Mapping):
-        # As it is: what is None in somebody's data is null.
+        # Kept: None in a mapping is a JSON null.
         return {str(key): _to_json_value(each) for key, each in cast("Mapping[Any, Any]", value).items()}
     if isinstance(value, (Sequence, set, frozenset)):
         return [_to_json_value(each) for each in cast("Sequence[Any]", value)]
-    if isinstance(value, Struct):  # a part of ours in somebody's message
+    if isinstance(value, Struct):  # a part of `dragoman.model` in a foreign message
         return to_builtins(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         members = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}

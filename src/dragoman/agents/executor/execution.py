@@ -1,4 +1,4 @@
-"""One run of an executor: the events it enqueues become the outputs of a run."""
+"""One run of an executor: turns the events it enqueues into the outputs of an agent run."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("dragoman.agent")
 
-# Seconds an executor may take to return after it has asked, before it counts as one that waits for the answer itself.
+# Seconds an executor may take to return after it has asked, before it is assumed to wait for the answer itself.
 ASK_GRACE = 1.0
 CANCEL_TIMEOUT = 10.0
 _QUESTIONS = {State.INPUT_REQUIRED: "input required", State.AUTH_REQUIRED: "authentication required"}
 
 
 class Execution:
-    """One run: from a message to the end of the task, or to a question.
+    """One run, from a message to the end of the task or to a question.
 
-    Artifacts and remarks are passed on while the executor enqueues them. The end of the task counts when it is
-    enqueued, a question when `execute` returns; for a `one_shot` adapter it is the other way round. Executors that go
-    on after the end of their task are in `finishing` until they return.
+    Artifacts and progress are passed on as the executor enqueues them. The end of the task counts when it is enqueued,
+    a question when `execute` returns; for a `one_shot` adapter it is the other way round. Executors that continue after
+    the end of their task are in `finishing` until they return.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Execution:
         self._work: asyncio.Task[None] | None = None
 
     async def run(self) -> AsyncGenerator[Any, None]:
-        """The outputs of the run. Raises Failed and Rejected, and whatever the executor raises."""
+        """Yield the outputs of the run. Raises Failed, Rejected, and whatever the executor raises."""
         listener = None if self._one_shot else asyncio.create_task(self._listen())
         message = self._ctx.message
         try:
@@ -73,12 +73,12 @@ class Execution:
                     if output is not None:
                         yield output
                     return
-                await asyncio.sleep(0)  # for a message that has come at this very moment
+                await asyncio.sleep(0)  # lets a message that has just arrived be queued
                 if not self._messages:
                     if self._question is not None:
                         yield build_question(self._ctx, self._question)
                     return
-                # Whoever spoke while the executor worked has answered what it asked, if it asked anything.
+                # A message sent while the executor worked is the answer to its question, if it asked one.
                 message, self._task = self._messages.pop(0), self._snapshot(self._question)
                 self._question = None
         except asyncio.CancelledError:
@@ -95,7 +95,7 @@ class Execution:
             if not self._over:
                 await stop(self._work)
             elif self._work is not None:
-                # Also when it has returned already: what it raised after the end is told nowhere else.
+                # Also when it has returned already: what it raised after the end is logged nowhere else.
                 self._finishing.add(self._work)
                 self._work.add_done_callback(partial(self._on_finished, self._ctx.task_id))
 
@@ -106,7 +106,7 @@ class Execution:
 
     @property
     def _settled(self) -> bool:
-        """True when nothing the executor enqueues matters any more."""
+        """True when further events of the executor are ignored."""
         return self._end is not None or (self._one_shot and self._question is not None)
 
     async def _listen(self) -> None:
@@ -122,18 +122,18 @@ class Execution:
     # -- the executor --------------------------------------------------------------------------------------------------
 
     async def _execute(self, message: Message) -> None:
-        """Let the executor work until it returns, has ended the task, or has asked and is stopped for that."""
+        """Run the executor until it returns, ends the task, or asks and is stopped for that."""
         context = self._adapter.context(self._request(message, self._task))
         self._work = work = asyncio.create_task(self._call(context))
         work.add_done_callback(lambda _: self._wakeup.set())
         reported: TaskStatus | None = None
         while not (self._settled or work.done()):
-            asked = self._question
-            if asked is not None and asked is not reported:
-                if not await wait(self._ctx.clock, work, ASK_GRACE) and self._question is asked:
-                    # It waits for the answer itself, which comes on some other way: callers must hear of it.
-                    reported = asked
-                    await self._ctx.progress(_text(asked) or _QUESTIONS[asked.state])
+            question = self._question
+            if question is not None and question is not reported:
+                if not await wait(self._ctx.clock, work, ASK_GRACE) and self._question is question:
+                    # It waits for an answer on some other channel: callers see the question as progress.
+                    reported = question
+                    await self._ctx.progress(_text(question) or _QUESTIONS[question.state])
                 continue
             self._wakeup.clear()
             await self._wakeup.wait()
@@ -146,12 +146,12 @@ class Execution:
         try:
             await self._executor.execute(context, self._queue)
         except SystemExit as error:
-            # Out of a task of its own it would end the event loop, and all that others do there.
+            # Raised in an asyncio task, SystemExit would end the event loop and everything on it.
             raise RuntimeError(f"the executor wanted to end the program: SystemExit({error.code!r})") from error
 
     def _raise_error(self, work: asyncio.Task[None]) -> None:
         if work.cancelled():
-            # Passed on, it would look as if the server were stopping, and the task would never end.
+            # Raised on, CancelledError would look like a server shutdown, and the task would never end.
             raise Failed("execution failed: the executor cancelled itself")
         error = work.exception()
         if error is None:
@@ -178,7 +178,7 @@ class Execution:
         if self._end is not None:
             self._ctx.log.warning("the executor goes on after the end of task %s", self._ctx.task_id)
             return
-        if self._settled or self._ctx.cancelled:  # what `cancel` enqueues has come true already
+        if self._settled or self._ctx.cancelled:  # the task is canceled already, whatever `cancel` enqueues
             return
         if isinstance(event, ArtifactUpdate):
             await self._artifact(event.artifact, event.append, event.last_chunk, event.metadata)
@@ -192,19 +192,19 @@ class Execution:
     async def _artifact(
         self, artifact: Artifact, append: bool, last_chunk: bool, metadata: dict[str, Any] | None
     ) -> None:
-        # What continues an artifact that was never begun is thrown away by clients: it begins it.
+        # Clients drop chunks of an artifact that was never started: such a chunk starts it.
         append = append and (self._one_shot or artifact.artifact_id in self._started_artifacts)
         self._started_artifacts.add(artifact.artifact_id)
         await self._ctx.update_artifact(artifact, append=append, last_chunk=last_chunk, metadata=metadata)
 
     async def _whole_task(self, task: Task) -> None:
-        """Take a whole task. Many executors begin with one, after a pause with the one they were given."""
-        known = self._task
-        before = {artifact.artifact_id: artifact for artifact in known.artifacts} if known is not None else {}
+        """Handle a whole task. Many executors enqueue one first; after a pause, the one they were given."""
+        previous = self._task
+        before = {artifact.artifact_id: artifact for artifact in previous.artifacts} if previous is not None else {}
         for artifact in task.artifacts:
             if before.get(artifact.artifact_id) != artifact:
                 await self._artifact(artifact, append=False, last_chunk=True, metadata=None)
-        if known is None or known.state is not task.state or not known.state.waiting:
+        if previous is None or previous.state is not task.state or not previous.state.waiting:
             await self._status(task.status, None)
 
     async def _status(self, status: TaskStatus, metadata: dict[str, Any] | None) -> None:
@@ -232,20 +232,20 @@ class Execution:
         if state is State.REJECTED:
             raise Rejected(text or "rejected")
         if state is State.CANCELED:
-            # A task is canceled by its caller; what cancels itself has not done what it was asked for.
+            # Only the caller cancels a task; an executor that cancels its own has failed.
             raise Failed(text or "canceled by the agent")
         if message is None or not message.parts:
             return None
         if not self._ctx.artifacts:
             return Conclude(message.parts)
-        # The engine ends a task that has artifacts without a message.
+        # The engine completes a task that has artifacts without a message.
         if text:
             await self._ctx.progress(text)
         return None
 
 
 def build_question(ctx: Context, status: TaskStatus) -> Ask:
-    """The question of an executor. It comes back with the answer, so that the executor finds the task as it left it."""
+    """Build the question of an executor; the status is stored with it, for `resumed_task`."""
     parts = status.message.parts if status.message is not None else ()
     ref = {"task": ctx.task_id, "context": ctx.context_id, "status": msgspec.to_builtins(status)}
     auth = status.state is State.AUTH_REQUIRED
@@ -255,19 +255,19 @@ def build_question(ctx: Context, status: TaskStatus) -> Ask:
 
 
 def resumed_task(ctx: Context) -> Task | None:
-    """The task a message goes on with, as the executor left it; None when it begins one."""
-    answered = ctx.resume
-    if answered is None:
+    """Return the task that the message continues, as the executor left it; None for a new task."""
+    answer = ctx.resume
+    if answer is None:
         return None
-    status = status_from_ref(answered.ref)
-    if status is None:  # asked by whatever this agent was made from before
-        message = Message(new_id(), Role.AGENT, (Part(text=answered.question),), ctx.context_id, ctx.task_id)
+    status = status_from_ref(answer.ref)
+    if status is None:  # asked by an earlier implementation of this agent
+        message = Message(new_id(), Role.AGENT, (Part(text=answer.question),), ctx.context_id, ctx.task_id)
         status = TaskStatus(State.INPUT_REQUIRED, message)
     return Task(ctx.task_id, ctx.context_id, status, ctx.artifacts, ctx.history)
 
 
 def status_from_ref(ref: Any) -> TaskStatus | None:
-    """The status in which a question left the task; None when an executor did not ask it."""
+    """Return the status stored with a question; None when it was not an executor's question."""
     try:
         return msgspec.convert(ref["status"], TaskStatus)
     except (TypeError, KeyError, msgspec.ValidationError):
@@ -275,7 +275,7 @@ def status_from_ref(ref: Any) -> TaskStatus | None:
 
 
 async def cancel_executor(executor: Executor, adapter: Adapter, queue: Any, request: ExecutorRequest) -> None:
-    """Call `cancel`, for a task that is canceled whatever comes of that. A failure is logged."""
+    """Call `cancel` for a task that is canceled in any case. A failure is logged."""
     try:
         async with asyncio.timeout(None if adapter.one_shot else CANCEL_TIMEOUT):
             await executor.cancel(adapter.context(request), queue)
@@ -284,14 +284,14 @@ async def cancel_executor(executor: Executor, adapter: Adapter, queue: Any, requ
 
 
 async def stop(work: asyncio.Task[None] | None) -> None:
-    """Cancel the work of an executor, and wait for its end."""
+    """Cancel the asyncio task of an executor and wait for its end."""
     if work is None:
         return
     if not work.done():
         work.cancel()
         await asyncio.wait((work,))
     if not work.cancelled():
-        work.exception()  # seen: nobody asks for it any more
+        work.exception()  # retrieved, so that asyncio does not log it
 
 
 def _text(status: TaskStatus) -> str:

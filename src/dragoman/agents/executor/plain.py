@@ -1,4 +1,4 @@
-"""The adapter where there is no a2a-sdk: a request context and an event queue of the usual shapes."""
+"""The adapter for use without a2a-sdk: a request context and an event queue of the same shapes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class PlainContext:
-    """What a2a-sdk calls a RequestContext; the message and the task are those of `dragoman.model`."""
+    """Stands in for a2a-sdk's RequestContext; its message and task are those of `dragoman.model`."""
 
     def __init__(self, request: ExecutorRequest) -> None:
         user = request.user
@@ -36,52 +36,50 @@ class PlainContext:
 
     @property
     def tenant(self) -> str:
-        """The tenant the request named, or an empty string."""
+        """The tenant named in the request, or an empty string."""
         return self.call_context.tenant
 
     @property
     def requested_extensions(self) -> set[str]:
-        """The extensions the caller asked for."""
+        """The extensions the caller requested."""
         return self.call_context.requested_extensions
 
     def get_user_input(self, delimiter: str = "\n") -> str:
-        """The texts of the message."""
+        """The texts of the message, joined."""
         parts = self.message.parts if self.message is not None else ()
         return delimiter.join(part.text for part in parts if part.text is not None)
 
     def attach_related_task(self, task: Task) -> None:
-        """Keep a task beside this one, for the executor itself."""
+        """Add a task to `related_tasks`."""
         self.related_tasks.append(task)
 
     def add_activated_extension(self, uri: str) -> None:
-        """Note that an extension is in use."""
+        """Record that an extension is in use."""
         self.call_context.activated_extensions.add(uri)
 
 
 class PlainQueue:
-    """What a2a-sdk calls an EventQueue, as far as executors use one."""
+    """Stands in for a2a-sdk's EventQueue, as far as executors use one."""
 
     def __init__(self, take: Callable[[Any], Awaitable[None]]) -> None:
         self._take = take
 
     async def enqueue_event(self, event: Any) -> None:
-        """Say what happens. Raises InvalidAgentResponse when it is no event."""
+        """Publish an event. Raises InvalidAgentResponse when it is not one."""
         await self._take(event)
 
 
 class PlainAdapter:
-    """See `Adapter`."""
+    """The adapter for executors that run without a2a-sdk."""
 
     one_shot = False
 
     def context(self, request: ExecutorRequest) -> PlainContext:
-        """See `Adapter.context`."""
         return PlainContext(request)
 
     def queue(self, take: Callable[[Any], Awaitable[None]]) -> PlainQueue:
-        """See `Adapter.queue`."""
         return PlainQueue(take)
 
     def public_text(self, error: BaseException) -> str | None:
-        """See `Adapter.public_text`."""
+        """No exception is meant for callers."""
         return None

@@ -1,4 +1,4 @@
-"""An executor as the `run` of an agent."""
+"""Runs an AgentExecutor as an agent."""
 
 from __future__ import annotations
 
@@ -17,61 +17,61 @@ if TYPE_CHECKING:
     from dragoman.agents.executor.adapter import Adapter
     from dragoman.engine.execute.context import Context
 
-# The engine closes a text that has the name of the skill. None of an executor's artifacts is its own.
+# The engine closes the text artifact named after the skill: no executor's artifact has this name.
 _SKILL = "dragoman.executor"
 _SUFFIX = re.compile(r"(?<=.)(Agent)?Executor$")
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 class ExecutorRuns:
-    """Runs an AgentExecutor of a2a-sdk as it is.
+    """Runs an AgentExecutor of a2a-sdk unchanged.
 
-    Every message has a task, which is completed when `execute` returns without a word about that; a2a-sdk would leave
-    it unfinished. What it raises is hidden from callers, except errors of a2a-sdk's, which are made for them.
-    `adapter` is that of the a2a-sdk that is installed, unless another is given.
+    Every message has a task, which is completed when `execute` returns without reporting its end; a2a-sdk would leave
+    it unfinished. Exceptions are hidden from callers, except a2a-sdk's own errors, which are meant for them. `adapter`
+    defaults to the one for the installed a2a-sdk.
 
     Raises:
-        ConfigError: this is no executor.
+        ConfigError: this is not an executor.
     """
 
     def __init__(self, executor: object, *, adapter: Adapter | None = None) -> None:
         self._executor = check_executor(executor)
         self._adapter = adapter or installed_adapter()
-        # Those that ended their task before they returned.
+        # Executors that have ended their task and not returned yet.
         self._finishing: set[asyncio.Task[None]] = set()
 
     @property
     def name(self) -> str:
-        """The name of the executor's class: `TripPlannerExecutor` is `trip-planner`."""
+        """The name, from the executor's class: `TripPlannerExecutor` is `trip-planner`."""
         return _HUMP.sub("-", _SUFFIX.sub("", type(self._executor).__name__)).lower()
 
     @property
     def description(self) -> str:
-        """The first line of what the executor's class says of itself."""
+        """The first line of the docstring of the executor's class."""
         return (inspect.cleandoc(type(self._executor).__doc__ or "").splitlines() or [""])[0]
 
     def offers(self) -> tuple[NamedSkill, ...]:
-        """One skill, which takes every message."""
+        """One skill, which handles every message."""
         return offers_of(self.name, self.description or "Answers messages", None)
 
     def run(self, ctx: Context) -> AsyncGenerator[Any, None]:
-        """Let the executor work on a message."""
+        """Run the executor on a message."""
         ctx.skill = _SKILL
         return Execution(self._executor, self._adapter, ctx, self._finishing).run()
 
     async def canceled(self, ref: Any) -> None:
-        """Tell the executor that nobody will answer what it asked."""
+        """Tell the executor that its question will not be answered."""
         status = status_from_ref(ref)
         if status is None:
             return
         situation = ExecutorRequest(ref["task"], ref["context"], task=Task(ref["task"], ref["context"], status))
 
         async def ignore(event: Any) -> None:
-            """The task has ended."""
+            """Drop the event: the task has ended."""
 
         await cancel_executor(self._executor, self._adapter, self._adapter.queue(ignore), situation)
 
     async def close(self) -> None:
-        """Stop what goes on after its task has ended."""
+        """Stop executors that still run after the end of their task."""
         for work in tuple(self._finishing):
             await stop(work)

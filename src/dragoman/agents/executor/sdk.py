@@ -1,6 +1,6 @@
 """Adapters for the types of a2a-sdk: 1.x has protobuf messages, 0.3 has pydantic models.
 
-a2a-sdk is imported by name: it is no dependency, and its types are unknown here.
+a2a-sdk is imported by name, because it is not a dependency; its types are therefore `Any` here.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class _SdkAdapter:
-    """What both versions have in common: where the types are, the caller, and the queue."""
+    """What both versions share: where the types are, the user, and the queue."""
 
     one_shot = False
 
@@ -32,7 +32,6 @@ class _SdkAdapter:
         self._queue = _queue_type()
 
     def queue(self, take: Callable[[Any], Awaitable[None]]) -> Any:
-        """See `Adapter.queue`."""
         return self._queue(take)
 
     def _call_context(self, request: ExecutorRequest, **members: Any) -> Any:
@@ -43,20 +42,19 @@ class _SdkAdapter:
 
 
 class ProtobufAdapter(_SdkAdapter):
-    """See `Adapter`. Raises ImportError when a2a-sdk 1.x is not there."""
+    """The adapter for a2a-sdk 1.x. Raises ImportError when that is not installed."""
 
     def __init__(self) -> None:
         super().__init__("A2AError")
         self._parse: Any = import_module("google.protobuf.json_format").ParseDict
 
     def context(self, request: ExecutorRequest) -> Any:
-        """See `Adapter.context`."""
         call = self._call_context(request, tenant=request.tenant)
         sdk_request = task = None
         if request.message is not None:
             params = {"message": decode_any(encode(request.message)), "metadata": request.metadata}
             sdk_request = self._message(params, self._types.SendMessageRequest)
-            # There, and empty: what a caller wants of the answer is seen to by the server.
+            # Present and empty: the server handles the caller's configuration itself.
             sdk_request.configuration.SetInParent()
         if request.task is not None:
             task = self._message(decode_any(encode(request.task)), self._types.Task)
@@ -65,7 +63,6 @@ class ProtobufAdapter(_SdkAdapter):
         )
 
     def public_text(self, error: BaseException) -> str | None:
-        """See `Adapter.public_text`."""
         if not isinstance(error, self._error) or type(error).__name__ == "InternalError":
             return None
         return str(error)
@@ -75,13 +72,12 @@ class ProtobufAdapter(_SdkAdapter):
 
 
 class PydanticAdapter(_SdkAdapter):
-    """See `Adapter`. Raises ImportError when a2a-sdk 0.3 is not there."""
+    """The adapter for a2a-sdk 0.3. Raises ImportError when that is not installed."""
 
     def __init__(self) -> None:
         super().__init__("ServerError")
 
     def context(self, request: ExecutorRequest) -> Any:
-        """See `Adapter.context`."""
         call = self._call_context(request)
         sdk_request = task = None
         if request.message is not None:
@@ -98,7 +94,6 @@ class PydanticAdapter(_SdkAdapter):
         )
 
     def public_text(self, error: BaseException) -> str | None:
-        """See `Adapter.public_text`."""
         cause = getattr(error, "error", None) if isinstance(error, self._error) else None
         return None if cause is None or type(cause).__name__ == "InternalError" else cause.message
 
@@ -121,7 +116,7 @@ def _sdk_user_type() -> Any:
 
 
 def _queue_type() -> Any:
-    """The class of queues that are a2a-sdk's own by type, and hold nothing."""
+    """Build a subclass of a2a-sdk's EventQueue that passes events on and stores none."""
     base: Any = import_module("a2a.server.events").EventQueue
 
     def __init__(self: Any, take: Callable[[Any], Awaitable[None]]) -> None:

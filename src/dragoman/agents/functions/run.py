@@ -1,4 +1,7 @@
-"""Python functions as an agent. After a pause a function starts again, and answered questions return at once."""
+"""Runs the skills of a function agent: chooses the skill, binds its arguments, calls it, replays it after a pause.
+
+After a pause the function starts again from the top, and questions that were answered return at once.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +18,8 @@ from typing import TYPE_CHECKING, Any, cast
 from dragoman.agents.functions.skill import FunctionKind
 from dragoman.agents.functions.sync_context import SyncContext
 from dragoman.agents.offers import may_use, permit, request_of
-from dragoman.agents.timeout import Late, Timeout
-from dragoman.engine.execute.outputs import Answered, Ask
+from dragoman.agents.timeout import DeadlineExceeded, Timeout
+from dragoman.engine.execute.outputs import AnsweredQuestion, Ask
 from dragoman.engine.execute.threads import in_thread, skill_threads
 from dragoman.engine.ports.agent import Plan
 from dragoman.model.error import ConfigError, Failed
@@ -29,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class PauseSignal(BaseException):
-    """The function waits for an answer. Not an Exception, so that `except Exception` lets it pass."""
+    """Raised in a function to pause its task. Not an Exception, so that `except Exception` does not swallow it."""
 
     def __init__(self, ask: Ask) -> None:
         super().__init__(ask.question)
@@ -37,7 +40,10 @@ class PauseSignal(BaseException):
 
 
 def find_pause(error: BaseException) -> PauseSignal | None:
-    """The pause itself, or the first within a group that holds nothing else: task groups wrap what leaves them."""
+    """Return the pause itself, or the first in an exception group that contains only pauses; else None.
+
+    Task groups wrap what leaves them in a group.
+    """
     if isinstance(error, BaseExceptionGroup):
         pauses = [find_pause(inner) for inner in cast("BaseExceptionGroup[BaseException]", error).exceptions]
         return None if None in pauses else pauses[0]
@@ -45,9 +51,12 @@ def find_pause(error: BaseException) -> PauseSignal | None:
 
 
 class QuestionReplay:
-    """The questions of one task, in the order they are asked. `first_state` is kept for the runs after a pause."""
+    """Replays the questions of one task in the order they are asked.
 
-    def __init__(self, answered: tuple[Answered, ...], first_state: dict[str, Any]) -> None:
+    `first_state` is the conversation state at the start of the first run; it is stored with the first question.
+    """
+
+    def __init__(self, answered: tuple[AnsweredQuestion, ...], first_state: dict[str, Any]) -> None:
         self._answered = answered
         self._first_state = first_state
         self._next = 0
@@ -55,46 +64,46 @@ class QuestionReplay:
 
     @property
     def replaying(self) -> bool:
-        """True until the last answered question has been asked again: what came before it is journaled already."""
+        """True until the last answered question has been asked again: outputs before it are journaled already."""
         return self._next < len(self._answered)
 
-    async def ask(self, question: str, wanted: Any, choices: Sequence[Any] | None) -> Any:
-        """Give the answer; ask again when it does not fit. Raises Paused when there is none yet."""
+    async def ask(self, question: str, expected_type: Any, choices: Sequence[Any] | None) -> Any:
+        """Return the answer; ask again when it does not fit. Raises PauseSignal when there is none yet."""
         text = question if choices is None else f"{question} ({', '.join(str(choice) for choice in choices)})"
-        asked = text
+        prompt = text
         while True:
-            answer = self._answer(asked, Ask(asked, self._ref()))
+            answer = self._answer(prompt, Ask(prompt, self._ref()))
             try:
-                return read_answer(answer.text, answer.data, wanted, choices)
+                return read_answer(answer.text, answer.data, expected_type, choices)
             except TypeMismatch as problem:
-                asked = f"{text} Please answer with {problem}."
+                prompt = f"{text} Please answer with {problem}."
 
     async def ask_auth(self, text: str, url: str | None) -> Any:
-        """Give what the task was resumed with. Raises Paused when it was not yet."""
+        """Return what the task was resumed with. Raises PauseSignal when it was not resumed yet."""
         details = () if url is None else (Part(url=url),)
         answer = self._answer(text, Ask(text, self._ref(), auth=True, details=details))
         return (answer.text or None) if answer.data is None else answer.data
 
     def check(self) -> None:
-        """Raise Failed when the function goes on although it was paused."""
+        """Raise Failed when the function continues after it was paused."""
         if self.paused:
             raise Failed("the pause was swallowed: let it pass through `except:`, catch Exception instead")
 
     def _ref(self) -> dict[str, Any] | None:
         return {"state": self._first_state} if self._next == 0 else None
 
-    def _answer(self, question: str, ask: Ask) -> Answered:
+    def _answer(self, question: str, ask: Ask) -> AnsweredQuestion:
         self.check()
         if not self.replaying:
             self.paused = True
             raise PauseSignal(ask)
-        known = self._answered[self._next]
-        if known.question != question:
+        answer = self._answered[self._next]
+        if answer.question != question:
             raise Failed(
-                f"the question has changed since it was answered: it was {known.question!r}, it is {question!r}"
+                f"the question has changed since it was answered: it was {answer.question!r}, it is {question!r}"
             )
         self._next += 1
-        return known
+        return answer
 
 
 logger = logging.getLogger("dragoman.agent")
@@ -102,15 +111,15 @@ _END = object()
 
 
 class Functions:
-    """An agent made of skills. Pausing re-runs the skill from the top; see `Replay`."""
+    """An agent made of skills. After a pause the skill runs again from the top; see `QuestionReplay`."""
 
     def __init__(self) -> None:
         self.skills: dict[str, Skill] = {}
-        # Takes messages that name no skill, where that is the same skill for every caller.
+        # The skill for messages that name none, where it is the same for every caller.
         self._default: Skill | None = None
 
     def add(self, skill: Skill) -> None:
-        """Add a skill. Raises ConfigError when its id is taken."""
+        """Register a skill. Raises ConfigError when its id is in use."""
         if skill.id in self.skills:
             raise ConfigError(f"there is a skill `{skill.id}` already: give this one another id=")
         self.skills[skill.id] = skill
@@ -119,18 +128,18 @@ class Functions:
         self._default = next((each for each in skills if each.default), first)
 
     def named_skill(self, ctx: Context) -> Skill | None:
-        """The skill the message names, if it names one that exists."""
+        """Return the skill that the message names, if it names an existing one."""
         name, _ = request_of(ctx)
         return self.skills.get(name) if name else None
 
     def choose_skill(self, ctx: Context) -> tuple[Skill, dict[str, Any]]:
-        """Which skill, and the arguments the message has for it.
+        """Choose the skill and take its arguments from the message.
 
         Raises:
             Failed: the named skill does not exist.
         """
-        parts = ctx.first.parts
-        if not ctx.opening and len(parts) == 1 and parts[0].text is not None:  # as nearly all are
+        parts = ctx.first_message.parts
+        if not ctx.first_metadata and len(parts) == 1 and parts[0].text is not None:  # nearly every message
             name, arguments = None, dict[str, Any]()
         else:
             name, arguments = request_of(ctx)
@@ -138,30 +147,30 @@ class Functions:
             return self._default or self._default_for(ctx), arguments
         skill = self.skills.get(name)
         if skill is None:
-            # Only what the caller's card lists is told.
-            known = [skill.id for skill in self.skills.values() if may_use(ctx, skill)]
-            near = difflib.get_close_matches(name, known, 1)
-            hint = f": did you mean `{near[0]}`?" if near else f": this agent has {', '.join(known)}" if known else ""
+            # The error names only skills that the caller's card lists.
+            ids = [skill.id for skill in self.skills.values() if may_use(ctx, skill)]
+            near = difflib.get_close_matches(name, ids, 1)
+            hint = f": did you mean `{near[0]}`?" if near else f": this agent has {', '.join(ids)}" if ids else ""
             raise Failed(f"unknown tool `{name}`{hint}")
         return skill, arguments
 
     def _default_for(self, ctx: Context) -> Skill:
-        """The first skill that the caller may use, else the first."""
+        """Return the first skill that the caller may use, else the first."""
         if not self.skills:
             raise Failed("this agent has no skills")
         skills = self.skills.values()
         return next((skill for skill in skills if may_use(ctx, skill)), next(iter(skills)))
 
     def plan(self, ctx: Context) -> Plan:
-        """Choose the skill that the message means."""
+        """Choose the skill that the message asks for."""
         try:
             skill, arguments = self.choose_skill(ctx)
         except Failed:
-            return Plan(self.run)  # which says so
+            return Plan(self.run)  # raises it again
         return Plan(functools.partial(self._run, skill, arguments), skill.may_reply, skill.restart)
 
     def run(self, ctx: Context) -> AsyncGenerator[Any, None]:
-        """Run the skill that the message means.
+        """Run the skill that the message asks for.
 
         Raises:
             Failed: there is no such skill.
@@ -170,29 +179,29 @@ class Functions:
         return self._run(*self.choose_skill(ctx), ctx)
 
     def _run(self, skill: Skill, arguments: dict[str, Any], ctx: Context) -> AsyncGenerator[Any, None]:
-        ctx.message, ctx.metadata = ctx.first, ctx.opening
-        ctx.listen_again()
+        ctx.message, ctx.metadata = ctx.first_message, ctx.first_metadata
+        ctx.replay_followups()
         ctx.skill = skill.id
         if skill.permission is not None:
             permit(ctx, skill, skill.name)
         text = ctx.text if skill.only_text is not None and not arguments else ""
         values = {skill.only_text: text} if skill.only_text is not None and text else None
-        if values is None or skill.context is not None or ctx.answered:
+        if values is None or skill.context is not None or ctx.answers:
             return _run_with_replay(skill, ctx, arguments, values)
-        # Most messages are one text for a function that cannot ask: there is nothing to read, to replay or to keep.
+        # Most messages are one text for a function that cannot ask: nothing to bind, to replay or to store.
         return _outputs(skill, ctx, values)
 
 
 async def _run_with_replay(
     skill: Skill, ctx: Context, arguments: dict[str, Any], values: dict[str, Any] | None
 ) -> AsyncGenerator[Any, None]:
-    """The outputs of a skill that may ask, or for which something has to be asked, without those of earlier runs."""
+    """Yield the outputs of a skill that may ask, or has arguments to ask for, without those of earlier runs."""
     loaded = first = _copy_state(ctx.state)
-    if ctx.answered:
-        _replace_state(ctx.state, cast("dict[str, Any]", ctx.answered[0].ref or {}).get("state", {}))
+    if ctx.answers:
+        _replace_state(ctx.state, cast("dict[str, Any]", ctx.answers[0].ref or {}).get("state", {}))
         first = _copy_state(ctx.state)
-    replay = QuestionReplay(ctx.answered, first)
-    ctx.questions = replay
+    replay = QuestionReplay(ctx.answers, first)
+    ctx.ask_handler = replay
     pause: PauseSignal | None = None
     try:
         if values is None:
@@ -200,7 +209,7 @@ async def _run_with_replay(
         async with aclosing(_outputs(skill, ctx, values)) as outputs:
             async for value in outputs:
                 replay.check()
-                if not ctx.answered or not replay.replaying:
+                if not ctx.answers or not replay.replaying:
                     yield value
         replay.check()
         if replay.replaying:
@@ -211,9 +220,9 @@ async def _run_with_replay(
             raise
     finally:
         if pause is not None:
-            # What the function did to the state counts when the task ends, not when it pauses.
+            # Changes to the state take effect when the task ends, not when it pauses.
             _replace_state(ctx.state, loaded)
-        elif ctx.answered:
+        elif ctx.answers:
             _replace_state(ctx.state, _merge_state(loaded, first, ctx.state))
     if pause is not None:
         yield pause.ask
@@ -229,9 +238,9 @@ def _copy_state(state: dict[str, Any]) -> dict[str, Any]:
 
 
 def _merge_state(loaded: dict[str, Any], first: dict[str, Any], last: dict[str, Any]) -> dict[str, Any]:
-    """What other tasks of the conversation made of the state while this one waited, with this one's own changes."""
-    kept = {key: value for key, value in loaded.items() if key in last or key not in first}
-    return kept | {key: value for key, value in last.items() if key not in first or first[key] != value}
+    """Apply this task's changes to the state that other tasks of the conversation left while this one waited."""
+    remaining = {key: value for key, value in loaded.items() if key in last or key not in first}
+    return remaining | {key: value for key, value in last.items() if key not in first or first[key] != value}
 
 
 # -- arguments -----------------------------------------------------------------------------------------------------
@@ -240,16 +249,18 @@ def _merge_state(loaded: dict[str, Any], first: dict[str, Any], last: dict[str, 
 async def _bind_arguments(
     skill: Skill, arguments: dict[str, Any], ctx: Context, replay: QuestionReplay
 ) -> dict[str, Any]:
+    """Read the skill's parameters from the message: named arguments first, then the text; ask for what is missing."""
     names = {parameter.name for parameter in skill.parameters}
     unknown = sorted(set(arguments) - names)
     if unknown:
         takes = ", ".join(sorted(names)) or "no arguments"
         raise Failed(f"`{skill.id}` has no argument `{unknown[0]}`: it takes {takes}")
-    empty = [p for p in skill.parameters if is_text(p.type) and p.name not in arguments]
-    if len(empty) > 1:
-        empty = [p for p in empty if p.required]
-    if len(empty) == 1 and ctx.text:
-        arguments = {**arguments, empty[0].name: ctx.text}
+    # The message text fills the only open text parameter, or the only required one.
+    open_texts = [p for p in skill.parameters if is_text(p.type) and p.name not in arguments]
+    if len(open_texts) > 1:
+        open_texts = [p for p in open_texts if p.required]
+    if len(open_texts) == 1 and ctx.text:
+        arguments = {**arguments, open_texts[0].name: ctx.text}
     values: dict[str, Any] = {}
     for parameter in skill.parameters:
         if parameter.name in arguments:
@@ -269,11 +280,11 @@ async def _convert_or_ask(skill: Skill, parameter: Parameter, value: Any, ctx: C
 async def _ask_for_argument(
     skill: Skill, parameter: Parameter, problem: str, ctx: Context, replay: QuestionReplay
 ) -> Any:
-    wanted = f"`{parameter.name}` ({type_name(parameter.type)})"
+    argument = f"`{parameter.name}` ({type_name(parameter.type)})"
     if not ctx.asks:
-        raise Failed(f"`{skill.id}` needs {wanted}.{problem}")
+        raise Failed(f"`{skill.id}` needs {argument}.{problem}")
     about = f": {parameter.help}" if parameter.help else ""
-    return await replay.ask(f"`{skill.id}` needs {wanted}{about}.{problem}", parameter.type, None)
+    return await replay.ask(f"`{skill.id}` needs {argument}{about}.{problem}", parameter.type, None)
 
 
 # -- calling -------------------------------------------------------------------------------------------------------
@@ -286,9 +297,9 @@ async def _with_timeout(skill: Skill, ctx: Context, values: dict[str, Any]) -> A
         async with aclosing(_call(skill, values)) as outputs:
             while (value := await timeout.wait(anext(outputs, _END))) is not _END:
                 yield value
-                if timeout.is_late:  # while the worker was busy elsewhere
-                    raise Late
-    except Late:
+                if timeout.expired:  # while the output was being consumed
+                    raise DeadlineExceeded
+    except DeadlineExceeded:
         raise Failed(f"timed out after {skill.timeout:g} s") from None
     finally:
         timeout.close()
@@ -324,24 +335,24 @@ async def _from_thread(skill: Skill, values: dict[str, Any]) -> AsyncGenerator[A
         while (value := await in_thread(items.next, pool=skill_threads(), name=skill.id)) is not _END:
             yield value
     except BaseException:
-        # Not waited for: it may be busy for long, and sees ctx.cancelled.
+        # Not awaited: it may be busy for long; it can check ctx.cancelled.
         skill_threads().submit(items.close)
         raise
 
 
 class _ThreadGenerator:
-    """A generator that is only ever touched in threads, by one at a time: its clean-up may block too."""
+    """A generator that only threads touch, one at a time: its clean-up may block too."""
 
     def __init__(self, items: Generator[Any, None, None]) -> None:
         self._items = items
-        self._turn = threading.Lock()
+        self._lock = threading.Lock()
 
     def next(self) -> Any:
-        with self._turn:
+        with self._lock:
             return next(self._items, _END)
 
     def close(self) -> None:
-        with self._turn:
+        with self._lock:
             try:
                 self._items.close()
             except Exception:

@@ -1,4 +1,4 @@
-"""A function as a skill: its parameters, its facts, its outputs."""
+"""Reads a Python function as a skill: its parameters (`read_parameters`), name, description and kind."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dragoman.model.error import ConfigError
 
 
 class FunctionKind(Enum):
-    """How a function is called. Those that are not async run in a thread."""
+    """How a function is called. Functions that are not async run in a thread."""
 
     ASYNC_GENERATOR = "async generator"
     COROUTINE = "coroutine"
@@ -27,7 +27,7 @@ class FunctionKind(Enum):
 
 
 class Parameter(Struct, frozen=True):
-    """One argument a skill takes."""
+    """One parameter of a skill that callers fill by name."""
 
     name: str
     type: Any
@@ -36,42 +36,42 @@ class Parameter(Struct, frozen=True):
 
 
 class Offer(Protocol):
-    """One thing an agent can do, whatever does the work."""
+    """One thing an agent can do: a function, an MCP tool or any other skill."""
 
     @property
     def id(self) -> str:
-        """The name callers use."""
+        """The name by which callers select it."""
         ...
 
     @property
     def description(self) -> str:
-        """What it says of itself; may be empty."""
+        """Its description; may be empty."""
         ...
 
     @property
     def permission(self) -> str | None:
-        """What a caller needs to use it, or None."""
+        """The permission a caller needs, or None."""
         ...
 
     @property
     def default(self) -> bool:
-        """True when it takes messages that name no skill."""
+        """True when it handles messages that name no skill."""
         ...
 
     def card(self) -> AgentSkill:
-        """The skill as the agent card shows it."""
+        """Its entry in the agent card."""
         ...
 
     def sample(self) -> dict[str, Any]:
-        """A part of a message that it can do something with."""
+        """A message part that it accepts, for examples and checks."""
         ...
 
 
 class Skill(Struct, frozen=True):
-    """One thing an agent can do, made from a function.
+    """A skill made from a function.
 
-    `context` is the name of the parameter that gets the context, `only_text` that of its one other parameter, where
-    that is a text.
+    `context` is the name of the parameter that receives the context; `only_text` is the name of its only other
+    parameter, where that is a `str`.
     """
 
     id: str
@@ -92,35 +92,33 @@ class Skill(Struct, frozen=True):
     restart: bool = False
 
     def card(self) -> AgentSkill:
-        """The skill as the agent card shows it."""
+        """Its entry in the agent card."""
         return AgentSkill(self.id, self.name, self.description or self.name, self.tags, self.examples)
 
     def schema(self) -> dict[str, Any] | None:
-        """The JSON schema of its arguments; None where a type has none, such as a pydantic model."""
+        """The JSON Schema of its parameters; None where a type has none, such as a pydantic model."""
         try:
-            shown, named = schema_components(
+            schemas, definitions = schema_components(
                 [parameter.type for parameter in self.parameters], ref_template="#/$defs/{name}"
             )
         except TypeError:
             return None
         properties = {
             parameter.name: {**schema, "description": parameter.help} if parameter.help else schema
-            for parameter, schema in zip(self.parameters, shown, strict=True)
+            for parameter, schema in zip(self.parameters, schemas, strict=True)
         }
         required = [parameter.name for parameter in self.parameters if parameter.required]
         schema = {"type": "object", "properties": properties, "required": required}
-        return {**schema, "$defs": named} if named else schema
+        return {**schema, "$defs": definitions} if definitions else schema
 
     def sample(self) -> dict[str, Any]:
-        """A part of a message: one of its examples, else arguments it takes."""
+        """A message part it accepts: one of its examples, else arguments for its required parameters."""
         if self.examples:
             return {"text": self.examples[0]}
         required = {parameter.name: parameter.type for parameter in self.parameters if parameter.required}
         samples: dict[Any, Any] = {int: 2, float: 2.5, bool: True, str: "hello"}
-        if required and str not in required.values() and all(wanted in samples for wanted in required.values()):
-            return {
-                "data": {"tool": self.id, "arguments": {name: samples[wanted] for name, wanted in required.items()}}
-            }
+        if required and str not in required.values() and all(type_ in samples for type_ in required.values()):
+            return {"data": {"tool": self.id, "arguments": {name: samples[type_] for name, type_ in required.items()}}}
         return {"text": "hello"}
 
 
@@ -138,21 +136,12 @@ def read_skill(
     restart: bool = False,
     replies: bool = False,
 ) -> Skill:
-    """Read a function's signature and docstring.
+    """Read a function's signature and docstring as a skill.
 
     Raises:
-        ConfigError: a parameter has no type, or cannot be filled by name.
+        ConfigError: a parameter has no type, or cannot be passed by name.
     """
-    hints = _type_hints(fn)
-    parameters: list[Parameter] = []
-    context: str | None = None
-    sync = False
-    for parameter in inspect.signature(fn).parameters.values():
-        wanted = hints.get(parameter.name)
-        if wanted in (Context, SyncContext):
-            context, sync = parameter.name, wanted is SyncContext
-            continue
-        parameters.append(_read_parameter(fn, parameter, wanted))
+    parameters, context, sync = read_parameters(fn)
     kind = _kind(fn)
     _check_context(fn, kind, context, sync=sync)
     return Skill(
@@ -160,7 +149,7 @@ def read_skill(
         name=name or id or fn.__name__,
         description=description if description is not None else inspect.getdoc(fn) or "",
         fn=fn,
-        parameters=tuple(parameters),
+        parameters=parameters,
         context=context,
         takes_sync_context=sync,
         may_reply=replies or returns_reply(fn),
@@ -173,6 +162,25 @@ def read_skill(
         timeout=timeout,
         restart=restart,
     )
+
+
+def read_parameters(fn: Callable[..., Any]) -> tuple[tuple[Parameter, ...], str | None, bool]:
+    """Read the parameters that callers fill; with the name of the context parameter, and True for a sync context.
+
+    Raises:
+        ConfigError: a parameter has no type, or cannot be passed by name.
+    """
+    hints = _type_hints(fn)
+    parameters: list[Parameter] = []
+    context: str | None = None
+    sync = False
+    for parameter in inspect.signature(fn).parameters.values():
+        annotation = hints.get(parameter.name)
+        if annotation in (Context, SyncContext):
+            context, sync = parameter.name, annotation is SyncContext
+            continue
+        parameters.append(_read_parameter(fn, parameter, annotation))
+    return tuple(parameters), context, sync
 
 
 def _kind(fn: Callable[..., Any]) -> FunctionKind:
@@ -190,22 +198,22 @@ def _type_hints(fn: Callable[..., Any]) -> dict[str, Any]:
         raise ConfigError(f"skill `{fn.__name__}`: a type is not known at import: {error}") from None
 
 
-def _read_parameter(fn: Callable[..., Any], parameter: inspect.Parameter, wanted: Any) -> Parameter:
+def _read_parameter(fn: Callable[..., Any], parameter: inspect.Parameter, annotation: Any) -> Parameter:
     name = parameter.name
     if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
         raise ConfigError(f"skill `{fn.__name__}`: `{parameter}` cannot be filled by name: give each argument a name")
-    if wanted is None:
+    if annotation is None:
         raise ConfigError(
             f"skill `{fn.__name__}`: parameter `{name}` has no type: write `{name}: str` (or int, float, bool, dict, "
             "a dataclass …), so that callers know what to send"
         )
     help_text = ""
-    if get_origin(wanted) is Annotated:
-        kind, *notes = get_args(wanted)
+    if get_origin(annotation) is Annotated:
+        type_, *notes = get_args(annotation)
         help_text = next((note for note in notes if isinstance(note, str)), "")
         limits = [note for note in notes if not isinstance(note, str)]
-        wanted = Annotated[(kind, *limits)] if limits else kind
-    return Parameter(name, wanted, parameter.default is parameter.empty, help_text)
+        annotation = Annotated[(type_, *limits)] if limits else type_
+    return Parameter(name, annotation, parameter.default is parameter.empty, help_text)
 
 
 def _check_context(fn: Callable[..., Any], kind: FunctionKind, context: str | None, *, sync: bool) -> None:
@@ -216,7 +224,7 @@ def _check_context(fn: Callable[..., Any], kind: FunctionKind, context: str | No
 
 
 def returns_reply(fn: Callable[..., Any]) -> bool:
-    """True when the return type of a function contains Reply: it may answer with a bare message."""
+    """True when the return annotation of a function contains Reply: it may answer with a bare message."""
     try:
         return _has_reply(get_type_hints(fn).get("return"))
     except (NameError, TypeError):

@@ -1,4 +1,4 @@
-"""The context of a `def` skill: the same methods without `await`."""
+"""The context of a `def` skill: the methods of `Context` without `await`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ T = TypeVar("T")
 
 
 class SyncContext:
-    """What a `def` skill knows and can do. It runs in a thread; the engine stays on its loop."""
+    """Gives a `def` skill its task, its message and its caller.
+
+    The skill runs in a thread; every method runs on the engine's event loop and blocks until it is done.
+    """
 
     def __init__(self, ctx: Context, loop: asyncio.AbstractEventLoop) -> None:
         self._ctx = ctx
@@ -40,7 +43,7 @@ class SyncContext:
 
     @property
     def cancelled(self) -> bool:
-        """True once the task has been canceled: stop, the result will be dropped."""
+        """True once the task has been canceled: the skill should stop, its result is dropped."""
         return self._ctx.cancelled
 
     @overload
@@ -50,32 +53,32 @@ class SyncContext:
     @overload
     def ask(self, question: str, *, choices: Sequence[T]) -> T: ...
     def ask(self, question: str, type: Any = str, choices: Sequence[Any] | None = None) -> Any:
-        """Pause in input-required until the caller answers; asks again when the answer does not fit."""
+        """Pause in input-required until the caller answers; ask again when the answer does not fit."""
         return self._run(self._ctx.ask(question, type, choices))
 
     def ask_auth(self, text: str, url: str | None = None) -> Any:
-        """Pause in auth-required until the task is resumed, and give the data it was resumed with."""
+        """Pause in auth-required until the task is resumed; return the data it was resumed with."""
         return self._run(self._ctx.ask_auth(text, url))
 
     def once(self, key: str, fn: Callable[..., Any], *args: Any, retry: bool = False) -> Any:
-        """Run `fn` at most once per task and give its JSON result; with `retry`, also again after a crash within it.
+        """Run `fn` at most once per task and return its JSON result; with `retry`, again after a crash during it.
 
         Raises:
-            Failed: it was begun in an earlier process, and may or may not have happened.
+            Failed: it was started in an earlier process and may or may not have completed.
             TypeError: the result has no JSON form.
         """
         return self._run(self._ctx.once(key, fn, *args, retry=retry))
 
     def progress(self, text: str, done: float | None = None, total: float | None = None) -> None:
-        """Tell the caller how far the work is."""
-        if self.cancelled:  # also when there is no loop any more that could do it
+        """Report progress to the caller."""
+        if self.cancelled:  # the loop that would run it may be closed already
             return
         self._run(self._ctx.progress(text, done, total))
 
     def artifact(
         self, *values: Any, name: str | None = None, id: str | None = None, metadata: dict[str, Any] | None = None
     ) -> None:
-        """Send a result beside the answer. Raises TypeError when a value has no JSON form."""
+        """Send an artifact beside the answer. Raises TypeError when a value has no JSON form."""
         if self.cancelled:
             return
         self._run(self._ctx.artifact(*values, name=name, id=id, metadata=metadata))

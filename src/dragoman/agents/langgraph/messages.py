@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, cast
 
-from msgspec import Struct
+from msgspec import Struct, field
 
-from dragoman.agents.text import APART
+from dragoman.agents.text import PARAGRAPH_BREAK
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage, ToolMessage
@@ -45,9 +45,9 @@ def messages_of(value: Any) -> list[BaseMessage]:
 
 def messages_in(state: Any) -> list[BaseMessage]:
     """The messages in the state of a graph; none when what has that name is something else."""
-    found = cast("dict[str, Any]", state).get(MESSAGES) if isinstance(state, dict) else None
+    messages = cast("dict[str, Any]", state).get(MESSAGES) if isinstance(state, dict) else None
     try:
-        return [] if found is None else messages_of(found)
+        return [] if messages is None else messages_of(messages)
     except ValueError:
         return []
 
@@ -57,12 +57,12 @@ def canceled_calls(messages: Iterable[BaseMessage]) -> list[ToolMessage]:
     from langchain_core.messages import AIMessage, ToolMessage
 
     messages = list(messages)
-    answered = {message.tool_call_id for message in messages if isinstance(message, ToolMessage)}
+    answered_ids = {message.tool_call_id for message in messages if isinstance(message, ToolMessage)}
     calls = [call for message in messages if isinstance(message, AIMessage) for call in message.tool_calls]
     return [
         ToolMessage("canceled", tool_call_id=call["id"], name=call["name"], status="error")
         for call in calls
-        if call["id"] and call["id"] not in answered
+        if call["id"] and call["id"] not in answered_ids
     ]
 
 
@@ -74,15 +74,15 @@ def turns_of(messages: Iterable[BaseMessage]) -> list[list[Any]]:
     for message in messages:
         if message.type == "human" or not turns:
             turns.append([])
-        kept = plain(messages_to_dict([message])[0])
+        message_json = plain(messages_to_dict([message])[0])
         # What a tool keeps beside its answer may be any object, and no model sees it.
-        kept["data"].pop("artifact", None)
-        turns[-1].append(kept)
+        message_json["data"].pop("artifact", None)
+        turns[-1].append(message_json)
     return turns
 
 
 # How many of the messages before are known by their ids: graphs that shorten a conversation keep its end.
-_KNOWN = 20
+_TRACKED_IDS = 20
 
 
 class GraphAnswer(Struct):
@@ -92,31 +92,31 @@ class GraphAnswer(Struct):
     no part of the answer, although it was streamed.
     """
 
-    begun: bool = False
-    known: list[str] = []
-    count: int = 0
-    spoke: bool = False
+    has_started: bool = field(default=False, name="begun")
+    earlier_ids: list[str] = field(default_factory=list[str], name="known")
+    earlier_count: int = field(default=0, name="count")
+    has_text: bool = field(default=False, name="spoke")
 
-    def see(self, state: Any) -> None:
+    def observe(self, state: Any) -> None:
         """Take a state of the graph: the first is what it begins with."""
         messages = messages_in(state)
-        if self.begun:
-            self.spoke = self.spoke or bool(_texts(self._added(messages)))
+        if self.has_started:
+            self.has_text = self.has_text or bool(_texts(self._new_messages(messages)))
             return
-        self.begun, self.count = True, len(messages)
-        self.known = [message.id for message in messages[-_KNOWN:] if message.id]
+        self.has_started, self.earlier_count = True, len(messages)
+        self.earlier_ids = [message.id for message in messages[-_TRACKED_IDS:] if message.id]
 
     def text(self, state: Any) -> str | None:
         """The answer in the last state; None when the graph has never said anything there."""
-        texts = _texts(self._added(messages_in(state)))
-        return APART.join(texts) if texts or self.spoke else None
+        texts = _texts(self._new_messages(messages_in(state)))
+        return PARAGRAPH_BREAK.join(texts) if texts or self.has_text else None
 
-    def _added(self, messages: list[BaseMessage]) -> list[BaseMessage]:
-        if not self.known:
-            return messages[self.count :]
+    def _new_messages(self, messages: list[BaseMessage]) -> list[BaseMessage]:
+        if not self.earlier_ids:
+            return messages[self.earlier_count :]
         added: list[BaseMessage] = []
         for message in reversed(messages):
-            if message.id in self.known:
+            if message.id in self.earlier_ids:
                 break
             added.append(message)
         return added[::-1]
@@ -125,5 +125,5 @@ class GraphAnswer(Struct):
 def _texts(messages: list[BaseMessage]) -> list[str]:
     from langchain_core.messages import AIMessage
 
-    found = [str(message.text) for message in messages if isinstance(message, AIMessage)]
-    return [text for text in found if text.strip()]
+    texts = [str(message.text) for message in messages if isinstance(message, AIMessage)]
+    return [text for text in texts if text.strip()]

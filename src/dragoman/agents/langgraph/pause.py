@@ -15,35 +15,35 @@ BREAKPOINT = "breakpoint"
 _QUESTIONS = ("question", "message", "prompt", "description")
 
 
-def pause_for(interrupts: Sequence[Any], held: Any, remark: str = "") -> Pause:
+def pause_for(interrupts: Sequence[Any], state: Any, remark: str = "") -> Pause:
     """What a graph waits for; without any interrupt it has stopped where its author said."""
     if not interrupts:
         stopped = Pending(BREAKPOINT, "The graph has stopped at a breakpoint. Shall it go on?", approval=True)
-        return Pause((stopped,), held)
-    return Pause(tuple(_pending(one, alone=len(interrupts) == 1) for one in interrupts), held, remark=remark)
+        return Pause((stopped,), state)
+    return Pause(tuple(_pending(one, alone=len(interrupts) == 1) for one in interrupts), state, remark=remark)
 
 
 def _pending(interrupt: Any, *, alone: bool) -> Pending:
     value = plain(interrupt.value)
-    shown: dict[str, Any] = {"id": interrupt.id, "value": value}
+    details: dict[str, Any] = {"id": interrupt.id, "value": value}
     schema = getattr(interrupt, "response_schema", None)
     if isinstance(schema, dict):
-        shown["schema"] = schema
-    is_only_text = alone and isinstance(value, str) and "schema" not in shown
+        details["schema"] = schema
+    is_only_text = alone and isinstance(value, str) and "schema" not in details
     reason = isinstance(value, dict) and bool(_calls(cast("dict[str, Any]", value)))
-    return Pending(interrupt.id, _question(value), None if is_only_text else shown, reason=reason)
+    return Pending(interrupt.id, _question(value), None if is_only_text else details, reason=reason)
 
 
 def _question(value: Any) -> str:
     if isinstance(value, str):
         return value
-    found = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-    calls = _calls(found)
+    fields = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    calls = _calls(fields)
     if calls:
         return (
             "May I call " + ", ".join(call_text(str(call.get("name")), _text(call.get("args"))) for call in calls) + "?"
         )
-    return next((found[key] for key in _QUESTIONS if isinstance(found.get(key), str)), _text(value))
+    return next((fields[key] for key in _QUESTIONS if isinstance(fields.get(key), str)), _text(value))
 
 
 def _text(value: Any) -> str:
@@ -70,12 +70,12 @@ def answers_of(pause: Pause) -> dict[str, Any] | Pause:
             if approval is None or not approval.approved:
                 raise Rejected("the graph was not to go on from its breakpoint")
             return {}
-        shown: dict[str, Any] = one.shown or {}
-        calls = _calls(cast("dict[str, Any]", shown["value"])) if isinstance(shown.get("value"), dict) else []
-        read = _decisions(answer, len(calls)) if calls else _read(answer, shown.get("schema"))
-        if read is msgspec.UNSET:
-            return pause.again(one.id, YES_OR_NO)
-        answers[one.id] = read
+        details: dict[str, Any] = one.details or {}
+        calls = _calls(cast("dict[str, Any]", details["value"])) if isinstance(details.get("value"), dict) else []
+        value = _decisions(answer, len(calls)) if calls else _convert(answer, details.get("schema"))
+        if value is msgspec.UNSET:
+            return pause.without_answer(one.id, YES_OR_NO)
+        answers[one.id] = value
     return answers
 
 
@@ -89,12 +89,12 @@ def _decisions(answer: Any, number: int) -> Any:
     return {"decisions": [decision | ({"message": approval.message} if approval.message else {})] * number}
 
 
-def _read(answer: Any, schema: Any) -> Any:
+def _convert(answer: Any, schema: Any) -> Any:
     """A text as what the graph says that it wants; as it is, where the graph says nothing."""
-    wanted = cast("dict[str, Any]", schema).get("type", "object") if isinstance(schema, dict) else "string"
-    if not isinstance(answer, str) or wanted == "string":
+    expected_type = cast("dict[str, Any]", schema).get("type", "object") if isinstance(schema, dict) else "string"
+    if not isinstance(answer, str) or expected_type == "string":
         return answer
-    if wanted == "boolean":
+    if expected_type == "boolean":
         approval = approval_of(answer)
         return msgspec.UNSET if approval is None else approval.approved
     try:

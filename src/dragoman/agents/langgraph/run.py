@@ -21,9 +21,9 @@ from dragoman.agents.langgraph.messages import (
     turns_of,
 )
 from dragoman.agents.langgraph.pause import BREAKPOINT, answers_of, pause_for
-from dragoman.agents.langgraph.turn import GraphTurn, tool_places, tools_of
+from dragoman.agents.langgraph.turn import GraphTurn, tool_paths, tools_of
 from dragoman.agents.pause import Pause
-from dragoman.agents.text import MOST, Memory, media_of, text_of
+from dragoman.agents.text import DEFAULT_HISTORY_BYTES, ConversationHistory, media_of, text_of
 from dragoman.engine.execute.outputs import Replace
 from dragoman.model.error import Failed, Rejected
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 KEY = "dragoman/langgraph"
 
 
-class _Held(msgspec.Struct):
+class _GraphState(msgspec.Struct):
     """What a task needs to go on after a question."""
 
     thread: str
@@ -58,18 +58,18 @@ class LangGraphRuns(PausingBridge):
         *,
         to_input: Callable[[Context], Any] | None = None,
         context: Any = None,
-        memory: int = MOST,
+        memory: int = DEFAULT_HISTORY_BYTES,
     ) -> None:
         self._graph = graph
-        self._remembers = isinstance(graph.checkpointer, bool | None)
-        if self._remembers:
+        self._keeps_messages = isinstance(graph.checkpointer, bool | None)
+        if self._keeps_messages:
             from langgraph.checkpoint.memory import InMemorySaver
 
             self._graph = graph.copy({"checkpointer": InMemorySaver()})
         self._to_input = to_input or self._input
         self._context = context
         self._memory = memory
-        self._places = tool_places(graph)
+        self._tool_paths = tool_paths(graph)
         builder = getattr(graph, "builder", None)
         # What an entrypoint takes is one value, without names.
         self._fields: list[str] = [] if builder is None else list(builder.schemas[builder.input_schema])
@@ -82,9 +82,9 @@ class LangGraphRuns(PausingBridge):
 
     async def canceled(self, ref: Any) -> None:
         """Nobody will answer: forget what a graph without a checkpointer waited for."""
-        held: Any = cast("dict[str, Any]", ref).get("held") if isinstance(ref, dict) else None
-        if self._remembers and isinstance(held, dict):
-            await self._graph.checkpointer.adelete_thread(cast("dict[str, Any]", held)["thread"])
+        state: Any = cast("dict[str, Any]", ref).get("held") if isinstance(ref, dict) else None
+        if self._keeps_messages and isinstance(state, dict):
+            await self._graph.checkpointer.adelete_thread(cast("dict[str, Any]", state)["thread"])
 
     async def turn(self, ctx: Context, pause: Pause | None) -> AsyncGenerator[Any, None]:
         """See `PausingBridge.turn`.
@@ -95,34 +95,36 @@ class LangGraphRuns(PausingBridge):
         """
         from langgraph.errors import GraphRecursionError
 
-        thread = ctx.task_id if self._remembers else ctx.session_id
+        thread = ctx.task_id if self._keeps_messages else ctx.session_id
         config = {"configurable": {"thread_id": thread, **({"user_id": ctx.user.id} if ctx.user else {})}}
-        held = _Held(thread, GraphAnswer()) if pause is None else msgspec.convert(pause.held, _Held)
-        turn = GraphTurn(ctx, self._graph, config, held.answer, self._places)
+        state = _GraphState(thread, GraphAnswer()) if pause is None else msgspec.convert(pause.state, _GraphState)
+        turn = GraphTurn(ctx, self._graph, config, state.answer, self._tool_paths)
         waiting: Pause | None = None
         try:
-            given = await self._given(ctx, config) if pause is None else await self._resumed(pause, config)
-            if isinstance(given, Pause):
-                waiting = given
+            graph_input = (
+                await self._graph_input(ctx, config) if pause is None else await self._resume_input(pause, config)
+            )
+            if isinstance(graph_input, Pause):
+                waiting = graph_input
             else:
-                async with aclosing(turn.texts(given, await value_for(ctx, self._context))) as texts:
+                async with aclosing(turn.texts(graph_input, await value_for(ctx, self._context))) as texts:
                     async for text in texts:
                         yield text
                 if turn.interrupts is not None:
-                    waiting = pause_for([*turn.interrupts.values()], msgspec.to_builtins(held))
-                elif self._remembers:
+                    waiting = pause_for([*turn.interrupts.values()], msgspec.to_builtins(state))
+                elif self._keeps_messages:
                     await self._remember(ctx, config)
         except GraphRecursionError as error:
             raise Failed("the graph stopped: it took too many steps") from error
         except ValueError as error:
-            waiting = await self._again(error, config, held)
+            waiting = await self._ask_again(error, config, state)
         finally:
-            if self._remembers and waiting is None:
+            if self._keeps_messages and waiting is None:
                 await self._graph.checkpointer.adelete_thread(thread)
         if waiting is not None:
             yield waiting.ask()
             return
-        output = self._output(turn, held.answer)
+        output = self._output(turn, state.answer)
         if output is not None:
             yield output
 
@@ -134,33 +136,33 @@ class LangGraphRuns(PausingBridge):
             # What an entrypoint returns is no state: nobody knows what of it is new.
             if result is None and self._fields:
                 text = answer.text(turn.values)
-                return None if text is None or turn.speech.paragraphs.say(text) else Replace(text)
-        return None if _is_said(result, turn) else Replace(plain(result))
+                return None if text is None or turn.text_stream.paragraphs.equals(text) else Replace(text)
+        return None if _is_streamed(result, turn) else Replace(plain(result))
 
     async def _remember(self, ctx: Context, config: dict[str, Any]) -> None:
         messages = messages_in((await self._graph.aget_state(config)).values)
         if messages:
-            Memory(ctx, KEY, self._memory).replace(turns_of(messages))
+            ConversationHistory(ctx, KEY, self._memory).replace(turns_of(messages))
 
     # -- what goes in --------------------------------------------------------------------------------------------------
 
-    async def _given(self, ctx: Context, config: dict[str, Any]) -> Any:
+    async def _graph_input(self, ctx: Context, config: dict[str, Any]) -> Any:
         from langchain_core.messages import messages_from_dict
 
-        given = self._to_input(ctx)
-        given = await given if inspect.isawaitable(given) else given
-        if not isinstance(given, dict) or MESSAGES not in given:
-            return cast("Any", given)
-        values = cast("dict[str, Any]", given)
-        if self._remembers:
-            before = messages_from_dict(Memory(ctx, KEY).messages)
+        graph_input = self._to_input(ctx)
+        graph_input = await graph_input if inspect.isawaitable(graph_input) else graph_input
+        if not isinstance(graph_input, dict) or MESSAGES not in graph_input:
+            return cast("Any", graph_input)
+        values = cast("dict[str, Any]", graph_input)
+        if self._keeps_messages:
+            before = messages_from_dict(ConversationHistory(ctx, KEY).messages)
         else:
-            before = canceled_calls(await self._standing(config))
+            before = canceled_calls(await self._thread_messages(config))
             if not before:
                 return values
         return {**values, MESSAGES: [*before, *messages_of(values[MESSAGES])]}
 
-    async def _standing(self, config: dict[str, Any]) -> Sequence[Any]:
+    async def _thread_messages(self, config: dict[str, Any]) -> Sequence[Any]:
         """The messages of the thread, which an earlier task may have left in the middle of its work."""
         state = await self._graph.aget_state(config)
         if state.next:
@@ -180,7 +182,7 @@ class LangGraphRuns(PausingBridge):
             return {self._fields[0]: value}
         raise Rejected(f"this agent takes data, with some of: {', '.join(self._fields)}")
 
-    async def _resumed(self, pause: Pause, config: dict[str, Any]) -> Any:
+    async def _resume_input(self, pause: Pause, config: dict[str, Any]) -> Any:
         from langgraph.types import Command
 
         answers = answers_of(pause)
@@ -193,22 +195,22 @@ class LangGraphRuns(PausingBridge):
             raise Failed("the graph does not wait for this answer any more")
         return None if stopped else Command(resume=answers)
 
-    async def _again(self, error: ValueError, config: dict[str, Any], held: _Held) -> Pause:
+    async def _ask_again(self, error: ValueError, config: dict[str, Any], saved: _GraphState) -> Pause:
         from langgraph import errors
 
         is_invalid_resume: Callable[[BaseException], bool] | None = getattr(errors, "is_invalid_resume", None)
         if is_invalid_resume is None or not is_invalid_resume(error):
             raise error
         state = await self._graph.aget_state(config)
-        return pause_for(state.interrupts, msgspec.to_builtins(held), "The last answer does not fit.")
+        return pause_for(state.interrupts, msgspec.to_builtins(saved), "The last answer does not fit.")
 
 
-def _is_said(value: Any, turn: GraphTurn) -> bool:
+def _is_streamed(value: Any, turn: GraphTurn) -> bool:
     """True when there is nothing to add to what has been streamed."""
     from langchain_core.messages import BaseMessage
 
     if isinstance(value, str):
-        return turn.speech.paragraphs.ends_with(value)
+        return turn.text_stream.paragraphs.ends_with(value)
     items = cast("list[Any]", value) if isinstance(value, list) else [value]
     return value is None or (bool(items) and all(isinstance(item, BaseMessage) for item in items))
 
@@ -225,7 +227,7 @@ def _content(parts: Sequence[Part]) -> str | list[dict[str, Any]]:
         media = media_of(part)
         kind = media.split("/")[0]
         block = {"type": kind if kind in ("image", "audio", "video") else "file", "mime_type": media}
-        place = {"base64": base64.b64encode(part.raw).decode()} if part.raw is not None else {"url": part.url}
+        source = {"base64": base64.b64encode(part.raw).decode()} if part.raw is not None else {"url": part.url}
         name = {"extras": {"filename": part.filename}} if part.filename else {}
-        content.append({**block, **place, **name})
+        content.append({**block, **source, **name})
     return content

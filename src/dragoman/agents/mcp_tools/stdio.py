@@ -27,7 +27,7 @@ from mcp.shared.message import SessionMessage
 from msgspec import Struct
 
 from dragoman.agents.lines import LineBuffer, TooLongError
-from dragoman.agents.process.guard.guardian import NotStarted
+from dragoman.agents.process.guard.client import NotStarted
 from dragoman.agents.process.guard.spawner import PipeEnd, Spawner
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from dragoman.agents.mcp_tools.call import ElicitationRouter
     from dragoman.agents.mcp_tools.source import Source
-    from dragoman.agents.process.guard.guardian import Child
+    from dragoman.agents.process.guard.client import Child
     from dragoman.agents.process.guard.spawner import Pipes
 
 # How much is looked through, at either end: what names a message stands before or after what it carries.
@@ -182,7 +182,9 @@ class StdioTransport(asyncio.BaseProtocol):
         if path is None and os.sep not in argv[0]:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), argv[0])
         try:
-            self._child, pipes = await self._spawner.spawn(path or argv[0], argv, env=env, cwd=Path.cwd(), marked=False)
+            self._child, pipes = await self._spawner.spawn(
+                path or argv[0], argv, env=env, cwd=Path.cwd(), tag_environment=False
+            )
         except BaseException as error:
             await self._spawner.close()
             if isinstance(error, NotStarted):

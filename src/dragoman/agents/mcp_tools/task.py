@@ -31,7 +31,7 @@ from dragoman.agents.mcp_tools.elicitation import (
 )
 from dragoman.agents.mcp_tools.tool import USER, ToolRequest, choose_tool, choose_tool_by_answer
 from dragoman.agents.offers import permit
-from dragoman.agents.timeout import Late, Timeout
+from dragoman.agents.timeout import DeadlineExceeded, Timeout
 from dragoman.engine.execute.outputs import Ask
 from dragoman.model.error import CannotConnect, Failed, Rejected
 from dragoman.model.part import Part
@@ -237,7 +237,7 @@ class TaskRun:
     async def _next(self, tool: Tool, call: ToolCall) -> Any:
         try:
             return await self._wait_with_timeout(call.next(), self._timeout_seconds)
-        except Late:
+        except DeadlineExceeded:
             await call.cancel()
             raise Failed(f"`{tool.id}` was silent for {self._timeout_seconds:g} s and has been stopped") from None
 

@@ -43,9 +43,9 @@ def thinking(about: str | None = None) -> Event:
     return {"type": "thinking", "thinking": True, **({"text": about} if about else {})}
 
 
-def tool_status(said: str) -> Event:
+def tool_status(status: str) -> Event:
     """What the agent does at the moment."""
-    return {"type": "tool_status", "statusMessage": said}
+    return {"type": "tool_status", "statusMessage": status}
 
 
 def artifact(content: Mapping[str, Any]) -> Event:
@@ -86,36 +86,36 @@ def content_of(event: Event) -> str:
         return content
     blocks = cast("Sequence[Any]", content) if isinstance(content, (list, tuple)) else ()
     for block in blocks:
-        said: Any = cast("Mapping[str, Any]", block).get("text") if isinstance(block, Mapping) else None
-        if isinstance(said, str) and said:
-            return said
+        block_text: Any = cast("Mapping[str, Any]", block).get("text") if isinstance(block, Mapping) else None
+        if isinstance(block_text, str) and block_text:
+            return block_text
     return ""
 
 
 def is_rejected(event: Event) -> bool:
     """True for an `error` event that refuses the message."""
-    said: Any = event.get("error")
-    return isinstance(said, Mapping) and cast("Mapping[str, Any]", said).get("type") == REJECTED
+    details: Any = event.get("error")
+    return isinstance(details, Mapping) and cast("Mapping[str, Any]", details).get("type") == REJECTED
 
 
 def problem_of(event: Event) -> str:
     """The text of an `error` event."""
-    said: Any = event.get("error")
-    message: Any = cast("Mapping[str, Any]", said).get("message") if isinstance(said, Mapping) else said
+    details: Any = event.get("error")
+    message: Any = cast("Mapping[str, Any]", details).get("message") if isinstance(details, Mapping) else details
     return message if isinstance(message, str) and message else "the program failed"
 
 
 logger = logging.getLogger("dragoman.process")
 
 
-class Announcer:
+class SessionSubscribers:
     """Tells the listeners of each session. One that fails keeps nobody else from hearing."""
 
     def __init__(self) -> None:
         # By a key of their own: the same callback may listen twice, or again after an end.
         self._of_session: dict[str, dict[object, Callback]] = {}
         self._running: set[str] = set()
-        self._waits: set[asyncio.Future[None]] = set()
+        self._pending: set[asyncio.Future[None]] = set()
 
     def __len__(self) -> int:
         """How many sessions have listeners."""
@@ -133,10 +133,10 @@ class Announcer:
         key = object()
         self._of_session.setdefault(session_id, {})[key] = callback
         if session_id in self._running:
-            self._tell(callback, session_id, thinking())
+            self._notify(callback, session_id, thinking())
         for event in missed:
-            self._tell(callback, session_id, event)
-        return lambda: self._drop(session_id, key)
+            self._notify(callback, session_id, event)
+        return lambda: self._unsubscribe(session_id, key)
 
     def emit(self, session_id: str, event: Event) -> list[Awaitable[Any]]:
         """Tell everybody. Gives what listeners want to be waited for before they hear more."""
@@ -148,10 +148,10 @@ class Announcer:
             # What has ended says nothing more: nobody needs to remember to leave.
             self._running.discard(session_id)
             self._of_session.pop(session_id, None)
-        waiting = [self._tell(callback, session_id, event) for callback in listeners]
+        waiting = [self._notify(callback, session_id, event) for callback in listeners]
         return [each for each in waiting if each is not None]
 
-    def _tell(self, callback: Callback, session_id: str, event: Event) -> Awaitable[Any] | None:
+    def _notify(self, callback: Callback, session_id: str, event: Event) -> Awaitable[Any] | None:
         try:
             answer = callback(session_id, event)
         except Exception:
@@ -161,8 +161,8 @@ class Announcer:
             return None
         # Begun at once: not everything that is told is also waited for.
         waiting = asyncio.ensure_future(self._wait(answer, session_id))
-        self._waits.add(waiting)
-        waiting.add_done_callback(self._waits.discard)
+        self._pending.add(waiting)
+        waiting.add_done_callback(self._pending.discard)
         return waiting
 
     async def _wait(self, answer: Awaitable[Any], session_id: str) -> None:
@@ -171,7 +171,7 @@ class Announcer:
         except Exception:
             logger.exception("a listener of session %s failed", session_id)
 
-    def _drop(self, session_id: str, key: object) -> None:
+    def _unsubscribe(self, session_id: str, key: object) -> None:
         listeners = self._of_session.get(session_id, {})
         listeners.pop(key, None)
         if not listeners:

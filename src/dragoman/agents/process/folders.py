@@ -25,32 +25,32 @@ INBOX = "inbox"
 Stamp = tuple[int, int]
 
 
-class Folders:
+class SessionFolders:
     """One folder per session, for nobody else to read. Without a root they are gone when the server stops."""
 
     def __init__(self, root: Path | None) -> None:
-        self._given = root
+        self._configured_root = root
         self._root: Path | None = None
 
     @property
     def root(self) -> Path:
         """Where all of them are. Raises OSError when it cannot be made."""
         if self._root is None:
-            if self._given is None:
+            if self._configured_root is None:
                 self._root = Path(tempfile.mkdtemp(prefix="dragoman-sessions-"))
             else:
-                self._given.mkdir(mode=0o700, parents=True, exist_ok=True)
-                self._root = self._given
+                self._configured_root.mkdir(mode=0o700, parents=True, exist_ok=True)
+                self._root = self._configured_root
         return self._root
 
-    def of(self, session_id: str) -> Path:
+    def folder_of(self, session_id: str) -> Path:
         """The folder of a session, made when it is first wanted. Raises OSError."""
         folder = self.root / session_id
         folder.mkdir(mode=0o700, exist_ok=True)
         os.utime(folder)  # it is used, whatever its program changes in it
         return folder
 
-    def tidy(self, folder: Path) -> None:
+    def remove_if_empty(self, folder: Path) -> None:
         """Remove a folder in which nothing was left."""
         with suppress(OSError):
             (folder / INBOX).rmdir()
@@ -59,10 +59,10 @@ class Folders:
 
     def sweep(self, seconds: float) -> int:
         """Remove the folders of sessions in which nothing has happened for that long; 0 keeps all. Gives how many."""
-        if not seconds or self._given is None or not self._given.is_dir():
+        if not seconds or self._configured_root is None or not self._configured_root.is_dir():
             return 0
         before, removed = time.time() - seconds, 0
-        for folder in self._given.iterdir():
+        for folder in self._configured_root.iterdir():
             with suppress(OSError):
                 if _is_session(folder) and _last_change(folder) < before:
                     shutil.rmtree(folder)
@@ -71,7 +71,7 @@ class Folders:
 
     def close(self) -> None:
         """Remove what was only for now."""
-        if self._given is None and self._root is not None:
+        if self._configured_root is None and self._root is not None:
             shutil.rmtree(self._root, ignore_errors=True)
         self._root = None
 
@@ -85,12 +85,12 @@ def _is_session(folder: Path) -> bool:
 
 
 def _last_change(folder: Path) -> float:
-    return max([folder.stat().st_mtime, *(mtime / 1e9 for mtime, _ in look(folder).values())])
+    return max([folder.stat().st_mtime, *(mtime / 1e9 for mtime, _ in scan(folder).values())])
 
 
-def look(folder: Path) -> dict[str, Stamp]:
+def scan(folder: Path) -> dict[str, Stamp]:
     """The files of a folder and below, by their path in it. Links, hidden files and hidden folders do not count."""
-    found: dict[str, Stamp] = {}
+    files: dict[str, Stamp] = {}
     folders = [folder]
     while folders:
         paths: list[Path] = []
@@ -99,20 +99,20 @@ def look(folder: Path) -> dict[str, Stamp]:
         for path in paths:
             if path.name.startswith("."):
                 continue
-            if len(found) >= _MOST_FILES:
-                return found
+            if len(files) >= _MOST_FILES:
+                return files
             with suppress(OSError):  # it may vanish meanwhile, and the others count all the same
                 about = path.lstat()
                 if stat.S_ISDIR(about.st_mode):
                     folders.append(path)
                 elif stat.S_ISREG(about.st_mode):
-                    found[str(path.relative_to(folder))] = (about.st_mtime_ns, about.st_size)
-    return found
+                    files[str(path.relative_to(folder))] = (about.st_mtime_ns, about.st_size)
+    return files
 
 
-def changed(folder: Path, before: dict[str, Stamp], limit: int) -> tuple[list[str], dict[str, Stamp]]:
+def changed_files(folder: Path, before: dict[str, Stamp], limit: int) -> tuple[list[str], dict[str, Stamp]]:
     """The files that are new or not as they were, as far as they are not larger than the limit together."""
-    now = look(folder)
+    now = scan(folder)
     names: list[str] = []
     size = 0
     for name, stamp in now.items():
@@ -126,17 +126,17 @@ def changed(folder: Path, before: dict[str, Stamp], limit: int) -> tuple[list[st
     return names, now
 
 
-def stamps(folder: Path, names: Iterable[str]) -> dict[str, Stamp]:
+def file_stamps(folder: Path, names: Iterable[str]) -> dict[str, Stamp]:
     """How these files of a folder stand now; those that are not there are left out."""
-    found: dict[str, Stamp] = {}
+    stamps: dict[str, Stamp] = {}
     for name in names:
         with suppress(OSError, ValueError):
             about = (folder / name).lstat()
-            found[name] = (about.st_mtime_ns, about.st_size)
-    return found
+            stamps[name] = (about.st_mtime_ns, about.st_size)
+    return stamps
 
 
-def file_part(folder: Path, name: str, media_type: str | None = None, most: int = 0) -> Part:
+def file_part(folder: Path, name: str, media_type: str | None = None, max_bytes: int = 0) -> Part:
     """A file of the folder as a part, under its path in it.
 
     Raises:
@@ -147,18 +147,18 @@ def file_part(folder: Path, name: str, media_type: str | None = None, most: int 
     path = (home / name).resolve()
     if not path.is_relative_to(home) or (home / name).is_symlink() or not path.is_file():
         raise ValueError(f"{name} is no file of the session's folder")
-    data = _read(path, most)
-    if most and len(data) > most:
-        raise ValueError(f"{name} is larger than {most} bytes")
+    data = _read(path, max_bytes)
+    if max_bytes and len(data) > max_bytes:
+        raise ValueError(f"{name} is larger than {max_bytes} bytes")
     return File(data, name=as_text(str(path.relative_to(home))), media_type=media_type).part()
 
 
-def _read(path: Path, most: int) -> bytes:
+def _read(path: Path, max_bytes: int) -> bytes:
     # Whatever it has become since it was looked at: a pipe must not keep us waiting, nor a link lead elsewhere.
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise ValueError(f"{path.name} is no file")
-        return file.read(most + 1) if most else file.read()
+        return file.read(max_bytes + 1) if max_bytes else file.read()
 
 
 def as_text(name: str) -> str:
@@ -166,7 +166,7 @@ def as_text(name: str) -> str:
     return name.encode(errors="replace").decode()
 
 
-def put(folder: Path, files: list[Part]) -> list[str]:
+def save_files(folder: Path, files: list[Part]) -> list[str]:
     """Lay the files of a message into the inbox of a folder; those that are only links stay where they are.
 
     Gives their paths in the folder.
@@ -179,9 +179,9 @@ def put(folder: Path, files: list[Part]) -> list[str]:
     for number, part in enumerate(files, 1):
         if part.raw is None:
             continue
-        name = _safe(part.filename) or f"file-{number}"
+        name = _safe_name(part.filename) or f"file-{number}"
         # Never over another file of this message, nor into a link or a pipe that a program has left.
-        while name in names or not _is_free(inbox / name):
+        while name in names or not _is_writable(inbox / name):
             name = f"{number}-{name}"
         (inbox / name).write_bytes(part.raw)
         names.append(name)
@@ -199,14 +199,14 @@ def _inbox(folder: Path) -> Path:
     raise AssertionError("there is always a next number")
 
 
-def _is_free(path: Path) -> bool:
+def _is_writable(path: Path) -> bool:
     try:
         return stat.S_ISREG(path.lstat().st_mode)
     except FileNotFoundError:
         return True
 
 
-def _safe(name: str | None) -> str:
+def _safe_name(name: str | None) -> str:
     """The last word of a path as callers write it, on whatever system, without what could be more than a name."""
     last = re.split(r"[/\\]", name or "")[-1]
     last = re.sub(r"[^\w.,+@=() -]", "_", last).strip().lstrip(".-")

@@ -18,33 +18,33 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("dragoman.process")
 KEYS = ("text", "status", "artifact", "ask", "result", "error")
-_SHOWN = 200
+_MAX_LOGGED_BYTES = 200
 # How many lines that are none are shown.
-_FEW = 3
+_MAX_WARNINGS = 3
 
 
 class JsonLines:
     """Reads such lines. What is none is logged, and otherwise passed over: a library may have printed something."""
 
     def __init__(self) -> None:
-        self._passed = 0
+        self._skipped = 0
 
     def feed(self, line: bytes) -> Iterator[Event]:
         """The event of a line, if it is one."""
-        found = object_of(line) or {}
-        key = next((key for key in KEYS if key in found), None)
-        event = None if key is None else _event(key, found[key])
+        fields = object_of(line) or {}
+        key = next((key for key in KEYS if key in fields), None)
+        event = None if key is None else _event(key, fields[key])
         if event is not None:
             yield event
             return
-        self._passed += 1
-        if self._passed <= _FEW:
-            logger.warning("no JSON line of a program: %s", line[:_SHOWN].decode(errors="replace"))
+        self._skipped += 1
+        if self._skipped <= _MAX_WARNINGS:
+            logger.warning("no JSON line of a program: %s", line[:_MAX_LOGGED_BYTES].decode(errors="replace"))
 
     def close(self) -> Iterator[Event]:
         """Nothing is kept back."""
-        if self._passed > _FEW:
-            logger.warning("a program wrote %d lines that are no JSON lines", self._passed)
+        if self._skipped > _MAX_WARNINGS:
+            logger.warning("a program wrote %d lines that are no JSON lines", self._skipped)
         return iter(())
 
 
@@ -65,7 +65,7 @@ def _event(key: str, value: Any) -> Event | None:
 
 # How long a line of JSON may be. What is longer is no message.
 LONGEST_LINE = 10_000_000
-WAITS = "The program waits for input."
+DEFAULT_QUESTION = "The program waits for input."
 
 
 class TextOutput:
@@ -77,7 +77,7 @@ class TextOutput:
     def __init__(self, *, interactive: bool = False) -> None:
         self._decode = codecs.getincrementaldecoder("utf-8")(errors="replace").decode
         self._interactive = interactive
-        self._ends: str = ""
+        self._trailing_newlines: str = ""
         self._partial: str = ""
         self._last: str = ""
 
@@ -90,19 +90,19 @@ class TextOutput:
             text = self._partial + text
             cut = len(text) if whole else text.rfind("\n") + 1
             text, self._partial = text[:cut], text[cut:]
-        text = self._ends + text
-        said = text.rstrip("\n")
-        self._ends = text[len(said) :]
-        if said:
+        text = self._trailing_newlines + text
+        visible = text.rstrip("\n")
+        self._trailing_newlines = text[len(visible) :]
+        if visible:
             if self._interactive:
-                self._last = said.rpartition("\n")[2]
-            yield events.text(said)
+                self._last = visible.rpartition("\n")[2]
+            yield events.text(visible)
 
-    def pause(self, murmur: str) -> Iterator[Event]:
+    def pause(self, stderr_line: str) -> Iterator[Event]:
         """The program waits for input; `murmur` is what it wrote last to stderr."""
         # A line that was said already is repeated where it looks like a question.
         last = self._last.strip() if self._last.rstrip().endswith(("?", ":", ">")) else ""
-        question = self._partial.strip() or _once(murmur) or last or WAITS
+        question = self._partial.strip() or _without_repeats(stderr_line) or last or DEFAULT_QUESTION
         # Said as a question now. What was said before ended with its line, so what follows begins one of its own.
         self._partial, self._last = "", ""
         yield events.ask(question)
@@ -112,10 +112,10 @@ class TextOutput:
         yield from self._take(self._decode(b"", final=True), whole=True)
 
 
-def _once(murmur: str) -> str:
+def _without_repeats(stderr_line: str) -> str:
     """A prompt on stderr; one that came before the first input, and then again, is one."""
-    words = murmur.split()
-    return words[-1] if words and len(set(words)) == 1 else murmur.strip()
+    words = stderr_line.split()
+    return words[-1] if words and len(set(words)) == 1 else stderr_line.strip()
 
 
 class LinesOutput:
@@ -130,7 +130,7 @@ class LinesOutput:
         for line in self._buffer.feed(data):
             yield from self._read(line)
 
-    def pause(self, murmur: str) -> Iterator[Event]:
+    def pause(self, stderr_line: str) -> Iterator[Event]:
         """Never because of silence: such a program says when it asks."""
         return iter(())
 

@@ -18,9 +18,9 @@ from dragoman.agents.process.guard.spawner import PipeEnd
 
 if TYPE_CHECKING:
     from dragoman.agents.process.events import Event
-    from dragoman.agents.process.guard.guardian import Child
+    from dragoman.agents.process.guard.client import Child
     from dragoman.agents.process.guard.spawner import Pipes
-    from dragoman.agents.process.recipe import Recipe
+    from dragoman.agents.process.spec import ProgramSpec
     from dragoman.clock import Clock, Timer
 
 # What the kernel calls the place where a process waits for a pipe.
@@ -38,12 +38,12 @@ def is_idle(pid: int, stdin: int, *, sure: bool) -> bool:
     """
     if _unread(stdin):
         return False
-    found = _processes(pid)
-    if any(state in "RD" for state, _ in found):
+    threads = _threads(pid)
+    if any(state in "RD" for state, _ in threads):
         return False
-    if any(place in _READING for _, place in found):
+    if any(channel in _READING for _, channel in threads):
         return True
-    return sure and (not found or any(place not in _BUSY for _, place in found))
+    return sure and (not threads or any(channel not in _BUSY for _, channel in threads))
 
 
 def _unread(fd: int) -> int:
@@ -59,29 +59,29 @@ def _unread(fd: int) -> int:
     return count[0]
 
 
-def _processes(pid: int) -> list[tuple[str, str]]:
+def _threads(pid: int) -> list[tuple[str, str]]:
     """The state and the place of a process and of what it started; empty where that cannot be known."""
     if sys.platform != "linux":
         return []
-    found: list[tuple[str, str]] = []
+    threads: list[tuple[str, str]] = []
     pids = [pid]
-    while pids and len(found) < _MOST:
+    while pids and len(threads) < _MOST:
         each = Path("/proc", str(pids.pop()))
         with suppress(OSError, IndexError):
             for thread in (each / "task").iterdir():
-                found.append(((thread / "stat").read_text().rpartition(") ")[2][0], (thread / "wchan").read_text()))
+                threads.append(((thread / "stat").read_text().rpartition(") ")[2][0], (thread / "wchan").read_text()))
                 pids += [int(child) for child in (thread / "children").read_text().split()]
-    return found
+    return threads
 
 
 logger = logging.getLogger("dragoman.process")
 _CHUNK = 65_536
 # What is kept of stderr, and how much of it a caller is told.
-_KEPT, _TOLD = 8000, 2000
+_STDERR_BYTES, _PUBLIC_STDERR_BYTES = 8000, 2000
 # How long the output of a program that has ended may stay silent and open: somebody it left behind holds it.
 _LAST_SECONDS = 0.5
 # How long after its grace a program may take to be gone.
-_STUCK_SECONDS = 5.0
+_KILL_SECONDS = 5.0
 # How much of a program's lines is read before others get their turn.
 _SLICE = 8192
 
@@ -91,36 +91,36 @@ class Program:
 
     def __init__(
         self,
-        recipe: Recipe,
+        spec: ProgramSpec,
         child: Child,
         folder: Path | None,
         clock: Clock,
         emit: Callable[[Event], list[Awaitable[Any]]],
     ) -> None:
-        self._recipe = recipe
+        self._spec = spec
         self._child = child
         self._folder = folder
         self._clock = clock
-        self._emit_now = emit
-        self._output = recipe.reading()
-        self._is_text = recipe.output == "text" and recipe.profile is None
-        self._seen: dict[str, folders.Stamp] = {}
+        self._publish = emit
+        self._output = spec.new_output()
+        self._is_text = spec.output == "text" and spec.profile is None
+        self._stamps: dict[str, folders.Stamp] = {}
         self._stdin: asyncio.WriteTransport | None = None
         self._stdin_fd = -1
         self._readers: list[asyncio.ReadTransport] = []
         self._written = 0
-        self._murmur = b""
-        self._murmured = b""  # since it last paused
+        self._stderr_tail = b""
+        self._stderr_since_pause = b""  # since it last paused
         self._asking = False
-        self.asked_ms = 0
+        self.question_ms = 0
         self._in_read = False
         self._last = clock.now()
         self._quiet_rounds = 0
         self._timers: dict[str, Timer] = {}
         self._stop_reason: str | None = None
         self._problem: Event | None = None
-        self._living: asyncio.Task[None] | None = None
-        self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._task: asyncio.Task[None] | None = None
+        self.finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     @property
     def pid(self) -> int:
@@ -136,109 +136,109 @@ class Program:
     def is_open(self) -> bool:
         """True while it can be talked to: it runs, and nobody has decided that it ends."""
         ends = self._stop_reason is not None or self._problem is not None
-        return not (ends or self.over.done() or self._child.exited.done())
+        return not (ends or self.finished.done() or self._child.exited.done())
 
     # -- life ----------------------------------------------------------------------------------------------------------
 
-    def begin(self, pipes: Pipes, prompt: str, seen: dict[str, folders.Stamp]) -> None:
+    def begin(self, pipes: Pipes, prompt: str, stamps: dict[str, folders.Stamp]) -> None:
         """Give it the prompt and listen from now on. The pipes are its own from here."""
-        self._seen = seen
+        self._stamps = stamps
         # A task of its own: whoever wanted the program may be canceled, and it is to be ended properly all the same.
-        self._living = asyncio.get_running_loop().create_task(self._live(pipes, prompt))
+        self._task = asyncio.get_running_loop().create_task(self._run(pipes, prompt))
 
-    async def _live(self, pipes: Pipes, prompt: str) -> None:
+    async def _run(self, pipes: Pipes, prompt: str) -> None:
         try:
             out, err = await self._connect(pipes)
             self._start_timers()
-            if not self._recipe.by_argument:
-                self._write(prompt + "\n" if self._recipe.interactive else prompt)
-            if self._stdin is not None and not self._recipe.keeps_input:
+            if not self._spec.by_argument:
+                self._write(prompt + "\n" if self._spec.interactive else prompt)
+            if self._stdin is not None and not self._spec.keeps_input:
                 self._stdin.close()  # once all is written
             await self._follow(out, err)
         except Exception as error:
             logger.exception("a program could not be followed")
             self._child.end(0)
-            self._emit_now(events.error(f"the program could not be followed: {type(error).__name__}"))
+            self._publish(events.error(f"the program could not be followed: {type(error).__name__}"))
         finally:
             pipes.close()
-            self._let_go()
-            self.over.set_result(None)
+            self._release()
+            self.finished.set_result(None)
 
     async def _connect(self, pipes: Pipes) -> tuple[asyncio.StreamReader, asyncio.StreamReader]:
         loop = asyncio.get_running_loop()
         out, err = asyncio.StreamReader(limit=_CHUNK), asyncio.StreamReader(limit=_CHUNK)
         for reader in (err, out):
-            made = asyncio.StreamReaderProtocol(reader)
-            transport, _ = await loop.connect_read_pipe(lambda made=made: made, PipeEnd(pipes.ours.pop()))
+            protocol = asyncio.StreamReaderProtocol(reader)
+            transport, _ = await loop.connect_read_pipe(lambda protocol=protocol: protocol, PipeEnd(pipes.ours.pop()))
             self._readers.insert(0, transport)
         self._stdin_fd = pipes.ours.pop()
         self._stdin, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, PipeEnd(self._stdin_fd))
         return out, err
 
     def _start_timers(self) -> None:
-        limits = self._recipe.limits
+        limits = self._spec.limits
         if limits.time:
-            self._timers["time"] = self._clock.call_later(limits.time, self._too_long)
+            self._timers["time"] = self._clock.call_later(limits.time, self._on_timeout)
         if limits.inactivity:
-            self._timers["silence"] = self._clock.call_later(limits.inactivity, self._look_for_silence)
+            self._timers["silence"] = self._clock.call_later(limits.inactivity, self._check_inactivity)
 
     def say(self, line: str) -> None:
         """Answer it, or tell it the next thing."""
         self._asking = False
-        if self._recipe.output == "jsonl":  # one line is one answer
+        if self._spec.output == "jsonl":  # one line is one answer
             line = " ".join(line.splitlines())
         self._write(line + "\n")
 
     def _write(self, text: str) -> None:
         if self._stdin is not None and text and not self._stdin.is_closing():
             self._stdin.write(text.encode(errors="surrogateescape"))
-        self._moved()
+        self._note_activity()
 
     async def stop(self, reason: str = "") -> None:
         """End it and all it has started, and wait until it has gone: first asked, then by force."""
         if self._stop_reason is None:
             self._stop_reason = reason
-        self._child.end(self._recipe.limits.grace)
+        self._child.end(self._spec.limits.grace)
         # No longer than that: a program or a guardian that cannot be ended must not keep the server from ending.
-        await asyncio.wait((self.over,), timeout=self._recipe.limits.grace + _STUCK_SECONDS)
+        await asyncio.wait((self.finished,), timeout=self._spec.limits.grace + _KILL_SECONDS)
 
     def _fail(self, message: str, kind: str) -> None:
         """Remember why it is to be ended, and end it."""
         if self._problem is None:
             self._problem = events.error(message, kind)
-        self._child.end(self._recipe.limits.grace)
+        self._child.end(self._spec.limits.grace)
 
     # -- listening -----------------------------------------------------------------------------------------------------
 
     async def _follow(self, out: asyncio.StreamReader, err: asyncio.StreamReader) -> None:
         loop = asyncio.get_running_loop()
-        listening = {loop.create_task(self._listen(out)), loop.create_task(self._overhear(err))}
-        for task in listening:
-            task.add_done_callback(self._listened)
+        readers = {loop.create_task(self._read_stdout(out)), loop.create_task(self._read_stderr(err))}
+        for task in readers:
+            task.add_done_callback(self._on_reader_done)
         try:
             code = await asyncio.shield(self._child.exited)
-            await self._drain(listening)
+            await self._drain(readers)
             await self._finish(code)
         finally:
-            for task in listening:
+            for task in readers:
                 task.cancel()
 
-    async def _drain(self, listening: set[asyncio.Task[None]]) -> None:
+    async def _drain(self, readers: set[asyncio.Task[None]]) -> None:
         """Hear the program out, as long as there is something, or somebody has not taken it yet."""
-        while any(not task.done() for task in listening):
+        while any(not task.done() for task in readers):
             before = self._written
-            _, waiting = await asyncio.wait(listening, timeout=_LAST_SECONDS)
+            _, waiting = await asyncio.wait(readers, timeout=_LAST_SECONDS)
             if waiting and self._in_read and before == self._written:
                 return
 
-    def _listened(self, task: asyncio.Task[None]) -> None:
+    def _on_reader_done(self, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()
         if error is not None:
             logger.error("the output of a program cannot be read", exc_info=error)
             self._fail("the output of the program could not be read", "output")
 
-    async def _listen(self, out: asyncio.StreamReader) -> None:
-        most = self._recipe.limits.output
+    async def _read_stdout(self, out: asyncio.StreamReader) -> None:
+        most = self._spec.limits.output
         while True:
             self._in_read = True
             data = await out.read(_CHUNK)
@@ -246,7 +246,7 @@ class Program:
             if not data:
                 return
             self._written += len(data)
-            self._moved()
+            self._note_activity()
             if most and self._written > most:
                 self._fail(f"the program wrote more than {_size(most)} to its standard output", "output")
                 self._readers[0].close()
@@ -262,21 +262,21 @@ class Program:
                 self._readers[0].close()
                 return
 
-    async def _overhear(self, err: asyncio.StreamReader) -> None:
+    async def _read_stderr(self, err: asyncio.StreamReader) -> None:
         while data := await err.read(_CHUNK):
-            self._murmur = (self._murmur + data)[-_KEPT:]
-            self._murmured = (self._murmured + data)[-_TOLD:]
-            self._moved()
+            self._stderr_tail = (self._stderr_tail + data)[-_STDERR_BYTES:]
+            self._stderr_since_pause = (self._stderr_since_pause + data)[-_PUBLIC_STDERR_BYTES:]
+            self._note_activity()
 
     async def _emit(self, event: Event) -> None:
         kind = event["type"]
         if kind == "error":
             # Told at its end, which is near: a program that fails goes.
             self._problem = self._problem or event
-            self._child.end(self._recipe.limits.grace)
+            self._child.end(self._spec.limits.grace)
             return
         if kind == "ask":
-            if not self._recipe.keeps_input:
+            if not self._spec.keeps_input:
                 self._fail(
                     f"the program asks ({event['question']}), but its input has ended: give it its prompt as an "
                     "argument, {prompt}, or run it with input=interactive",
@@ -284,34 +284,34 @@ class Program:
                 )
                 return
             await self._hand_over_files()
-            self._asking, self.asked_ms = True, self._clock.now()
-        for waiting in self._emit_now(event):
+            self._asking, self.question_ms = True, self._clock.now()
+        for waiting in self._publish(event):
             await waiting
 
     async def _hand_over_files(self) -> None:
         folder = self._folder
         if folder is None:
             return
-        limit = self._recipe.limits.artifacts
-        names, self._seen = await asyncio.to_thread(folders.changed, folder, self._seen, limit)
+        limit = self._spec.limits.artifacts
+        names, self._stamps = await asyncio.to_thread(folders.changed_files, folder, self._stamps, limit)
         for name in names:
-            for waiting in self._emit_now(events.artifact({"file": name, "name": name, "found": True})):
+            for waiting in self._publish(events.artifact({"file": name, "name": name, "found": True})):
                 await waiting
 
     # -- limits --------------------------------------------------------------------------------------------------------
 
-    def _moved(self) -> None:
+    def _note_activity(self) -> None:
         """Something was said or heard."""
         self._last, self._quiet_rounds = self._clock.now(), 0
-        if self._recipe.interactive and self._recipe.output == "text" and "quiet" not in self._timers:
-            self._timers["quiet"] = self._clock.call_later(self._recipe.limits.quiet, self._look_for_quiet)
+        if self._spec.interactive and self._spec.output == "text" and "quiet" not in self._timers:
+            self._timers["quiet"] = self._clock.call_later(self._spec.limits.quiet, self._check_quiet)
 
-    def _look_for_quiet(self) -> None:
+    def _check_quiet(self) -> None:
         """See whether an interactive program waits for input: nobody says so but its silence."""
         self._timers.pop("quiet", None)
-        if self._asking or self.over.done() or self._child.exited.done():
+        if self._asking or self.finished.done() or self._child.exited.done():
             return
-        quiet = self._recipe.limits.quiet
+        quiet = self._spec.limits.quiet
         left = quiet - (self._clock.now() - self._last) / 1000
         if left <= 0:
             self._quiet_rounds += 1
@@ -320,25 +320,25 @@ class Program:
                 waiting.add_done_callback(lambda done: done.cancelled() or done.exception())
                 return
             left = quiet
-        self._timers["quiet"] = self._clock.call_later(left, self._look_for_quiet)
+        self._timers["quiet"] = self._clock.call_later(left, self._check_quiet)
 
     async def _pause(self) -> None:
-        murmur, self._murmured = self._murmured, b""
-        for event in self._output.pause(_last_line(murmur)):
+        stderr, self._stderr_since_pause = self._stderr_since_pause, b""
+        for event in self._output.pause(_last_line(stderr)):
             await self._emit(event)
 
-    def _look_for_silence(self) -> None:
-        most = self._recipe.limits.inactivity
+    def _check_inactivity(self) -> None:
+        most = self._spec.limits.inactivity
         left = most - (self._clock.now() - self._last) / 1000
         if left > 0:
-            self._timers["silence"] = self._clock.call_later(left, self._look_for_silence)
+            self._timers["silence"] = self._clock.call_later(left, self._check_inactivity)
         elif self._asking:
             self._fail(f"nobody answered the program within {most:g} s", "inactivity")
         else:
             self._fail(f"the program said nothing for {most:g} s", "inactivity")
 
-    def _too_long(self) -> None:
-        self._fail(f"the program ran longer than {self._recipe.limits.time:g} s", "timeout")
+    def _on_timeout(self) -> None:
+        self._fail(f"the program ran longer than {self._spec.limits.time:g} s", "timeout")
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
@@ -349,18 +349,18 @@ class Program:
             for event in self._output.close():
                 await self._emit(event)
         if self._problem is not None:
-            self._emit_now(self._problem)
+            self._publish(self._problem)
         elif self._stop_reason is not None:
-            self._emit_now(events.stopped(self._stop_reason))
+            self._publish(events.stopped(self._stop_reason))
         elif code != 0:
-            self._emit_now(events.error(self._account(code), "exit" if code > 0 else "signal"))
+            self._publish(events.error(self._exit_message(code), "exit" if code > 0 else "signal"))
         else:
             await self._hand_over_files()
-            self._emit_now(events.exited(code))
+            self._publish(events.exited(code))
 
-    def _account(self, code: int) -> str:
+    def _exit_message(self, code: int) -> str:
         """How it ended, and its last words."""
-        limits = self._recipe.limits
+        limits = self._spec.limits
         if code > 0:
             how = f"the program ended with exit code {code}"
         elif limits.cpu and -code == signal.SIGXCPU:
@@ -369,10 +369,10 @@ class Program:
             how = f"the program wrote a file of more than {_size(limits.file_size)}"
         else:
             how = f"the program was ended by {_signal_name(-code)}"
-        words = self._murmur.decode(errors="replace").strip()
-        return f"{how}: {words[-_TOLD:]}" if words else how
+        words = self._stderr_tail.decode(errors="replace").strip()
+        return f"{how}: {words[-_PUBLIC_STDERR_BYTES:]}" if words else how
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()

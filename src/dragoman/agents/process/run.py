@@ -13,26 +13,26 @@ from weakref import WeakKeyDictionary
 
 from dragoman.agents.offers import offers_of
 from dragoman.agents.process import folders
-from dragoman.agents.process.folders import Folders
-from dragoman.agents.process.programs import Programs, stop, talk_of
-from dragoman.agents.process.session import Session, new_session, prompt_of
-from dragoman.agents.process.turn import Turn
+from dragoman.agents.process.folders import SessionFolders
+from dragoman.agents.process.manager import ProgramManager, interactive_manager, stop
+from dragoman.agents.process.session import ProgramSession, new_session, prompt_of
+from dragoman.agents.process.turn import ProgramTurn
 from dragoman.clock import SystemClock
 from dragoman.model.error import ConfigError, Failed, Rejected
 from dragoman.model.message import depth_of
 
 if TYPE_CHECKING:
     from dragoman.agents.process.events import Event
-    from dragoman.agents.process.programs import ProcessManager
-    from dragoman.agents.process.recipe import Recipe
+    from dragoman.agents.process.manager import ProcessManager
+    from dragoman.agents.process.spec import ProgramSpec
     from dragoman.engine.execute.context import Context
 
-CreateSession = Callable[[Session], "Session | Awaitable[Session | None] | None"]
+CreateSession = Callable[[ProgramSession], "ProgramSession | Awaitable[ProgramSession | None] | None"]
 # How the program calls the conversation, kept in the conversation's state.
 REMEMBERED = "dragoman/remembered"
-AFRESH = "The program could not go on with the conversation: the next message begins a new one."
+CONVERSATION_RESET = "The program could not go on with the conversation: the next message begins a new one."
 # What else keeps a program from saying anything: the conversation is not to blame.
-_BLAMELESS = ("start", "timeout", "inactivity", "output", "input")
+_UNRELATED_ERRORS = ("start", "timeout", "inactivity", "output", "input")
 
 
 class SessionRuns:
@@ -51,8 +51,8 @@ class SessionRuns:
         agent_id: str,
         project_id: str | None,
         create_session: CreateSession | None = None,
-        folders: Folders | None = None,
-        most: int = 0,
+        folders: SessionFolders | None = None,
+        max_running: int = 0,
         attaches: bool = False,
         artifacts: int = 0,
         max_depth: int = 3,
@@ -62,14 +62,14 @@ class SessionRuns:
         self._project_id = project_id
         self._create = create_session
         self._folders = folders
-        self._most = most
-        self._places: asyncio.Semaphore | None = None
+        self._max_running = max_running
+        self._slots: asyncio.Semaphore | None = None
         self._attaches = attaches
         self._artifacts = artifacts
         self._max_depth = max_depth
-        self._sessions: dict[str, Session] = {}
-        self._begun: set[str] = set()
-        self._endings: set[asyncio.Task[None]] = set()
+        self._sessions: dict[str, ProgramSession] = {}
+        self._started: set[str] = set()
+        self._cancellations: set[asyncio.Task[None]] = set()
 
     async def prepare(self, ctx: Context) -> None:
         """Have a session and a place for a task, which is submitted until then.
@@ -81,14 +81,14 @@ class SessionRuns:
             raise Rejected("Invocation depth limit exceeded.")
         worker = asyncio.current_task()
         assert worker is not None
-        places: asyncio.Semaphore | None = None
+        slots: asyncio.Semaphore | None = None
         # At the end of all of it: a task that is canceled now never gets to `run`.
-        worker.add_done_callback(lambda _: self._leave(ctx, places))
+        worker.add_done_callback(lambda _: self._release(ctx, slots))
         # An answer goes to a program that has its place.
-        if self._most and ctx.resume is None:
-            wanted = self._places = self._places or asyncio.Semaphore(self._most)
-            await wanted.acquire()
-            places = wanted
+        if self._max_running and ctx.resume is None:
+            semaphore = self._slots = self._slots or asyncio.Semaphore(self._max_running)
+            await semaphore.acquire()
+            slots = semaphore
         session = new_session(
             ctx.session_id,
             agent_id=self._agent_id,
@@ -99,7 +99,7 @@ class SessionRuns:
         )
         if self._folders is not None:
             try:
-                session.folder = await asyncio.to_thread(self._folders.of, session.id)
+                session.folder = await asyncio.to_thread(self._folders.folder_of, session.id)
             except OSError as error:
                 ctx.log.error("a session has no folder: %s", error)
                 raise Failed("the program cannot be started: its folder cannot be made") from error
@@ -109,36 +109,36 @@ class SessionRuns:
             session = other or session
         self._sessions[ctx.task_id] = session
 
-    def _leave(self, ctx: Context, places: asyncio.Semaphore | None) -> None:
-        begun = ctx.task_id in self._begun
-        self._begun.discard(ctx.task_id)
-        if ctx.resume is not None and not begun:  # canceled before its answer was given: nobody else will
+    def _release(self, ctx: Context, slots: asyncio.Semaphore | None) -> None:
+        is_started = ctx.task_id in self._started
+        self._started.discard(ctx.task_id)
+        if ctx.resume is not None and not is_started:  # canceled before its answer was given: nobody else will
             ending = asyncio.get_running_loop().create_task(self.canceled(ctx.resume.ref))
-            self._endings.add(ending)
-            ending.add_done_callback(self._endings.discard)
+            self._cancellations.add(ending)
+            ending.add_done_callback(self._cancellations.discard)
         session = self._sessions.pop(ctx.task_id, None)
-        talk = talk_of(self.manager)
-        is_open = session is not None and talk is not None and talk.pid(session.id) is not None
+        interactive = interactive_manager(self.manager)
+        is_open = session is not None and interactive is not None and interactive.pid(session.id) is not None
         if session is not None and session.folder is not None and self._folders is not None and not is_open:
-            self._folders.tidy(session.folder)
-        if places is not None:
-            places.release()
+            self._folders.remove_if_empty(session.folder)
+        if slots is not None:
+            slots.release()
 
     async def run(self, ctx: Context) -> AsyncGenerator[Any, None]:
         """Give the message to the session's program, and pass on what it says."""
         session = self._sessions.get(ctx.task_id)
         if session is None:
             raise Failed("the agent was closed before the task began")
-        self._begun.add(ctx.task_id)
+        self._started.add(ctx.task_id)
         names: list[str] = []
         if session.folder is not None and ctx.files:
             try:
-                names = await asyncio.to_thread(folders.put, session.folder, ctx.files)
+                names = await asyncio.to_thread(folders.save_files, session.folder, ctx.files)
             except OSError as error:
                 ctx.log.error("files of a message cannot be kept: %s", error)
                 raise Failed("the files of the message cannot be kept here") from error
         prompt = prompt_of(ctx.message, self._paths(session, names) if self._attaches else None)
-        turn = Turn(ctx, self.manager, session, given=names, most=self._artifacts)
+        turn = ProgramTurn(ctx, self.manager, session, attached=names, max_bytes=self._artifacts)
         remembered = ctx.state.get(REMEMBERED)
         # Closed here and not whenever somebody gets to it: a task that has ended has also let go of its program.
         async with aclosing(turn.outputs(prompt, self._facts(ctx, names), remembered)) as outputs:
@@ -146,16 +146,16 @@ class SessionRuns:
                 async for output in outputs:
                     yield output
             except Failed as error:
-                if remembered is None or not _is_lost(turn.first_error):
+                if remembered is None or not _has_lost_conversation(turn.first_error):
                     raise
                 # Or no message of this conversation would ever be answered again.
                 del ctx.state[REMEMBERED]
-                raise Failed(f"{error}\n{AFRESH}") from error
+                raise Failed(f"{error}\n{CONVERSATION_RESET}") from error
         if turn.remembers is not None:
             ctx.state[REMEMBERED] = turn.remembers
 
     @staticmethod
-    def _paths(session: Session, names: list[str]) -> list[str]:
+    def _paths(session: ProgramSession, names: list[str]) -> list[str]:
         # Whole paths: the program may run in a folder of its owner's.
         return [str(name if session.folder is None else session.folder / name) for name in names]
 
@@ -170,10 +170,10 @@ class SessionRuns:
 
     async def canceled(self, ref: Any) -> None:
         """Nobody will answer: end the program that asked."""
-        found = cast("dict[str, Any]", ref) if isinstance(ref, dict) else {}
-        session = found.get("session")
-        talk, pid = talk_of(self.manager), found.get("pid")
-        if isinstance(session, str) and talk is not None and pid is not None and talk.pid(session) == pid:
+        fields = cast("dict[str, Any]", ref) if isinstance(ref, dict) else {}
+        session = fields.get("session")
+        interactive, pid = interactive_manager(self.manager), fields.get("pid")
+        if isinstance(session, str) and interactive is not None and pid is not None and interactive.pid(session) == pid:
             await stop(self.manager, session, "the task was canceled")
 
     async def close(self) -> None:
@@ -183,29 +183,29 @@ class SessionRuns:
             await close()
         if self._folders is not None:
             self._folders.close()
-        self._places = None
+        self._slots = None
 
 
 def _depth(ctx: Context) -> int:
     """How deep a task is: of what its message says and what came with the request, the larger counts."""
     first = ctx.history[0] if ctx.history else ctx.message
-    return depth_of(ctx.opening, first.metadata)
+    return depth_of(ctx.first_metadata, first.metadata)
 
 
-def _is_lost(first_error: Event | None) -> bool:
+def _has_lost_conversation(first_error: Event | None) -> bool:
     """True when a program failed before it had said anything, and not because it was kept from it."""
     about: Any = None if first_error is None else first_error.get("error")
     kind: Any = cast("dict[str, Any]", about).get("type") if isinstance(about, dict) else None
-    return first_error is not None and kind not in _BLAMELESS
+    return first_error is not None and kind not in _UNRELATED_ERRORS
 
 
 class CommandSessions:
     """Everything behind an agent made from a command."""
 
     def __init__(
-        self, recipe: Recipe, *, agent_id: str, project_id: str | None, description: str, tools: Sequence[str] | None
+        self, spec: ProgramSpec, *, agent_id: str, project_id: str | None, description: str, tools: Sequence[str] | None
     ) -> None:
-        self._recipe = recipe
+        self._spec = spec
         self._agent_id = agent_id
         self._project_id = project_id
         self._home: Path | None = None
@@ -213,9 +213,9 @@ class CommandSessions:
         self._max_depth = 3
         # One agent may be served on several event loops.
         self._runs: WeakKeyDictionary[asyncio.AbstractEventLoop, SessionRuns] = WeakKeyDictionary()
-        self.offers = offers_of(recipe.name, description, tools)
+        self.offers = offers_of(spec.name, description, tools)
 
-    def settle(self, home: Path | None, keep: float, max_depth: int) -> None:
+    def configure(self, home: Path | None, keep: float, max_depth: int) -> None:
         """Say where folders of sessions are kept, and how long: None is for as long as the server runs.
 
         A call that has come through more than `max_depth` agents is refused.
@@ -226,12 +226,12 @@ class CommandSessions:
     def programs(self) -> int:
         """How many programs are open."""
         managers = [runs.manager for runs in self._runs.values()]
-        return sum(len(manager) for manager in managers if isinstance(manager, Programs))
+        return sum(len(manager) for manager in managers if isinstance(manager, ProgramManager))
 
     @property
-    def keeps_talks(self) -> bool:
+    def keeps_conversations(self) -> bool:
         """True when a program itself remembers what was said in a conversation."""
-        return self._recipe.interactive or self._recipe.profile is not None
+        return self._spec.interactive or self._spec.profile is not None
 
     async def open(self) -> None:
         """Look whether there is such a program, and remove folders that are too old.
@@ -241,39 +241,39 @@ class CommandSessions:
         """
         if os.name != "posix":
             raise ConfigError("programs are served on Linux and macOS: this system has no process groups")
-        self._made()
-        self._recipe.check()
+        self._session_runs()
+        self._spec.check()
         if self._home is not None and self._keep:
-            await asyncio.to_thread(Folders(self._home / self._agent_id).sweep, self._keep)
+            await asyncio.to_thread(SessionFolders(self._home / self._agent_id).sweep, self._keep)
 
-    def _made(self) -> SessionRuns:
+    def _session_runs(self) -> SessionRuns:
         loop = asyncio.get_running_loop()
         runs = self._runs.get(loop)
         if runs is None:
-            folders = Folders(None if self._home is None else self._home / self._agent_id)
+            folders = SessionFolders(None if self._home is None else self._home / self._agent_id)
             runs = self._runs[loop] = SessionRuns(
-                Programs(self._recipe, SystemClock()),
+                ProgramManager(self._spec, SystemClock()),
                 agent_id=self._agent_id,
                 project_id=self._project_id,
                 folders=folders,
-                most=self._recipe.limits.sessions,
-                attaches=self._recipe.profile is not None,
-                artifacts=self._recipe.limits.artifacts,
+                max_running=self._spec.limits.sessions,
+                attaches=self._spec.profile is not None,
+                artifacts=self._spec.limits.artifacts,
                 max_depth=self._max_depth,
             )
         return runs
 
     def prepare(self, ctx: Context) -> Awaitable[None]:
         """See `SessionRuns.prepare`."""
-        return self._made().prepare(ctx)
+        return self._session_runs().prepare(ctx)
 
     def run(self, ctx: Context) -> AsyncIterator[Any]:
         """See `SessionRuns.run`."""
-        return self._made().run(ctx)
+        return self._session_runs().run(ctx)
 
     async def canceled(self, ref: Any) -> None:
         """See `SessionRuns.canceled`."""
-        await self._made().canceled(ref)
+        await self._session_runs().canceled(ref)
 
     async def close(self) -> None:
         """End all programs."""

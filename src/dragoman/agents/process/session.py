@@ -18,7 +18,7 @@ Status = Literal["loading", "running", "idle", "error", "stopped", "paused"]
 _TITLE = 50
 
 
-class Session(Struct, kw_only=True):
+class ProgramSession(Struct, kw_only=True):
     """One conversation with a program: who works, on what, and how it stands.
 
     `id` belongs to the conversation alone, also among callers who name theirs alike. `source` says who began it:
@@ -46,9 +46,9 @@ def title_of(message: str) -> str:
     return f"A2A Task: {message[:_TITLE]}"
 
 
-def new_session(id: str, *, agent_id: str, project_id: str | None, message: str, **facts: Any) -> Session:
+def new_session(id: str, *, agent_id: str, project_id: str | None, message: str, **facts: Any) -> ProgramSession:
     """The session of an A2A task, before its program has begun."""
-    return Session(
+    return ProgramSession(
         id=id, agent_id=agent_id, project_id=project_id, name=title_of(message), initial_prompt=message, **facts
     )
 
@@ -58,14 +58,14 @@ def prompt_of(message: Message, files: Sequence[str] | None = None) -> str:
 
     With `files`, the paths of those it came with, it also tells of these, and of links where they stand.
     """
-    said: list[str] = []
+    lines: list[str] = []
     for part in message.parts:
         if part.text is not None:
-            said.append(part.text)
+            lines.append(part.text)
         elif part.kind == "data":
-            said.append(encode(part.data).decode())
+            lines.append(encode(part.data).decode())
         elif part.url is not None and files is not None:
-            said.append(part.url)
+            lines.append(part.url)
     if files:
-        said.append(f"Files that came with this: {', '.join(files)}")
-    return "\n".join(said)
+        lines.append(f"Files that came with this: {', '.join(files)}")
+    return "\n".join(lines)

@@ -12,7 +12,7 @@ import msgspec
 
 from dragoman.client.connection import DEFAULT_LIMIT, Backoff
 from dragoman.client.event import Event, missed_events
-from dragoman.client.follow import Following, RemoteTask, public_words
+from dragoman.client.follow import RemoteTask, ResumableStream, public_error_text
 from dragoman.engine.execute.outputs import Ask, Conclude
 from dragoman.model.error import (
     AuthError,
@@ -46,12 +46,12 @@ if TYPE_CHECKING:
 
 # Where a conversation's other name is kept in its state.
 STATE = "dragoman.remote"
-GOODBYE = 10.0
+CANCEL_TIMEOUT = 10.0
 # So long an agent has to refuse a message that is passed on to its task.
-_REFUSAL = 1.0
+_REFUSAL_TIMEOUT = 1.0
 
 
-class RemoteAgent:
+class RemoteProxy:
     """The `run` of an agent that stands in front of another. `connect` makes the connection when it is first needed.
 
     A run in which the agent behind sends more than `limit` bytes fails, and the task behind is canceled: nobody would
@@ -118,7 +118,7 @@ class RemoteAgent:
         """Cancel the task behind, which waits for an answer that will not come. Raises DragomanError."""
         task_id = cast("dict[str, Any]", ref).get("task") if isinstance(ref, dict) else None
         if task_id is not None:
-            async with asyncio.timeout(GOODBYE):
+            async with asyncio.timeout(CANCEL_TIMEOUT):
                 await (await self.connection()).perform(Operation.CANCEL, CancelTaskRequest(task_id))
 
     async def run(self, ctx: Context) -> AsyncGenerator[Any, None]:
@@ -140,32 +140,34 @@ class RemoteAgent:
             if ctx.cancelled or isinstance(error, asyncio.CancelledError):
                 raise
             ctx.log.warning("the agent behind: %s: %s", type(error).__name__, error)
-            raise Failed(_plain(error, begun=remote_run is not None and remote_run.task_id is not None)) from error
+            raise Failed(
+                _public_error(error, has_task=remote_run is not None and remote_run.task_id is not None)
+            ) from error
         finally:
             if remote_run is not None:
                 await remote_run.close()
 
 
-def _plain(error: DragomanError, *, begun: bool) -> str:
+def _public_error(error: DragomanError, *, has_task: bool) -> str:
     """What callers may read of an error: the words of the agent behind, and nothing of where it is."""
     if isinstance(error, AuthError):
         return "the agent behind this one does not accept the credentials of this server"
-    if isinstance(error, TaskNotFound) and begun:
+    if isinstance(error, TaskNotFound) and has_task:
         return "the agent behind this one does not know the task any more"
     if isinstance(error, ResponseTooLarge):
         return f"the agent behind this one sends more than {size_in_words(error.limit)}, the limit of this server"
-    return public_words(error, "the agent behind this one")
+    return public_error_text(error, "the agent behind this one")
 
 
 def card_of_remote(card: AgentCard) -> dict[str, Any]:
     """What an agent in front says on its card like the one behind."""
     modern: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(card))
-    kept = ("skills", "defaultInputModes", "defaultOutputModes", "provider", "documentationUrl", "iconUrl")
-    shown = {key: modern[key] for key in kept if key in modern}
-    for skill in shown.get("skills", ()):
+    copied_keys = ("skills", "defaultInputModes", "defaultOutputModes", "provider", "documentationUrl", "iconUrl")
+    copied = {key: modern[key] for key in copied_keys if key in modern}
+    for skill in copied.get("skills", ()):
         # Who may use a skill over there is between that agent and us.
         skill.pop("securityRequirements", None)
-    return shown
+    return copied
 
 
 class RemoteRun:
@@ -177,47 +179,47 @@ class RemoteRun:
         self._limit = limit
         self._ctx = ctx
         self.task_id: str | None = None
-        self._asked = ""
+        self._question = ""
         if ctx.resume is not None and isinstance(ctx.resume.ref, dict):
             ref = cast("dict[str, Any]", ctx.resume.ref)
-            self.task_id, self._asked = ref.get("task"), ref.get("asked", "")
+            self.task_id, self._question = ref.get("task"), ref.get("asked", "")
         # What the message that was sent brings; after a restart the task is followed anew.
         self._remote: RemoteTask | None = None
-        self._passing_on: list[asyncio.Task[Result]] = []
-        self._begun = {artifact.artifact_id for artifact in ctx.artifacts}
-        self._remark: object = None
+        self._forwards: list[asyncio.Task[Result]] = []
+        self._artifact_ids = {artifact.artifact_id for artifact in ctx.artifacts}
+        self._last_progress: object = None
 
     async def outputs(self) -> AsyncGenerator[Any, None]:
         """What the run yields."""
         # Kept before anything is passed on: whatever our callers see belongs to a task that is known after a restart.
-        sent = await self._ctx.once(f"remote {len(self._ctx.answered)}", self._send, retry=True)
+        sent = await self._ctx.once(f"remote {len(self._ctx.answers)}", self._send, retry=True)
         if sent.get("context"):
             self._ctx.state[STATE] = sent["context"]
         if "message" in sent:
             message = msgspec.convert(sent["message"], Message)
-            if message.parts and not self._begun:
+            if message.parts and not self._artifact_ids:
                 yield Conclude(message.parts)
             else:
                 await self._ctx.artifact(*message.parts, name="message")
             return
         self.task_id = sent["task"]
-        passing_on = asyncio.ensure_future(self._pass_on_messages())
+        forwarding = asyncio.ensure_future(self._forward_messages())
         try:
-            async with aclosing(aiter(self._remote or await self._resumed())) as events:
+            async with aclosing(aiter(self._remote or await self._follow_again())) as events:
                 async for event in events:
-                    output = await self._take(event)
+                    output = await self._handle(event)
                     if output is not None:
                         yield output
                         return
         finally:
-            passing_on.cancel()
+            forwarding.cancel()
             with suppress(asyncio.CancelledError):
-                await passing_on
+                await forwarding
 
     async def cancel(self) -> None:
         """Cancel the work over there."""
         try:
-            async with asyncio.timeout(GOODBYE):
+            async with asyncio.timeout(CANCEL_TIMEOUT):
                 if self.task_id is None and self._remote is not None:
                     # It has been asked for and may have begun: that is told with the first event.
                     task = (await self._first(self._remote)).task
@@ -229,9 +231,9 @@ class RemoteRun:
 
     async def close(self) -> None:
         """Listen no more."""
-        for each in self._passing_on:
+        for each in self._forwards:
             each.cancel()
-        await asyncio.gather(*self._passing_on, return_exceptions=True)
+        await asyncio.gather(*self._forwards, return_exceptions=True)
         if self._remote is not None:
             await self._remote.close()
 
@@ -241,10 +243,10 @@ class RemoteRun:
         """Pass the caller's message on, and wait until it is taken in. The result is kept: it is sent once."""
         if self.task_id is not None and not await self._is_asking():
             return {"task": self.task_id}
-        following = Following(self._connection, self._retries, limit=self._limit)
+        following = ResumableStream(self._connection, self._retries, limit=self._limit)
         # Who does not stream is not asked to wait with the answer: the sooner the task is known, the less can be lost.
         request = self._request(self._ctx.message, wait=self.task_id is not None)
-        self._remote = RemoteTask(following.message(request))
+        self._remote = RemoteTask(following.send(request))
         await self._first(self._remote)
         result = following.result
         if isinstance(result, Message):
@@ -253,7 +255,7 @@ class RemoteRun:
         self.task_id = result.id
         if not result.context_id:
             # In 0.1 streams do not name the conversation.
-            result = await self._look()
+            result = await self._get_task()
         return {"task": result.id, "context": result.context_id}
 
     async def _is_asking(self) -> bool:
@@ -261,35 +263,35 @@ class RemoteRun:
 
         It may have gone on by itself, or have got the answer before a crash and be asking something else.
         """
-        task = await self._look()
-        return task.state.waiting and _text(task.status) in ("", self._asked)
+        task = await self._get_task()
+        return task.state.waiting and _text(task.status) in ("", self._question)
 
-    async def _look(self) -> Task:
+    async def _get_task(self) -> Task:
         assert self.task_id is not None
         task = await self._connection.perform(Operation.GET, GetTaskRequest(self.task_id))
         assert isinstance(task, Task)
         return task
 
-    async def _pass_on_messages(self) -> None:
+    async def _forward_messages(self) -> None:
         """Pass on what the caller says while the work goes on. After a restart all of it comes again."""
         async for message in self._ctx.messages():
             try:
-                await self._ctx.once(f"remote message {message.message_id}", self._pass_on, message, retry=True)
+                await self._ctx.once(f"remote message {message.message_id}", self._forward, message, retry=True)
             except DragomanError as error:
                 self._ctx.log.warning("a message was not taken by the agent behind: %s", error)
 
-    async def _pass_on(self, message: Message) -> None:
+    async def _forward(self, message: Message) -> None:
         sending = asyncio.ensure_future(self._connection.perform(Operation.SEND, self._request(message, wait=False)))
-        self._passing_on.append(sending)
+        self._forwards.append(sending)
         # Some answer only when the task has ended: who has not said no by now has got it.
-        await asyncio.wait((sending,), timeout=_REFUSAL)
+        await asyncio.wait((sending,), timeout=_REFUSAL_TIMEOUT)
         if sending.done():
-            self._passing_on.remove(sending)
+            self._forwards.remove(sending)
             await sending
 
     def _request(self, message: Message, *, wait: bool) -> SendMessageRequest:
         outgoing = Message(
-            self._named(f"message {message.message_id}"),
+            self._stable_id(f"message {message.message_id}"),
             Role.USER,
             message.parts,
             self._ctx.state.get(STATE),
@@ -302,10 +304,10 @@ class RemoteRun:
             outgoing,
             SendMessageConfiguration(return_immediately=not wait),
             metadata=beside or None,
-            new_task_id=self._named("task") if self.task_id is None else None,
+            new_task_id=self._stable_id("task") if self.task_id is None else None,
         )
 
-    def _named(self, what: str) -> str:
+    def _stable_id(self, what: str) -> str:
         """An id that is the same after a restart, so that it is done once by those who know messages by their ids.
 
         Not the caller's own: to the agent behind all callers are one, and one could name what is another's.
@@ -321,20 +323,20 @@ class RemoteRun:
             raise BadResponse("it said nothing")
         return event
 
-    async def _resumed(self) -> RemoteTask:
+    async def _follow_again(self) -> RemoteTask:
         """The task of an earlier life of this server: what our callers have not seen of it yet."""
         # How an agent is best listened to is known once it has been spoken to.
-        await self._look()
-        following = Following(self._connection, self._retries, known=self._seen(), limit=self._limit)
-        self._remote = RemoteTask(following.task(self.task_id or ""))
+        await self._get_task()
+        following = ResumableStream(self._connection, self._retries, snapshot=self._published_task(), limit=self._limit)
+        self._remote = RemoteTask(following.subscribe(self.task_id or ""))
         return self._remote
 
-    def _seen(self) -> Task:
+    def _published_task(self) -> Task:
         """What our callers have seen of the task over there."""
         context_id: str = self._ctx.state.get(STATE, "")
         return Task(self.task_id or "", context_id, TaskStatus(State.WORKING), self._ctx.artifacts)
 
-    async def _take(self, event: Event) -> Ask | Conclude | None:
+    async def _handle(self, event: Event) -> Ask | Conclude | None:
         """Take an event in; what is returned ends the run."""
         raw = event.raw
         if isinstance(raw, ArtifactUpdate):
@@ -345,11 +347,11 @@ class RemoteRun:
             return None
         if isinstance(raw, Task):
             # Some end with the whole task after they have told all of it.
-            for missed in missed_events(self._seen(), raw):
+            for missed in missed_events(self._published_task(), raw):
                 if isinstance(missed.event, ArtifactUpdate):
                     await self._artifact(missed.event.artifact, missed.event.append, raw.state.final, None)
             message, goes_on = raw.status.message, not (raw.state.final or raw.state.waiting)
-            if goes_on and message is not None and message.parts == self._remark:
+            if goes_on and message is not None and message.parts == self._last_progress:
                 return None
             return await self._status(raw.status, None)
         return await self._status(raw.status, raw.metadata)
@@ -358,8 +360,8 @@ class RemoteRun:
         self, artifact: Artifact, append: bool, last_chunk: bool, metadata: dict[str, Any] | None
     ) -> None:
         # There are clients that throw away what continues an artifact that they have not seen begin.
-        append = append and artifact.artifact_id in self._begun
-        self._begun.add(artifact.artifact_id)
+        append = append and artifact.artifact_id in self._artifact_ids
+        self._artifact_ids.add(artifact.artifact_id)
         await self._ctx.update_artifact(artifact, append=append, last_chunk=last_chunk, metadata=metadata)
 
     async def _status(self, status: TaskStatus, metadata: dict[str, Any] | None) -> Ask | Conclude | None:
@@ -376,13 +378,13 @@ class RemoteRun:
         if state is State.CANCELED:
             raise Failed(text or "canceled by the agent behind this one")
         if message is not None:
-            if state is State.COMPLETED and message.parts and not self._begun:
+            if state is State.COMPLETED and message.parts and not self._artifact_ids:
                 return Conclude(message.parts)
             await self._report_progress(message, metadata)
         return None
 
     async def _report_progress(self, message: Message, metadata: dict[str, Any] | None) -> None:
-        self._remark = message.parts
+        self._last_progress = message.parts
         if message.text:
             done, total = (_number((metadata or {}).get(key)) for key in ("done", "total"))
             await self._ctx.progress(message.text, done, total)

@@ -26,19 +26,19 @@ class Audit:
     def __init__(self, logger: logging.Logger | None = None) -> None:
         self._logger = logger or logging.getLogger("dragoman.audit")
 
-    def denied(self, *, scheme: str, reason: str, user: str = "", address: str = "") -> None:
+    def record_denial(self, *, scheme: str, reason: str, user: str = "", address: str = "") -> None:
         """Somebody presented something that is wrong, or lacks a permission."""
         self._write(logging.WARNING, "denied", user, scheme, reason, address)
 
-    def asked(self, *, schemes: str, address: str = "") -> None:
+    def record_challenge(self, *, schemes: str, address: str = "") -> None:
         """Somebody presented nothing and was asked to. That happens to honest callers too."""
         self._write(logging.INFO, "asked", "", schemes, "nothing-presented", address)
 
-    def signed_in(self, *, user: str, address: str = "") -> None:
+    def record_sign_in(self, *, user: str, address: str = "") -> None:
         """Somebody signed in with a password in a browser."""
         self._write(logging.INFO, "signed-in", user, "login", "", address)
 
-    def administered(self, event: str, *, user: str) -> None:
+    def record_change(self, event: str, *, user: str) -> None:
         """A user was made or changed."""
         self._write(logging.INFO, event, user, "", "", "")
 
@@ -47,5 +47,5 @@ class Audit:
             return
         fields = {"event": event, "user": user, "scheme": scheme, "reason": reason, "address": address}
         clean = {name: _CONTROL.sub("\N{REPLACEMENT CHARACTER}", value)[:_LONGEST] for name, value in fields.items()}
-        said = " ".join(f"{name}={_quoted(value)}" for name, value in clean.items() if value)
-        self._logger.log(level, "%s", said, extra=clean)
+        line = " ".join(f"{name}={_quoted(value)}" for name, value in clean.items() if value)
+        self._logger.log(level, "%s", line, extra=clean)

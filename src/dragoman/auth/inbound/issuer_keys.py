@@ -40,25 +40,25 @@ class IssuerKeys(Protocol):
         """The key set, to find the key of this name in. Raises ServerError when none can be had."""
         ...
 
-    async def newer(self) -> Json | None:
+    async def refresh(self) -> Json | None:
         """The key set, asked for again because a key was missing; None when it was asked for just now."""
         ...
 
 
-class GivenKeys:
+class StaticKeys:
     """Keys from a file, which stay as they are. Those that are not `named` are whatever tokens call them."""
 
     version = 0
 
-    def __init__(self, jwks: Json, *, named: bool = True) -> None:
+    def __init__(self, jwks: Json, *, has_kid: bool = True) -> None:
         self._jwks = jwks
-        self._named = named
+        self._has_kid = has_kid
 
     async def current(self, kid: str) -> Json:
         """The key set."""
-        return self._jwks if self._named else {"keys": [{**each, "kid": kid} for each in self._jwks["keys"]]}
+        return self._jwks if self._has_kid else {"keys": [{**each, "kid": kid} for each in self._jwks["keys"]]}
 
-    async def newer(self) -> Json | None:
+    async def refresh(self) -> Json | None:
         """Nothing: there is nobody to ask."""
         return None
 
@@ -75,9 +75,9 @@ class FetchedKeys:
         self._issuer = issuer
         self._clock = clock
         self._jwks: Json | None = None
-        self._fetched = 0
-        self._asked = -STALE_MS
-        self._turn = asyncio.Lock()
+        self._fetched_at = 0
+        self._requested_at = -STALE_MS
+        self._lock = asyncio.Lock()
         self.version = 0
 
     async def current(self, kid: str) -> Json:
@@ -87,53 +87,53 @@ class FetchedKeys:
             ServerError: there is none yet, or only one that is too old, and the issuer does not answer.
         """
         now = self._clock.now()
-        known = self._jwks
-        if known is not None and (now - self._fetched < MAX_AGE_MS or not self._may_ask(now)):
-            return self._usable(known, now)
-        await self._ask(now)
+        jwks = self._jwks
+        if jwks is not None and (now - self._fetched_at < MAX_AGE_MS or not self._may_fetch(now)):
+            return self._check_age(jwks, now)
+        await self._fetch(now)
         if self._jwks is None:
             raise ServerError("the keys of the issuer of tokens cannot be had now: the log says why")
-        return self._usable(self._jwks, now)
+        return self._check_age(self._jwks, now)
 
-    async def newer(self) -> Json | None:
+    async def refresh(self) -> Json | None:
         """The key set, asked for again; None when that was done less than 30 s ago, or failed."""
         now = self._clock.now()
-        if not self._may_ask(now) and not self._turn.locked():
+        if not self._may_fetch(now) and not self._lock.locked():
             return None
         before = self.version
-        await self._ask(now)
+        await self._fetch(now)
         return self._jwks if self.version != before else None
 
-    def _may_ask(self, now: int) -> bool:
-        return now - self._asked >= REFRESH_MS
+    def _may_fetch(self, now: int) -> bool:
+        return now - self._requested_at >= REFRESH_MS
 
-    def _usable(self, jwks: Json, now: int) -> Json:
-        if now - self._fetched >= STALE_MS:
+    def _check_age(self, jwks: Json, now: int) -> Json:
+        if now - self._fetched_at >= STALE_MS:
             raise ServerError("the keys of the issuer of tokens are too old: the log says why")
         return jwks
 
-    async def _ask(self, now: int) -> None:
+    async def _fetch(self, now: int) -> None:
         """Fetch, once for all who wait. A failure is logged and not tried again for a while."""
-        async with self._turn:
-            if not self._may_ask(now):
+        async with self._lock:
+            if not self._may_fetch(now):
                 return
-            self._asked = now
+            self._requested_at = now
             try:
-                url = await self._locate()
+                url = await self._jwks_url()
                 jwks = await fetch_object(self._http, url)
             except (CannotConnect, BadResponse) as error:
                 logger.warning("no keys from the issuer of tokens: %s", error)
-                self._asked = now - REFRESH_MS + RETRY_MS
+                self._requested_at = now - REFRESH_MS + RETRY_MS
                 return
             if not isinstance(jwks.get("keys"), list):
                 logger.warning("no keys from the issuer of tokens: %s has no list of keys", shown(url))
                 return
-            self._fetched = now
+            self._fetched_at = now
             if jwks != self._jwks:
                 self._jwks = jwks
                 self.version += 1
 
-    async def _locate(self) -> str:
+    async def _jwks_url(self) -> str:
         """Where the keys are. The document of an issuer must speak for that very issuer."""
         if self._issuer is None:
             return self._url
@@ -141,7 +141,7 @@ class FetchedKeys:
         if document.get("issuer") != self._issuer:
             raise BadResponse(f"{shown(self._url)} speaks for another issuer than {self._issuer}")
         found = document.get("jwks_uri")
-        if not isinstance(found, str) or not is_safe(found):
+        if not isinstance(found, str) or not is_secure_url(found):
             raise BadResponse(f"{shown(self._url)} has no jwks_uri that begins with https://")
         return found
 
@@ -168,13 +168,13 @@ async def fetch_object(http: HttpClient, url: str) -> Json:
     return cast("Json", body)
 
 
-def is_safe(url: str) -> bool:
+def is_secure_url(url: str) -> bool:
     """True for what nobody on the way can change: https, or this machine."""
     return url.startswith("https://") or (url.startswith("http://") and is_loopback(url))
 
 
-def safe(url: str, source: str) -> str:
+def require_secure_url(url: str, source: str) -> str:
     """A URL from the settings. Raises ConfigError when it is not https."""
-    if not is_safe(url):
+    if not is_secure_url(url):
         raise ConfigError(f"{source}: must begin with https:// (http:// on this machine only)")
     return url

@@ -18,8 +18,8 @@ from urllib.parse import parse_qsl
 
 from dragoman.auth.inbound.audit import Audit
 from dragoman.auth.inbound.cookie import CookieScheme
-from dragoman.auth.inbound.passwords import LONGEST, WRONG, Passwords
-from dragoman.auth.inbound.scheme import AddressOf, Denied, Presented, address, cookie
+from dragoman.auth.inbound.passwords import MAX_LENGTH, WRONG_CREDENTIALS, Passwords
+from dragoman.auth.inbound.scheme import AddressOf, InboundRequest, InvalidCredential, client_address, cookie_value
 from dragoman.clock import Clock
 from dragoman.keys.errors import BadSeal
 from dragoman.keys.ring import KeyRing
@@ -55,8 +55,8 @@ _SIGNED_IN = (
 
 def sign_in_page(token: str, next_path: str, problem: str = "") -> bytes:
     """The form; `problem` says why the last try failed."""
-    said = f'<p role="alert">{escape(problem)}</p>' if problem else ""
-    return _page(_SIGN_IN.format(problem=said, token=escape(token), next=escape(next_path)))
+    alert = f'<p role="alert">{escape(problem)}</p>' if problem else ""
+    return _page(_SIGN_IN.format(problem=alert, token=escape(token), next=escape(next_path)))
 
 
 def signed_in_page(name: str, token: str) -> bytes:
@@ -83,7 +83,7 @@ _SAFE_HEADERS: tuple[Header, ...] = (
 )
 
 
-class Reply(NamedTuple):
+class LoginResponse(NamedTuple):
     """What to send back."""
 
     status: int
@@ -107,7 +107,7 @@ class Login:
         clock: Clock,
         audit: Audit | None = None,
         *,
-        address_of: AddressOf = address,
+        address_of: AddressOf = client_address,
     ) -> None:
         self._passwords = passwords
         self._cookies = cookies
@@ -116,104 +116,108 @@ class Login:
         self._audit = audit or Audit()
         self._address_of = address_of
 
-    async def show(self, request: Presented, *, secure: bool) -> Reply:
+    async def show(self, request: InboundRequest, *, secure: bool) -> LoginResponse:
         """`GET /login`: the form, or who is signed in."""
         user = await self._user(request)
         if user is None:
             return self._form(request, 200, local_path(request.query.get("next", "")), secure=secure)
         seed, fresh = self._seed(request, secure=secure)
         page = signed_in_page(user.name, self._token(request, seed))
-        return Reply(200, [*_SAFE_HEADERS, *fresh], page)
+        return LoginResponse(200, [*_SAFE_HEADERS, *fresh], page)
 
-    async def sign_in(self, request: Presented, body: bytes, *, secure: bool, origin: str) -> Reply:
+    async def sign_in(self, request: InboundRequest, body: bytes, *, secure: bool, origin: str) -> LoginResponse:
         """`POST /login`: a cookie and on to `next`, or the form again, which says what was wrong or how long to wait.
 
         Raises:
             ServerError: the store does not work now.
         """
-        form = _form_of(request, body)
-        onward = local_path(form.get("next", ""))
-        if not self._is_ours(request, form, secure=secure, origin=origin):
-            self._audit.denied(scheme="login", reason="csrf", address=address(request))
-            return self._form(request, 403, onward, _STALE, secure=secure)
+        form = _parse_form(request, body)
+        next_path = local_path(form.get("next", ""))
+        if not self._is_own_form(request, form, secure=secure, origin=origin):
+            self._audit.record_denial(scheme="login", reason="csrf", address=client_address(request))
+            return self._form(request, 403, next_path, _STALE, secure=secure)
         try:
             account = await self._account(request, form)
         except Overloaded as error:
-            again = self._form(request, 429, onward, str(error), secure=secure)
-            again.headers.append((b"retry-after", error.metadata["retryAfter"].encode()))
-            return again
-        except Denied as error:
-            self._audit.denied(scheme="login", reason=error.cause, user=error.user, address=address(request))
-            return self._form(request, 401, onward, str(error), secure=secure)
-        self._audit.signed_in(user=account.user.name, address=address(request))
+            response = self._form(request, 429, next_path, str(error), secure=secure)
+            response.headers.append((b"retry-after", error.metadata["retryAfter"].encode()))
+            return response
+        except InvalidCredential as error:
+            self._audit.record_denial(
+                scheme="login", reason=error.cause, user=error.user, address=client_address(request)
+            )
+            return self._form(request, 401, next_path, str(error), secure=secure)
+        self._audit.record_sign_in(user=account.user.name, address=client_address(request))
         age = int(self._cookies.max_age)
-        given = _set_cookie(self._cookies.cookie_name, self._cookies.seal(account), age, "Lax", secure=secure)
+        session_cookie = _set_cookie(self._cookies.cookie_name, self._cookies.seal(account), age, "Lax", secure=secure)
         # The next form gets a seed of its own: one from before may have been seen by who used this browser before.
-        spent = _set_cookie(_seed_name(secure), "", 0, "Strict", secure=secure)
-        return _redirect(onward, [given, spent])
+        expired_seed = _set_cookie(_seed_name(secure), "", 0, "Strict", secure=secure)
+        return _redirect(next_path, [session_cookie, expired_seed])
 
-    async def sign_out(self, request: Presented, body: bytes, *, secure: bool, origin: str) -> Reply:
+    async def sign_out(self, request: InboundRequest, body: bytes, *, secure: bool, origin: str) -> LoginResponse:
         """`POST /logout`: the browser forgets its cookies."""
-        if not self._is_ours(request, _form_of(request, body), secure=secure, origin=origin):
-            self._audit.denied(scheme="logout", reason="csrf", address=address(request))
+        if not self._is_own_form(request, _parse_form(request, body), secure=secure, origin=origin):
+            self._audit.record_denial(scheme="logout", reason="csrf", address=client_address(request))
             return self._form(request, 403, "login", _STALE, secure=secure)
         names = ((self._cookies.cookie_name, "Lax"), (_seed_name(secure), "Strict"))
         return _redirect("login", [_set_cookie(name, "", 0, site, secure=secure) for name, site in names])
 
-    async def _account(self, request: Presented, form: dict[str, str]) -> Account:
+    async def _account(self, request: InboundRequest, form: dict[str, str]) -> Account:
         name, password = form.get("name", ""), form.get("password", "")
-        if not name or not name.isprintable() or len(password) > LONGEST:
-            raise Denied(WRONG, cause="malformed")
+        if not name or not name.isprintable() or len(password) > MAX_LENGTH:
+            raise InvalidCredential(WRONG_CREDENTIALS, cause="malformed")
         return await self._passwords.check(name, password, self._address_of(request))
 
-    async def _user(self, request: Presented) -> User | None:
+    async def _user(self, request: InboundRequest) -> User | None:
         try:
             return await self._cookies.identify(request)
-        except Denied:  # an old cookie: sign in again
+        except InvalidCredential:  # an old cookie: sign in again
             return None
 
-    def _form(self, request: Presented, status: int, onward: str, problem: str = "", *, secure: bool) -> Reply:
+    def _form(
+        self, request: InboundRequest, status: int, next_path: str, problem: str = "", *, secure: bool
+    ) -> LoginResponse:
         seed, fresh = self._seed(request, secure=secure)
-        page = sign_in_page(self._token(request, seed), onward, problem)
-        return Reply(status, [*_SAFE_HEADERS, *fresh], page)
+        page = sign_in_page(self._token(request, seed), next_path, problem)
+        return LoginResponse(status, [*_SAFE_HEADERS, *fresh], page)
 
-    def _seed(self, request: Presented, *, secure: bool) -> tuple[str, list[Header]]:
+    def _seed(self, request: InboundRequest, *, secure: bool) -> tuple[str, list[Header]]:
         """What the browser's forms come from, and how to make it keep that. Sealed: nobody else can make one."""
-        known = self._known_seed(request, secure=secure)
-        if known is not None:
-            return known, []
+        existing = self._read_seed(request, secure=secure)
+        if existing is not None:
+            return existing, []
         seed = self._ring.seal(PURPOSE, secrets.token_bytes(16), now=self._clock.now() / 1000).decode()
         return seed, [_set_cookie(_seed_name(secure), seed, int(FORM_SECONDS), "Strict", secure=secure)]
 
-    def _known_seed(self, request: Presented, *, secure: bool) -> str | None:
+    def _read_seed(self, request: InboundRequest, *, secure: bool) -> str | None:
         try:
-            seed = cookie(request, _seed_name(secure))
+            seed = cookie_value(request, _seed_name(secure))
             if seed is not None:
                 now = self._clock.now() / 1000
                 self._ring.unseal(PURPOSE, seed.encode("latin-1"), max_age=FORM_SECONDS, now=now)
-        except (Denied, BadSeal):
+        except (InvalidCredential, BadSeal):
             return None
         return seed
 
-    def _token(self, request: Presented, seed: str) -> str:
+    def _token(self, request: InboundRequest, seed: str) -> str:
         """The token for forms of this browser in this session."""
         try:
-            session = cookie(request, self._cookies.cookie_name) or ""
-        except Denied:
+            session = cookie_value(request, self._cookies.cookie_name) or ""
+        except InvalidCredential:
             session = ""
         key = self._ring.subkeys(PURPOSE)[0]
         return hmac.new(key, f"{seed}\0{session}".encode("utf-8", "surrogatepass"), sha256).hexdigest()
 
-    def _is_ours(self, request: Presented, form: dict[str, str], *, secure: bool, origin: str) -> bool:
-        said = request.headers.get("origin")
-        if said is not None and said != origin:
+    def _is_own_form(self, request: InboundRequest, form: dict[str, str], *, secure: bool, origin: str) -> bool:
+        sent_origin = request.headers.get("origin")
+        if sent_origin is not None and sent_origin != origin:
             return False
         if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
             return False
-        seed = self._known_seed(request, secure=secure)
+        seed = self._read_seed(request, secure=secure)
         # Compared also when there is no seed, so that it takes as long.
-        wanted = self._token(request, seed or "")
-        fits = hmac.compare_digest(wanted.encode(), form.get("csrf", "").encode("utf-8", "surrogatepass"))
+        expected = self._token(request, seed or "")
+        fits = hmac.compare_digest(expected.encode(), form.get("csrf", "").encode("utf-8", "surrogatepass"))
         return fits and seed is not None
 
 
@@ -224,7 +228,7 @@ def local_path(text: str) -> str:
     return text if plain and text.startswith("/") and not text.startswith("//") else "login"
 
 
-def _form_of(request: Presented, body: bytes) -> dict[str, str]:
+def _parse_form(request: InboundRequest, body: bytes) -> dict[str, str]:
     """The fields of a form; empty when it is none, too long or says something twice."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded" or len(body) > MAX_FORM:
@@ -243,10 +247,10 @@ def _seed_name(secure: bool) -> str:
 
 
 def _set_cookie(name: str, value: str, age: int, same_site: str, *, secure: bool) -> Header:
-    only = "; Secure" if secure else ""
-    text = f"{name}={value}; Path=/; Max-Age={age}; HttpOnly; SameSite={same_site}{only}"
+    secure_attribute = "; Secure" if secure else ""
+    text = f"{name}={value}; Path=/; Max-Age={age}; HttpOnly; SameSite={same_site}{secure_attribute}"
     return b"set-cookie", text.encode("latin-1")
 
 
-def _redirect(place: str, cookies: Sequence[Header]) -> Reply:
-    return Reply(HTTPStatus.SEE_OTHER, [*_SAFE_HEADERS, (b"location", place.encode("ascii")), *cookies], b"")
+def _redirect(place: str, cookies: Sequence[Header]) -> LoginResponse:
+    return LoginResponse(HTTPStatus.SEE_OTHER, [*_SAFE_HEADERS, (b"location", place.encode("ascii")), *cookies], b"")

@@ -7,18 +7,18 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from dragoman.auth.inbound.passwords import UserStore
-from dragoman.auth.inbound.scheme import Denied, Presented, Scheme
+from dragoman.auth.inbound.scheme import AuthScheme, InboundRequest, InvalidCredential
 from dragoman.clock import Clock
 from dragoman.model.user import User
 
 if TYPE_CHECKING:
     from cryptography.x509 import Certificate
 
-By = Literal["subject", "uri", "dns", "email"]
-_REMEMBERED = 1024
+CertificateName = Literal["subject", "uri", "dns", "email"]
+_CACHE_SIZE = 1024
 
 
-class MtlsScheme(Scheme):
+class MtlsScheme(AuthScheme):
     """A certificate that one of the authorities in `tls_ca` signed.
 
     `by` says which of its names counts. `allow` lists the names that may call, empty for all. `users` maps names to
@@ -29,7 +29,7 @@ class MtlsScheme(Scheme):
         self,
         clock: Clock,
         *,
-        by: By = "subject",
+        by: CertificateName = "subject",
         allow: frozenset[str] = frozenset(),
         users: Mapping[str, str] | None = None,
         store: UserStore | None = None,
@@ -40,9 +40,9 @@ class MtlsScheme(Scheme):
         self._allow = allow
         self._users = dict(users or {})
         self._store = store
-        self._read = lru_cache(_REMEMBERED)(partial(_read, by))
+        self._read_certificate = lru_cache(_CACHE_SIZE)(partial(_read_certificate, by))
 
-    async def identify(self, request: Presented) -> User | None:
+    async def identify(self, request: InboundRequest) -> User | None:
         """See `Scheme.identify`."""
         extensions = cast("Mapping[str, Any]", request.scope.get("extensions") or {})
         tls = cast("Mapping[str, Any] | None", extensions.get("tls"))
@@ -50,12 +50,14 @@ class MtlsScheme(Scheme):
         if tls is None or not chain:
             return None
         if tls.get("client_cert_error"):
-            raise Denied("the client certificate is not valid", cause="bad-certificate")
-        name, until = self._read(chain[0])
+            raise InvalidCredential("the client certificate is not valid", cause="bad-certificate")
+        name, until = self._read_certificate(chain[0])
         if until <= self._clock.now():
-            raise Denied("the client certificate has expired", cause="expired", user=f"cert|{name}")
+            raise InvalidCredential("the client certificate has expired", cause="expired", user=f"cert|{name}")
         if self._allow and name not in self._allow and name not in self._users:
-            raise Denied("this client certificate is not on the list", cause="not-allowed", user=f"cert|{name}")
+            raise InvalidCredential(
+                "this client certificate is not on the list", cause="not-allowed", user=f"cert|{name}"
+            )
         return await self._user(name)
 
     async def _user(self, name: str) -> User:
@@ -64,33 +66,35 @@ class MtlsScheme(Scheme):
             return User(id=f"cert|{name}", name=name)
         account = await self._store.by_name(mapped) if self._store is not None else None
         if account is None:
-            raise Denied("this client certificate belongs to a user who does not exist", cause="no-such-user")
+            raise InvalidCredential(
+                "this client certificate belongs to a user who does not exist", cause="no-such-user"
+            )
         return account.user
 
 
-def _read(by: By, pem: str) -> tuple[str, int]:
+def _read_certificate(by: CertificateName, pem: str) -> tuple[str, int]:
     """The name of a certificate, and when it expires, in milliseconds since 1970. Raises Denied."""
     from cryptography.x509 import load_pem_x509_certificate
 
     try:
         certificate = load_pem_x509_certificate(pem.encode())
-        name = _name(certificate, by)
+        name = _certificate_name(certificate, by)
         until = int(certificate.not_valid_after_utc.timestamp() * 1000)
     except ValueError:
-        raise Denied("the client certificate cannot be read", cause="bad-certificate") from None
+        raise InvalidCredential("the client certificate cannot be read", cause="bad-certificate") from None
     if not name:
-        raise Denied(f"the client certificate has no name of the kind {by!r}", cause="no-name")
+        raise InvalidCredential(f"the client certificate has no name of the kind {by!r}", cause="no-name")
     return name, until
 
 
-def _name(certificate: Certificate, by: By) -> str:
+def _certificate_name(certificate: Certificate, by: CertificateName) -> str:
     from cryptography import x509
 
     if by == "subject":
         return certificate.subject.rfc4514_string()
     kinds = {"uri": x509.UniformResourceIdentifier, "dns": x509.DNSName, "email": x509.RFC822Name}
     try:
-        found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
         return ""
-    return str(next(iter(found.get_values_for_type(kinds[by])), ""))
+    return str(next(iter(names.get_values_for_type(kinds[by])), ""))

@@ -12,9 +12,9 @@ from contextlib import suppress
 from hashlib import sha256
 from typing import NamedTuple, Protocol
 
-from dragoman.auth.inbound.chain import Recall
-from dragoman.auth.inbound.scheme import Denied
-from dragoman.auth.inbound.throttle import FairSlots, LoginThrottle, in_seconds
+from dragoman.auth.inbound.chain import CredentialCache
+from dragoman.auth.inbound.scheme import InvalidCredential
+from dragoman.auth.inbound.throttle import FairSlots, LoginThrottle, format_seconds
 from dragoman.clock import Clock
 from dragoman.model.error import ConfigError
 from dragoman.model.user import Account
@@ -51,11 +51,11 @@ def key_digest(key: str) -> bytes:
     return sha256(key.encode("utf-8", "surrogatepass")).digest()
 
 
-REMEMBERED = 300.0
-SHORTEST, LONGEST = 8, 1024
-WRONG = "the name or the password is wrong"
+CACHE_SECONDS = 300.0
+MIN_LENGTH, MAX_LENGTH = 8, 1024
+WRONG_CREDENTIALS = "the name or the password is wrong"
 # Each takes 64 MB, and four cores for a while.
-_AT_ONCE = max(1, (os.cpu_count() or 1) // 4)
+_CONCURRENCY = max(1, (os.cpu_count() or 1) // 4)
 # How much its thread gives way to the event loop where both want a core, as in `nice`.
 _NICE = 10
 
@@ -100,12 +100,12 @@ def new_password(password: str, hasher: Hasher | None = None) -> str:
     Raises:
         ConfigError: it is too short or too long.
     """
-    if not SHORTEST <= len(password) <= LONGEST:
-        raise ConfigError(f"a password has {SHORTEST} to {LONGEST} characters, this one has {len(password)}")
+    if not MIN_LENGTH <= len(password) <= MAX_LENGTH:
+        raise ConfigError(f"a password has {MIN_LENGTH} to {MAX_LENGTH} characters, this one has {len(password)}")
     return (hasher or Argon2()).hash(password)
 
 
-def _give_way() -> None:
+def _lower_priority() -> None:
     if sys.platform == "linux":  # elsewhere this is about whole processes
         with suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
@@ -127,16 +127,18 @@ class Passwords:
     """
 
     def __init__(
-        self, users: UserStore, clock: Clock, hasher: Hasher | None = None, *, at_once: int = _AT_ONCE
+        self, users: UserStore, clock: Clock, hasher: Hasher | None = None, *, concurrency: int = _CONCURRENCY
     ) -> None:
         self._users = users
         self._hasher = hasher or Argon2()
-        self._pool = ThreadPoolExecutor(at_once, thread_name_prefix="dragoman-password", initializer=_give_way)
-        self._slots = FairSlots(at_once)
+        self._pool = ThreadPoolExecutor(
+            concurrency, thread_name_prefix="dragoman-password", initializer=_lower_priority
+        )
+        self._slots = FairSlots(concurrency)
         self._throttle = LoginThrottle(clock)
-        self._recall: Recall[int] = Recall(clock, REMEMBERED)
+        self._cache: CredentialCache[int] = CredentialCache(clock, CACHE_SECONDS)
         self._pending: dict[bytes, asyncio.Future[_Outcome | None]] = {}
-        self._nobody: str | None = None
+        self._dummy_hash: str | None = None
 
     async def check(self, name: str, password: str, address: str = "") -> Account:
         """The user with this name and this password, tried from an address.
@@ -147,10 +149,10 @@ class Passwords:
         """
         # Before anything else: who must wait is told nothing by what is remembered.
         self._throttle.check(address, name)
-        digest = self._recall.digest(address, name, password)
-        remembered = await self._remembered(name, digest)
-        if remembered is not None:
-            return remembered
+        digest = self._cache.digest(address, name, password)
+        cached = await self._cached_account(name, digest)
+        if cached is not None:
+            return cached
         outcome: _Outcome | None = None
         while outcome is None and (pending := self._pending.get(digest)) is not None:
             outcome = await asyncio.shield(pending)  # the same, from the same place: one comparison for all
@@ -165,8 +167,8 @@ class Passwords:
         self._slots.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    async def _remembered(self, name: str, digest: bytes) -> Account | None:
-        epoch = self._recall.get(digest)
+    async def _cached_account(self, name: str, digest: bytes) -> Account | None:
+        epoch = self._cache.get(digest)
         account = await self._users.by_name(name) if epoch is not None else None
         return None if account is None or account.epoch != epoch else account
 
@@ -174,16 +176,16 @@ class Passwords:
         pending = self._pending[digest] = asyncio.get_running_loop().create_future()
         outcome: _Outcome | None = None
         try:
-            known = self._throttle.is_known(address, name)
-            async with self._slots.slot(address, known=known):
+            priority = self._throttle.has_signed_in(address, name)
+            async with self._slots.slot(address, priority=priority):
                 # Only now: who is turned away for lack of a slot has tried nothing.
                 self._throttle.begin(address, name)
                 outcome = await self._compare(name, password)
             if outcome.account is None:
-                self._throttle.failed(address, name)
+                self._throttle.record_failure(address, name)
             else:
-                self._throttle.succeeded(address, name)
-                self._recall.put(digest, outcome.account.epoch)
+                self._throttle.record_success(address, name)
+                self._cache.put(digest, outcome.account.epoch)
             return outcome
         finally:
             del self._pending[digest]
@@ -192,21 +194,21 @@ class Passwords:
     async def _compare(self, name: str, password: str) -> _Outcome:
         account = await self._users.by_name(name)
         hashed = account.password if account is not None else ""
-        fits = await asyncio.get_running_loop().run_in_executor(self._pool, self._fits, hashed, password)
+        matches = await asyncio.get_running_loop().run_in_executor(self._pool, self._verify, hashed, password)
         if account is None:
             return _Outcome(None, "unknown-user")
-        return _Outcome(account) if fits and hashed else _Outcome(None, "wrong-password", account.user.name)
+        return _Outcome(account) if matches and hashed else _Outcome(None, "wrong-password", account.user.name)
 
-    def _fits(self, hashed: str, password: str) -> bool:
-        if self._nobody is None:
+    def _verify(self, hashed: str, password: str) -> bool:
+        if self._dummy_hash is None:
             # What passwords of unknown users are compared with, so that it takes as long.
-            self._nobody = self._hasher.hash(secrets.token_urlsafe())
-        return self._hasher.verify(hashed or self._nobody, password)
+            self._dummy_hash = self._hasher.hash(secrets.token_urlsafe())
+        return self._hasher.verify(hashed or self._dummy_hash, password)
 
-    def _denial(self, outcome: _Outcome, address: str, name: str) -> Denied:
+    def _denial(self, outcome: _Outcome, address: str, name: str) -> InvalidCredential:
         wait = self._throttle.wait(address, name)
         if not wait:
-            return Denied(WRONG, cause=outcome.cause, user=outcome.user)
-        seconds = in_seconds(wait)
-        text = f"{WRONG}: try again in {seconds}"
-        return Denied(text, cause=outcome.cause, user=outcome.user, retryAfter=seconds.partition(" ")[0])
+            return InvalidCredential(WRONG_CREDENTIALS, cause=outcome.cause, user=outcome.user)
+        seconds = format_seconds(wait)
+        text = f"{WRONG_CREDENTIALS}: try again in {seconds}"
+        return InvalidCredential(text, cause=outcome.cause, user=outcome.user, retryAfter=seconds.partition(" ")[0])

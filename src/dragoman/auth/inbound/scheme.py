@@ -11,7 +11,7 @@ from dragoman.model.user import User
 REALM = "dragoman"
 
 
-class Presented(Protocol):
+class InboundRequest(Protocol):
     """What a scheme may look at: an HTTP request, without its body."""
 
     @property
@@ -40,7 +40,7 @@ class Presented(Protocol):
         ...
 
 
-class Scheme:
+class AuthScheme:
     """One way of saying who one is.
 
     `name` is its key among the card's security schemes, `card` its 1.0 form there, `challenge` what `WWW-Authenticate`
@@ -57,7 +57,7 @@ class Scheme:
         self.scopes = scopes
         self.ambient = ambient
 
-    async def identify(self, request: Presented) -> User | None:
+    async def identify(self, request: InboundRequest) -> User | None:
         """Who is calling; None when nothing of this kind was presented.
 
         Raises:
@@ -68,7 +68,7 @@ class Scheme:
         raise NotImplementedError
 
 
-class Denied(Unauthenticated):
+class InvalidCredential(Unauthenticated):
     """What was presented is wrong. `cause` and `user` are for the audit log, not for the caller."""
 
     def __init__(self, message: str, *, cause: str, user: str = "", **metadata: str) -> None:
@@ -87,12 +87,12 @@ class Forbidden(Unauthorized):
 
 
 # Says where a request comes from, which behind a proxy is not where its connection comes from.
-AddressOf = Callable[[Presented], str]
+AddressOf = Callable[[InboundRequest], str]
 # More than any honest token has. What is longer is not even hashed.
 MAX_CREDENTIAL = 16 * 1024
 
 
-def authorization(request: Presented, word: str) -> str | None:
+def authorization(request: InboundRequest, expected: str) -> str | None:
     """What follows this word in `Authorization`; None when it is missing or begins with another word.
 
     Raises:
@@ -101,11 +101,11 @@ def authorization(request: Presented, word: str) -> str | None:
     header = request.headers.get("authorization")
     if header is None:
         return None
-    said, _, rest = header.partition(" ")
-    return _short(rest.strip(" ")) if said.lower() == word else None
+    scheme, _, rest = header.partition(" ")
+    return _check_length(rest.strip(" ")) if scheme.lower() == expected else None
 
 
-def cookie(request: Presented, name: str) -> str | None:
+def cookie_value(request: InboundRequest, name: str) -> str | None:
     """The value of a cookie, or None.
 
     Raises:
@@ -115,33 +115,33 @@ def cookie(request: Presented, name: str) -> str | None:
     if header is None or name not in header:
         return None
     pairs = (pair.strip().partition("=") for pair in header.split(";"))
-    found = [value for key, _, value in pairs if key == name]
-    if not found:
+    values = [value for key, _, value in pairs if key == name]
+    if not values:
         return None
-    if len(found) > 1:
-        raise Denied(f"the cookie {name!r} was sent more than once", cause="two-cookies")
-    return _short(found[0].strip('"'))
+    if len(values) > 1:
+        raise InvalidCredential(f"the cookie {name!r} was sent more than once", cause="two-cookies")
+    return _check_length(values[0].strip('"'))
 
 
-def header(request: Presented, name: str) -> str | None:
+def header_value(request: InboundRequest, name: str) -> str | None:
     """The value of a header by its lower-case name, or None. Raises Denied when it is too long."""
     value = request.headers.get(name)
-    return None if value is None else _short(value)
+    return None if value is None else _check_length(value)
 
 
-def parameter(request: Presented, name: str) -> str | None:
+def query_value(request: InboundRequest, name: str) -> str | None:
     """The value of a query parameter, or None. Raises Denied when it is too long."""
     value = request.query.get(name)
-    return None if value is None else _short(value)
+    return None if value is None else _check_length(value)
 
 
-def address(request: Presented) -> str:
+def client_address(request: InboundRequest) -> str:
     """Where the request comes from, as far as the server says."""
     client = request.scope.get("client")
     return str(client[0]) if client else ""
 
 
-def _short(value: str) -> str:
+def _check_length(value: str) -> str:
     if len(value) > MAX_CREDENTIAL:
-        raise Denied("the credentials are too long", cause="too-long")
+        raise InvalidCredential("the credentials are too long", cause="too-long")
     return value

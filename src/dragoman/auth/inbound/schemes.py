@@ -7,26 +7,26 @@ import re
 from base64 import b64decode
 from typing import Any, Literal
 
-from dragoman.auth.inbound.passwords import KEY_PREFIX, LONGEST, Passwords, UserStore, is_key, key_digest
+from dragoman.auth.inbound.passwords import KEY_PREFIX, MAX_LENGTH, Passwords, UserStore, is_key, key_digest
 from dragoman.auth.inbound.scheme import (
     REALM,
     AddressOf,
-    Denied,
-    Presented,
-    Scheme,
-    address,
+    AuthScheme,
+    InboundRequest,
+    InvalidCredential,
     authorization,
-    cookie,
-    header,
-    parameter,
+    client_address,
+    cookie_value,
+    header_value,
+    query_value,
 )
-from dragoman.auth.inbound.tokens import Tokens
+from dragoman.auth.inbound.tokens import TokenVerifier
 from dragoman.model.user import User
 
 Location = Literal["header", "query", "cookie"]
 
 
-class ApiKeyScheme(Scheme):
+class ApiKeyScheme(AuthScheme):
     """A key that `dragoman users key` made."""
 
     def __init__(self, users: UserStore, *, location: Location = "header", key_name: str = "X-API-Key") -> None:
@@ -35,57 +35,57 @@ class ApiKeyScheme(Scheme):
         challenge = f'ApiKey realm="{REALM}", in="{location}", name="{key_name}"'
         super().__init__("apikey", card, challenge, ambient=location == "cookie")
         self._users = users
-        self._find = {"header": header, "query": parameter, "cookie": cookie}[location]
-        self._wanted = key_name.lower() if location == "header" else key_name
+        self._read_key = {"header": header_value, "query": query_value, "cookie": cookie_value}[location]
+        self._key_name = key_name.lower() if location == "header" else key_name
 
-    async def identify(self, request: Presented) -> User | None:
+    async def identify(self, request: InboundRequest) -> User | None:
         """See `Scheme.identify`."""
-        key = self._find(request, self._wanted)
-        return None if key is None else await user_of_key(self._users, key)
+        key = self._read_key(request, self._key_name)
+        return None if key is None else await find_key_user(self._users, key)
 
 
-async def user_of_key(users: UserStore, key: str) -> User:
+async def find_key_user(users: UserStore, key: str) -> User:
     """Who a key was given to. Raises Denied when nobody has it, or not any more."""
     account = await users.by_key(key_digest(key)) if is_key(key) else None
     if account is None:
-        raise Denied("the key is unknown, was revoked or has run out", cause="unknown-key")
+        raise InvalidCredential("the key is unknown, was revoked or has run out", cause="unknown-key")
     return account.user
 
 
-class BasicScheme(Scheme):
+class BasicScheme(AuthScheme):
     """Users with passwords."""
 
-    def __init__(self, passwords: Passwords, *, address_of: AddressOf = address) -> None:
+    def __init__(self, passwords: Passwords, *, address_of: AddressOf = client_address) -> None:
         challenge = f'Basic realm="{REALM}", charset="UTF-8"'
         super().__init__("basic", {"httpAuthSecurityScheme": {"scheme": "Basic"}}, challenge, ambient=True)
         self._passwords = passwords
         self._address_of = address_of
 
-    async def identify(self, request: Presented) -> User | None:
+    async def identify(self, request: InboundRequest) -> User | None:
         """See `Scheme.identify`."""
-        said = authorization(request, "basic")
-        if said is None:
+        credentials = authorization(request, "basic")
+        if credentials is None:
             return None
-        name, password = _name_and_password(said)
+        name, password = _parse_basic(credentials)
         account = await self._passwords.check(name, password, self._address_of(request))
         return account.user
 
 
-def _name_and_password(said: str) -> tuple[str, str]:
+def _parse_basic(credentials: str) -> tuple[str, str]:
     try:
-        text = b64decode(said.encode("ascii"), validate=True).decode("utf-8")
+        text = b64decode(credentials.encode("ascii"), validate=True).decode("utf-8")
     except (binascii.Error, ValueError):
-        raise Denied("the credentials for Basic are not base64 of UTF-8", cause="malformed") from None
+        raise InvalidCredential("the credentials for Basic are not base64 of UTF-8", cause="malformed") from None
     name, colon, password = text.partition(":")
-    if not colon or not name or not text.isprintable() or len(password) > LONGEST:
-        raise Denied("the credentials for Basic are not a name, a colon and a password", cause="malformed")
+    if not colon or not name or not text.isprintable() or len(password) > MAX_LENGTH:
+        raise InvalidCredential("the credentials for Basic are not a name, a colon and a password", cause="malformed")
     return name, password
 
 
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 
 
-def bearer_token(request: Presented) -> str | None:
+def bearer_token(request: InboundRequest) -> str | None:
     """The token in `Authorization: Bearer`, or None.
 
     Raises:
@@ -93,43 +93,47 @@ def bearer_token(request: Presented) -> str | None:
     """
     token = authorization(request, "bearer")
     if token is not None and _TOKEN.fullmatch(token) is None:
-        raise Denied("the bearer token has characters that no token has, or there are several", cause="malformed")
+        raise InvalidCredential(
+            "the bearer token has characters that no token has, or there are several", cause="malformed"
+        )
     return token
 
 
-class BearerScheme(Scheme):
+class BearerScheme(AuthScheme):
     """Users' keys where `users` is given, the tokens of an issuer where `tokens` is."""
 
-    def __init__(self, users: UserStore | None, tokens: Tokens | None = None, *, scopes: tuple[str, ...] = ()) -> None:
-        form = {"bearerFormat": "JWT"} if tokens is not None else {}
-        card = {"httpAuthSecurityScheme": {"scheme": "Bearer", **form}}
+    def __init__(
+        self, users: UserStore | None, tokens: TokenVerifier | None = None, *, scopes: tuple[str, ...] = ()
+    ) -> None:
+        bearer_format = {"bearerFormat": "JWT"} if tokens is not None else {}
+        card = {"httpAuthSecurityScheme": {"scheme": "Bearer", **bearer_format}}
         super().__init__("bearer", card, f'Bearer realm="{REALM}"', scopes=scopes)
         self._users = users
         self._tokens = tokens
 
-    async def identify(self, request: Presented) -> User | None:
+    async def identify(self, request: InboundRequest) -> User | None:
         """See `Scheme.identify`."""
         token = bearer_token(request)
         if token is None:
             return None
         if self._users is not None and token.startswith(KEY_PREFIX):
-            return await user_of_key(self._users, token)
+            return await find_key_user(self._users, token)
         if self._tokens is None:
-            raise Denied("the bearer token is no key of a user", cause="no-key")
-        return await self._tokens.user(token)
+            raise InvalidCredential("the bearer token is no key of a user", cause="no-key")
+        return await self._tokens.identify(token)
 
 
-class IssuedTokenScheme(Scheme):
+class IssuedTokenScheme(AuthScheme):
     """A bearer token that somebody else gives out; the card says who and how."""
 
-    def __init__(self, name: str, tokens: Tokens, card: dict[str, Any], scopes: tuple[str, ...] = ()) -> None:
+    def __init__(self, name: str, tokens: TokenVerifier, card: dict[str, Any], scopes: tuple[str, ...] = ()) -> None:
         scope = f', scope="{" ".join(scopes)}"' if scopes else ""
         super().__init__(name, card, f'Bearer realm="{REALM}"{scope}', scopes=scopes)
         self._tokens = tokens
 
-    async def identify(self, request: Presented) -> User | None:
+    async def identify(self, request: InboundRequest) -> User | None:
         """See `Scheme.identify`. A user's key is none of an issuer's business."""
         token = bearer_token(request)
         if token is None or token.startswith(KEY_PREFIX):
             return None
-        return await self._tokens.user(token)
+        return await self._tokens.identify(token)

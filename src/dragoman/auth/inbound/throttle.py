@@ -7,14 +7,14 @@ from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
-from dragoman.auth.inbound.chain import Recall
+from dragoman.auth.inbound.chain import CredentialCache
 from dragoman.clock import Clock
 from dragoman.model.error import Overloaded, ServerError
 
 # How many keys a counter keeps. The one that failed longest ago is forgotten first.
 SIZE = 20_000
 # How long an address counts as one where a name has signed in, in seconds.
-KNOWN = 30 * 24 * 3600.0
+SIGNED_IN_SECONDS = 30 * 24 * 3600.0
 
 
 class FailureCounter:
@@ -49,10 +49,10 @@ class FailureCounter:
         # Never longer than it was at first: the clock may have been set back.
         return min(max(0, until - self._clock.now()), self._longest) / 1000
 
-    def add(self, key: str | bytes, more: int = 0) -> None:
+    def add(self, key: str | bytes, extra: int = 0) -> None:
         """Count a failure. The wait is as if there had been so many `more`."""
         now, count = self._clock.now(), self.count(key) + 1
-        excess = count + more - self._free
+        excess = count + extra - self._free
         wait = min(self._longest, self._first << min(excess - 1, 40)) if excess > 0 else 0
         self._failures.pop(key, None)
         while len(self._failures) >= self._size:
@@ -89,17 +89,17 @@ class LoginThrottle:
         self._pairs = FailureCounter(clock, free=5, longest=15 * 60, half_life=3600)
         self._addresses = FailureCounter(clock, free=20, longest=60, half_life=600)
         self._names = FailureCounter(clock, half_life=3600)
-        self._known: Recall[bool] = Recall(clock, KNOWN, SIZE)
+        self._signed_in: CredentialCache[bool] = CredentialCache(clock, SIGNED_IN_SECONDS, SIZE)
 
-    def is_known(self, address: str, name: str) -> bool:
+    def has_signed_in(self, address: str, name: str) -> bool:
         """True where this name has signed in from this address lately."""
-        return self._known.get(self._known.digest(address, name)) is not None
+        return self._signed_in.get(self._signed_in.digest(address, name)) is not None
 
     def wait(self, address: str, name: str) -> float:
         """How many seconds are left until the next try; 0 when it may be now."""
-        pair = self._known.digest(address, name)
+        pair = self._signed_in.digest(address, name)
         own = self._pairs.wait(pair)
-        return own if self._known.get(pair) is not None else max(own, self._addresses.wait(address))
+        return own if self._signed_in.get(pair) is not None else max(own, self._addresses.wait(address))
 
     def begin(self, address: str, name: str) -> None:
         """Count a try as wrong until `succeeded` is called, so that many at once do not all count as the first.
@@ -108,34 +108,34 @@ class LoginThrottle:
             Overloaded: it is too early. Says how long to wait, in the metadata `retryAfter` too.
         """
         self.check(address, name)
-        pair = self._known.digest(address, name)
+        pair = self._signed_in.digest(address, name)
         elsewhere = 0
-        if self._known.get(pair) is None:
-            elsewhere = max(0, self._names.count(self._known.digest(name)) - self._pairs.count(pair))
+        if self._signed_in.get(pair) is None:
+            elsewhere = max(0, self._names.count(self._signed_in.digest(name)) - self._pairs.count(pair))
         self._pairs.add(pair, (elsewhere // 10).bit_length())
 
     def check(self, address: str, name: str) -> None:
         """Do nothing when a password may be tried now. Raises Overloaded, as `begin` does."""
         wait = self.wait(address, name)
         if wait:
-            seconds = in_seconds(wait)
+            seconds = format_seconds(wait)
             text = f"too many wrong passwords from here: try again in {seconds}"
             raise Overloaded(text, limit="passwords", retryAfter=seconds.partition(" ")[0])
 
-    def failed(self, address: str, name: str) -> None:
+    def record_failure(self, address: str, name: str) -> None:
         """The password was wrong."""
-        self._pairs.restart(self._known.digest(address, name))
+        self._pairs.restart(self._signed_in.digest(address, name))
         self._addresses.add(address)
-        self._names.add(self._known.digest(name))
+        self._names.add(self._signed_in.digest(name))
 
-    def succeeded(self, address: str, name: str) -> None:
+    def record_success(self, address: str, name: str) -> None:
         """The password was right."""
-        pair = self._known.digest(address, name)
+        pair = self._signed_in.digest(address, name)
         self._pairs.forget(pair)
-        self._known.put(pair, True)
+        self._signed_in.put(pair, True)
 
 
-def in_seconds(wait: float) -> str:
+def format_seconds(wait: float) -> str:
     """A time in whole seconds, at least one, in words."""
     seconds = max(1, -int(-wait // 1))
     return f"{seconds} second" if seconds == 1 else f"{seconds} seconds"
@@ -153,31 +153,31 @@ class FairSlots:
 
     def __init__(self, slots: int, *, waiting: int = 1024, per_address: int = 32) -> None:
         self._free = slots
-        self._most = waiting
+        self._max_waiting = waiting
         self._per_address = per_address
-        self._known: _Queues = {}
-        self._others: _Queues = {}
+        self._priority: _Queues = {}
+        self._normal: _Queues = {}
         self._waiting = 0
         self._is_closed = False
 
     @asynccontextmanager
-    async def slot(self, address: str, *, known: bool = False) -> AsyncGenerator[None]:
+    async def slot(self, address: str, *, priority: bool = False) -> AsyncGenerator[None]:
         """Wait for a slot and hold it. Raises Overloaded, without waiting, when too many wait already."""
         if self._is_closed:
             raise ServerError("the server is stopping")
         if self._free:
             self._free -= 1
         else:
-            await self._wait(self._known if known else self._others, address)
+            await self._wait(self._priority if priority else self._normal, address)
         try:
             yield
         finally:
-            self._hand_on()
+            self._release()
 
     def close(self) -> None:
         """Turn away who waits. Raises nothing."""
         self._is_closed = True
-        for queues in (self._known, self._others):
+        for queues in (self._priority, self._normal):
             for queue in queues.values():
                 for waiter in queue:
                     if not waiter.done():
@@ -187,8 +187,8 @@ class FairSlots:
 
     async def _wait(self, queues: _Queues, address: str) -> None:
         if len(queues.get(address, ())) >= self._per_address:
-            raise _busy()
-        if queues is self._others:
+            raise _overloaded()
+        if queues is self._normal:
             self._make_room(len(queues.get(address, ())))
             self._waiting += 1
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -197,38 +197,38 @@ class FairSlots:
             await waiter
         except asyncio.CancelledError:
             if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
-                self._hand_on()  # it got its turn and left
+                self._release()  # it got its turn and left
             else:
-                self._leave(queues, address, waiter)
+                self._remove(queues, address, waiter)
             raise
 
     def _make_room(self, own: int) -> None:
         """Have the address with the most waiting lose its last, if that is fairer. Raises Overloaded."""
-        if self._waiting < self._most:
+        if self._waiting < self._max_waiting:
             return
-        address = max(self._others, key=lambda each: len(self._others[each]))
-        if len(self._others[address]) <= own + 1:
-            raise _busy()
-        last = self._others[address][-1]
-        self._leave(self._others, address, last)
-        last.set_exception(_busy())
+        address = max(self._normal, key=lambda each: len(self._normal[each]))
+        if len(self._normal[address]) <= own + 1:
+            raise _overloaded()
+        last = self._normal[address][-1]
+        self._remove(self._normal, address, last)
+        last.set_exception(_overloaded())
 
-    def _leave(self, queues: _Queues, address: str, waiter: asyncio.Future[None]) -> None:
+    def _remove(self, queues: _Queues, address: str, waiter: asyncio.Future[None]) -> None:
         queue = queues.get(address)
         if queue is None or waiter not in queue:
             return
         queue.remove(waiter)
         if not queue:
             del queues[address]
-        if queues is self._others:
+        if queues is self._normal:
             self._waiting -= 1
 
-    def _hand_on(self) -> None:
-        for queues in (self._known, self._others):
+    def _release(self) -> None:
+        for queues in (self._priority, self._normal):
             while queues:
                 address, queue = next(iter(queues.items()))
                 waiter = queue[0]
-                self._leave(queues, address, waiter)
+                self._remove(queues, address, waiter)
                 if address in queues:  # it waits for more: behind the others
                     queues[address] = queues.pop(address)
                 if not waiter.done():
@@ -237,5 +237,5 @@ class FairSlots:
         self._free += 1
 
 
-def _busy() -> Overloaded:
+def _overloaded() -> Overloaded:
     return Overloaded("too many sign in at once: try again later", limit="passwords", retryAfter="1")

@@ -7,18 +7,18 @@ from typing import Any, cast
 
 from msgspec import Struct
 
-from dragoman.auth.inbound.chain import Recall
+from dragoman.auth.inbound.chain import CredentialCache
 from dragoman.auth.inbound.issuer_keys import IssuerKeys
-from dragoman.auth.inbound.scheme import Denied, Forbidden
+from dragoman.auth.inbound.scheme import Forbidden, InvalidCredential
 from dragoman.clock import Clock
 from dragoman.keys.errors import BadSignature
 from dragoman.model.user import User
 
 # A token that was found right is believed that long without looking at its signature again.
-REMEMBERED = 300.0
+CACHE_SECONDS = 300.0
 ALGORITHMS = ("ES256", "ES384", "RS256", "PS256", "EdDSA")
 # The year 5138, in seconds: an issuer may say a number that no float holds.
-_FAR = 10**11
+_MAX_EXPIRY = 10**11
 _MAX_CLAIM = 1000
 _MAX_PERMISSIONS = 1000
 
@@ -36,7 +36,7 @@ class TokenRules(Struct, frozen=True, kw_only=True):
     """The claim with the caller's permissions, its path with dots; None: the token's scopes."""
 
 
-class Tokens:
+class TokenVerifier:
     """Turns a token into a user. Its id is the issuer's name and the subject, with a bar between."""
 
     def __init__(self, scheme: str, keys: IssuerKeys, rules: TokenRules, clock: Clock) -> None:
@@ -45,9 +45,9 @@ class Tokens:
         self._rules = rules
         self._clock = clock
         # With the version of the keys: when those change, everything is judged again.
-        self._recall: Recall[tuple[User, int]] = Recall(clock, REMEMBERED)
+        self._cache: CredentialCache[tuple[User, int]] = CredentialCache(clock, CACHE_SECONDS)
 
-    async def user(self, token: str) -> User:
+    async def identify(self, token: str) -> User:
         """Who a token speaks for.
 
         Raises:
@@ -55,18 +55,18 @@ class Tokens:
             Forbidden: it lacks a scope.
             ServerError: the keys cannot be had.
         """
-        digest = self._recall.digest(token)
-        known = self._recall.get(digest)
-        if known is not None and known[1] == self._keys.version:
-            return known[0]
-        claims = await self._claims(token)
-        user = self._user(claims)
-        self._need_scopes(claims, user)
-        expiry = min(claims["exp"], _FAR) + self._rules.leeway
-        self._recall.put(digest, (user, self._keys.version), expiry * 1000)
+        digest = self._cache.digest(token)
+        cached = self._cache.get(digest)
+        if cached is not None and cached[1] == self._keys.version:
+            return cached[0]
+        claims = await self._verified_claims(token)
+        user = self._build_user(claims)
+        self._check_scopes(claims, user)
+        expiry = min(claims["exp"], _MAX_EXPIRY) + self._rules.leeway
+        self._cache.put(digest, (user, self._keys.version), expiry * 1000)
         return user
 
-    async def _claims(self, token: str) -> dict[str, Any]:
+    async def _verified_claims(self, token: str) -> dict[str, Any]:
         from dragoman.keys.jws import read_header
 
         try:
@@ -74,17 +74,17 @@ class Tokens:
             if header.alg not in self._rules.algorithms:
                 raise BadSignature(f"tokens signed with {header.alg} are not taken here")
             try:
-                return self._verified(token, await self._keys.current(header.kid))
+                return self._verify(token, await self._keys.current(header.kid))
             except BadSignature as error:
-                newer = await self._keys.newer() if error.reason == "UNKNOWN_KEY" else None
-                if newer is None:
+                refreshed = await self._keys.refresh() if error.reason == "UNKNOWN_KEY" else None
+                if refreshed is None:
                     raise
-                return self._verified(token, newer)
+                return self._verify(token, refreshed)
         except BadSignature as error:
             cause = error.reason.lower().replace("_", "-")
-            raise Denied(f"the bearer token is refused: {error}", cause=cause) from None
+            raise InvalidCredential(f"the bearer token is refused: {error}", cause=cause) from None
 
-    def _verified(self, token: str, jwks: Mapping[str, Any]) -> dict[str, Any]:
+    def _verify(self, token: str, jwks: Mapping[str, Any]) -> dict[str, Any]:
         from dragoman.keys.signer import verify_jwt
 
         rules = self._rules
@@ -98,21 +98,23 @@ class Tokens:
             now=self._clock.now() / 1000,
         )
 
-    def _user(self, claims: dict[str, Any]) -> User:
+    def _build_user(self, claims: dict[str, Any]) -> User:
         subject = claims[self._rules.subject]
         if not isinstance(subject, str) or not subject or len(subject) > _MAX_CLAIM:
-            raise Denied(f"the bearer token is refused: its {self._rules.subject} is no name", cause="no-subject")
-        named = claims.get("name")
+            raise InvalidCredential(
+                f"the bearer token is refused: its {self._rules.subject} is no name", cause="no-subject"
+            )
+        display_name = claims.get("name")
         path = self._rules.permissions
-        found = scopes_of(claims) if path is None else _texts(_at(claims, path))
+        permissions = scopes_of(claims) if path is None else _strings(_claim_at(claims, path))
         return User(
             id=f"{self._rules.issuer or self._scheme}|{subject}",
-            name=named if isinstance(named, str) and 0 < len(named) <= _MAX_CLAIM else subject,
-            permissions=frozenset(found),
+            name=display_name if isinstance(display_name, str) and 0 < len(display_name) <= _MAX_CLAIM else subject,
+            permissions=frozenset(permissions),
             claims=claims,
         )
 
-    def _need_scopes(self, claims: dict[str, Any], user: User) -> None:
+    def _check_scopes(self, claims: dict[str, Any], user: User) -> None:
         missing = [scope for scope in self._rules.scopes if scope not in scopes_of(claims)]
         if missing:
             raise Forbidden(
@@ -126,10 +128,10 @@ class Tokens:
 
 def scopes_of(claims: Mapping[str, Any]) -> list[str]:
     """The scopes of a token: `scope` as OAuth writes it, else `scp` as some issuers do."""
-    return _texts(claims.get("scope", claims.get("scp")))
+    return _strings(claims.get("scope", claims.get("scp")))
 
 
-def _texts(value: Any) -> list[str]:
+def _strings(value: Any) -> list[str]:
     if isinstance(value, str):
         return value.split()[:_MAX_PERMISSIONS]
     if not isinstance(value, list):
@@ -137,11 +139,11 @@ def _texts(value: Any) -> list[str]:
     return [each for each in cast("list[Any]", value)[:_MAX_PERMISSIONS] if isinstance(each, str)]
 
 
-def _at(claims: Mapping[str, Any], path: str) -> Any:
+def _claim_at(claims: Mapping[str, Any], path: str) -> Any:
     """The claim with that name, else the one that is found by its path."""
     if path in claims:
         return claims[path]
-    found: Any = claims
+    value: Any = claims
     for word in path.split("."):
-        found = cast("dict[str, Any]", found).get(word) if isinstance(found, dict) else None
-    return found
+        value = cast("dict[str, Any]", value).get(word) if isinstance(value, dict) else None
+    return value

@@ -8,24 +8,24 @@ import ssl
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from dragoman.auth.outbound.credential import Credential, Unchanging, sendable
+from dragoman.auth.outbound.credential import BaseCredential, Credential, check_sendable
 from dragoman.auth.outbound.device import DeviceCode
 from dragoman.auth.outbound.fixed import ApiKey, Basic, Bearer
 from dragoman.auth.outbound.oauth2 import OAuth2
-from dragoman.auth.outbound.place import carries, put, takes_bearer
-from dragoman.auth.outbound.requirement import Scheme, alternatives, declared
+from dragoman.auth.outbound.place import can_carry, put, takes_bearer
+from dragoman.auth.outbound.requirement import SchemeRequirement, alternatives, declared_schemes
 from dragoman.model.card import AgentCard
 from dragoman.model.error import AuthError, ConfigError
 from dragoman.net.exchange import HttpClient, HttpRequest
 
 Provider = Callable[[AgentCard | None, str | None], Any]
 
-_POSSIBLE = (
+_EXPECTED = (
     "auth= takes a token or key as a str, (user, password), an object of dragoman.auth such as Bearer or OAuth2,"
     " a function f(card, scheme) -> str, or a list of these where the card demands several at once"
 )
-_BEARER = Scheme("bearer", "http", {"scheme": "bearer"})
-_OF_AUTHORIZATION = (Bearer, Basic, OAuth2, DeviceCode)
+_BEARER = SchemeRequirement("bearer", "http", {"scheme": "bearer"})
+_AUTHORIZATION_CREDENTIALS = (Bearer, Basic, OAuth2, DeviceCode)
 
 
 def credential_of(auth: object) -> Credential | None:
@@ -37,58 +37,58 @@ def credential_of(auth: object) -> Credential | None:
     if auth is None:
         return None
     if isinstance(auth, str):
-        return Told(auth)
+        return StringCredential(auth)
     if isinstance(auth, (tuple, list)):
-        return _of_several(cast("Sequence[object]", auth), is_pair=isinstance(auth, tuple))
+        return _combine(cast("Sequence[object]", auth), is_pair=isinstance(auth, tuple))
     if isinstance(auth, type):
-        raise ConfigError(f"auth={auth.__name__} is a class: write {auth.__name__}(…). {_POSSIBLE}")
+        raise ConfigError(f"auth={auth.__name__} is a class: write {auth.__name__}(…). {_EXPECTED}")
     if isinstance(auth, Credential):
         return auth
     if callable(auth):
-        return Asked(auth)
-    raise ConfigError(f"{_POSSIBLE}; not {type(auth).__name__}")
+        return CallableCredential(auth)
+    raise ConfigError(f"{_EXPECTED}; not {type(auth).__name__}")
 
 
-class Told(Unchanging):
+class StringCredential(BaseCredential):
     """A token or key, put where the card says."""
 
     __slots__ = ("_value",)
 
     def __init__(self, value: str) -> None:
-        self._value = sendable(value, "token given as auth=", ConfigError)
+        self._value = check_sendable(value, "token given as auth=", ConfigError)
 
     async def apply(self, request: HttpRequest, card: AgentCard | None, http: HttpClient) -> None:
         """See `Credential.apply`."""
         put(request, self._scheme(card), self._value)
 
     def __repr__(self) -> str:
-        return "Told(…)"
+        return "StringCredential(…)"
 
-    def _scheme(self, card: AgentCard | None) -> Scheme:
-        demanded = alternatives(card)
-        if not demanded:
-            return _undemanded(card, self._value)
-        single = (schemes[0] for schemes in demanded if len(schemes) == 1)
+    def _scheme(self, card: AgentCard | None) -> SchemeRequirement:
+        required = alternatives(card)
+        if not required:
+            return _default_scheme(card, self._value)
+        single = (schemes[0] for schemes in required if len(schemes) == 1)
         # Certificates are the connection's affair: beside them, one string may still be all.
-        beside = (rest[0] for rest in map(_without_tls, demanded) if len(rest) == 1)
-        fitting = [scheme for scheme in (*single, *beside) if carries(scheme, self._value)]
+        beside = (rest[0] for rest in map(_without_tls, required) if len(rest) == 1)
+        fitting = [scheme for scheme in (*single, *beside) if can_carry(scheme, self._value)]
         if fitting:
-            return min(fitting, key=_likelihood)
-        ways = ", or ".join(" and ".join(map(str, schemes)) for schemes in demanded)
+            return min(fitting, key=_unlikeliness)
+        ways = ", or ".join(" and ".join(map(str, schemes)) for schemes in required)
         raise AuthError(
             f"one token is not what the agent demands, which is {ways}: pass the fitting object of dragoman.auth,"
             " a list of them where several are demanded together, or a function f(card, scheme)"
         )
 
 
-def _likelihood(scheme: Scheme) -> int:
+def _unlikeliness(scheme: SchemeRequirement) -> int:
     """How little a plain string looks like this: cookies are made by a login, and a colon makes no password."""
     if scheme.how.lower() == "http basic":
         return 2
     return 1 if scheme.kind == "apiKey" and scheme.details.get("location") == "cookie" else 0
 
 
-class Asked(Unchanging):
+class CallableCredential(BaseCredential):
     """A function that gives the string for a scheme. It is called for every request: what is worth keeping, it keeps.
 
     It is given the card and the name of the scheme there, or None when the card demands nothing. Where the card demands
@@ -105,17 +105,19 @@ class Asked(Unchanging):
         try:
             inspect.signature(function).bind(None, None)
         except TypeError:
-            raise ConfigError(f"the function given as auth= must take (card, scheme). {_POSSIBLE}") from None
+            raise ConfigError(f"the function given as auth= must take (card, scheme). {_EXPECTED}") from None
         except ValueError:
             # A builtin may not tell.
             pass
 
     async def apply(self, request: HttpRequest, card: AgentCard | None, http: HttpClient) -> None:
         """See `Credential.apply`. What the function raises is passed on."""
-        for scheme in _answerable(card):
+        for scheme in _schemes_to_answer(card):
             name = None if scheme is _BEARER else scheme.name
-            value = sendable(await self._ask(card, name), "answer of the function given as auth=", AuthError)
-            if not carries(scheme, value):
+            value = check_sendable(
+                await self._call_function(card, name), "answer of the function given as auth=", AuthError
+            )
+            if not can_carry(scheme, value):
                 raise AuthError(f"the function given as auth= must answer `user:password` for {scheme}")
             put(request, scheme, value)
 
@@ -124,16 +126,16 @@ class Asked(Unchanging):
         return True
 
     def __repr__(self) -> str:
-        return f"Asked({getattr(self._function, '__qualname__', type(self._function).__name__)})"
+        return f"CallableCredential({getattr(self._function, '__qualname__', type(self._function).__name__)})"
 
-    async def _ask(self, card: AgentCard | None, scheme: str | None) -> object:
+    async def _call_function(self, card: AgentCard | None, scheme: str | None) -> object:
         # A plain function may read a file or call a vault: not in the event loop.
         call = self._function(card, scheme) if self._is_async else asyncio.to_thread(self._function, card, scheme)
-        answer: object = await call
-        return await answer if inspect.isawaitable(answer) else answer
+        value: object = await call
+        return await value if inspect.isawaitable(value) else value
 
 
-class Several:
+class CombinedCredentials:
     """Credentials that are sent together."""
 
     __slots__ = ("_parts",)
@@ -154,50 +156,50 @@ class Several:
 
     def ssl_context(self, verify: bool | ssl.SSLContext | str) -> ssl.SSLContext | None:
         """See `Credential.ssl_context`."""
-        found: ssl.SSLContext | None = None
+        context: ssl.SSLContext | None = None
         for part in self._parts:
-            found = part.ssl_context(verify if found is None else found) or found
-        return found
+            context = part.ssl_context(verify if context is None else context) or context
+        return context
 
     def __repr__(self) -> str:
-        return f"Several({', '.join(map(repr, self._parts))})"
+        return f"CombinedCredentials({', '.join(map(repr, self._parts))})"
 
 
-def _of_several(given: Sequence[object], *, is_pair: bool) -> Credential:
-    if is_pair and len(given) == 2 and isinstance(given[0], str) and isinstance(given[1], str):
-        return Basic(given[0], given[1])
-    parts = [part for part in map(credential_of, given) if part is not None]
+def _combine(items: Sequence[object], *, is_pair: bool) -> Credential:
+    if is_pair and len(items) == 2 and isinstance(items[0], str) and isinstance(items[1], str):
+        return Basic(items[0], items[1])
+    parts = [part for part in map(credential_of, items) if part is not None]
     if not parts:
-        raise ConfigError(f"auth= is empty. {_POSSIBLE}")
-    if sum(isinstance(part, (Told, Asked)) for part in parts) > 1:
+        raise ConfigError(f"auth= is empty. {_EXPECTED}")
+    if sum(isinstance(part, (StringCredential, CallableCredential)) for part in parts) > 1:
         raise ConfigError("auth= lists several strings or functions: say what each is, as in [Bearer(…), ApiKey(…)]")
-    if sum(isinstance(part, _OF_AUTHORIZATION) for part in parts) > 1:
+    if sum(isinstance(part, _AUTHORIZATION_CREDENTIALS) for part in parts) > 1:
         raise ConfigError("auth= lists several credentials for the one Authorization header")
     if sum(isinstance(part, ApiKey) and not part.is_named for part in parts) > 1:
         raise ConfigError("auth= lists several keys: pass name= to each ApiKey")
-    return parts[0] if len(parts) == 1 else Several(parts)
+    return parts[0] if len(parts) == 1 else CombinedCredentials(parts)
 
 
-def _answerable(card: AgentCard | None) -> tuple[Scheme, ...]:
+def _schemes_to_answer(card: AgentCard | None) -> tuple[SchemeRequirement, ...]:
     """The schemes a function is asked about: those of the first alternative it can answer for."""
-    demanded = alternatives(card)
-    if not demanded:
-        return (_undemanded(card),)
-    for schemes in demanded:
+    required = alternatives(card)
+    if not required:
+        return (_default_scheme(card),)
+    for schemes in required:
         rest = _without_tls(schemes)
-        if rest and all(map(carries, rest)):
+        if rest and all(map(can_carry, rest)):
             return rest
-    if any(not _without_tls(schemes) for schemes in demanded):
+    if any(not _without_tls(schemes) for schemes in required):
         raise AuthError("the agent demands a client certificate, which no function can give: pass MutualTLS(…)")
-    ways = ", or ".join(" and ".join(map(str, schemes)) for schemes in demanded)
+    ways = ", or ".join(" and ".join(map(str, schemes)) for schemes in required)
     raise AuthError(f"the agent demands {ways}, for which no token or key will do")
 
 
-def _without_tls(schemes: tuple[Scheme, ...]) -> tuple[Scheme, ...]:
+def _without_tls(schemes: tuple[SchemeRequirement, ...]) -> tuple[SchemeRequirement, ...]:
     return tuple(scheme for scheme in schemes if scheme.kind != "mutualTLS")
 
 
-def _undemanded(card: AgentCard | None, value: str | None = None) -> Scheme:
+def _default_scheme(card: AgentCard | None, value: str | None = None) -> SchemeRequirement:
     """Where a string goes when the card demands nothing: a bearer token, unless the card only knows other ways."""
-    known = [scheme for scheme in declared(card) if carries(scheme, value)]
-    return _BEARER if not known or any(map(takes_bearer, known)) else known[0]
+    described = [scheme for scheme in declared_schemes(card) if can_carry(scheme, value)]
+    return _BEARER if not described or any(map(takes_bearer, described)) else described[0]

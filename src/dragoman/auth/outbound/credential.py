@@ -33,7 +33,7 @@ class Secret:
             raise ConfigError("env= is the name of an environment variable")
         self._what = what
         self._env = env
-        self._value = None if value is None else sendable(value, what, ConfigError, may_be_empty=may_be_empty)
+        self._value = None if value is None else check_sendable(value, what, ConfigError, may_be_empty=may_be_empty)
 
     def read(self) -> str:
         """The value.
@@ -43,16 +43,16 @@ class Secret:
         """
         if self._env is None:
             return self._value or ""
-        found = os.environ.get(self._env)
-        if found is None:
+        value = os.environ.get(self._env)
+        if value is None:
             raise AuthError(f"the {self._what} is missing: the environment variable {self._env} is not set")
-        return sendable(found, f"{self._what} in the environment variable {self._env}", AuthError)
+        return check_sendable(value, f"{self._what} in the environment variable {self._env}", AuthError)
 
     def __repr__(self) -> str:
         return "…" if self._env is None else f"env={self._env!r}"
 
 
-def sendable(value: object, what: str, error: type[DragomanError], *, may_be_empty: bool = False) -> str:
+def check_sendable(value: object, what: str, error: type[DragomanError], *, may_be_empty: bool = False) -> str:
     """The value, when it is text that cannot break out of its place in a request. Raises `error`, without the value."""
     if not isinstance(value, str):
         raise error(f"the {what} must be a str, not {type(value).__name__}")
@@ -94,7 +94,7 @@ class Credential(Protocol):
         ...
 
 
-class Unchanging:
+class BaseCredential:
     """The two answers of a credential that is not cached and not carried by TLS."""
 
     __slots__ = ()

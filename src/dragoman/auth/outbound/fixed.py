@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dragoman.auth.outbound.credential import Secret, Unchanging, sendable
+from dragoman.auth.outbound.credential import BaseCredential, Secret, check_sendable
 from dragoman.auth.outbound.place import LOCATIONS, is_token, put_basic, put_bearer, put_cookie, put_key
-from dragoman.auth.outbound.requirement import Scheme, first_scheme
+from dragoman.auth.outbound.requirement import SchemeRequirement, first_scheme
 from dragoman.model.card import AgentCard
 from dragoman.model.error import AuthError, ConfigError
 from dragoman.net.exchange import HttpClient, HttpRequest
 
-_USUAL_HEADER = "X-API-Key"
+_DEFAULT_HEADER = "X-API-Key"
 
 
-class Bearer(Unchanging):
+class Bearer(BaseCredential):
     """A bearer token. `env` names an environment variable that has it, read at every request.
 
     Raises:
@@ -34,7 +34,7 @@ class Bearer(Unchanging):
         return f"Bearer({self._secret!r})"
 
 
-class ApiKey(Unchanging):
+class ApiKey(BaseCredential):
     """A key in a header, the query or a cookie: where the card says, else in the header `X-API-Key`.
 
     Raises:
@@ -54,7 +54,7 @@ class ApiKey(Unchanging):
         self._secret = Secret("key", key, env)
         if location is not None and location not in LOCATIONS:
             raise ConfigError("location= must be one of " + ", ".join(f"'{each}'" for each in LOCATIONS))
-        self._name = None if name is None else sendable(name, "name of the key", ConfigError)
+        self._name = None if name is None else check_sendable(name, "name of the key", ConfigError)
         self._location = location
 
     @property
@@ -68,8 +68,8 @@ class ApiKey(Unchanging):
         put_key(request, location, name, self._secret.read())
 
     def __repr__(self) -> str:
-        given = (("name", self._name), ("location", self._location))
-        return f"ApiKey({', '.join([repr(self._secret), *(f'{key}={said!r}' for key, said in given if said)])})"
+        options = (("name", self._name), ("location", self._location))
+        return f"ApiKey({', '.join([repr(self._secret), *(f'{key}={value!r}' for key, value in options if value)])})"
 
     def _place(self, card: AgentCard | None) -> tuple[str, str]:
         if self._name is not None and self._location is not None:
@@ -79,9 +79,9 @@ class ApiKey(Unchanging):
             return str(scheme.details["location"]), str(scheme.details["name"])
         if self._name is None and self._location not in (None, "header"):
             raise AuthError(f"the agent's card names no key in the {self._location}: pass name= to ApiKey")
-        return self._location or "header", self._name or _USUAL_HEADER
+        return self._location or "header", self._name or _DEFAULT_HEADER
 
-    def _fits(self, scheme: Scheme) -> bool:
+    def _fits(self, scheme: SchemeRequirement) -> bool:
         location, name = scheme.details.get("location"), scheme.details.get("name")
         if scheme.kind != "apiKey" or location not in LOCATIONS or not isinstance(name, str):
             return False
@@ -90,7 +90,7 @@ class ApiKey(Unchanging):
         return self._location is None or location == self._location
 
 
-class Basic(Unchanging):
+class Basic(BaseCredential):
     """A user and a password. `env` names an environment variable that has the password.
 
     Raises:
@@ -100,7 +100,7 @@ class Basic(Unchanging):
     __slots__ = ("_secret", "_user")
 
     def __init__(self, user: str, password: str | None = None, *, env: str | None = None) -> None:
-        self._user = sendable(user, "user", ConfigError, may_be_empty=True)
+        self._user = check_sendable(user, "user", ConfigError, may_be_empty=True)
         if ":" in user:
             raise ConfigError("the user contains a colon, which would end it")
         self._secret = Secret("password", password, env, may_be_empty=True)
@@ -114,7 +114,7 @@ class Basic(Unchanging):
         return f"Basic(…, {self._secret!r})"
 
 
-class Cookie(Unchanging):
+class Cookie(BaseCredential):
     """A cookie, which is sent beside any others. `env` names an environment variable that has its value.
 
     Raises:
@@ -127,7 +127,7 @@ class Cookie(Unchanging):
         self._secret = Secret("cookie", value, env)
         if value is not None and ";" in value:
             raise ConfigError("the cookie contains a semicolon: give its value alone")
-        if not is_token(sendable(name, "name of the cookie", ConfigError)):
+        if not is_token(check_sendable(name, "name of the cookie", ConfigError)):
             raise ConfigError("the name of the cookie contains characters that a cookie's name cannot have")
         self._name = name
 

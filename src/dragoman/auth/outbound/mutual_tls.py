@@ -6,13 +6,13 @@ import os
 import ssl
 from pathlib import Path
 
-from dragoman.auth.outbound.credential import Unchanging
+from dragoman.auth.outbound.credential import BaseCredential
 from dragoman.model.card import AgentCard
 from dragoman.model.error import AuthError, ConfigError
 from dragoman.net.exchange import HttpClient, HttpRequest
 
 
-class MutualTLS(Unchanging):
+class MutualTLS(BaseCredential):
     """A client certificate, shown when the connection is made.
 
     `cert` is a PEM file with the certificate (and its chain), `key` one with the private key when that is not in
@@ -56,18 +56,18 @@ class MutualTLS(Unchanging):
             context.verify_mode = ssl.CERT_NONE
         if trusted is not None:
             _trust(context, trusted)
-        self._show(context)
+        self._load_certificate(context)
         return context
 
     def __repr__(self) -> str:
         return f"MutualTLS({str(self._cert)!r})"
 
-    def _show(self, context: ssl.SSLContext) -> None:
-        asked: list[bool] = []
+    def _load_certificate(self, context: ssl.SSLContext) -> None:
+        password_requests: list[bool] = []
 
         def password() -> str:
             # Without this, OpenSSL would ask on the terminal.
-            asked.append(True)
+            password_requests.append(True)
             return self._password or ""
 
         for path in filter(None, (self._cert, self._key)):
@@ -77,9 +77,9 @@ class MutualTLS(Unchanging):
             context.load_cert_chain(self._cert, self._key, password)
         except (ssl.SSLError, OSError, ValueError) as error:
             holder = self._key or self._cert
-            if asked and not self._password:
+            if password_requests and not self._password:
                 raise ConfigError(f"MutualTLS: the key in {holder} is encrypted: pass password=") from None
-            if asked:
+            if password_requests:
                 raise ConfigError(f"MutualTLS: the password does not open the key in {holder}") from None
             if isinstance(error, ssl.SSLError) and error.reason == "KEY_VALUES_MISMATCH":
                 raise ConfigError(f"MutualTLS: the key in {holder} is not that of {self._cert}") from None

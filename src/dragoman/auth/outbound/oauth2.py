@@ -8,17 +8,17 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import quote_plus
 
-from dragoman.auth.outbound.credential import Secret, Unchanging, sendable
-from dragoman.auth.outbound.foreign import as_texts, card_address, given_address
+from dragoman.auth.outbound.credential import BaseCredential, Secret, check_sendable
 from dragoman.auth.outbound.place import put_bearer
-from dragoman.auth.outbound.requirement import Scheme, first_scheme
-from dragoman.auth.outbound.token import Answer, Token, TokenKeeper, ask_issuer, read_token
+from dragoman.auth.outbound.requirement import SchemeRequirement, first_scheme
+from dragoman.auth.outbound.token import Token, TokenCache, TokenResponse, post_to_issuer, read_token
+from dragoman.auth.outbound.untrusted import as_strings, card_url, configured_url
 from dragoman.model.card import AgentCard
 from dragoman.model.error import AuthError, ConfigError
 from dragoman.net.exchange import HttpClient, HttpRequest
 
 
-class Want(NamedTuple):
+class TokenSource(NamedTuple):
     """Where a token comes from and what it is for: tokens of different wants are kept apart."""
 
     url: str
@@ -27,10 +27,10 @@ class Want(NamedTuple):
     device_url: str = ""
 
 
-class FetchedToken(Unchanging):
+class TokenCredential(BaseCredential):
     """A bearer token that an issuer gives out, kept as long as it holds. `flow` is its name on cards."""
 
-    __slots__ = ("_flow", "_id", "_keepers", "_now", "_scopes", "_token_url")
+    __slots__ = ("_caches", "_flow", "_id", "_now", "_scopes", "_token_url")
 
     def __init__(
         self,
@@ -41,38 +41,38 @@ class FetchedToken(Unchanging):
         now: Callable[[], float],
     ) -> None:
         self._flow = flow
-        self._id = sendable(client_id, "client_id", ConfigError)
+        self._id = check_sendable(client_id, "client_id", ConfigError)
         self._scopes = read_scopes(scopes)
-        self._token_url = None if token_url is None else given_address(token_url, "token_url")
+        self._token_url = None if token_url is None else configured_url(token_url, "token_url")
         self._now = now
-        self._keepers: dict[Want, TokenKeeper] = {}
+        self._caches: dict[TokenSource, TokenCache] = {}
 
     async def apply(self, request: HttpRequest, card: AgentCard | None, http: HttpClient) -> None:
         """See `Credential.apply`."""
-        want = self._want(request, card)
-        keeper = self._keepers.setdefault(want, TokenKeeper(self._now))
-        put_bearer(request, await keeper.get(lambda refresh: self._fetch(http, want, refresh, request.connect)))
+        source = self._source(request, card)
+        cache = self._caches.setdefault(source, TokenCache(self._now))
+        put_bearer(request, await cache.get(lambda refresh: self._fetch(http, source, refresh, request.connect)))
 
-    async def _fetch(self, http: HttpClient, want: Want, refresh: str | None, connect: float | None) -> Token:
+    async def _fetch(self, http: HttpClient, source: TokenSource, refresh: str | None, connect: float | None) -> Token:
         raise NotImplementedError
 
     def _device_url(self, flow: Mapping[str, Any], request_url: str) -> str:
         return ""
 
-    def _want(self, request: HttpRequest, card: AgentCard | None) -> Want:
+    def _source(self, request: HttpRequest, card: AgentCard | None) -> TokenSource:
         scheme = flow_scheme(card, self._flow)
         flow = scheme.flow(self._flow) if scheme else {}
         scopes = self._scopes if self._scopes is not None else card_scopes(scheme, self._flow)
         device_url = self._device_url(flow, request.url)
         if self._token_url is not None:
-            return Want(self._token_url, self._token_url, scopes, device_url)
-        url = card_address(flow.get("tokenUrl"), request.url, "token_url")
+            return TokenSource(self._token_url, self._token_url, scopes, device_url)
+        url = card_url(flow.get("tokenUrl"), request.url, "token_url")
         refresh = flow.get("refreshUrl")
-        refresh_url = card_address(refresh, request.url, "token_url") if refresh else url
-        return Want(url, refresh_url, scopes, device_url)
+        refresh_url = card_url(refresh, request.url, "token_url") if refresh else url
+        return TokenSource(url, refresh_url, scopes, device_url)
 
 
-class OAuth2(FetchedToken):
+class OAuth2(TokenCredential):
     """Fetches a token with a client's id and secret, and keeps it until it expires or is refused.
 
     `env` names an environment variable that has the secret. `token_url` and `scopes` are taken from the card when they
@@ -103,47 +103,47 @@ class OAuth2(FetchedToken):
 
     def reject(self) -> bool:
         """See `Credential.reject`."""
-        for keeper in self._keepers.values():
+        for keeper in self._caches.values():
             keeper.forget()
         return True
 
     def __repr__(self) -> str:
         return f"OAuth2({self._id!r}, {self._secret!r})" if self._secret else f"OAuth2({self._id!r})"
 
-    async def _fetch(self, http: HttpClient, want: Want, refresh: str | None, connect: float | None) -> Token:
-        asked_at = self._now()
+    async def _fetch(self, http: HttpClient, source: TokenSource, refresh: str | None, connect: float | None) -> Token:
+        requested_at = self._now()
         if refresh is not None:
             form = {"grant_type": "refresh_token", "refresh_token": refresh}
             try:
-                return read_token(await self._ask(http, want.refresh_url, form, connect), asked_at, refresh)
+                return read_token(await self._request(http, source.refresh_url, form, connect), requested_at, refresh)
             except AuthError:
                 # It has expired too: begin again.
-                asked_at = self._now()
+                requested_at = self._now()
         form = {"grant_type": "client_credentials"}
-        if want.scopes:
-            form["scope"] = " ".join(want.scopes)
+        if source.scopes:
+            form["scope"] = " ".join(source.scopes)
         if self._audience:
             form["audience"] = self._audience
-        return read_token(await self._ask(http, want.url, form, connect), asked_at)
+        return read_token(await self._request(http, source.url, form, connect), requested_at)
 
-    async def _ask(self, http: HttpClient, url: str, form: dict[str, str], connect: float | None) -> Answer:
+    async def _request(self, http: HttpClient, url: str, form: dict[str, str], connect: float | None) -> TokenResponse:
         """Ask as RFC 6749 wants every issuer to understand it; else with the secret in the form, as some insist."""
         public = {**form, "client_id": self._id}
-        known = (form.get("refresh_token", ""),)
+        refresh_tokens = (form.get("refresh_token", ""),)
         if self._secret is None:
-            return await ask_issuer(http, url, public, connect=connect, secrets=known)
+            return await post_to_issuer(http, url, public, connect=connect, secrets=refresh_tokens)
         secret = self._secret.read()
         pair = b64encode(f"{quote_plus(self._id)}:{quote_plus(secret)}".encode()).decode()
-        secrets = (*known, secret, quote_plus(secret), pair)
+        secrets = (*refresh_tokens, secret, quote_plus(secret), pair)
         full = {**public, "client_secret": secret}
         if self._in_body:
-            return await ask_issuer(http, url, full, connect=connect, secrets=secrets)
+            return await post_to_issuer(http, url, full, connect=connect, secrets=secrets)
         header = {"Authorization": f"Basic {pair}"}
-        answer = await ask_issuer(http, url, form, headers=header, connect=connect, secrets=secrets)
-        if answer.status == 401 or answer.error == "invalid_client":
-            answer = await ask_issuer(http, url, full, connect=connect, secrets=secrets)
-            self._in_body = answer.is_good
-        return answer
+        response = await post_to_issuer(http, url, form, headers=header, connect=connect, secrets=secrets)
+        if response.status == 401 or response.error == "invalid_client":
+            response = await post_to_issuer(http, url, full, connect=connect, secrets=secrets)
+            self._in_body = response.is_success
+        return response
 
 
 def read_scopes(scopes: Iterable[str] | None) -> tuple[str, ...] | None:
@@ -155,16 +155,16 @@ def read_scopes(scopes: Iterable[str] | None) -> tuple[str, ...] | None:
     if scopes is None:
         return None
     listed = scopes.split() if isinstance(scopes, str) else list(scopes)
-    return tuple(sendable(each, "scope", ConfigError) for each in listed)
+    return tuple(check_sendable(each, "scope", ConfigError) for each in listed)
 
 
-def flow_scheme(card: AgentCard | None, flow: str) -> Scheme | None:
+def flow_scheme(card: AgentCard | None, flow: str) -> SchemeRequirement | None:
     """The scheme of a card that has a flow; failing that, one whose scopes at least apply to any token."""
     return first_scheme(card, lambda scheme: bool(scheme.flow(flow))) or first_scheme(
         card, lambda scheme: scheme.kind in ("oauth2", "openIdConnect")
     )
 
 
-def card_scopes(scheme: Scheme | None, flow: str) -> tuple[str, ...]:
+def card_scopes(scheme: SchemeRequirement | None, flow: str) -> tuple[str, ...]:
     """The scopes a card demands; when it demands none in particular, all that the flow has."""
-    return () if scheme is None else scheme.scopes or as_texts(scheme.flow(flow).get("scopes"))
+    return () if scheme is None else scheme.scopes or as_strings(scheme.flow(flow).get("scopes"))

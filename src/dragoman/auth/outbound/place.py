@@ -6,26 +6,26 @@ import re
 from base64 import b64encode
 from urllib.parse import quote, unquote_plus
 
-from dragoman.auth.outbound.foreign import shown
-from dragoman.auth.outbound.requirement import Scheme
+from dragoman.auth.outbound.requirement import SchemeRequirement
+from dragoman.auth.outbound.untrusted import redact
 from dragoman.model.error import AuthError
 from dragoman.net.exchange import HttpRequest
 
 LOCATIONS = ("header", "query", "cookie")
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 # A key under one of these names would change what the request says, or where it ends.
-_TAKEN = frozenset(
+_RESERVED_HEADERS = frozenset(
     ("connection", "content-length", "content-type", "expect", "host", "te", "trailer", "transfer-encoding", "upgrade")
 )
 # HTTP methods that answer a challenge: no text can stand for them.
 _CHALLENGES = frozenset(("digest", "dpop", "hoba", "mutual", "negotiate", "ntlm", "scram-sha-1", "scram-sha-256"))
 
 
-def carries(scheme: Scheme, value: str | None = None) -> bool:
+def can_carry(scheme: SchemeRequirement, value: str | None = None) -> bool:
     """True when one string is all a scheme needs. `value`, if known, decides for what needs a user and a password."""
     if scheme.kind == "apiKey":
         location, name = scheme.details.get("location"), scheme.details.get("name")
-        return location in LOCATIONS and isinstance(name, str) and _is_free(str(location), name)
+        return location in LOCATIONS and isinstance(name, str) and _is_usable_name(str(location), name)
     if scheme.kind == "http":
         method = str(scheme.details.get("scheme", "")).lower()
         if method == "basic":
@@ -35,12 +35,12 @@ def carries(scheme: Scheme, value: str | None = None) -> bool:
     return scheme.kind != "mutualTLS"
 
 
-def takes_bearer(scheme: Scheme) -> bool:
+def takes_bearer(scheme: SchemeRequirement) -> bool:
     """True when a scheme wants a bearer token."""
     return scheme.kind in ("oauth2", "openIdConnect", "") or scheme.how.lower() == "http bearer"
 
 
-def put(request: HttpRequest, scheme: Scheme, value: str) -> None:
+def put(request: HttpRequest, scheme: SchemeRequirement, value: str) -> None:
     """Put a string where a scheme that `carries` it wants it.
 
     Raises:
@@ -53,14 +53,14 @@ def put(request: HttpRequest, scheme: Scheme, value: str) -> None:
     elif scheme.how.lower() == "http basic":
         put_basic(request, value)
     else:
-        put_header(request, "Authorization", f"{scheme.details['scheme']} {_plain(value, 'credential')}")
+        put_header(request, "Authorization", f"{scheme.details['scheme']} {_check_ascii(value, 'credential')}")
 
 
 def put_bearer(request: HttpRequest, token: str) -> None:
     """Put a token into the Authorization header."""
     if " " in token:
         raise AuthError("the token contains a space: give the token alone, without `Bearer`")
-    put_header(request, "Authorization", f"Bearer {_plain(token, 'token')}")
+    put_header(request, "Authorization", f"Bearer {_check_ascii(token, 'token')}")
 
 
 def put_basic(request: HttpRequest, pair: str) -> None:
@@ -70,14 +70,14 @@ def put_basic(request: HttpRequest, pair: str) -> None:
 
 def put_key(request: HttpRequest, location: str, name: str, value: str) -> None:
     """Put a key into a header, the query or a cookie."""
-    if not _is_free(location, name):
-        raise AuthError(f"a key cannot be sent in a {location} named {shown(name)!r}")
+    if not _is_usable_name(location, name):
+        raise AuthError(f"a key cannot be sent in a {location} named {redact(name)!r}")
     if location == "query":
         put_query(request, name, value)
     elif location == "cookie":
         put_cookie(request, name, value)
     else:
-        put_header(request, name, _plain(value, "key"))
+        put_header(request, name, _check_ascii(value, "key"))
 
 
 def put_header(request: HttpRequest, name: str, value: str) -> None:
@@ -89,21 +89,21 @@ def put_header(request: HttpRequest, name: str, value: str) -> None:
 
 def put_query(request: HttpRequest, name: str, value: str) -> None:
     """Put a parameter into the URL, in place of one of the same name; the others stay as they are written."""
-    address, hash_mark, fragment = request.url.partition("#")
+    address, hash_sign, fragment = request.url.partition("#")
     path, _, query = address.partition("?")
-    kept = [each for each in query.split("&") if each and unquote_plus(each.partition("=")[0]) != name]
-    kept.append(f"{quote(name, safe='')}={quote(value, safe='')}")
-    request.url = f"{path}?{'&'.join(kept)}{hash_mark}{fragment}"
+    parameters = [each for each in query.split("&") if each and unquote_plus(each.partition("=")[0]) != name]
+    parameters.append(f"{quote(name, safe='')}={quote(value, safe='')}")
+    request.url = f"{path}?{'&'.join(parameters)}{hash_sign}{fragment}"
 
 
 def put_cookie(request: HttpRequest, name: str, value: str) -> None:
     """Put a cookie beside the others, in place of one of the same name."""
     if ";" in value:
         raise AuthError("the cookie contains a semicolon, which would end it")
-    before = "; ".join(said for header, said in request.headers.items() if header.lower() == "cookie")
+    before = "; ".join(field for header, field in request.headers.items() if header.lower() == "cookie")
     others = [each.strip() for each in before.split(";")]
-    kept = [each for each in others if each and each.partition("=")[0].strip() != name]
-    put_header(request, "Cookie", "; ".join([*kept, f"{name}={_plain(value, 'cookie')}"]))
+    cookies = [each for each in others if each and each.partition("=")[0].strip() != name]
+    put_header(request, "Cookie", "; ".join([*cookies, f"{name}={_check_ascii(value, 'cookie')}"]))
 
 
 def is_token(text: str) -> bool:
@@ -111,13 +111,13 @@ def is_token(text: str) -> bool:
     return _TOKEN.fullmatch(text) is not None
 
 
-def _is_free(location: str, name: str) -> bool:
+def _is_usable_name(location: str, name: str) -> bool:
     if location == "query":
         return name != ""
-    return is_token(name) and (location == "cookie" or name.lower() not in _TAKEN)
+    return is_token(name) and (location == "cookie" or name.lower() not in _RESERVED_HEADERS)
 
 
-def _plain(value: str, what: str) -> str:
+def _check_ascii(value: str, what: str) -> str:
     if not value.isascii():
         raise AuthError(f"the {what} contains characters outside ASCII, which a header cannot carry")
     return value

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.auth.outbound.foreign import as_object, as_texts, shown
+from dragoman.auth.outbound.untrusted import as_object, as_strings, redact
 from dragoman.model.card import AgentCard
 
 _KINDS = {
@@ -20,7 +20,7 @@ _KINDS = {
 }
 
 
-class Scheme(Struct, frozen=True):
+class SchemeRequirement(Struct, frozen=True):
     """One way to authenticate. `kind` is empty when the card names a scheme and does not say what it is."""
 
     name: str
@@ -29,7 +29,7 @@ class Scheme(Struct, frozen=True):
     scopes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return f"`{shown(self.name)}` ({shown(self.how) or 'not described'})"
+        return f"`{redact(self.name)}` ({redact(self.how) or 'not described'})"
 
     @property
     def how(self) -> str:
@@ -41,35 +41,35 @@ class Scheme(Struct, frozen=True):
         return as_object(as_object(self.details.get("flows")).get(name)) if self.kind == "oauth2" else {}
 
 
-def alternatives(card: AgentCard | None) -> list[tuple[Scheme, ...]]:
+def alternatives(card: AgentCard | None) -> list[tuple[SchemeRequirement, ...]]:
     """What a card demands: one of these, and of that one all schemes. Empty when it demands nothing."""
     if card is None:
         return []
-    known = {scheme.name: scheme for scheme in declared(card)}
-    found: list[tuple[Scheme, ...]] = []
+    described = {scheme.name: scheme for scheme in declared_schemes(card)}
+    result: list[tuple[SchemeRequirement, ...]] = []
     for requirement in card.security_requirements:
-        wanted = as_object(as_object(requirement).get("schemes"))
+        required = as_object(as_object(requirement).get("schemes"))
         schemes = tuple(
-            replace(known.get(name, Scheme(name)), scopes=as_texts(as_object(scopes).get("list")))
-            for name, scopes in wanted.items()
+            replace(described.get(name, SchemeRequirement(name)), scopes=as_strings(as_object(scopes).get("list")))
+            for name, scopes in required.items()
         )
         # An empty one says that nothing will do as well.
         if schemes:
-            found.append(schemes)
-    return found
+            result.append(schemes)
+    return result
 
 
-def declared(card: AgentCard | None) -> list[Scheme]:
+def declared_schemes(card: AgentCard | None) -> list[SchemeRequirement]:
     """Every scheme a card describes, demanded or not."""
-    found: list[Scheme] = []
+    result: list[SchemeRequirement] = []
     for name, scheme in ((card.security_schemes if card else None) or {}).items():
-        said = as_object(scheme)
-        member = next((member for member in _KINDS if isinstance(said.get(member), dict)), "")
-        found.append(Scheme(name, _KINDS.get(member, ""), as_object(said.get(member))))
-    return found
+        members = as_object(scheme)
+        member = next((member for member in _KINDS if isinstance(members.get(member), dict)), "")
+        result.append(SchemeRequirement(name, _KINDS.get(member, ""), as_object(members.get(member))))
+    return result
 
 
-def first_scheme(card: AgentCard | None, fits: Callable[[Scheme], bool]) -> Scheme | None:
+def first_scheme(card: AgentCard | None, fits: Callable[[SchemeRequirement], bool]) -> SchemeRequirement | None:
     """The first scheme that fits: of those demanded, else of those described."""
     demanded = (scheme for schemes in alternatives(card) for scheme in schemes)
-    return next(filter(fits, demanded), None) or next(filter(fits, declared(card)), None)
+    return next(filter(fits, demanded), None) or next(filter(fits, declared_schemes(card)), None)

@@ -12,18 +12,18 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from dragoman.auth.outbound.credential import sendable
-from dragoman.auth.outbound.foreign import as_object, shown
+from dragoman.auth.outbound.credential import check_sendable
+from dragoman.auth.outbound.untrusted import as_object, redact
 from dragoman.model.error import AuthError, BadResponse, CannotConnect, DragomanError
 from dragoman.model.json import decode_any
 from dragoman.net.exchange import HttpClient, HttpRequest
 
-_LARGEST = 1024 * 1024
+_MAX_RESPONSE = 1024 * 1024
 # A token is not thought about: who says nothing for this long will not.
-_SILENCE = 30.0
+_READ_TIMEOUT = 30.0
 
 
-class Answer(NamedTuple):
+class TokenResponse(NamedTuple):
     """What the issuer said. `secrets` are those it was told, and must not be heard from it again."""
 
     url: str
@@ -32,19 +32,19 @@ class Answer(NamedTuple):
     secrets: tuple[str, ...] = ()
 
     @property
-    def is_good(self) -> bool:
+    def is_success(self) -> bool:
         """True when it gave what it was asked for."""
         return 200 <= self.status < 300 and not self.error
 
     @property
     def error(self) -> str:
         """The word for what is wrong; empty when it has none."""
-        said = self.body.get("error")
-        return said if isinstance(said, str) else ""
+        code = self.body.get("error")
+        return code if isinstance(code, str) else ""
 
     def refusal(self) -> AuthError:
         """The error that says what the issuer said."""
-        where = shown(self.url.partition("?")[0])
+        where = redact(self.url.partition("?")[0])
         if 300 <= self.status < 400:
             return AuthError(
                 f"no token from {where}: it answers with a redirect ({self.status}), which is not followed"
@@ -52,11 +52,11 @@ class Answer(NamedTuple):
         if not self.error:
             return AuthError(f"no token from {where}: it answers with HTTP {self.status}")
         described = self.body.get("error_description")
-        more = f": {shown(described, self.secrets)}" if isinstance(described, str) and described else ""
-        return AuthError(f"no token from {where}: {shown(self.error, self.secrets)}{more}")
+        more = f": {redact(described, self.secrets)}" if isinstance(described, str) and described else ""
+        return AuthError(f"no token from {where}: {redact(self.error, self.secrets)}{more}")
 
 
-async def ask_issuer(
+async def post_to_issuer(
     http: HttpClient,
     url: str,
     form: dict[str, str],
@@ -64,34 +64,34 @@ async def ask_issuer(
     headers: dict[str, str] | None = None,
     connect: float | None = 10.0,
     secrets: Iterable[str] = (),
-) -> Answer:
+) -> TokenResponse:
     """Send a form to the issuer. What it answers, also in refusal, is returned.
 
     Raises:
         AuthError: the answer is too large, or is none though it is said to be good.
         CannotConnect: nobody answers.
     """
-    sent = {"Accept": "application/json", "Content-Type": "application/x-www-form-urlencoded", **(headers or {})}
+    all_headers = {"Accept": "application/json", "Content-Type": "application/x-www-form-urlencoded", **(headers or {})}
     request = HttpRequest(
-        "POST", url, sent, urlencode(form).encode(), operation="token", connect=connect, silence=_SILENCE
+        "POST", url, all_headers, urlencode(form).encode(), operation="token", connect=connect, silence=_READ_TIMEOUT
     )
     try:
         response = await http.send(request)
         status = response.status
-        data = await response.read(_LARGEST)
+        data = await response.read(_MAX_RESPONSE)
     except CannotConnect as error:
         # What the token is for was not sent: that can be tried again.
         raise CannotConnect(f"no token: {error}", reason=error.reason, arrived=False) from error
     except BadResponse as error:
-        raise AuthError(f"no token from {shown(url.partition('?')[0])}: {error}") from None
+        raise AuthError(f"no token from {redact(url.partition('?')[0])}: {error}") from None
     try:
         body = as_object(decode_any(data))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         body = {}
-    answer = Answer(url, status, body, tuple(secrets))
-    if answer.is_good and not body:
-        raise AuthError(f"no token from {shown(url.partition('?')[0])}: the answer is not a JSON object")
-    return answer
+    token_response = TokenResponse(url, status, body, tuple(secrets))
+    if token_response.is_success and not body:
+        raise AuthError(f"no token from {redact(url.partition('?')[0])}: the answer is not a JSON object")
+    return token_response
 
 
 # A token is replaced this long before it expires, so that it does not do so on its way.
@@ -107,24 +107,24 @@ class Token(NamedTuple):
     refresh: str | None = None
 
 
-def read_token(answer: Answer, asked_at: float, refresh: str | None = None) -> Token:
+def read_token(response: TokenResponse, requested_at: float, refresh: str | None = None) -> Token:
     """The token in an answer. `refresh` is the one to keep when the answer has no newer.
 
     Raises:
         AuthError: the answer is a refusal, or the token is none a request can carry.
     """
-    if not answer.is_good:
-        raise answer.refusal()
-    where = shown(answer.url.partition("?")[0])
-    kind = answer.body.get("token_type", "bearer")
+    if not response.is_success:
+        raise response.refusal()
+    where = redact(response.url.partition("?")[0])
+    kind = response.body.get("token_type", "bearer")
     if not isinstance(kind, str) or kind.lower() != "bearer":
-        raise AuthError(f"the token from {where} is of the type {shown(kind, answer.secrets)!r}, not a bearer token")
-    access = sendable(answer.body.get("access_token"), f"access_token from {where}", AuthError)
-    newer = answer.body.get("refresh_token")
-    return Token(access, asked_at + _lifetime(answer.body.get("expires_in")), _text(newer) or refresh)
+        raise AuthError(f"the token from {where} is of the type {redact(kind, response.secrets)!r}, not a bearer token")
+    access = check_sendable(response.body.get("access_token"), f"access_token from {where}", AuthError)
+    newer = response.body.get("refresh_token")
+    return Token(access, requested_at + _lifetime(response.body.get("expires_in")), _text(newer) or refresh)
 
 
-class TokenKeeper:
+class TokenCache:
     """Keeps one token fresh. However many want it, one fetches it; when that fails, all who waited hear why."""
 
     def __init__(self, now: Callable[[], float]) -> None:
@@ -143,11 +143,11 @@ class TokenKeeper:
         """
         if (fresh := self._fresh()) is not None:
             return fresh
-        seen = self._failures
+        failures_before = self._failures
         async with self._locks.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
             if (fresh := self._fresh()) is not None:
                 return fresh
-            if self._failure is not None and self._failures != seen:
+            if self._failure is not None and self._failures != failures_before:
                 raise copy(self._failure)
             try:
                 token = await fetch(self._refresh)
@@ -172,9 +172,9 @@ class TokenKeeper:
         return token.access if token is not None and self._now() < token.until else None
 
 
-def _lifetime(said: Any) -> float:
+def _lifetime(expires_in: Any) -> float:
     try:
-        seconds = inf if said is None else float(said)
+        seconds = inf if expires_in is None else float(expires_in)
     except (TypeError, ValueError):
         seconds = inf
     if not isfinite(seconds):

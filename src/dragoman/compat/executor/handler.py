@@ -24,7 +24,7 @@ from dragoman.compat.executor.task_store import ORIGIN, TaskStore
 from dragoman.compat.executor.webhooks import PushConfigStore
 from dragoman.dialects.errors import rpc_error
 from dragoman.dialects.table import V0_3
-from dragoman.engine.call import Call
+from dragoman.engine.call import CallContext
 from dragoman.engine.journal.follow import Stream
 from dragoman.engine.operations import EngineSettings, Service
 from dragoman.model.error import A2AError, ExtendedAgentCardNotConfigured, InternalError, MethodNotFound
@@ -35,7 +35,7 @@ from dragoman.server.agent.agent import Agent
 from dragoman.server.cards.cache import MAX_AGE, Cards
 from dragoman.server.config.settings import Limits
 from dragoman.server.http.address import Addresses
-from dragoman.server.http.app import App, Hosted
+from dragoman.server.http.app import App, HostedAgent
 from dragoman.transports.endpoint import Endpoint
 
 if TYPE_CHECKING:
@@ -100,11 +100,11 @@ class RequestHandler:
         self._agent = Agent(self.task_store.agent, run=run)
         store, clock = self.task_store.engine_store, self.task_store.clock
         cards = FixedCard(self._agent, agent_card, clock.now())
-        hosted = Hosted(self._agent, cards, self._make_service, Limits().body, blocking=True)
+        hosted = HostedAgent(self._agent, cards, self._make_service, Limits().body, blocking=True)
         self.push_configs = None if push_sender is None else PushConfigStore(self.task_store, push_sender)
         deliveries = None if self.push_configs is None else self.push_configs.delivery
         keys = None if push_sender is None else push_sender.keys
-        self._app = App([hosted], store, Addresses(None, ()), lambda: None, couriers=deliveries, keys=keys)
+        self._app = App([hosted], store, Addresses(None, ()), lambda: None, delivery_factory=deliveries, keys=keys)
 
     def _make_service(self, outbox: Outbox | None) -> Service:
         store = self.task_store
@@ -172,7 +172,7 @@ class RequestHandler:
         if operation is Operation.EXTENDED_CARD:
             yield self._extended()
             return
-        outcome = await endpoint.perform(operation, Call(origin=ORIGIN, asks=dialect.asks), params, None)
+        outcome = await endpoint.perform(operation, CallContext(origin=ORIGIN, asks=dialect.asks), params, None)
         if not isinstance(outcome.result, Stream):
             yield decode_any(dialect.result(operation, outcome.result))
             return

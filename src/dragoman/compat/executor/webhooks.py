@@ -10,7 +10,7 @@ from dragoman.compat.executor.result import NOT_FOUND
 from dragoman.compat.executor.task_store import ORIGIN, TaskStore
 from dragoman.engine.journal.tasks import Tasks
 from dragoman.engine.ports.store import Scope
-from dragoman.engine.webhooks import Pushes
+from dragoman.engine.webhooks import WebhookOperations
 from dragoman.model.error import A2AError, DragomanError, TaskNotFound
 from dragoman.model.ids import new_id
 from dragoman.model.json import encode
@@ -92,7 +92,7 @@ class PushConfigStore:
 
     def _use(self, outbox: WebhookRegistry) -> None:
         self._outbox = outbox
-        self._pushes = Pushes(self._tasks, outbox)
+        self._pushes = WebhookOperations(self._tasks, outbox)
 
     async def set(self, task_id: str, config: PushConfig) -> Ok[PushConfig] | Failure:
         """Keep a webhook, in place of one with the same id; one without an id gets one."""

@@ -14,7 +14,7 @@ from dragoman.compat.sessions.errors import BudgetExceededError
 from dragoman.compat.sessions.invocation_guard import max_depth_of
 from dragoman.model.error import BadResponse, DragomanError
 from dragoman.model.json import decode_any, encode
-from dragoman.model.message import told_depth
+from dragoman.model.message import depth_from_environ
 from dragoman.net.aio import fetch
 from dragoman.net.exchange import HttpRequest
 from dragoman.net.guard import Forbidden, Guard
@@ -78,7 +78,7 @@ async def invoke_remote_agent(
     Whatever goes wrong, here or over there, is in the result's `error`; nothing is raised for it.
     """
     clock = clock or SystemClock()
-    depth = told_depth(os.environ) if depth is None else depth
+    depth = depth_from_environ(os.environ) if depth is None else depth
     params: dict[str, Any] = {"message": message}
     if skill is not None:
         params["skill"] = skill

@@ -16,7 +16,7 @@ from msgspec import structs
 from dragoman.agents.offers import categories, humanized
 from dragoman.compat.sessions.deps import member
 from dragoman.dialects.cards.security import schemes_to_01
-from dragoman.server.cards.cache import MAX_AGE, REMEMBERED
+from dragoman.server.cards.cache import CACHE_SIZE, MAX_AGE
 
 if TYPE_CHECKING:
     from dragoman.model.card import AgentCard, AgentSkill
@@ -137,9 +137,9 @@ class AgentCards:
         key = (base, self._agent.revision, user.permissions if user else None)
         served = self._cache.get(key)
         if served is None:
-            if len(self._cache) >= REMEMBERED:  # the Host header is the caller's to choose
+            if len(self._cache) >= CACHE_SIZE:  # the Host header is the caller's to choose
                 self._cache.clear()
-            card = card_of_agent(self._agent, self._cards.told(base, user), base)
+            card = card_of_agent(self._agent, self._cards.extended_card(base, user), base)
             body = msgspec.json.format(msgspec.json.encode(card), indent=2)
             served = self._cache[key] = (body, f'"{hashlib.sha256(body).hexdigest()[:32]}"'.encode())
         return served
@@ -239,7 +239,7 @@ def default_tools() -> Mapping[str, str]:
         from dragoman.mcp.tools.table import SIMPLE_TOOLS, TOOLS
     except ImportError:
         return {}
-    return {tool.name: tool.listed().description or "" for tool in (*TOOLS, *SIMPLE_TOOLS)}
+    return {tool.name: tool.to_mcp().description or "" for tool in (*TOOLS, *SIMPLE_TOOLS)}
 
 
 # -- parts ---------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from dragoman.clock import SystemClock
 from dragoman.compat.sessions.errors import NotFoundError
 
 if TYPE_CHECKING:
-    from dragoman.agents.process.programs import ProcessManager
+    from dragoman.agents.process.manager import ProcessManager
     from dragoman.agents.process.run import CreateSession
     from dragoman.clock import Clock
 

@@ -6,7 +6,7 @@ import logging
 from collections import OrderedDict, deque
 from typing import TYPE_CHECKING
 
-from dragoman.engine.accept.quota import busy
+from dragoman.engine.accept.quota import overloaded
 from dragoman.model.error import InvalidParams
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class InvocationGuard:
             starts.popleft()
         if len(starts) >= self._per_minute:
             seconds = (starts[0] + _WINDOW_MS - now) / 1000
-            raise busy(f"an agent may begin {self._per_minute} tasks a minute", "source", seconds)
+            raise overloaded(f"an agent may begin {self._per_minute} tasks a minute", "source", seconds)
         starts.append(now)
 
     def _evict(self, now: int) -> None:

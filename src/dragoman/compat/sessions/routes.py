@@ -13,7 +13,7 @@ from dragoman.compat.sessions.dialect import InvalidBody, parse_body, parse_task
 from dragoman.compat.sessions.registry import AgentEngine, TaskRegistry
 from dragoman.dialects.errors import status_of
 from dragoman.dialects.table import V1_0
-from dragoman.engine.call import Call
+from dragoman.engine.call import CallContext
 from dragoman.model.error import (
     A2AError,
     InvalidParams,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from dragoman.compat.sessions.dialect import SessionTaskRequest
     from dragoman.compat.sessions.invocation_guard import InvocationGuard
     from dragoman.model.user import User
-    from dragoman.server.http.app import Hosted
+    from dragoman.server.http.app import HostedAgent
     from dragoman.server.plugins import Site
     from dragoman.transports.http import Header, Request, Send
 
@@ -82,7 +82,9 @@ class SessionRoutes:
         """Forget every task, once what is being done is done."""
         await self._registry.close()
 
-    def page(self, hosted: Hosted, request: Request, base: str, user: User | None) -> tuple[int, bytes, list[Header]]:
+    def page(
+        self, hosted: HostedAgent, request: Request, base: str, user: User | None
+    ) -> tuple[int, bytes, list[Header]]:
         """The card of an agent under its id."""
         return self._cards[hosted.agent.name].serve(request, base, user)
 
@@ -90,15 +92,15 @@ class SessionRoutes:
         """Say that there is no such agent."""
         await self.refuse(send, NoSuchAgent(f"Agent {name}"))
 
-    async def serve(self, hosted: Hosted, request: Request, send: Send, user: User | None) -> None:
+    async def serve(self, hosted: HostedAgent, request: Request, send: Send, user: User | None) -> None:
         """Answer one request. At the root it is for the first agent with a project, if there is one."""
         target = hosted if request.prefix else self._first_with_project()
         await self._serve(target, request, send, user)
 
-    def _first_with_project(self) -> Hosted | None:
+    def _first_with_project(self) -> HostedAgent | None:
         return next((each for each in self._site.agents if each.agent.default_project_id is not None), None)
 
-    async def _serve(self, hosted: Hosted | None, request: Request, send: Send, user: User | None) -> None:
+    async def _serve(self, hosted: HostedAgent | None, request: Request, send: Send, user: User | None) -> None:
         sends = request.segments in (_SEND, _INVOKE)
         if request.method != ("POST" if sends else "GET"):
             await not_allowed(send, "POST" if sends else "GET")
@@ -133,7 +135,7 @@ class SessionRoutes:
 
     # -- parts -----------------------------------------------------------------------------------------------------
 
-    async def _send(self, hosted: Hosted | None, request: Request, user: User | None) -> dict[str, Any]:
+    async def _send(self, hosted: HostedAgent | None, request: Request, user: User | None) -> dict[str, Any]:
         site = self._site
         body = await request.json_body(site.body_limit)
         request.charge(body, site.limits.check(body))
@@ -144,15 +146,15 @@ class SessionRoutes:
         task_request = structs.replace(task_request, source=source, skill=_skill(hosted, task_request))
         engine = AgentEngine(hosted.agent.name, hosted.service, site.bus, site.clock)
         return await self._registry.send(
-            engine, Call(user=user, origin=V1_0), task_request, request.caller, request.lease
+            engine, CallContext(user=user, origin=V1_0), task_request, request.caller, request.lease
         )
 
-    async def _get(self, hosted: Hosted | None, request: Request, user: User | None) -> dict[str, Any]:
+    async def _get(self, hosted: HostedAgent | None, request: Request, user: User | None) -> dict[str, Any]:
         # At the root are all tasks, whoever works on them.
         agent = hosted.agent.name if hosted is not None and request.prefix else None
-        return await self._registry.get(Call(user=user), request.segments[-1], agent)
+        return await self._registry.get(CallContext(user=user), request.segments[-1], agent)
 
 
-def _skill(hosted: Hosted, request: SessionTaskRequest) -> str | None:
+def _skill(hosted: HostedAgent, request: SessionTaskRequest) -> str | None:
     """The skill that is asked for, where there is such a skill. Callers name any, and mean the agent."""
     return request.skill if any(skill.id == request.skill for skill in hosted.agent.skills) else None

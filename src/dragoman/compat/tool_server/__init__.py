@@ -26,7 +26,7 @@ from dragoman.compat.tool_server.rows import NumberedTasks
 from dragoman.dialects.cards.v01 import plain_card
 from dragoman.dialects.errors import rpc_error
 from dragoman.dialects.negotiate import Choice
-from dragoman.engine.call import Call
+from dragoman.engine.call import CallContext
 from dragoman.engine.settings import EngineSettings
 from dragoman.model.error import A2AError, ConfigError, InvalidParams, Unauthenticated
 from dragoman.model.json import decode_any, encode
@@ -36,7 +36,7 @@ from dragoman.model.user import User
 from dragoman.server.agent.frameworks import require
 from dragoman.server.agent.in_process import ServiceConnection, connect
 from dragoman.server.build import open_store
-from dragoman.server.cards.cache import card_of, offers_for, schemas_of
+from dragoman.server.cards.cache import build_card, offers_for, schemas_of
 from dragoman.transports.endpoint import JSON_LIMITS, Endpoint
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class ToolServer:
     async def agent_card(self, permissions: Permissions) -> Json:
         """The card for who has these permissions. Raises ConfigError when the server is not open."""
         user, offers = self._open_to(permissions)
-        card = card_of(self.agent, self.url, user, security=(_COOKIE, []), linked=True)
+        card = build_card(self.agent, self.url, user, security=(_COOKIE, []), linked=True)
         return plain_card(card, ((offer.id, offer.description) for offer in offers), self.agent.card)
 
     async def tools_for_permissions(self, permissions: Permissions) -> list[Json]:
@@ -260,7 +260,7 @@ def _default_server() -> ToolServer:
 async def _perform(
     service: Service, operation: Operation, params: Any, user: User | None, answers: ToolAnswers | None = None
 ) -> Outcome:
-    call = Call(user=user, origin=TOOL_TASKS.origin, asks=TOOL_TASKS.asks)
+    call = CallContext(user=user, origin=TOOL_TASKS.origin, asks=TOOL_TASKS.asks)
     try:
         request = TOOL_TASKS.request(operation, _encode_params(params))
         endpoint = Endpoint(service, (), body_limit=0, blocking=True)

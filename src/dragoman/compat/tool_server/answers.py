@@ -19,7 +19,7 @@ from dragoman.transports.endpoint import Outcome
 if TYPE_CHECKING:
     from dragoman.clock import Clock
     from dragoman.dialects.negotiate import Choice
-    from dragoman.engine.call import Call
+    from dragoman.engine.call import CallContext
     from dragoman.engine.ports.store import Store
     from dragoman.model.operation import CancelTaskRequest
     from dragoman.transports.endpoint import Endpoint
@@ -44,7 +44,7 @@ class ToolAnswers:
         self,
         endpoint: Endpoint,
         choice: Choice,
-        call: Call,
+        call: CallContext,
         params: Any,
         after: int | None = None,
         request: Request | None = None,
@@ -59,7 +59,7 @@ class ToolAnswers:
         return outcome
 
     async def _cancel_ended(
-        self, endpoint: Endpoint, call: Call, request: CancelTaskRequest, refused: TaskNotCancelable
+        self, endpoint: Endpoint, call: CallContext, request: CancelTaskRequest, refused: TaskNotCancelable
     ) -> Outcome:
         """Cancel a task that has ended in its row alone.
 

@@ -21,10 +21,10 @@ from dragoman.model.error import ConfigError
 NAME = "dragoman"
 Json = dict[str, Any]
 # Folders in uv's cache. What is in there may be gone tomorrow.
-_CACHED = re.compile(r"(archive|environments|builds)-v\d+")
+_UV_CACHE_FOLDER = re.compile(r"(archive|environments|builds)-v\d+")
 
 
-class Host(Struct, frozen=True, kw_only=True):
+class McpHost(Struct, frozen=True, kw_only=True):
     """A program that starts MCP servers. `variable` is how its file names a variable, {} for the name, if it can."""
 
     title: str
@@ -33,25 +33,25 @@ class Host(Struct, frozen=True, kw_only=True):
     typed: bool = False
 
 
-HOSTS: dict[str, Host] = {
-    "claude-desktop": Host(title="Claude Desktop", key="mcpServers"),
-    "claude-code": Host(title="Claude Code", key="mcpServers", variable="${{{}:-}}"),
-    "cursor": Host(title="Cursor", key="mcpServers", variable="${{env:{}}}"),
-    "vscode": Host(title="VS Code", key="servers", variable="${{env:{}}}", typed=True),
+HOSTS: dict[str, McpHost] = {
+    "claude-desktop": McpHost(title="Claude Desktop", key="mcpServers"),
+    "claude-code": McpHost(title="Claude Code", key="mcpServers", variable="${{{}:-}}"),
+    "cursor": McpHost(title="Cursor", key="mcpServers", variable="${{env:{}}}"),
+    "vscode": McpHost(title="VS Code", key="servers", variable="${{env:{}}}", typed=True),
 }
 
 
 # -- what is written -------------------------------------------------------------------------------------------------
 
 
-def launch(*arguments: str, environ: Mapping[str, str], program: str | None = None) -> list[str]:
+def launch_command(*arguments: str, environ: Mapping[str, str], program: str | None = None) -> list[str]:
     """The command that starts this server from any folder. `program` is what this one was started as.
 
     Raises:
         ConfigError: it runs from uv's cache, and uvx cannot be found.
     """
-    if _is_cached(Path(sys.prefix), environ):
-        return [_uvx(environ), "--from", "dragoman[mcp]", "dragoman", "mcp", *arguments]
+    if _is_in_uv_cache(Path(sys.prefix), environ):
+        return [_find_uvx(environ), "--from", "dragoman[mcp]", "dragoman", "mcp", *arguments]
     suffix = ".exe" if os.name == "nt" else ""
     typed = Path(program if program is not None else sys.argv[0]).absolute()
     # The one that was typed may be a link that outlives what it leads to; so links are kept.
@@ -62,29 +62,33 @@ def launch(*arguments: str, environ: Mapping[str, str], program: str | None = No
     return [sys.executable, "-P", "-m", "dragoman.cli.main", "mcp", *arguments]
 
 
-def entry(host: str, command: Sequence[str], variables: Sequence[str]) -> Json:
+def build_entry(host: str, command: Sequence[str], variables: Sequence[str]) -> Json:
     """How a host is told to start the server. `variables` are named, and their values never written."""
-    made: Json = {"type": "stdio"} if HOSTS[host].typed else {}
-    made |= {"command": command[0], "args": list(command[1:])}
+    result: Json = {"type": "stdio"} if HOSTS[host].typed else {}
+    result |= {"command": command[0], "args": list(command[1:])}
     if variables:
-        made["env"] = {name: _value(host, name) for name in variables}
-    return made
+        result["env"] = {name: _variable_value(host, name) for name in variables}
+    return result
 
 
-def snippet(host: str, made: Json) -> str:
+def snippet(host: str, entry: Json) -> str:
     """The part of the host's file that is about this server."""
-    return json.dumps({HOSTS[host].key: {NAME: made}}, indent=2, ensure_ascii=False)
+    return json.dumps({HOSTS[host].key: {NAME: entry}}, indent=2, ensure_ascii=False)
 
 
-def claude_line(made: Json) -> str:
+def claude_command(entry: Json) -> str:
     """What to type to have Claude Code write the entry itself."""
-    env = [word for name, value in made.get("env", {}).items() for word in ("--env", f"{name}={value}")]
-    return shlex.join(["claude", "mcp", "add", NAME, *env, "--", made["command"], *made["args"]])
+    env = [word for name, value in entry.get("env", {}).items() for word in ("--env", f"{name}={value}")]
+    return shlex.join(["claude", "mcp", "add", NAME, *env, "--", entry["command"], *entry["args"]])
 
 
-def by_hand(host: str, made: Json) -> list[str]:
+def variables_to_fill(host: str, entry: Json) -> list[str]:
     """The variables whose values the user has to write into the host's file."""
-    return [name for name, value in made.get("env", {}).items() if value == _value(host, name) == placeholder(name)]
+    return [
+        name
+        for name, value in entry.get("env", {}).items()
+        if value == _variable_value(host, name) == placeholder(name)
+    ]
 
 
 def placeholder(variable: str) -> str:
@@ -92,24 +96,24 @@ def placeholder(variable: str) -> str:
     return f"<put the value of {variable} here>"
 
 
-def is_left_empty(variable: str, value: str) -> bool:
+def is_unset(variable: str, value: str) -> bool:
     """True when a variable has no value: the host has put in what stood in its file."""
     return not value or value == placeholder(variable) or value.startswith("${")
 
 
-def _value(host: str, variable: str) -> str:
+def _variable_value(host: str, variable: str) -> str:
     form = HOSTS[host].variable
     return placeholder(variable) if form is None else form.format(variable)
 
 
-def _is_cached(prefix: Path, environ: Mapping[str, str]) -> bool:
+def _is_in_uv_cache(prefix: Path, environ: Mapping[str, str]) -> bool:
     cache = environ.get("UV_CACHE_DIR")
     if cache and prefix.is_relative_to(Path(cache).absolute()):
         return True
-    return any(_CACHED.fullmatch(part) for part in prefix.parts)
+    return any(_UV_CACHE_FOLDER.fullmatch(part) for part in prefix.parts)
 
 
-def _uvx(environ: Mapping[str, str]) -> str:
+def _find_uvx(environ: Mapping[str, str]) -> str:
     # uv tells programs it starts where it is itself; uvx is beside it.
     beside = [str(Path(environ["UV"]).parent)] if environ.get("UV") else []
     found = shutil.which("uvx", path=os.pathsep.join([*beside, environ.get("PATH", os.defpath)]))
@@ -121,7 +125,7 @@ def _uvx(environ: Mapping[str, str]) -> str:
 # -- where -----------------------------------------------------------------------------------------------------------
 
 
-def file_of(host: str, *, environ: Mapping[str, str], cwd: Path, platform: str = sys.platform) -> Path:
+def config_path(host: str, *, environ: Mapping[str, str], cwd: Path, platform: str = sys.platform) -> Path:
     """The file in which a host looks for servers."""
     if host == "claude-code":
         return cwd / ".mcp.json"
@@ -143,7 +147,7 @@ def file_of(host: str, *, environ: Mapping[str, str], cwd: Path, platform: str =
 # -- writing ---------------------------------------------------------------------------------------------------------
 
 
-def write_entry(path: Path, host: str, made: Json) -> Json | None:
+def write_entry(path: Path, host: str, entry: Json) -> Json | None:
     """Put the entry into a host's file, which stays as it was otherwise; a copy of that is beside it as `.bak`.
 
     A copy that is there already stays: it is how the file was before the first time.
@@ -162,21 +166,21 @@ def write_entry(path: Path, host: str, made: Json) -> Json | None:
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise _not_to_change(path, "is not UTF-8 text") from None
-    whole = _read(path, text)
-    servers = whole.setdefault(HOSTS[host].key, {})
+        raise _refuse_to_change(path, "is not UTF-8 text") from None
+    document = _parse_document(path, text)
+    servers = document.setdefault(HOSTS[host].key, {})
     if not isinstance(servers, dict):
-        raise _not_to_change(path, f'has something else than a table under "{HOSTS[host].key}"')
-    there = cast("Json", servers)
-    former = there.get(NAME)
-    merged = _merged(former, made)
-    if former == merged:
+        raise _refuse_to_change(path, f'has something else than a table under "{HOSTS[host].key}"')
+    entries = cast("Json", servers)
+    existing = entries.get(NAME)
+    merged = _merge(existing, entry)
+    if existing == merged:
         return None
-    there[NAME] = merged
+    entries[NAME] = merged
     try:
-        after = f"{json.dumps(whole, indent=_indent(text), ensure_ascii=False)}\n".encode()
+        after = f"{json.dumps(document, indent=_indent(text), ensure_ascii=False)}\n".encode()
     except UnicodeEncodeError:
-        raise _not_to_change(path, "has half a character in it") from None
+        raise _refuse_to_change(path, "has half a character in it") from None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         mode = None if before is None else path.stat().st_mode & 0o777
@@ -189,45 +193,45 @@ def write_entry(path: Path, host: str, made: Json) -> Json | None:
     return merged
 
 
-def _read(path: Path, text: str) -> Json:
+def _parse_document(path: Path, text: str) -> Json:
     if not text.strip():
         return {}
     try:
-        whole: Any = json.loads(text, object_pairs_hook=_once)
+        document: Any = json.loads(text, object_pairs_hook=_reject_duplicate_keys)
     except (ValueError, RecursionError) as error:
-        raise _not_to_change(path, f"is not JSON ({error})") from None
-    if not isinstance(whole, dict):
-        raise _not_to_change(path, "is not a JSON object")
-    return cast("Json", whole)
+        raise _refuse_to_change(path, f"is not JSON ({error})") from None
+    if not isinstance(document, dict):
+        raise _refuse_to_change(path, "is not a JSON object")
+    return cast("Json", document)
 
 
-def _once(pairs: list[tuple[str, Any]]) -> Json:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+def _reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> Json:
+    document = dict(pairs)
+    if len(document) < len(pairs):
         raise ValueError("a key stands in it twice")
-    return found
+    return document
 
 
-def _not_to_change(path: Path, why: str) -> ConfigError:
+def _refuse_to_change(path: Path, why: str) -> ConfigError:
     return ConfigError(f"{path} {why}, and is left as it is: mend it, or add by hand what --print shows")
 
 
-def _merged(former: object, made: Json) -> Json:
+def _merge(existing: object, entry: Json) -> Json:
     """The new entry, with what the user has added to the former one."""
-    if not isinstance(former, dict) or "command" not in former:
-        return made
-    old = cast("Json", former)
+    if not isinstance(existing, dict) or "command" not in existing:
+        return entry
+    old = cast("Json", existing)
     env: Any = old.get("env")
-    held = {name: value for name, value in cast("Json", env).items() if value} if isinstance(env, dict) else {}
-    merged = {**old, **made}
-    if held or "env" in made:
-        merged["env"] = {**made.get("env", {}), **held}
+    user_env = {name: value for name, value in cast("Json", env).items() if value} if isinstance(env, dict) else {}
+    merged = {**old, **entry}
+    if user_env or "env" in entry:
+        merged["env"] = {**entry.get("env", {}), **user_env}
     return merged
 
 
 def _indent(text: str) -> int | str:
-    found = re.search(r"^([ \t]+)\S", text, re.MULTILINE)
-    return found[1] if found else 2
+    match = re.search(r"^([ \t]+)\S", text, re.MULTILINE)
+    return match[1] if match else 2
 
 
 def _replace(path: Path, data: bytes, mode: int | None) -> None:

@@ -9,8 +9,8 @@ import mcp_types as types
 from mcp import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from dragoman.mcp.tools.content import SCHEME, contents_of, link_of, parts_of, place_in, uri_of
-from dragoman.mcp.tools.tool import ToolProblem
+from dragoman.mcp.tools.content import SCHEME, contents_of, link_of, parse_uri, parts_of, uri_of
+from dragoman.mcp.tools.tool import ToolError
 from dragoman.model.error import TaskNotFound
 
 if TYPE_CHECKING:
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 TEMPLATE = SCHEME + "{agent_id}/{task_id}/{artifact_id}/{part}"
 # The list is for people who look around; whoever has a link needs no list.
-_MOST_LISTED = 100
+_MAX_LISTED = 100
 # What the revisions before 2026-07-28 have for a resource that does not exist.
-_NOT_FOUND_BEFORE = -32002
+_LEGACY_NOT_FOUND = -32002
 
 
 class Resources:
@@ -52,60 +52,60 @@ class Resources:
         self, ctx: ServerRequestContext[Any, Any], params: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
         """The files of the newest tasks."""
-        return types.ListResourcesResult(resources=list(islice(self._files(), _MOST_LISTED)))
+        return types.ListResourcesResult(resources=list(islice(self._list_files(), _MAX_LISTED)))
 
     async def read(
         self, ctx: ServerRequestContext[Any, Any], params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
         """One part of a task, from memory or else from its agent. Raises MCPError when there is none."""
         try:
-            contents = await self._contents(params.uri)
-        except ToolProblem as problem:
+            contents = await self._read_contents(params.uri)
+        except ToolError as problem:
             raise MCPError(types.INTERNAL_ERROR, str(problem), {"uri": params.uri}) from problem
         if contents is None:
-            code = types.INVALID_PARAMS if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS else _NOT_FOUND_BEFORE
+            code = types.INVALID_PARAMS if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS else _LEGACY_NOT_FOUND
             raise MCPError(code, "Resource not found", {"uri": params.uri})
         return types.ReadResourceResult(contents=[contents])
 
     # -- parts ---------------------------------------------------------------------------------------------------------
 
-    def _files(self) -> Iterator[types.Resource]:
+    def _list_files(self) -> Iterator[types.Resource]:
         for record in self._context.registry.tasks():
             if record.task is not None:
-                place = f"{SCHEME}{record.agent_id}/{self._context.registry.shown_id(record)}"
+                base_uri = f"{SCHEME}{record.agent_id}/{self._context.registry.public_id(record)}"
                 for holder, number, part in parts_of(record.task):
                     if part.raw is not None or (part.text is not None and part.filename is not None):
-                        link = link_of(part, uri_of(place, holder, number))
+                        link = link_of(part, uri_of(base_uri, holder, number))
                         yield types.Resource(uri=link.uri, name=link.name, mime_type=link.mime_type, size=link.size)
 
-    async def _contents(self, uri: str) -> types.TextResourceContents | types.BlobResourceContents | None:
-        place = place_in(uri)
-        agent = None if place is None else self._context.registry.agents.get(place[0])
-        if place is None or agent is None:
+    async def _read_contents(self, uri: str) -> types.TextResourceContents | types.BlobResourceContents | None:
+        location = parse_uri(uri)
+        agent = None if location is None else self._context.registry.agents.get(location[0])
+        if location is None or agent is None:
             return None
-        _, task_id, holder, number = place
-        known = self._context.registry.task(task_id)
-        if known is None or known.agent_id != agent.agent_id:
+        _, task_id, holder, number = location
+        record = self._context.registry.task(task_id)
+        if record is None or record.agent_id != agent.agent_id:
             return None  # an address may come from anywhere: agents are asked for what was begun here alone
-        part = None if known.task is None else _part(known.task, holder, number)
-        remote_id = known.remote_id
+        part = None if record.task is None else _find_part(record.task, holder, number)
+        remote_id = record.remote_id
         if part is None and remote_id is not None:
             seconds = self._context.options.answer_seconds
             try:
-                task = await self._context.ask_agent(agent, lambda client: client.get_task(remote_id), seconds)
-            except ToolProblem as problem:
+                task = await self._context.call_agent(agent, lambda client: client.get_task(remote_id), seconds)
+            except ToolError as problem:
                 if not isinstance(problem.__cause__, TaskNotFound):
                     raise
                 return None
-            part = _part(task, holder, number)
+            part = _find_part(task, holder, number)
         return None if part is None else contents_of(part, uri)
 
 
-def _part(task: Task, holder: str, number: int) -> Part | None:
+def _find_part(task: Task, holder: str, number: int) -> Part | None:
     """A part of an artifact, or of what was said."""
-    said = (*task.history, *((task.status.message,) if task.status.message is not None else ()))
+    messages = (*task.history, *((task.status.message,) if task.status.message is not None else ()))
     holders = (
         *(each.parts for each in task.artifacts if each.artifact_id == holder),
-        *(each.parts for each in said if each.message_id == holder),
+        *(each.parts for each in messages if each.message_id == holder),
     )
     return next((parts[number] for parts in holders if number < len(parts)), None)

@@ -17,7 +17,7 @@ from dragoman.model.error import ConfigError
 
 _CHUNK = 1 << 16
 # How long a host that has closed its end is still given answers, in seconds. It may wait for our end meanwhile.
-_LAST_ANSWERS = 1.0
+_DRAIN_SECONDS = 1.0
 
 
 class HostStreams(NamedTuple):
@@ -58,63 +58,63 @@ def host_streams() -> Generator[HostStreams]:
         # The duplicates stay open: a thread may still be about to use them, and their numbers must not be others'.
 
 
-class _Head(msgspec.Struct):
+class _MessageHead(msgspec.Struct):
     """What tells requests and answers apart."""
 
     id: Any = None
     method: str | None = None
 
 
-_head = msgspec.json.Decoder(_Head)
+_head_decoder = msgspec.json.Decoder(_MessageHead)
 
 
-class Owed:
+class PendingRequests:
     """The requests that have not been answered yet."""
 
     def __init__(self) -> None:
         self._ids: set[str] = set()
         self._change = asyncio.Event()
 
-    def asked(self, line: bytes) -> None:
+    def add_request(self, line: bytes) -> None:
         """Note a line of the host."""
         with suppress(msgspec.MsgspecError, RecursionError):
-            head = _head.decode(line)
+            head = _head_decoder.decode(line)
             if head.id is not None and head.method is not None:
                 self._ids.add(repr(head.id))
 
-    def answered(self, line: bytes) -> None:
+    def add_response(self, line: bytes) -> None:
         """Note a line of ours."""
         with suppress(msgspec.MsgspecError, RecursionError):
-            head = _head.decode(line)
+            head = _head_decoder.decode(line)
             if head.method is None:
                 self._ids.discard(repr(head.id))
                 self._change.set()
 
-    async def paid(self) -> None:
+    async def drain(self) -> None:
         """Wait until all are answered, but not for long."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(_LAST_ANSWERS):
+            async with asyncio.timeout(_DRAIN_SECONDS):
                 while self._ids:
                     self._change.clear()
                     await self._change.wait()
 
 
-class Incoming:
+class StdinReader:
     """The lines of the host. The thread that waits for them is left behind when nobody wants them any more."""
 
-    def __init__(self, file: int, owed: Owed) -> None:
+    def __init__(self, file: int, pending: PendingRequests) -> None:
         self._file = file
-        self._owed = owed
+        self._pending = pending
         self._loop = asyncio.get_running_loop()
         self._chunks: asyncio.Queue[bytes] = asyncio.Queue()
         # A host that writes faster than we work has to wait.
-        self._room = threading.Semaphore(16)
+        self._slots = threading.Semaphore(16)
         threading.Thread(target=self._read, name="mcp-incoming", daemon=True).start()
 
     def _read(self) -> None:
         chunk = b"-"
         while chunk:
-            self._room.acquire()
+            self._slots.acquire()
             try:
                 chunk = os.read(self._file, _CHUNK)
             except OSError:
@@ -128,56 +128,56 @@ class Incoming:
         """Every line that has something in it, until the host closes its end."""
         pieces: list[bytes] = []
         while chunk := await self._chunks.get():
-            self._room.release()
+            self._slots.release()
             first, *rest = chunk.split(b"\n")
             pieces.append(first)
             for piece in rest:
                 if line := b"".join(pieces).strip():
-                    self._owed.asked(line)
+                    self._pending.add_request(line)
                     yield line.decode("utf-8", "replace")
                 pieces = [piece]
         if line := b"".join(pieces).strip():
-            self._owed.asked(line)
+            self._pending.add_request(line)
             yield line.decode("utf-8", "replace")
         # With the end of the lines all that is under way is given up.
-        await self._owed.paid()
+        await self._pending.drain()
 
 
-class Outgoing:
+class StdoutWriter:
     """Writes to the host, in a thread that may be left behind when the host reads no more."""
 
-    def __init__(self, file: int, owed: Owed, gone: Callable[[], object]) -> None:
+    def __init__(self, file: int, pending: PendingRequests, on_closed: Callable[[], object]) -> None:
         self._file = file
-        self._owed = owed
-        self._gone = gone
+        self._pending = pending
+        self._on_closed = on_closed
         self._loop = asyncio.get_running_loop()
-        self._work: SimpleQueue[tuple[bytes, asyncio.Future[None]]] = SimpleQueue()
+        self._queue: SimpleQueue[tuple[bytes, asyncio.Future[None]]] = SimpleQueue()
         threading.Thread(target=self._write, name="mcp-outgoing", daemon=True).start()
 
     async def write(self, text: str) -> None:
         """Write a text. When the host has closed its end, `gone` is called, and nothing is raised."""
         written = self._loop.create_future()
         data = text.encode("utf-8", "replace")
-        self._work.put((data, written))
+        self._queue.put((data, written))
         await written
-        self._owed.answered(data)
+        self._pending.add_response(data)
 
     async def flush(self) -> None:
         """Nothing is held back."""
 
     def _write(self) -> None:
         while True:
-            data, written = self._work.get()
-            left = memoryview(data)
+            data, written = self._queue.get()
+            remaining = memoryview(data)
             try:
-                while left:
-                    left = left[os.write(self._file, left) :]
+                while remaining:
+                    remaining = remaining[os.write(self._file, remaining) :]
             except OSError:
-                self._tell(self._gone)
-            if not self._tell(_done, written):
+                self._call_in_loop(self._on_closed)
+            if not self._call_in_loop(_set_done, written):
                 return
 
-    def _tell(self, function: Callable[..., object], *arguments: object) -> bool:
+    def _call_in_loop(self, function: Callable[..., object], *arguments: object) -> bool:
         try:
             self._loop.call_soon_threadsafe(function, *arguments)
         except RuntimeError:  # the loop has ended
@@ -185,6 +185,6 @@ class Outgoing:
         return True
 
 
-def _done(written: asyncio.Future[None]) -> None:
+def _set_done(written: asyncio.Future[None]) -> None:
     if not written.done():
         written.set_result(None)

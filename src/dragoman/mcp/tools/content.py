@@ -28,34 +28,34 @@ if TYPE_CHECKING:
 
 SCHEME = "a2a://"
 # What is larger is not put into the result, but can be read.
-INLINE = 256 * 1024
+MAX_INLINE = 256 * 1024
 # So much is shown of a text that is too large.
-SHOWN = 4000
+PREVIEW_CHARS = 4000
 _BYTES = "application/octet-stream"
 _TEXTS = ("application/json", "application/xml", "application/yaml", "application/javascript")
 
 
-def blocks_of(answer: Task | Message, place: str) -> list[types.ContentBlock]:
+def content_blocks(answer: Task | Message, base_uri: str) -> list[types.ContentBlock]:
     """The texts and files of an answer. Data is in the structured result.
 
     Images and audio are shown, other files are embedded while they are small, and linked when they are not. `place`
     is where they can be read: `a2a://`, the agent's id, `/`, the task's id as it is.
     """
     # Not every bare message is kept: what is only linked could not be read.
-    inline = INLINE if isinstance(answer, Task) else None
-    room = None if inline is None else room_for(answer)
-    found = ((part, uri_of(place, holder, number)) for holder, number, part in parts_of(answer))
-    return [block for part, uri in found if (block := _block(part, uri, inline, room)) is not None]
+    inline = MAX_INLINE if isinstance(answer, Task) else None
+    max_chars = None if inline is None else text_limit(answer)
+    parts = ((part, uri_of(base_uri, holder, number)) for holder, number, part in parts_of(answer))
+    return [block for part, uri in parts if (block := _block(part, uri, inline, max_chars)) is not None]
 
 
-def room_for(answer: Task | Message) -> int:
+def text_limit(answer: Task | Message) -> int:
     """How long a text may be to be shown whole: less, when all of them together are too large."""
-    held: tuple[tuple[Part, ...], ...] = (answer.parts,)
+    part_lists: tuple[tuple[Part, ...], ...] = (answer.parts,)
     if isinstance(answer, Task):
-        said = (*answer.history, *((answer.status.message,) if answer.status.message is not None else ()))
-        held = (*(each.parts for each in answer.artifacts), *(each.parts for each in said))
-    size = sum(len(part.text) for parts in held for part in parts if part.text is not None)
-    return INLINE if size <= INLINE else SHOWN
+        messages = (*answer.history, *((answer.status.message,) if answer.status.message is not None else ()))
+        part_lists = (*(each.parts for each in answer.artifacts), *(each.parts for each in messages))
+    size = sum(len(part.text) for parts in part_lists for part in parts if part.text is not None)
+    return MAX_INLINE if size <= MAX_INLINE else PREVIEW_CHARS
 
 
 def parts_of(answer: Task | Message) -> Iterator[tuple[str, int, Part]]:
@@ -77,24 +77,24 @@ def parts_of(answer: Task | Message) -> Iterator[tuple[str, int, Part]]:
 # -- addresses ---------------------------------------------------------------------------------------------------------
 
 
-def uri_of(place: str, holder: str, number: int) -> str:
+def uri_of(base_uri: str, holder: str, number: int) -> str:
     """The address of a part. Ids may hold anything, so each is encoded to be one step of the path."""
-    agent_id, _, task_id = place.removeprefix(SCHEME).partition("/")
-    return SCHEME + "/".join((_step(agent_id), _step(task_id), _step(holder), str(number)))
+    agent_id, _, task_id = base_uri.removeprefix(SCHEME).partition("/")
+    return SCHEME + "/".join((_quote_segment(agent_id), _quote_segment(task_id), _quote_segment(holder), str(number)))
 
 
-def place_in(uri: str) -> tuple[str, str, str, int] | None:
+def parse_uri(uri: str) -> tuple[str, str, str, int] | None:
     """Agent, task, holder and number of an address; None when it is not one of ours."""
-    steps = uri.removeprefix(SCHEME).split("/")
+    segments = uri.removeprefix(SCHEME).split("/")
     # isdecimal alone takes the digits of every script, and more of them than int does.
-    if not uri.startswith(SCHEME) or len(steps) != 4 or not (steps[3].isascii() and steps[3].isdecimal()):
+    if not uri.startswith(SCHEME) or len(segments) != 4 or not (segments[3].isascii() and segments[3].isdecimal()):
         return None
-    if len(steps[3]) > 9 or not all(steps):
+    if len(segments[3]) > 9 or not all(segments):
         return None
-    return unquote(steps[0]), unquote(steps[1]), unquote(steps[2]), int(steps[3])
+    return unquote(segments[0]), unquote(segments[1]), unquote(segments[2]), int(segments[3])
 
 
-def _step(name: str) -> str:
+def _quote_segment(name: str) -> str:
     # A step of dots only would be taken for a way up.
     return quote(name, safe="") if name.strip(".") else name.replace(".", "%2E")
 
@@ -113,7 +113,7 @@ def contents_of(part: Part, uri: str) -> types.TextResourceContents | types.Blob
         return types.TextResourceContents(uri=uri, mime_type="text/uri-list", text=f"{part.url}\r\n")
     if part.raw is None:
         return None
-    text = _as_text(part.raw, part.media_type or "")
+    text = _decode_text(part.raw, part.media_type or "")
     if text is not None:
         return types.TextResourceContents(uri=uri, mime_type=part.media_type, text=text)
     data = base64.b64encode(part.raw).decode()
@@ -131,10 +131,10 @@ def link_of(part: Part, uri: str) -> types.ResourceLink:
     return types.ResourceLink(type="resource_link", uri=uri, name=name, mime_type=kind, size=size)
 
 
-def _block(part: Part, uri: str, inline: int | None, room: int | None) -> types.ContentBlock | None:
+def _block(part: Part, uri: str, inline: int | None, max_chars: int | None) -> types.ContentBlock | None:
     kind = part.media_type or ""
     if part.text is not None and part.filename is None:
-        if room is not None and len(part.text) > room:
+        if max_chars is not None and len(part.text) > max_chars:
             return link_of(part, uri)
         return types.TextContent(type="text", text=part.text, annotations=_annotations(part))
     if part.kind == "data":
@@ -150,22 +150,22 @@ def _block(part: Part, uri: str, inline: int | None, room: int | None) -> types.
         if kind.startswith("image/"):
             return types.ImageContent(type="image", data=data, mime_type=kind, annotations=_annotations(part))
         return types.AudioContent(type="audio", data=data, mime_type=kind, annotations=_annotations(part))
-    held = contents_of(part, uri)
-    if held is None:
+    resource = contents_of(part, uri)
+    if resource is None:
         return None
-    return types.EmbeddedResource(type="resource", resource=held, annotations=_annotations(part))
+    return types.EmbeddedResource(type="resource", resource=resource, annotations=_annotations(part))
 
 
 def _annotations(part: Part) -> types.Annotations | None:
     """For whom a part is and how much it matters, if it came from an MCP server."""
-    told = (part.metadata or {}).get("annotations")
+    annotations = (part.metadata or {}).get("annotations")
     try:
-        return None if told is None else types.Annotations.model_validate(told)
+        return None if annotations is None else types.Annotations.model_validate(annotations)
     except ValueError:  # anybody may write there
         return None
 
 
-def _as_text(raw: bytes, media_type: str) -> str | None:
+def _decode_text(raw: bytes, media_type: str) -> str | None:
     """The text of a file that is one; None for any other."""
     kind, _, parameters = media_type.lower().partition(";")
     kind = kind.strip()
@@ -181,14 +181,14 @@ def _as_text(raw: bytes, media_type: str) -> str | None:
 
 Json = dict[str, Any]
 # Objects and lists within each other, as far as all hosts read them.
-DEEPEST = 64
+MAX_DEPTH = 64
 # In a list: who wants the rest of a task asks for it.
-_BRIEF = 200
-_MOST_ARTIFACTS = 5
+_PREVIEW_LISTED = 200
+_MAX_ARTIFACTS = 5
 _CAPABILITIES = ("streaming", "pushNotifications", "stateTransitionHistory")
 
 
-def state_word(state: State) -> str:
+def state_name(state: State) -> str:
     """A state with an underscore: `input_required`."""
     return "unknown" if state is State.UNSPECIFIED else state.value.removeprefix("TASK_STATE_").lower()
 
@@ -197,14 +197,16 @@ def card_shape(card: AgentCard, raw: Json) -> Json:
     """A card of any version, with the same few keys for all. `raw` is the card as it was sent."""
     older = card_json(card, {}, V0_3)
     versions = [each.protocol_version for each in card.supported_interfaces]
-    said = raw.get("protocolVersion")
+    protocol_version = raw.get("protocolVersion")
     capabilities: Json = raw["capabilities"] if isinstance(raw.get("capabilities"), dict) else {}
     return {
         "name": card.name,
         "description": card.description,
         "url": older.get("url", ""),
         "version": card.version,
-        "protocolVersion": said if isinstance(said, str) and said else next(iter(versions), ""),
+        "protocolVersion": protocol_version
+        if isinstance(protocol_version, str) and protocol_version
+        else next(iter(versions), ""),
         "capabilities": {name: capabilities.get(name) is True for name in _CAPABILITIES},
         "skills": [
             {"id": each.id, "name": each.name, "description": each.description, "tags": list(each.tags)}
@@ -213,83 +215,86 @@ def card_shape(card: AgentCard, raw: Json) -> Json:
     }
 
 
-def task_shape(task: Task, history_length: int | None = None, *, place: str) -> Json:
+def task_shape(task: Task, history_length: int | None = None, *, base_uri: str) -> Json:
     """A task: id, status, artifacts and history where there are any.
 
     Of what is too large a beginning is shown, and the resource to read for the rest. `place` is where those are.
     """
-    room = room_for(task)
-    spelled: Json = decode_any(encode(task_to_03(task)))
-    status: Json = spelled["status"]
-    shown: Json = {"id": task.id}
+    max_chars = text_limit(task)
+    wire_task: Json = decode_any(encode(task_to_03(task)))
+    status: Json = wire_task["status"]
+    result: Json = {"id": task.id}
     if task.context_id:
-        shown["context_id"] = task.context_id
-    shown["status"] = {**_without_kind(status), "state": state_word(task.state)}
+        result["context_id"] = task.context_id
+    result["status"] = {**_without_kind(status), "state": state_name(task.state)}
     if isinstance(status.get("message"), dict):
-        shown["status"]["message"] = _bounded(cast("Json", status["message"]), room, place)
-    spelled_artifacts = cast("list[Json]", spelled.get("artifacts") or [])
-    artifacts = [_bounded(_without_kind(each), room, place) for each in spelled_artifacts]
+        result["status"]["message"] = _limit_parts(cast("Json", status["message"]), max_chars, base_uri)
+    wire_artifacts = cast("list[Json]", wire_task.get("artifacts") or [])
+    artifacts = [_limit_parts(_without_kind(each), max_chars, base_uri) for each in wire_artifacts]
     if artifacts:
-        shown["artifacts"] = artifacts
-    history = [_bounded(_without_kind(each), room, place) for each in cast("list[Json]", spelled.get("history") or [])]
+        result["artifacts"] = artifacts
+    history = [
+        _limit_parts(_without_kind(each), max_chars, base_uri)
+        for each in cast("list[Json]", wire_task.get("history") or [])
+    ]
     if history_length is not None:
         history = history[len(history) - history_length :] if history_length else []
     if history:
-        shown["history"] = history
-    return _shallow(shown)
+        result["history"] = history
+    return _limit_depth(result)
 
 
 def summary_shape(task: Task) -> Json:
     """A task in a list: its state, and how its texts begin."""
-    shown: Json = {"id": task.id}
+    result: Json = {"id": task.id}
     if task.context_id:
-        shown["context_id"] = task.context_id
-    status: Json = {"state": state_word(task.state)}
+        result["context_id"] = task.context_id
+    status: Json = {"state": state_name(task.state)}
     if task.status.timestamp:
         status["timestamp"] = task.status.timestamp
     if task.status.message is not None and task.status.message.text:
-        status["message"] = {"role": "agent", "parts": [_beginning(task.status.message.text)]}
-    shown["status"] = status
+        status["message"] = {"role": "agent", "parts": [_text_preview(task.status.message.text)]}
+    result["status"] = status
     artifacts: list[Json] = []
-    for each in task.artifacts[:_MOST_ARTIFACTS]:
-        named = {"artifactId": each.artifact_id} | ({"name": each.name[:_BRIEF]} if each.name else {})
-        artifacts.append({**named, "parts": [_beginning(each.text)] if each.text else []})
+    for each in task.artifacts[:_MAX_ARTIFACTS]:
+        named = {"artifactId": each.artifact_id} | ({"name": each.name[:_PREVIEW_LISTED]} if each.name else {})
+        artifacts.append({**named, "parts": [_text_preview(each.text)] if each.text else []})
     if artifacts:
-        shown["artifacts"] = artifacts
-    return shown
+        result["artifacts"] = artifacts
+    return result
 
 
-def _beginning(text: str) -> Json:
-    return {"kind": "text", "text": text if len(text) <= _BRIEF else f"{text[:_BRIEF]}…"}
+def _text_preview(text: str) -> Json:
+    return {"kind": "text", "text": text if len(text) <= _PREVIEW_LISTED else f"{text[:_PREVIEW_LISTED]}…"}
 
 
-def shortened(text: str, room: int = INLINE, how: str = "the parts say how to read the rest") -> str:
+def truncate(text: str, max_chars: int = MAX_INLINE, hint: str = "the parts say how to read the rest") -> str:
     """A text, or how it begins when it is longer than that, and how to get the rest."""
-    return text if len(text) <= room else f"{text[:SHOWN]}… [{len(text)} characters in all: {how}]"
+    return text if len(text) <= max_chars else f"{text[:PREVIEW_CHARS]}… [{len(text)} characters in all: {hint}]"
 
 
-def message_shape(message: Message, *, place: str) -> Json:
+def message_shape(message: Message, *, base_uri: str) -> Json:
     """A bare answer, as a task that is completed by it: there is nothing to follow. `place` is empty if not kept."""
     return {
         "id": message.task_id or "",
         "context_id": message.context_id or "",
         "status": {"state": "completed"},
-        "artifacts": [{"parts": _shallow(_message_parts(message, place))}],
+        "artifacts": [{"parts": _limit_depth(_message_parts(message, base_uri))}],
     }
 
 
-def _message_parts(message: Message, place: str) -> list[Json]:
-    spelled: Json = decode_any(encode(message_to_03(message)))
-    return _bounded(spelled, room_for(message), place)["parts"]
+def _message_parts(message: Message, base_uri: str) -> list[Json]:
+    wire_message: Json = decode_any(encode(message_to_03(message)))
+    return _limit_parts(wire_message, text_limit(message), base_uri)["parts"]
 
 
-def _shallow(value: Any, room: int = DEEPEST) -> Any:
+def _limit_depth(value: Any, depth: int = MAX_DEPTH) -> Any:
     """Without an end to its depth, a value is shown as text from there on: hosts give up reading, and lose it all."""
-    if isinstance(value, (dict, list)) and not room:
+    if isinstance(value, (dict, list)) and not depth:
         return encode(value).decode()
     if isinstance(value, dict):
-        return {key: _shallow(each, room - 1) for key, each in cast("Json", value).items()}
-    return [_shallow(each, room - 1) for each in cast("list[Any]", value)] if isinstance(value, list) else value
+        return {key: _limit_depth(each, depth - 1) for key, each in cast("Json", value).items()}
+    return [_limit_depth(each, depth - 1) for each in cast("list[Any]", value)] if isinstance(value, list) else value
 
 
 def _without_kind(value: Json) -> Json:
@@ -297,7 +302,7 @@ def _without_kind(value: Json) -> Json:
     return {key: each for key, each in value.items() if key not in ("kind", "taskId", "contextId")}
 
 
-def _bounded(value: Json, room: int, place: str) -> Json:
+def _limit_parts(value: Json, max_chars: int, base_uri: str) -> Json:
     parts = value.get("parts")
     if not isinstance(parts, list):
         return value
@@ -305,26 +310,28 @@ def _bounded(value: Json, room: int, place: str) -> Json:
     numbered = enumerate(cast("list[Json]", parts))
     return {
         **value,
-        "parts": [_small(each, room, place and uri_of(place, holder, number)) for number, each in numbered],
+        "parts": [
+            _limit_part(each, max_chars, base_uri and uri_of(base_uri, holder, number)) for number, each in numbered
+        ],
     }
 
 
-def _small(part: Json, room: int, uri: str) -> Json:
+def _limit_part(part: Json, max_chars: int, uri: str) -> Json:
     """A part without its bytes, which are beside it as content a host can show, and without most of a long text."""
     text: Any = part.get("text")
     if isinstance(text, str):
-        how = f"read the resource {uri}" if uri else "the whole is in the content beside this"
-        return {**part, "text": shortened(text, room, how)}
+        hint = f"read the resource {uri}" if uri else "the whole is in the content beside this"
+        return {**part, "text": truncate(text, max_chars, hint)}
     file: Any = part.get("file")
     if not isinstance(file, dict) or "bytes" not in file:
         return part
-    held = cast("Json", file)
-    size = len(str(held["bytes"]).rstrip("=")) * 3 // 4
-    return {**part, "file": {**{key: each for key, each in held.items() if key != "bytes"}, "size": size}}
+    content = cast("Json", file)
+    size = len(str(content["bytes"]).rstrip("=")) * 3 // 4
+    return {**part, "file": {**{key: each for key, each in content.items() if key != "bytes"}, "size": size}}
 
 
-_ABOUT_TASKS = ("SendMessage", "SendStreamingMessage", "GetTask", "CancelTask")
-_SAYS_WHAT_IT_IS = re.compile(rb'"kind"\s*:\s*"(?:task|message)"')
+_TASK_OPERATIONS = ("SendMessage", "SendStreamingMessage", "GetTask", "CancelTask")
+_HAS_KIND = re.compile(rb'"kind"\s*:\s*"(?:task|message)"')
 
 
 async def complete_answers(request: HttpRequest, call_next: CallNext) -> HttpResponse:
@@ -334,26 +341,26 @@ async def complete_answers(request: HttpRequest, call_next: CallNext) -> HttpRes
     """
     response = await call_next(request)
     kind = response.headers.get("Content-Type", "")
-    if request.operation not in _ABOUT_TASKS or "json" not in kind or response.status != 200:
+    if request.operation not in _TASK_OPERATIONS or "json" not in kind or response.status != 200:
         return response
-    return TappedResponse(response, lambda body: _completed_body(body, request.body or b""))
+    return TappedResponse(response, lambda body: _complete_body(body, request.body or b""))
 
 
-def _completed_body(body: bytes, asked: bytes) -> bytes:
-    if _SAYS_WHAT_IT_IS.search(body):
+def _complete_body(body: bytes, request_body: bytes) -> bytes:
+    if _HAS_KIND.search(body):
         return body
     try:
-        answer: Any = decode_any(body)
-        params = _object(_object(decode_any(asked)).get("params"))
+        response: Any = decode_any(body)
+        params = _object(_object(decode_any(request_body)).get("params"))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return body
-    result = _object(_object(answer).get("result"))
-    if not result or "jsonrpc" not in answer:
+    result = _object(_object(response).get("result"))
+    if not result or "jsonrpc" not in response:
         return body
-    return encode({**answer, "result": completed(result, params.get("id"))})
+    return encode({**response, "result": complete_result(result, params.get("id"))})
 
 
-def completed(result: Json, task_id: str | None) -> Json:
+def complete_result(result: Json, task_id: str | None) -> Json:
     """A task or message with what it is; anything else as it is. `task_id` is that of the task that was asked about."""
     if isinstance(result.get("status"), str):
         result = {**result, "status": {"state": result["status"]}}

@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 
-class Handler(Protocol):
+class ToolHandler(Protocol):
     """What a tool does."""
 
     __name__: str
 
-    def __call__(self, context: ToolContext, call: Call, /) -> Awaitable[Answer | types.InputRequiredResult]:
-        """Answer a call. Raises ToolProblem when that cannot be done."""
+    def __call__(self, context: ToolContext, call: ToolRequest, /) -> Awaitable[ToolResult | types.InputRequiredResult]:
+        """Answer a call. Raises ToolError when that cannot be done."""
         ...
 
 
-class Answer:
+class ToolResult:
     """What a tool gives: JSON, as structured content and as text, and files in a form that hosts can show.
 
     With `listed`, the text is that array alone, as the tools' documentation wants it.
@@ -41,37 +41,37 @@ class Answer:
         self,
         structured: Json,
         *,
-        listed: list[Any] | None = None,
+        items: list[Any] | None = None,
         content: list[types.ContentBlock] | None = None,
-        failed: bool = False,
+        is_error: bool = False,
     ) -> None:
         self.structured = structured
-        self.failed = failed
-        self._listed = listed
+        self.is_error = is_error
+        self._items = items
         self.content = content or []
 
-    def result(self) -> types.CallToolResult:
+    def to_mcp(self) -> types.CallToolResult:
         """The answer as MCP has it."""
-        shown = self.structured if self._listed is None else self._listed
-        text = types.TextContent(type="text", text=json.dumps(shown, indent=2, ensure_ascii=False))
+        value = self.structured if self._items is None else self._items
+        text = types.TextContent(type="text", text=json.dumps(value, indent=2, ensure_ascii=False))
         return types.CallToolResult(
-            content=[text, *self.content], structured_content=self.structured, is_error=self.failed
+            content=[text, *self.content], structured_content=self.structured, is_error=self.is_error
         )
 
 
-class Tool:
+class ToolDefinition:
     """One tool. Its name and title are its handler's, unless another `name` is given."""
 
     def __init__(
         self,
-        handler: Handler,
+        handler: ToolHandler,
         description: str,
         *,
         name: str = "",
-        takes: Mapping[str, Json],
+        parameters: Mapping[str, Json],
         required: tuple[str, ...] = (),
-        gives: Mapping[str, Json],
-        always: tuple[str, ...] = (),
+        result: Mapping[str, Json],
+        result_required: tuple[str, ...] = (),
         read_only: bool = False,
         destructive: bool = False,
         idempotent: bool = False,
@@ -80,12 +80,12 @@ class Tool:
         self.handler = handler
         self._title = handler.__name__.replace("_", " ").capitalize()
         self._description = description
-        self._input: Json = {"type": "object", "properties": dict(takes), "additionalProperties": False}
+        self._input: Json = {"type": "object", "properties": dict(parameters), "additionalProperties": False}
         if required:
             self._input["required"] = list(required)
-        self._output: Json = {"type": "object", "properties": dict(gives)}
-        if always:
-            self._output["required"] = list(always)
+        self._output: Json = {"type": "object", "properties": dict(result)}
+        if result_required:
+            self._output["required"] = list(result_required)
         self._hints = types.ToolAnnotations(
             title=self._title,
             read_only_hint=read_only,
@@ -99,7 +99,7 @@ class Tool:
         """The schema of its arguments, to check them."""
         return Schema(self._input)
 
-    def listed(self) -> types.Tool:
+    def to_mcp(self) -> types.Tool:
         """The tool as a host sees it."""
         return types.Tool(
             name=self.name,
@@ -114,42 +114,40 @@ class Tool:
 TIMEOUT = "Request failed: timeout"
 NOT_YET = "The agent has not answered yet: its task is not known. Try again in a moment."
 # More of what an agent says about an error is not worth reading.
-_LONGEST = 500
+_MAX_ERROR = 500
 
 
-class ToolProblem(Exception):
+class ToolError(Exception):
     """A tool fails, and its text says why and what to do instead. `because` is for those who want to know more."""
 
-    def __init__(self, text: str, because: str = "") -> None:
+    def __init__(self, text: str, detail: str = "") -> None:
         super().__init__(text)
-        self.because = because
+        self.detail = detail
 
 
-def request_failed(error: DragomanError) -> ToolProblem:
+def request_failed(error: DragomanError) -> ToolError:
     """What to say when a request to an agent failed."""
     if isinstance(error, CannotConnect):
-        return ToolProblem(f"Request failed: {reason_of(error)}")
+        return ToolError(f"Request failed: {short_reason(error)}")
     if isinstance(error, AuthError):
-        return ToolProblem(
-            "Request failed: the agent wants other credentials: the user configures them under [remotes]"
-        )
+        return ToolError("Request failed: the agent wants other credentials: the user configures them under [remotes]")
     if isinstance(error, A2AError):
         # In quotes: these are the agent's words, and not ours.
-        said = f'the agent says "{error.message[:_LONGEST]}"'
-        return ToolProblem(f"Request failed: {said} ({type(error).__name__}, {error.code})")
-    return ToolProblem(f"Request failed: {str(error)[:_LONGEST]}")
+        quoted = f'the agent says "{error.message[:_MAX_ERROR]}"'
+        return ToolError(f"Request failed: {quoted} ({type(error).__name__}, {error.code})")
+    return ToolError(f"Request failed: {str(error)[:_MAX_ERROR]}")
 
 
-def card_failed(error: DragomanError, base_url: str) -> ToolProblem:
+def card_failed(error: DragomanError, base_url: str) -> ToolError:
     """What to say when an agent's card could not be had."""
     if isinstance(error, CannotConnect):
-        return ToolProblem(f"Failed to resolve agent card: {reason_of(error)}")
+        return ToolError(f"Failed to resolve agent card: {short_reason(error)}")
     if isinstance(error, BadCard):
-        return ToolProblem(f"No agent card found at {base_url}", because=str(error))
-    return ToolProblem(f"Failed to resolve agent card: {str(error)[:_LONGEST]}")
+        return ToolError(f"No agent card found at {base_url}", detail=str(error))
+    return ToolError(f"Failed to resolve agent card: {str(error)[:_MAX_ERROR]}")
 
 
-def reason_of(error: CannotConnect) -> str:
+def short_reason(error: CannotConnect) -> str:
     """Why nobody answers, in the fewest words."""
     text = str(error).lower()
     if "refused" in text:
@@ -159,10 +157,10 @@ def reason_of(error: CannotConnect) -> str:
     return str(error)
 
 
-_LONGEST_PROGRESS = 300
+_MAX_PROGRESS = 300
 
 
-class Call:
+class ToolRequest:
     """What a handler is given."""
 
     def __init__(self, ctx: ServerRequestContext[Any, Any], params: types.CallToolRequestParams) -> None:
@@ -172,11 +170,11 @@ class Call:
         self.responses = params.input_responses or {}
         self.state = params.request_state
 
-    def text(self, name: str) -> str:
-        """A text argument that must be there and not be empty. Raises ToolProblem."""
+    def require_text(self, name: str) -> str:
+        """A text argument that must be there and not be empty. Raises ToolError."""
         value: Any = self.arguments.get(name)
         if not isinstance(value, str) or not value.strip():
-            raise ToolProblem(f"Invalid params: {name} must not be empty")
+            raise ToolError(f"Invalid params: {name} must not be empty")
         return value
 
     def get(self, name: str, default: Any = None) -> Any:
@@ -191,22 +189,22 @@ class Call:
         """True when questions are returned instead of being asked."""
         return self._ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
 
-    def can_ask(self, *, url: bool = False) -> bool:
+    def can_elicit(self, *, by_url: bool = False) -> bool:
         """True when the host puts questions to its user: with a form, or by sending them to an address."""
         capabilities = self._ctx.session.client_capabilities
         elicitation = capabilities.elicitation if capabilities is not None else None
         if elicitation is None:
             return False
         # Before there were two kinds, saying nothing meant forms.
-        return elicitation.url is not None if url else elicitation.form is not None or elicitation.url is None
+        return elicitation.url is not None if by_url else elicitation.form is not None or elicitation.url is None
 
-    async def progress(self, text: str) -> None:
+    async def report_progress(self, text: str) -> None:
         """Tell the host that it goes on. Display only: the result holds everything."""
         self._steps += 1
-        said = " ".join(text.split())
-        await self._ctx.session.report_progress(self._steps, None, said[:_LONGEST_PROGRESS])
+        line = " ".join(text.split())
+        await self._ctx.session.report_progress(self._steps, None, line[:_MAX_PROGRESS])
 
-    async def ask(self, params: types.ElicitRequestParams) -> types.ElicitResult:
+    async def elicit(self, params: types.ElicitRequestParams) -> types.ElicitResult:
         """Ask the user now; for hosts of the handshake era."""
         request_id = cast("Any", self._ctx.request_id)
         session = self._ctx.session

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from dragoman.agents.command import clean_name
-from dragoman.agents.text import MOST
+from dragoman.agents.text import DEFAULT_HISTORY_BYTES
 from dragoman.model.error import ConfigError
 from dragoman.server.agent.base import Backend, BareAgent
 from dragoman.server.agent.frameworks import require
@@ -57,10 +57,10 @@ class Agent(BareAgent):
             CannotConnect: nobody answers.
             BadCard: it has no card, or one that cannot be read.
         """
-        from dragoman.agents.remote.run import RemoteAgent, card_of_remote
+        from dragoman.agents.remote.run import RemoteProxy, card_of_remote
         from dragoman.client.connect import connect
         from dragoman.client.connection import DEFAULT_LIMIT
-        from dragoman.client.sync import run_apart
+        from dragoman.client.sync import run_blocking
         from dragoman.clock import SystemClock
 
         # With a clock of its own it also has the card from nobody else, who may have asked minutes ago.
@@ -74,14 +74,14 @@ class Agent(BareAgent):
             finally:
                 await connection.close()
 
-        theirs = run_apart(ask())
-        remote = RemoteAgent(make, retries=options.get("retries", 5), limit=options.get("limit", DEFAULT_LIMIT))
+        remote_card = run_blocking(ask())
+        remote = RemoteProxy(make, retries=options.get("retries", 5), limit=options.get("limit", DEFAULT_LIMIT))
         return cls(
-            name or theirs.name.replace("/", "-"),
+            name or remote_card.name.replace("/", "-"),
             Backend(remote.run, restarts=True, canceled=remote.canceled, close=remote.close),
-            description=theirs.description if description is None else description,
-            version=version or theirs.version,
-            card={**card_of_remote(theirs), **(card or {})},
+            description=remote_card.description if description is None else description,
+            version=version or remote_card.version,
+            card={**card_of_remote(remote_card), **(card or {})},
         )
 
     @classmethod
@@ -163,10 +163,10 @@ class Agent(BareAgent):
         Raises:
             ConfigError: the command cannot be one, or an option is wrong.
         """
-        from dragoman.agents.process.recipe import recipe_of
         from dragoman.agents.process.run import CommandSessions
+        from dragoman.agents.process.spec import program_spec
 
-        recipe = recipe_of(command, input=input, output=output, profile=profile, cwd=cwd, env=env, limits=limits)
+        recipe = program_spec(command, input=input, output=output, profile=profile, cwd=cwd, env=env, limits=limits)
         title = name or recipe.name
         options, description = program_options(options), description or recipe.about
         project = options.get(PROJECT) or None
@@ -214,7 +214,7 @@ class Agent(BareAgent):
         make: partial[Bridge] = partial(
             AdkRuns, agent, show_tools=show_tools, show_thoughts=show_thoughts, escalate=escalate
         )
-        return cls._bridged(make, name, description, version, card)
+        return cls._from_bridge(make, name, description, version, card)
 
     @classmethod
     def from_langgraph(
@@ -223,7 +223,7 @@ class Agent(BareAgent):
         *,
         to_input: Callable[[Context], Any] | None = None,
         context: Any = None,
-        memory: int = MOST,
+        memory: int = DEFAULT_HISTORY_BYTES,
         name: str | None = None,
         description: str | None = None,
         version: str = "0.1.0",
@@ -242,7 +242,7 @@ class Agent(BareAgent):
         from dragoman.agents.langgraph.run import LangGraphRuns
 
         make: partial[Bridge] = partial(LangGraphRuns, graph, to_input=to_input, context=context, memory=memory)
-        return cls._bridged(make, name, description, version, card)
+        return cls._from_bridge(make, name, description, version, card)
 
     @classmethod
     def from_pydantic_ai(
@@ -250,7 +250,7 @@ class Agent(BareAgent):
         agent: Any,
         *,
         deps: Any = None,
-        memory: int = MOST,
+        memory: int = DEFAULT_HISTORY_BYTES,
         name: str | None = None,
         description: str | None = None,
         version: str = "0.1.0",
@@ -268,7 +268,7 @@ class Agent(BareAgent):
         from dragoman.agents.pydantic_ai import PydanticAiRuns
 
         make: partial[Bridge] = partial(PydanticAiRuns, agent, deps=deps, memory=memory)
-        return cls._bridged(make, name, description, version, card)
+        return cls._from_bridge(make, name, description, version, card)
 
     @classmethod
     def from_openai(
@@ -279,7 +279,7 @@ class Agent(BareAgent):
         session: Callable[[str], Any] | None = None,
         run_config: Any = None,
         max_turns: int | None = None,
-        memory: int = MOST,
+        memory: int = DEFAULT_HISTORY_BYTES,
         name: str | None = None,
         description: str | None = None,
         version: str = "0.1.0",
@@ -306,7 +306,7 @@ class Agent(BareAgent):
             max_turns=max_turns,
             memory=memory,
         )
-        return cls._bridged(make, name, description, version, card)
+        return cls._from_bridge(make, name, description, version, card)
 
     @classmethod
     def from_executor(
@@ -325,10 +325,10 @@ class Agent(BareAgent):
         """
         from dragoman.agents.executor import ExecutorRuns
 
-        return cls._bridged(partial(ExecutorRuns, executor), name, description, version, card)
+        return cls._from_bridge(partial(ExecutorRuns, executor), name, description, version, card)
 
     @classmethod
-    def _bridged(
+    def _from_bridge(
         cls,
         make: partial[Bridge],
         name: str | None,
@@ -338,7 +338,7 @@ class Agent(BareAgent):
     ) -> Agent:
         try:
             bridge = make()
-            name, told, offers = name or clean_name(bridge.name), bridge.description, tuple(bridge.offers())
+            name, own_description, offers = name or clean_name(bridge.name), bridge.description, tuple(bridge.offers())
         except (AttributeError, TypeError) as error:
             thing: Any = make.args[0]
             what = (
@@ -351,12 +351,12 @@ class Agent(BareAgent):
         backend = Backend(
             bridge.run,
             offers=offers,
-            marks=getattr(bridge, "marks", None),
+            output_metadata=getattr(bridge, "output_metadata", None),
             canceled=getattr(bridge, "canceled", None),
             close=bridge.close,
         )
-        about = told if description is None else description
-        return cls(name, backend, description=about, version=version, card=card)
+        card_description = own_description if description is None else description
+        return cls(name, backend, description=card_description, version=version, card=card)
 
     # -- serving ---------------------------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ class Framework(NamedTuple):
     """A framework: what its agents are called, what `Agent` makes of them, and what has to be installed for it."""
 
     kind: str
-    made_by: str
+    constructor: str
     module: str = ""
     extra: str = ""
 
@@ -37,7 +37,7 @@ BY_NAME = {"adk": _ADK, "langgraph": _LANGGRAPH, "pydantic_ai": _PYDANTIC_AI, "o
 
 # Where the classes come from whose objects can be served, and what they are called. The modules in between are left
 # out, as they change from version to version; models, tools and the like stand beside agents in many files.
-_SERVED: tuple[tuple[str, frozenset[str], Framework], ...] = (
+_SERVABLE_CLASSES: tuple[tuple[str, frozenset[str], Framework], ...] = (
     ("google.adk", frozenset({"BaseAgent", "BaseNode", "App", "Runner"}), _ADK),
     ("langgraph", frozenset({"Pregel"}), _LANGGRAPH),
     ("pydantic_ai", frozenset({"AbstractAgent"}), _PYDANTIC_AI),
@@ -53,7 +53,7 @@ def framework_of(thing: object) -> Framework | None:
     A graph that nobody has compiled yet counts as one: `agent_of` says what it lacks.
     """
     for cls in type(thing).__mro__:
-        for package, names, framework in _SERVED:
+        for package, names, framework in _SERVABLE_CLASSES:
             if cls.__qualname__ in names and _is_of(cls, package):
                 return framework
     if _is_builder(thing) and not getattr(thing, "compiled", False):
@@ -69,8 +69,8 @@ def framework_of(thing: object) -> Framework | None:
 def extra_of(module: str) -> str | None:
     """The extra of ours that brings a module of a framework."""
     bringing = {"langgraph": _LANGGRAPH, **{each.module: each for each in (_ADK, _PYDANTIC_AI, _OPENAI, _MCP)}}
-    found = (each.extra for name, each in bringing.items() if f"{module}.".startswith(f"{name}."))
-    return next(found, None)
+    matching = (each.extra for name, each in bringing.items() if f"{module}.".startswith(f"{name}."))
+    return next(matching, None)
 
 
 def agent_of(thing: object, framework: Framework, **options: Any) -> Agent:
@@ -83,22 +83,22 @@ def agent_of(thing: object, framework: Framework, **options: Any) -> Agent:
 
     if _is_builder(thing):
         raise ConfigError("this graph is not compiled: name what its `.compile()` gives, as in `graph = g.compile()`")
-    found = framework_of(thing)
-    if found != framework:
-        raise ConfigError(f"{_described(thing)} is not {framework.kind}{_rather(thing, found)}")
-    make: Callable[..., Agent] = getattr(Agent, framework.made_by)
+    actual = framework_of(thing)
+    if actual != framework:
+        raise ConfigError(f"{_describe(thing)} is not {framework.kind}{_correction(thing, actual)}")
+    make: Callable[..., Agent] = getattr(Agent, framework.constructor)
     return make(thing, **options)
 
 
-def _described(thing: object) -> str:
+def _describe(thing: object) -> str:
     return f"the class `{thing.__name__}`" if isinstance(thing, type) else f"an object of type `{type(thing).__name__}`"
 
 
-def _rather(thing: object, found: Framework | None) -> str:
+def _correction(thing: object, actual: Framework | None) -> str:
     """The end of a sentence that says what a thing is not."""
     if isinstance(thing, type):
         return ": name an object that is made of it"
-    return f", it is {found.kind}" if found is not None else ""
+    return f", it is {actual.kind}" if actual is not None else ""
 
 
 def _is_builder(thing: object) -> bool:

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 from dragoman.bus.local import LocalBus
 from dragoman.clock import SystemClock
 from dragoman.dialects.table import V1_0
-from dragoman.engine.call import Call
+from dragoman.engine.call import CallContext
 from dragoman.engine.journal.follow import Stream
 from dragoman.engine.operations import EngineSettings, Service
 from dragoman.model.operation import Operation
 from dragoman.server.agent.adapter import EngineAgent
 from dragoman.server.agent.base import BareAgent
-from dragoman.server.cards.cache import card_of
+from dragoman.server.cards.cache import build_card
 from dragoman.stores.memory import MemoryStore
 from dragoman.transports.endpoint import Endpoint
 
 if TYPE_CHECKING:
-    from dragoman.client.connection import Arrived, Received
+    from dragoman.client.connection import ByteBudget, StreamEvent
     from dragoman.clock import Clock
     from dragoman.dialects.dialect import Result
     from dragoman.engine.ports.agent import Runnable
@@ -35,7 +35,7 @@ class ServiceConnection:
     """The client's connection to a service beside it: no bytes, the same engine. See `Connection`."""
 
     reached = True
-    subscribes_again = True
+    can_resubscribe = True
 
     def __init__(self, agent: Any, runnable: Runnable, service: Service, store: Store, clock: Clock) -> None:
         self.service = service
@@ -44,7 +44,7 @@ class ServiceConnection:
         self._runnable = runnable
         self._store = store
         self._endpoint = Endpoint(service, (), body_limit=0, blocking=True)
-        self._call = Call(origin=V1_0)
+        self._call = CallContext(origin=V1_0)
 
     async def open(self) -> None:
         """Open the store and recover."""
@@ -63,13 +63,13 @@ class ServiceConnection:
             await close()
 
     @property
-    def known_card(self) -> AgentCard:
+    def cached_card(self) -> AgentCard:
         """The agent's card, as it would stand at an address."""
-        return card_of(self._agent, ADDRESS)
+        return build_card(self._agent, ADDRESS)
 
     async def card(self) -> AgentCard:
         """See `Connection.card`."""
-        return self.known_card
+        return self.cached_card
 
     async def perform(self, operation: Operation, request: Request) -> Result:
         """See `Connection.perform`."""
@@ -82,8 +82,8 @@ class ServiceConnection:
         operation: Operation,
         request: SendMessageRequest | SubscribeToTaskRequest,
         after: int | None,
-        received: Received | None = None,
-    ) -> AsyncGenerator[Sequence[Arrived], None]:
+        budget: ByteBudget | None = None,
+    ) -> AsyncGenerator[Sequence[StreamEvent], None]:
         """See `Connection.open_stream`. Nothing comes over a wire: nothing is counted."""
         stream = (await self._endpoint.perform(operation, self._call, request, after)).result
         assert isinstance(stream, Stream)

@@ -44,7 +44,7 @@ def load_target(text: str, *, cwd: Path) -> Any:
     _make_importable(cwd)
     with _importing():
         module = _import_file(place, cwd) if place.endswith(".py") else _import_module(place, cwd)
-    return _named(module, name, place) if name else _only(module, place)
+    return _get_named(module, name, place) if name else _find_only(module, place)
 
 
 def is_importing() -> bool:
@@ -181,12 +181,12 @@ def _failed_import(error: BaseException, target: str, cwd: Path) -> ConfigError:
         guard = 'put what must not run on import under `if __name__ == "__main__":`'
         return ConfigError(f"{where}: stops Python while it is imported: {guard}")
     if isinstance(error, ModuleNotFoundError) and error.name:
-        return ConfigError(f"{where}: imports `{error.name}`, which is not installed{_install(error.name, cwd)}")
+        return ConfigError(f"{where}: imports `{error.name}`, which is not installed{_install_hint(error.name, cwd)}")
     text = " ".join((error.msg if isinstance(error, SyntaxError) else str(error)).split())
     return ConfigError(f"{where}: {type(error).__name__}{': ' if text else ''}{text}")
 
 
-def _install(module: str, cwd: Path) -> str:
+def _install_hint(module: str, cwd: Path) -> str:
     near = get_close_matches(module, _modules_in(cwd), n=1)
     if near:
         return f"; did you mean `{near[0]}`?"
@@ -201,13 +201,13 @@ def _where(error: BaseException, cwd: Path) -> str | None:
     """`file:line` of the innermost line that is the user's own, else of the innermost outside the import system."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{_short(error.filename, cwd)}:{error.lineno}"
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_machinery(frame.filename)]
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_import_system(frame.filename)]
     own = [frame for frame in frames if _is_own(frame.filename, cwd)]
     chosen = (own or frames)[-1:]
     return f"{_short(chosen[0].filename, cwd)}:{chosen[0].lineno}" if chosen else None
 
 
-def _is_machinery(filename: str) -> bool:
+def _is_import_system(filename: str) -> bool:
     return filename.startswith("<frozen ") or filename in (__file__, importlib.__file__)
 
 
@@ -221,22 +221,22 @@ def _short(filename: str, cwd: Path) -> str:
     return str(path.relative_to(cwd.absolute())) if path.is_relative_to(cwd.absolute()) else filename
 
 
-def _named(module: ModuleType, name: str, place: str) -> Any:
-    found: Any = module
+def _get_named(module: ModuleType, name: str, place: str) -> Any:
+    obj: Any = module
     for part in name.split("."):
-        if not hasattr(found, part):
-            near = get_close_matches(part, [name for name in dir(found) if not name.startswith("_")], n=1)
-            hint = f"; did you mean `{near[0]}`?" if near else _what_would(module, place)
+        if not hasattr(obj, part):
+            near = get_close_matches(part, [name for name in dir(obj) if not name.startswith("_")], n=1)
+            hint = f"; did you mean `{near[0]}`?" if near else _suggestion(module, place)
             raise ConfigError(f"`{place}` has no `{part}`{hint}")
-        found = getattr(found, part)
-    return found
+        obj = getattr(obj, part)
+    return obj
 
 
-def _only(module: ModuleType, place: str) -> Any:
-    found = {name: value for name, value in vars(module).items() if not name.startswith("_")}
-    servable = _once_each({name: value for name, value in found.items() if _is_servable(value)})
+def _find_only(module: ModuleType, place: str) -> Any:
+    public = {name: value for name, value in vars(module).items() if not name.startswith("_")}
+    servable = _unique_objects({name: value for name, value in public.items() if _is_servable(value)})
     if not servable:
-        servable = _once_each({name: value for name, value in found.items() if _is_framework_object(value)})
+        servable = _unique_objects({name: value for name, value in public.items() if _is_framework_object(value)})
     if len(servable) == 1:
         return next(iter(servable.values()))
     usual = [name for name in servable if name in _USUAL_NAMES]
@@ -246,10 +246,10 @@ def _only(module: ModuleType, place: str) -> Any:
         names = ", ".join(f"`{name}`" for name in servable)
         one = next(iter(usual or servable))
         raise ConfigError(f"`{place}` has several things to serve, {names}: say which, as in `{place}:{one}`")
-    raise ConfigError(f"`{place}` has nothing to serve{_what_would(module, place)}")
+    raise ConfigError(f"`{place}` has nothing to serve{_suggestion(module, place)}")
 
 
-def _once_each(named: dict[str, Any]) -> dict[str, Any]:
+def _unique_objects(named: dict[str, Any]) -> dict[str, Any]:
     """Without second names for the same object; the usual names win."""
     by_identity: dict[int, str] = {}
     for name in sorted(named, key=lambda name: name not in _USUAL_NAMES):
@@ -261,7 +261,7 @@ def _is_framework_object(value: Any) -> bool:
     return not isinstance(value, type) and framework_of(value) is not None
 
 
-def _what_would(module: ModuleType, place: str) -> str:
+def _suggestion(module: ModuleType, place: str) -> str:
     """The end of a sentence that says nothing was found: what could be served instead."""
     public = {name: value for name, value in vars(module).items() if not name.startswith("_")}
     for name, value in public.items():

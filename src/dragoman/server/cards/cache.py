@@ -16,7 +16,7 @@ from dragoman.dialects.table import ON_CARD, V1_0, CardVersion
 from dragoman.model.card import SKILL_SCHEMAS, AgentCapabilities, AgentCard, AgentExtension, AgentInterface
 from dragoman.model.error import BadCard, ConfigError
 from dragoman.server.http.authentication import OPEN, Security
-from dragoman.server.plugins import described
+from dragoman.server.plugins import describe_agent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 CARD, OLD_CARD = "/.well-known/agent-card.json", "/.well-known/agent.json"
 SCHEMAS = "/.well-known/skill-schemas.json"
 MAX_AGE = 300
-REMEMBERED = 64
+CACHE_SIZE = 64
 _MODES = ("text/plain", "application/json")
-_ABOUT_SCHEMAS = "JSON schemas of what the skills take and give, by skill id"
+_SCHEMAS_DESCRIPTION = "JSON schemas of what the skills take and give, by skill id"
 
 
-class Served(NamedTuple):
+class CachedCard(NamedTuple):
     """A card as it goes out."""
 
     body: bytes
@@ -51,12 +51,12 @@ def offers_for(agent: Agent, user: User | None) -> list[Offer]:
 def schemas_of(agent: Agent, offers: Sequence[Offer]) -> dict[str, Any]:
     """The JSON schemas of these offers by id, as far as they have some."""
     tools = [offer.id for offer in offers if not isinstance(offer, Skill)]
-    found: dict[str, Any] = {} if agent.tools is None else dict(agent.tools.schemas(tools))
-    made = ((offer.id, offer.schema()) for offer in offers if isinstance(offer, Skill))
-    return found | {name: {"inputSchema": schema} for name, schema in made if schema is not None}
+    schemas: dict[str, Any] = {} if agent.tools is None else dict(agent.tools.schemas(tools))
+    functions = ((offer.id, offer.schema()) for offer in offers if isinstance(offer, Skill))
+    return schemas | {name: {"inputSchema": schema} for name, schema in functions if schema is not None}
 
 
-def card_of(
+def build_card(
     agent: Agent,
     base: str,
     user: User | None = None,
@@ -68,16 +68,16 @@ def card_of(
 ) -> AgentCard:
     """The agent's card at an address. Schemas of tools stand on it, or where it says if they are `linked`."""
     offers = offers_for(agent, user)
-    told, numbered = ("", "") if agent.tools is None else agent.tools.about
+    own_description, own_version = ("", "") if agent.tools is None else agent.tools.about
     extensions = agent.extensions
     if agent.tools is not None:
         params = _link(base) if linked else {"schemas": schemas_of(agent, offers)}
-        extensions = (*extensions, AgentExtension(SKILL_SCHEMAS, _ABOUT_SCHEMAS, params=params))
+        extensions = (*extensions, AgentExtension(SKILL_SCHEMAS, _SCHEMAS_DESCRIPTION, params=params))
     return AgentCard(
         name=agent.name,
-        description=described(agent, agent.description or told or agent.name),
+        description=describe_agent(agent, agent.description or own_description or agent.name),
         supported_interfaces=tuple(AgentInterface(base + row.card_path, row.binding, row.version) for row in ON_CARD),
-        version=agent.version or numbered or "0.1.0",
+        version=agent.version or own_version or "0.1.0",
         capabilities=AgentCapabilities(
             streaming=True, push_notifications=push, extensions=extensions, extended_agent_card=extended
         ),
@@ -95,9 +95,11 @@ def _link(base: str) -> dict[str, Any]:
 
 def _with_link(card: AgentCard, base: str) -> AgentCard:
     """The card with a link to the schemas in their place."""
-    said = card.capabilities
-    extensions = (replace(each, params=_link(base)) if each.uri == SKILL_SCHEMAS else each for each in said.extensions)
-    return replace(card, capabilities=replace(said, extensions=tuple(extensions)))
+    capabilities = card.capabilities
+    extensions = (
+        replace(each, params=_link(base)) if each.uri == SKILL_SCHEMAS else each for each in capabilities.extensions
+    )
+    return replace(card, capabilities=replace(capabilities, extensions=tuple(extensions)))
 
 
 class Cards:
@@ -118,9 +120,9 @@ class Cards:
         self.signing = signing
         self._security: Security = OPEN
         self._extended = False
-        self._modified_s = started_ms // 1000
-        self._modified = formatdate(self._modified_s, usegmt=True).encode()
-        self._known: dict[tuple[str, str, str | None, tuple[int, int], frozenset[str] | None], Served] = {}
+        self._modified_seconds = started_ms // 1000
+        self._modified = formatdate(self._modified_seconds, usegmt=True).encode()
+        self._cache: dict[tuple[str, str, str | None, tuple[int, int], frozenset[str] | None], CachedCard] = {}
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -136,18 +138,18 @@ class Cards:
         if self.signing is None:
             return
         try:
-            self._made(CARD, "http://localhost", "http://localhost", None)
+            self._build(CARD, "http://localhost", "http://localhost", None)
         except BadCard as error:
             raise ConfigError(f"sign: {self._agent.name!r}: {error}") from None
 
-    def guard(self, security: Security) -> None:
+    def set_security(self, security: Security) -> None:
         """Say on the card how callers are known, and that there is more to see for them."""
         self._security, self._extended = security, True
-        self._known.clear()
+        self._cache.clear()
 
-    def extended(self, base: str, user: User | None, *, linked: bool = False) -> AgentCard:
+    def card_for(self, base: str, user: User | None, *, linked: bool = False) -> AgentCard:
         """The card as this caller may see it."""
-        return card_of(
+        return build_card(
             self._agent,
             base,
             user,
@@ -157,9 +159,9 @@ class Cards:
             linked=linked,
         )
 
-    def told(self, base: str, user: User | None) -> AgentCard:
+    def extended_card(self, base: str, user: User | None) -> AgentCard:
         """The same with what the author says beside it, for who asks for the extended card."""
-        card = self.extended(base, user)
+        card = self.card_for(base, user)
         try:
             return read_card(card_json(card, self._agent.card, V1_0)) if self._agent.card else card
         except BadCard:  # an author may say anything
@@ -167,8 +169,8 @@ class Cards:
 
     def serve(self, request: Request, base: str, user: User | None = None) -> tuple[int, bytes, list[Header]]:
         """Status, body and headers for one of `paths`; what a known caller sees is for nobody else to keep."""
-        form = self._form(request.path)
-        served = self._card(form, base, self._root(request, base) if form == CARD else None, user)
+        kind = self._kind(request.path)
+        served = self._cached(kind, base, self._root(request, base) if kind == CARD else None, user)
         headers: list[Header] = [(b"etag", served.etag), (b"access-control-allow-origin", b"*")]
         if user is None:
             headers.append((b"cache-control", b"public, max-age=%d" % MAX_AGE))
@@ -178,24 +180,24 @@ class Cards:
             headers.append((b"cache-control", b"private, no-cache"))
         if self._extended:
             headers.append((b"vary", b"authorization, cookie"))
-        if self._is_known(request, served.etag.decode(), dated=user is None):
+        if self._is_not_modified(request, served.etag.decode(), dated=user is None):
             return 304, b"", headers
         return 200, served.body, headers
 
-    def signed(self, card: AgentCard, request: Request, base: str) -> AgentCard:
+    def sign(self, card: AgentCard, request: Request, base: str) -> AgentCard:
         """A card at this address as it is shown to who asks: signed, where cards are."""
         root = self._root(request, base)
         if root is None or self.signing is None:
             return card
         try:
-            return self.signing.signed_model(card, root)
+            return self.signing.sign_model(card, root)
         except BadCard:
             if self._agent.tools is None:
                 raise
             # Schemas are others' work, and may hold numbers that cannot be signed.
-            return self.signing.signed_model(_with_link(card, base), root)
+            return self.signing.sign_model(_with_link(card, base), root)
 
-    def _form(self, path: str) -> str:
+    def _kind(self, path: str) -> str:
         """What to show at a path, by the path that is its own: tools have a plain card where 0.1 looks for one."""
         if self._agent.tools is None or (path == OLD_CARD and self._version != "both"):
             return CARD
@@ -204,41 +206,41 @@ class Cards:
     def _root(self, request: Request, base: str) -> str | None:
         """Where the keys are to be found; None when the card at this address is not signed."""
         root = base.removesuffix(request.prefix)
-        return root if self.signing is not None and self.signing.is_ours(request, root) else None
+        return root if self.signing is not None and self.signing.may_sign(request, root) else None
 
-    def _card(self, form: str, base: str, root: str | None, user: User | None) -> Served:
+    def _cached(self, kind: str, base: str, root: str | None, user: User | None) -> CachedCard:
         # Skills may come and go while the agent is served; the revision tells an old card from a new one.
-        key = (form, base, root, self._agent.revision, user.permissions if user else None)
-        served = self._known.get(key)
+        key = (kind, base, root, self._agent.revision, user.permissions if user else None)
+        served = self._cache.get(key)
         if served is None:
-            if len(self._known) >= REMEMBERED:  # the Host header is the caller's to choose
-                self._known.clear()
-            body = self._made(form, base, root, user)
-            served = self._known[key] = Served(body, f'"{hashlib.sha256(body).hexdigest()[:32]}"'.encode())
+            if len(self._cache) >= CACHE_SIZE:  # the Host header is the caller's to choose
+                self._cache.clear()
+            body = self._build(kind, base, root, user)
+            served = self._cache[key] = CachedCard(body, f'"{hashlib.sha256(body).hexdigest()[:32]}"'.encode())
         return served
 
-    def _made(self, form: str, base: str, root: str | None, user: User | None) -> bytes:
-        if form == SCHEMAS:
+    def _build(self, kind: str, base: str, root: str | None, user: User | None) -> bytes:
+        if kind == SCHEMAS:
             return msgspec.json.encode(schemas_of(self._agent, offers_for(self._agent, user)))
-        model = self.extended(base, user, linked=True)
-        if form == OLD_CARD:
+        model = self.card_for(base, user, linked=True)
+        if kind == OLD_CARD:
             skills = ((offer.id, offer.description) for offer in offers_for(self._agent, user))
             return msgspec.json.encode(plain_card(model, skills, self._agent.card))
         card = card_json(model, self._agent.card, self._version)
         if root is not None and self.signing is not None:
-            card = self.signing.signed(card, root)
+            card = self.signing.sign(card, root)
         return msgspec.json.encode(card)
 
-    def _is_known(self, request: Request, etag: str, *, dated: bool) -> bool:
+    def _is_not_modified(self, request: Request, etag: str, *, dated: bool) -> bool:
         """True when who asks has this card. A date says so of the card for everybody alone."""
-        asked = request.headers.get("if-none-match")
-        if asked is not None:
-            anything = dated and asked.strip() == "*"
-            return anything or etag in (tag.strip().removeprefix("W/") for tag in asked.split(","))
+        if_none_match = request.headers.get("if-none-match")
+        if if_none_match is not None:
+            anything = dated and if_none_match.strip() == "*"
+            return anything or etag in (tag.strip().removeprefix("W/") for tag in if_none_match.split(","))
         since = request.headers.get("if-modified-since")
         if since is None or not dated or self._agent.tools is not None:
             return False
         try:
-            return self._modified_s <= int(parsedate_to_datetime(since).timestamp())
+            return self._modified_seconds <= int(parsedate_to_datetime(since).timestamp())
         except ValueError:
             return False

@@ -44,19 +44,19 @@ class CardSigning:
             )
         self._keys = keys
         self._is_fixed = url is not None
-        self._has_told = False
+        self._has_warned = False
 
-    def is_ours(self, request: Request, root: str) -> bool:
+    def may_sign(self, request: Request, root: str) -> bool:
         """True when a card with this address may be signed for who asks."""
         server = request.scope.get("server")
         if self._is_fixed or (is_loopback(root) and server and _is_loopback(str(server[0]))):
             return True
-        if not self._has_told:
-            self._has_told = True
+        if not self._has_warned:
+            self._has_warned = True
             logger.warning("the card at %s is not signed: a caller chose that address. Set url", root)
         return False
 
-    def signed(self, card: dict[str, Any], root: str) -> dict[str, Any]:
+    def sign(self, card: dict[str, Any], root: str) -> dict[str, Any]:
         """The card with signatures that every reader can verify. `root` is the address of the server, not the agent.
 
         Signatures that are there already stay.
@@ -65,13 +65,13 @@ class CardSigning:
             BadCard: it has a number or a text that cannot be signed.
             ConfigError: the keys cannot be read.
         """
-        theirs: Any = card.get("signatures")
-        return card | {"signatures": [*(theirs if isinstance(theirs, list) else ()), *self._signatures(card, root)]}
+        existing: Any = card.get("signatures")
+        return card | {"signatures": [*(existing if isinstance(existing, list) else ()), *self._signatures(card, root)]}
 
-    def signed_model(self, card: AgentCard, root: str) -> AgentCard:
+    def sign_model(self, card: AgentCard, root: str) -> AgentCard:
         """The same for a card that goes out in the form of 1.0, such as an extended one."""
-        made = self._signatures(decode_any(encode(card)), root)
-        return replace(card, signatures=(*card.signatures, *(AgentCardSignature(**each) for each in made)))
+        signatures = self._signatures(decode_any(encode(card)), root)
+        return replace(card, signatures=(*card.signatures, *(AgentCardSignature(**each) for each in signatures)))
 
     def _signatures(self, card: dict[str, Any], root: str) -> list[dict[str, Any]]:
         from dragoman.keys.card_signature import signatures_for

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 # Of the memory that is left at the start, the part that requests get. The rest is for what they cause: the store,
 # answers, the agents themselves.
-SHARE = 3
+REQUEST_SHARE = 3
 # What is taken where nobody can say how much there is, in bytes.
-UNKNOWN = 1_000_000_000
+ASSUMED_MEMORY = 1_000_000_000
 # How many times its size the largest request takes: one must always fit.
-LARGEST = 8
+LARGEST_REQUEST = 8
 
 
 # glibc's names for them, from malloc.h.
@@ -43,17 +43,19 @@ def return_memory() -> None:
 
 def memory_for(limits: Limits, root: Path = Path("/")) -> tuple[int, int]:
     """The memory for requests: of the server, and of one caller. What is not set is a share of what there is."""
-    least = LARGEST * limits.body
-    server = limits.memory or max(least, (UNKNOWN if (left := memory_left(root)) is None else left) // SHARE)
-    return server, limits.caller_memory or max(least, server // 2)
+    minimum = LARGEST_REQUEST * limits.body
+    server = limits.memory or max(
+        minimum, (ASSUMED_MEMORY if (free := available_memory(root)) is None else free) // REQUEST_SHARE
+    )
+    return server, limits.caller_memory or max(minimum, server // 2)
 
 
-def memory_left(root: Path = Path("/")) -> int | None:
+def available_memory(root: Path = Path("/")) -> int | None:
     """How many bytes this process may still take; None where that is not known."""
     used, resident = _used(root / "proc/self/statm")
-    found = [limit - resident for limit in (*_cgroup(root), *_machine())]
-    found += [limit - used for limit in _own()]
-    return max(0, min(found)) if found else None
+    available = [limit - resident for limit in (*_cgroup_limits(root), *_machine_memory())]
+    available += [limit - used for limit in _process_limits()]
+    return max(0, min(available)) if available else None
 
 
 def _used(statm: Path) -> tuple[int, int]:
@@ -66,14 +68,14 @@ def _used(statm: Path) -> tuple[int, int]:
     return size * page, resident * page
 
 
-def _machine() -> Iterator[int]:
+def _machine_memory() -> Iterator[int]:
     try:
         yield os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):  # not on Windows
         return
 
 
-def _own() -> Iterator[int]:
+def _process_limits() -> Iterator[int]:
     try:
         import resource
     except ImportError:  # not on Windows
@@ -83,7 +85,7 @@ def _own() -> Iterator[int]:
         yield limit
 
 
-def _cgroup(root: Path) -> Iterator[int]:
+def _cgroup_limits(root: Path) -> Iterator[int]:
     """The limits of this process's cgroup and of those around it, in either version."""
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
@@ -92,12 +94,12 @@ def _cgroup(root: Path) -> Iterator[int]:
     for line in lines:
         _, controllers, path = line.split(":", 2)
         if not controllers:
-            yield from _limits(root / "sys/fs/cgroup", path, ("memory.max", "memory.high"))
+            yield from _read_limits(root / "sys/fs/cgroup", path, ("memory.max", "memory.high"))
         elif "memory" in controllers.split(","):
-            yield from _limits(root / "sys/fs/cgroup/memory", path, ("memory.limit_in_bytes",))
+            yield from _read_limits(root / "sys/fs/cgroup/memory", path, ("memory.limit_in_bytes",))
 
 
-def _limits(top: Path, path: str, names: tuple[str, ...]) -> Iterator[int]:
+def _read_limits(top: Path, path: str, names: tuple[str, ...]) -> Iterator[int]:
     # In a container the path may be one of the machine's, and the group itself stands at the top.
     group = top / path.lstrip("/")
     for folder in (group, *group.parents):

@@ -30,7 +30,7 @@ def load_remotes(*, environ: Mapping[str, str], cwd: Path) -> dict[str, Remote]:
     Raises:
         ConfigError: a file cannot be used, or a table in it is wrong.
     """
-    found: dict[str, Remote] = {}
+    remotes: dict[str, Remote] = {}
     user = user_config(environ)
     files = (
         find_config(user, environ=environ, cwd=cwd) if user is not None and user.is_file() else None,
@@ -38,8 +38,8 @@ def load_remotes(*, environ: Mapping[str, str], cwd: Path) -> dict[str, Remote]:
     )
     for file in files:
         if file is not None:
-            found |= {name: _remote(file, name, table) for name, table in file.remotes.items()}
-    return found
+            remotes |= {name: _remote(file, name, table) for name, table in file.remotes.items()}
+    return remotes
 
 
 def user_config(environ: Mapping[str, str]) -> Path | None:
@@ -58,7 +58,7 @@ def _remote(file: ConfigFile, name: str, table: dict[str, Any]) -> Remote:
         if key not in _KEYS:
             raise ConfigError(f"{source}: there is no setting `{key}`{nearest(key, _KEYS)}")
         if not isinstance(value, str) or not value:
-            raise ConfigError(f"{source} {key}: must be text, not {values.shown(value)}")
+            raise ConfigError(f"{source} {key}: must be text, not {values.as_json(value)}")
     url = table.get("url", "")
     if not url.startswith(("http://", "https://")):
         raise ConfigError(f'{source}: say where it is, as in url = "https://agents.example.com"')

@@ -120,22 +120,22 @@ def load_settings(
         ConfigError: a name is unknown, a value wrong or the file unreadable; says where, and what to type instead.
     """
     file = find_config(config, environ=environ, cwd=cwd)
-    given = _from_platform(environ)
+    raw = _from_platform(environ)
     if file is not None:
-        given |= _from_file(file)
-    given |= _from_environment(environ, warn)
-    given |= _from_keywords(keywords)
-    given |= _from_flags(flags or {})
-    chosen = {name: _read(name, value) for name, value in given.items()}
-    if chosen.get("dev"):
-        chosen.setdefault("dedupe", 0)
+        raw |= _from_file(file)
+    raw |= _from_environment(environ, warn)
+    raw |= _from_keywords(keywords)
+    raw |= _from_flags(flags or {})
+    checked = {name: _read(name, value) for name, value in raw.items()}
+    if checked.get("dev"):
+        checked.setdefault("dedupe", 0)
     if file is not None and file.auth:
-        chosen["auth"] = _with_tables(chosen.get("auth"), file)
-    if chosen.get("auth") is not None and "limits_rate" not in chosen:
-        chosen["limits_rate"] = AUTH_RATE
-        chosen.setdefault("limits_burst", AUTH_BURST)
-    limits = {name: chosen.pop(f"limits_{name}") for name in Limits.__struct_fields__ if f"limits_{name}" in chosen}
-    return Settings(**chosen, limits=Limits(**limits))
+        checked["auth"] = _with_tables(checked.get("auth"), file)
+    if checked.get("auth") is not None and "limits_rate" not in checked:
+        checked["limits_rate"] = AUTH_RATE
+        checked.setdefault("limits_burst", AUTH_BURST)
+    limits = {name: checked.pop(f"limits_{name}") for name in Limits.__struct_fields__ if f"limits_{name}" in checked}
+    return Settings(**checked, limits=Limits(**limits))
 
 
 def _with_tables(auth: Any, file: ConfigFile) -> Any:
@@ -186,7 +186,7 @@ def _config_file(path: Path, label: str, content: dict[str, Any]) -> ConfigFile:
 
 def _table(value: Any, source: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise ConfigError(f"{source}: must be a table, not {values.shown(value)}")
+        raise ConfigError(f"{source}: must be a table, not {values.as_json(value)}")
     return cast("dict[str, Any]", value)
 
 
@@ -194,7 +194,7 @@ def _table(value: Any, source: str) -> dict[str, Any]:
 _FILES = ("tls_cert", "tls_key", "tls_ca")
 
 
-class _Given(NamedTuple):
+class _SettingValue(NamedTuple):
     value: Any
     source: str
     is_text: bool = False
@@ -211,29 +211,31 @@ _KUBERNETES = re.compile(r"DRAGOMAN_(\w+_)?(SERVICE_(HOST|PORT(_\w+)?)|PORT_\d+_
 _KUBERNETES_PORT = re.compile(r"(tcp|udp|sctp)://.*")
 
 
-def _from_platform(environ: Mapping[str, str]) -> dict[str, _Given]:
+def _from_platform(environ: Mapping[str, str]) -> dict[str, _SettingValue]:
     names = {"port": "PORT", "host": "BIND_HOST"}
     return {
-        name: _Given(environ[variable], f"environment {variable}", is_text=True)
+        name: _SettingValue(environ[variable], f"environment {variable}", is_text=True)
         for name, variable in names.items()
         if environ.get(variable)
     }
 
 
-def _from_file(file: ConfigFile) -> dict[str, _Given]:
+def _from_file(file: ConfigFile) -> dict[str, _SettingValue]:
     in_serve = [name for name in SETTINGS if not name.startswith("limits_")]
-    given: dict[str, _Given] = {}
-    for table, prefix, known in (("serve", "", in_serve), ("limits", "limits_", Limits.__struct_fields__)):
+    result: dict[str, _SettingValue] = {}
+    for table, prefix, names in (("serve", "", in_serve), ("limits", "limits_", Limits.__struct_fields__)):
         for name, value in cast("dict[str, Any]", getattr(file, table)).items():
-            if name not in known:
-                raise ConfigError(f"{file.label} [{table}]: there is no setting `{name}`{nearest(name, known)}")
-            given[prefix + name] = _Given(value, f"{file.label} [{table}] {name}", base=file.path.parent.absolute())
-    return given
+            if name not in names:
+                raise ConfigError(f"{file.label} [{table}]: there is no setting `{name}`{nearest(name, names)}")
+            result[prefix + name] = _SettingValue(
+                value, f"{file.label} [{table}] {name}", base=file.path.parent.absolute()
+            )
+    return result
 
 
-def _from_environment(environ: Mapping[str, str], warn: Callable[[str], None]) -> dict[str, _Given]:
+def _from_environment(environ: Mapping[str, str], warn: Callable[[str], None]) -> dict[str, _SettingValue]:
     names = {f"DRAGOMAN_{name.upper()}": name for name in SETTINGS}
-    given: dict[str, _Given] = {}
+    result: dict[str, _SettingValue] = {}
     for variable, value in environ.items():
         if not variable.startswith("DRAGOMAN_") or variable in _RESERVED or _is_kubernetes(variable, value):
             continue
@@ -243,8 +245,8 @@ def _from_environment(environ: Mapping[str, str], warn: Callable[[str], None]) -
             hint = f"; did you mean `DRAGOMAN_{near[0]}`?" if near else ""
             warn(f"environment {one_line(variable)}: there is no such setting, it is ignored{hint}")
         elif value:
-            given[names[variable]] = _Given(value, f"environment {variable}", is_text=True)
-    return given
+            result[names[variable]] = _SettingValue(value, f"environment {variable}", is_text=True)
+    return result
 
 
 def _is_kubernetes(variable: str, value: str) -> bool:
@@ -253,61 +255,61 @@ def _is_kubernetes(variable: str, value: str) -> bool:
     return _KUBERNETES.fullmatch(variable) is not None
 
 
-def _from_flags(flags: Mapping[str, Any]) -> dict[str, _Given]:
-    given: dict[str, _Given] = {}
+def _from_flags(flags: Mapping[str, Any]) -> dict[str, _SettingValue]:
+    result: dict[str, _SettingValue] = {}
     for name, value in flags.items():
         if name not in SETTINGS:
             flag = f"--{name.replace('_', '-')}"
-            known = [info.flag for info in SETTINGS.values() if info.flag is not None]
-            raise ConfigError(f"{flag}: there is no such setting{nearest(flag, known)}")
+            flag_names = [info.flag for info in SETTINGS.values() if info.flag is not None]
+            raise ConfigError(f"{flag}: there is no such setting{nearest(flag, flag_names)}")
         if value is not None:
-            given[name] = _Given(value, SETTINGS[name].flag or name, is_text=isinstance(value, str))
-    return given
+            result[name] = _SettingValue(value, SETTINGS[name].flag or name, is_text=isinstance(value, str))
+    return result
 
 
-def _from_keywords(keywords: Mapping[str, Any]) -> dict[str, _Given]:
-    given: dict[str, _Given] = {}
+def _from_keywords(keywords: Mapping[str, Any]) -> dict[str, _SettingValue]:
+    result: dict[str, _SettingValue] = {}
     for name, value in keywords.items():
         if name not in Settings.__struct_fields__:
-            known = Settings.__struct_fields__
-            raise ConfigError(f"keyword {name}: there is no such setting{nearest(name, known)}")
+            names = Settings.__struct_fields__
+            raise ConfigError(f"keyword {name}: there is no such setting{nearest(name, names)}")
         if name == "limits":
-            given |= _from_limits(value)
+            result |= _from_limits(value)
         elif value is not None:
-            given[name] = _Given(value, f"keyword {name}")
-    return given
+            result[name] = _SettingValue(value, f"keyword {name}")
+    return result
 
 
-def _from_limits(value: Any) -> dict[str, _Given]:
-    known = Limits.__struct_fields__
+def _from_limits(value: Any) -> dict[str, _SettingValue]:
+    names = Limits.__struct_fields__
     if isinstance(value, Limits):
-        value = {name: getattr(value, name) for name in known}
-    given: dict[str, _Given] = {}
+        value = {name: getattr(value, name) for name in names}
+    result: dict[str, _SettingValue] = {}
     for name, limit in _table({} if value is None else value, "keyword limits").items():
-        if name not in known:
-            raise ConfigError(f"keyword limits: there is no limit `{name}`{nearest(name, known)}")
-        given[f"limits_{name}"] = _Given(limit, f"keyword limits[{values.shown(name)}]")
-    return given
+        if name not in names:
+            raise ConfigError(f"keyword limits: there is no limit `{name}`{nearest(name, names)}")
+        result[f"limits_{name}"] = _SettingValue(limit, f"keyword limits[{values.as_json(name)}]")
+    return result
 
 
-def _read(name: str, given: _Given) -> Any:
+def _read(name: str, setting: _SettingValue) -> Any:
     try:
-        value = SETTINGS[name].read(given.value, given.is_text)
+        value = SETTINGS[name].parse(setting.value, setting.is_text)
     except ValueError as error:
-        raise ConfigError(f"{given.source}: {error}") from None
+        raise ConfigError(f"{setting.source}: {error}") from None
     if name == "store":
-        path = parse_store(value, named=given.source)
-        if path is not None and given.base is not None:
-            return f"sqlite:///{(given.base / path).as_posix()}"
-    if name in _FILES and given.base is not None:
-        return str(given.base / value)
+        path = parse_store(value, setting=setting.source)
+        if path is not None and setting.base is not None:
+            return f"sqlite:///{(setting.base / path).as_posix()}"
+    if name in _FILES and setting.base is not None:
+        return str(setting.base / value)
     return value
 
 
-def nearest(name: str, known: Iterable[str], form: str = "{}") -> str:
+def nearest(name: str, names: Iterable[str], form: str = "{}") -> str:
     """The end of a sentence that says a name is unknown: the one that was meant, else all there are."""
-    known = list(known)
-    near = get_close_matches(name, known, n=1)
+    names = list(names)
+    near = get_close_matches(name, names, n=1)
     if near:
         return f"; did you mean `{form.format(near[0])}`?"
-    return f"; there are {', '.join(form.format(one) for one in known)}"
+    return f"; there are {', '.join(form.format(one) for one in names)}"

@@ -11,7 +11,7 @@ from dragoman.server.agent.frameworks import require
 FORMS = "`memory:`, `sqlite:///relative.db` or `sqlite:////absolute.db`"
 
 
-def parse_store(url: str, *, named: str = "store") -> Path | None:
+def parse_store(url: str, *, setting: str = "store") -> Path | None:
     """The SQLite file a store URL means, or None for `memory:`. `named` is what errors call the setting.
 
     Raises:
@@ -21,11 +21,11 @@ def parse_store(url: str, *, named: str = "store") -> Path | None:
         return None
     scheme, separator, _ = url.partition("://")
     if separator and scheme in ("postgres", "postgresql"):
-        raise ConfigError(f"{named} postgresql://…: {_why_not_postgresql()}")
+        raise ConfigError(f"{setting} postgresql://…: {_why_not_postgresql()}")
     path = url.removeprefix("sqlite:///")
     problem = _problem(url, path)
     if problem is not None:
-        raise ConfigError(f"{named} {without_password(url)}: {problem}")
+        raise ConfigError(f"{setting} {without_password(url)}: {problem}")
     return Path(path).expanduser()
 
 
@@ -40,7 +40,7 @@ def without_password(url: str) -> str:
 def _problem(url: str, path: str) -> str | None:
     """What is wrong with it, or None. `path` is the URL without `sqlite:///`."""
     if path == url:
-        return f"must be {FORMS}{_guess(url)}"
+        return f"must be {FORMS}{_suggestion(url)}"
     if path == ":memory:":
         return "a store in memory is written `memory:`"
     if re.search(r"\?\w+=", path):
@@ -50,7 +50,7 @@ def _problem(url: str, path: str) -> str | None:
     return None
 
 
-def _guess(url: str) -> str:
+def _suggestion(url: str) -> str:
     if url.strip(":/") == "memory":
         return "; did you mean `memory:`?"
     path = re.sub(r"^(sqlite|file):/{0,2}", "", url)

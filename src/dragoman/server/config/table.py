@@ -22,7 +22,7 @@ class SettingInfo(NamedTuple):
     name: str
     help: str
     metavar: str
-    read: Callable[[Any, bool], Any]
+    parse: Callable[[Any, bool], Any]
     secret: bool = False
     switch: bool = False
     repeat: bool = False
@@ -35,75 +35,90 @@ class SettingInfo(NamedTuple):
 
 
 def _switch(name: str, text: str) -> SettingInfo:
-    return SettingInfo(name, text, "", values.switch, switch=True)
+    return SettingInfo(name, text, "", values.parse_switch, switch=True)
 
 
 def _seconds(name: str, text: str) -> SettingInfo:
-    return SettingInfo(name, text, "SECONDS", values.seconds(zero=True))
+    return SettingInfo(name, text, "SECONDS", values.seconds_parser(zero=True))
 
 
 def _count(name: str, text: str, least: int) -> SettingInfo:
-    return SettingInfo(name, text, "NUMBER", values.whole(least))
+    return SettingInfo(name, text, "NUMBER", values.whole_parser(least))
 
 
 def _bytes(name: str, text: str, least: int) -> SettingInfo:
-    return SettingInfo(name, text, "BYTES", values.whole(least))
+    return SettingInfo(name, text, "BYTES", values.whole_parser(least))
 
 
 _ALL = (
-    SettingInfo("host", "Address to listen on.", "ADDRESS", values.text),
-    SettingInfo("port", "Port to listen on; 0 picks a free one.", "NUMBER", values.whole(0, 65535)),
-    SettingInfo("store", "Where tasks are kept: memory:, or sqlite:///FILE.", "URL", values.text),
-    SettingInfo("url", "Public address on the card, if not the request's.", "URL", values.address),
+    SettingInfo("host", "Address to listen on.", "ADDRESS", values.parse_text),
+    SettingInfo("port", "Port to listen on; 0 picks a free one.", "NUMBER", values.whole_parser(0, 65535)),
+    SettingInfo("store", "Where tasks are kept: memory:, or sqlite:///FILE.", "URL", values.parse_text),
+    SettingInfo("url", "Public address on the card, if not the request's.", "URL", values.parse_address),
     SettingInfo(
-        "trust_proxy", "Network whose X-Forwarded-* count; repeat for several.", "NETWORK", values.networks, repeat=True
+        "trust_proxy",
+        "Network whose X-Forwarded-* count; repeat for several.",
+        "NETWORK",
+        values.parse_networks,
+        repeat=True,
     ),
     SettingInfo(
         "auth",
         "Scheme by which callers are known: cookie, bearer, apikey, basic, oauth2, oidc or mtls; repeat for several.",
         "SCHEME",
-        values.auth,
+        values.parse_auth,
         repeat=True,
     ),
     SettingInfo(
-        "allow_hosts", "Name this server answers to on loopback; repeat for several.", "NAME", values.texts, repeat=True
+        "allow_hosts",
+        "Name this server answers to on loopback; repeat for several.",
+        "NAME",
+        values.parse_texts,
+        repeat=True,
     ),
     SettingInfo(
-        "cors", "Origin whose pages may use the agents; repeat for several.", "ORIGIN", values.texts, repeat=True
+        "cors", "Origin whose pages may use the agents; repeat for several.", "ORIGIN", values.parse_texts, repeat=True
     ),
     _switch("open_list", "Strangers may list tasks beyond loopback."),
     SettingInfo(
         "secret",
         "Key for cookies and stored credentials; several, comma-separated, rotate.",
         "TEXT",
-        values.text,
+        values.parse_text,
         secret=True,
     ),
-    SettingInfo("tls_cert", "Certificate to serve https with, a PEM file.", "FILE", values.text),
-    SettingInfo("tls_key", "Its private key, if not in the same file.", "FILE", values.text),
-    SettingInfo("tls_ca", "Authorities for the certificates of callers, who are asked for one.", "FILE", values.text),
+    SettingInfo("tls_cert", "Certificate to serve https with, a PEM file.", "FILE", values.parse_text),
+    SettingInfo("tls_key", "Its private key, if not in the same file.", "FILE", values.parse_text),
+    SettingInfo(
+        "tls_ca", "Authorities for the certificates of callers, who are asked for one.", "FILE", values.parse_text
+    ),
     _switch("push", "Whether webhooks are called."),
     SettingInfo(
         "push_allow",
         "Host or network off the public internet that webhooks may reach; repeat for several.",
         "HOST",
-        values.texts,
+        values.parse_texts,
         repeat=True,
     ),
     _switch("push_chunks", "Webhooks get the pieces of a streamed text, not only the whole."),
-    SettingInfo("card_version", "Card format: both, or exactly 1.0 or 0.3.", "VERSION", values.choice(*CARD_FORMATS)),
+    SettingInfo(
+        "card_version", "Card format: both, or exactly 1.0 or 0.3.", "VERSION", values.choice_parser(*CARD_FORMATS)
+    ),
     _switch("sign", "Sign the card with the server's own key."),
     _seconds("dedupe", "How long a repeated message returns its first task; 0 is never."),
     _seconds("reply_within", "How long a skill may take to answer without a task."),
     _switch("dev", "Exception texts to callers, no de-duplication."),
     _seconds("drain", "How long open requests may take when stopping."),
-    SettingInfo("log", "Form of the log on stderr: text or json.", "FORM", values.choice("text", "json")),
+    SettingInfo("log", "Form of the log on stderr: text or json.", "FORM", values.choice_parser("text", "json")),
     SettingInfo(
-        "log_level", "The least to log: debug, info, warning or error.", "LEVEL", values.choice(*get_args(LogLevel))
+        "log_level",
+        "The least to log: debug, info, warning or error.",
+        "LEVEL",
+        values.choice_parser(*get_args(LogLevel)),
     ),
     _switch("blocking", "Whether 0.3 callers who say nothing wait for the end."),
     SettingInfo(
-        "heartbeat", "Silence after which a stream shows a sign of life.", "SECONDS", values.seconds(zero=False)
+        "heartbeat", "Silence after which a stream shows a sign of life.", "SECONDS", values.seconds_parser(zero=False)
     ),
     _seconds("long_poll", "How long a long poll may wait."),
     _bytes("limits_headers", "Largest head of a request: its address, its headers and 32 bytes more for each.", 1024),
@@ -123,7 +138,7 @@ _ALL = (
         "limits_rate",
         "Requests a second that a caller may make; 0 is any number. With auth it is 100, unless set.",
         "NUMBER",
-        values.number(zero=True),
+        values.number_parser(zero=True),
     ),
     _count(
         "limits_burst",

@@ -20,93 +20,93 @@ from dragoman.server.http.authentication import AuthSettings
 Network = IPv4Network | IPv6Network
 
 
-def shown(value: Any) -> str:
+def as_json(value: Any) -> str:
     """A value as it may stand in a sentence."""
     return json.dumps(value, ensure_ascii=False, default=repr)
 
 
-def text(value: Any, is_text: bool) -> str:
+def parse_text(value: Any, is_text: bool) -> str:
     """Text that is not empty. Raises ValueError."""
     if not isinstance(value, str) or not value:
-        raise ValueError(f"must be text, not {shown(value)}")
+        raise ValueError(f"must be text, not {as_json(value)}")
     return value
 
 
-def texts(value: Any, is_text: bool) -> tuple[str, ...]:
+def parse_texts(value: Any, is_text: bool) -> tuple[str, ...]:
     """Several texts; as one text they are separated by commas. Raises ValueError."""
     if isinstance(value, str):
         value = [part.strip() for part in value.split(",")]
     if not isinstance(value, (list, tuple)):
-        raise ValueError(f"must be a list of texts, not {shown(value)}")
-    return tuple(text(one, is_text) for one in cast("list[Any]", value))
+        raise ValueError(f"must be a list of texts, not {as_json(value)}")
+    return tuple(parse_text(one, is_text) for one in cast("list[Any]", value))
 
 
-def whole(low: int, high: int | None = None) -> Callable[[Any, bool], int]:
+def whole_parser(low: int, high: int | None = None) -> Callable[[Any, bool], int]:
     """A whole number within bounds. Raises ValueError when read."""
-    wanted = f"must be a whole number from {low}" + ("" if high is None else f" to {high}")
+    requirement = f"must be a whole number from {low}" + ("" if high is None else f" to {high}")
 
     def read(value: Any, is_text: bool) -> int:
         number: Any = int(value) if is_text and re.fullmatch(r"-?[0-9]+", value) else value
         if type(number) is not int or number < low or (high is not None and number > high):
-            raise ValueError(f"{wanted}, not {shown(value)}")
+            raise ValueError(f"{requirement}, not {as_json(value)}")
         return number
 
     return read
 
 
-def seconds(*, zero: bool) -> Callable[[Any, bool], float]:
+def seconds_parser(*, zero: bool) -> Callable[[Any, bool], float]:
     """A time in seconds. Raises ValueError when read."""
-    return _number("seconds", zero=zero)
+    return _number_parser("seconds", zero=zero)
 
 
-def number(*, zero: bool) -> Callable[[Any, bool], float]:
+def number_parser(*, zero: bool) -> Callable[[Any, bool], float]:
     """A number that need not be whole. Raises ValueError when read."""
-    return _number("a number", zero=zero)
+    return _number_parser("a number", zero=zero)
 
 
-def _number(what: str, *, zero: bool) -> Callable[[Any, bool], float]:
-    wanted = f"must be {what}, 0 or more" if zero else f"must be {what}, more than 0"
+def _number_parser(what: str, *, zero: bool) -> Callable[[Any, bool], float]:
+    requirement = f"must be {what}, 0 or more" if zero else f"must be {what}, more than 0"
 
     def read(value: Any, is_text: bool) -> float:
         number: Any = value
         if is_text and re.fullmatch(r"-?[0-9]+(\.[0-9]+)?", value):
             number = float(value) if "." in value else int(value)
         if type(number) not in (int, float) or not math.isfinite(number) or number < 0 or not (number or zero):
-            raise ValueError(f"{wanted}, not {shown(value)}")
+            raise ValueError(f"{requirement}, not {as_json(value)}")
         return cast("float", number)
 
     return read
 
 
-def switch(value: Any, is_text: bool) -> bool:
+def parse_switch(value: Any, is_text: bool) -> bool:
     """On or off. Raises ValueError."""
     words = {"true": True, "1": True, "on": True, "yes": True, "false": False, "0": False, "off": False, "no": False}
     if is_text and value.lower() in words:
         return words[value.lower()]
     if not isinstance(value, bool):
-        raise ValueError(f"must be true or false, not {shown(value)}")
+        raise ValueError(f"must be true or false, not {as_json(value)}")
     return value
 
 
-def choice(*choices: str) -> Callable[[Any, bool], str]:
+def choice_parser(*choices: str) -> Callable[[Any, bool], str]:
     """One of some words. Raises ValueError when read."""
 
     def read(value: Any, is_text: bool) -> str:
         word: Any = value.lower() if is_text else value
         if word not in choices:
             near = get_close_matches(str(value), choices, n=1)
-            hint = f"; did you mean {shown(near[0])}?" if near else ""
-            raise ValueError(f"must be {', '.join(shown(one) for one in choices)}, not {shown(value)}{hint}")
+            hint = f"; did you mean {as_json(near[0])}?" if near else ""
+            raise ValueError(f"must be {', '.join(as_json(one) for one in choices)}, not {as_json(value)}{hint}")
         return cast("str", word)
 
     return read
 
 
-def address(value: Any, is_text: bool) -> str:
+def parse_address(value: Any, is_text: bool) -> str:
     """A public http(s) address. Raises ValueError."""
     if not isinstance(value, str) or not _is_address(value):
-        said = without_password(value) if isinstance(value, str) else shown(value)
-        raise ValueError(f"must be an address like https://agents.example.com, not {said}")
+        printable = without_password(value) if isinstance(value, str) else as_json(value)
+        raise ValueError(f"must be an address like https://agents.example.com, not {printable}")
     return value.rstrip("/")
 
 
@@ -120,27 +120,27 @@ def _is_address(text: str) -> bool:
     return parts.scheme in ("http", "https") and bool(parts.hostname) and plain
 
 
-def networks(value: Any, is_text: bool) -> tuple[Network, ...]:
+def parse_networks(value: Any, is_text: bool) -> tuple[Network, ...]:
     """Networks like 10.0.0.0/8. Raises ValueError."""
     if isinstance(value, str):
         value = [part.strip() for part in value.split(",")]
     if not isinstance(value, (list, tuple)):
-        raise ValueError(f"must be networks like 10.0.0.0/8, not {shown(value)}")
-    return tuple(_network(one) for one in cast("list[Any]", value))
+        raise ValueError(f"must be networks like 10.0.0.0/8, not {as_json(value)}")
+    return tuple(_parse_network(one) for one in cast("list[Any]", value))
 
 
-def _network(value: Any) -> Network:
+def _parse_network(value: Any) -> Network:
     if isinstance(value, (IPv4Network, IPv6Network)):
         return value
     if not isinstance(value, str):  # ip_network would make an address of any number
-        raise ValueError(f"must be networks like 10.0.0.0/8, not {shown(value)}")
+        raise ValueError(f"must be networks like 10.0.0.0/8, not {as_json(value)}")
     try:
         return ip_network(value)
     except ValueError as error:
         raise ValueError(f"must be networks like 10.0.0.0/8: {error}") from None
 
 
-def auth(value: Any, is_text: bool) -> Any:
+def parse_auth(value: Any, is_text: bool) -> Any:
     """A function that says who is calling, or schemes: names, or names with what is set for them.
 
     Raises ValueError for anything else.
@@ -155,11 +155,11 @@ def auth(value: Any, is_text: bool) -> Any:
         names = list(tables)
         for name, table in tables.items():
             if not isinstance(table, Mapping):
-                raise ValueError(f"{name}: must be a table of what is set for it, as in {{}}, not {shown(table)}")
+                raise ValueError(f"{name}: must be a table of what is set for it, as in {{}}, not {as_json(table)}")
     elif isinstance(value, (list, tuple)):
         names = [each for one in cast("list[Any]", value) for each in str(one).split(",") if each]
     else:
-        raise ValueError(f"must be names of schemes or a function, not {shown(value)}")
+        raise ValueError(f"must be names of schemes or a function, not {as_json(value)}")
     if not names:
         raise ValueError("names no scheme")
     return AuthSettings(tuple(names), tables)

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dragoman.auth.inbound.scheme import Presented
+    from dragoman.auth.inbound.scheme import InboundRequest
     from dragoman.transports.http import Request
 
 logger = logging.getLogger("dragoman.server")
@@ -30,7 +30,7 @@ class Addresses:
             return self._url
         scope, headers = request.scope, request.headers
         scheme: str = scope.get("scheme", "http")
-        host = headers.get("host") or _server(scope.get("server"))
+        host = headers.get("host") or _server_host(scope.get("server"))
         root: str = scope.get("root_path", "")
         if self.is_trusted(request):
             scheme = _first(headers.get("x-forwarded-proto")) or scheme
@@ -44,7 +44,7 @@ class Addresses:
         """True when there are proxies that may speak for others."""
         return bool(self._trusted)
 
-    def caller(self, request: Presented) -> str:
+    def caller(self, request: InboundRequest) -> str:
         """Where a request comes from: the last address on its way that is not a trusted proxy. Empty if unknown.
 
         Of IPv6 it is the network: who has one address there has them all.
@@ -53,11 +53,11 @@ class Addresses:
         address = str(client[0]) if client else ""
         if self.is_trusted(request):
             for hop in reversed(request.headers.get("x-forwarded-for", "").split(",")):
-                named = _parsed(hop.strip())
-                if named is None:
+                hop_address = _parse_ip(hop.strip())
+                if hop_address is None:
                     break
-                address = str(named)
-                if not any(named in network for network in self._trusted):
+                address = str(hop_address)
+                if not any(hop_address in network for network in self._trusted):
                     break
         elif "x-forwarded-for" in request.headers and not self._has_warned:
             self._has_warned = True
@@ -68,16 +68,16 @@ class Addresses:
             )
         return network_of(address) if ":" in address else address
 
-    def is_trusted(self, request: Presented) -> bool:
+    def is_trusted(self, request: InboundRequest) -> bool:
         """True when a proxy that may speak for others sent this request."""
         client: Sequence[object] | None = request.scope.get("client")
         if not self._trusted or not client:
             return False
-        address = _parsed(str(client[0]))
+        address = _parse_ip(str(client[0]))
         return address is not None and any(address in network for network in self._trusted)
 
 
-def _parsed(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+def _parse_ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     """An address, as sockets and proxies write it: some add the port."""
     if text.startswith("["):
         text = text[1:].partition("]")[0]
@@ -94,7 +94,7 @@ def _parsed(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 @lru_cache(1024)
 def network_of(address: str) -> str:
     """The network of an IPv6 address, and any other address itself."""
-    parsed = _parsed(address)
+    parsed = _parse_ip(address)
     if not isinstance(parsed, ipaddress.IPv6Address):
         return address if parsed is None else str(parsed)
     return str(ipaddress.ip_network((int(parsed) >> 64 << 64, 64)))
@@ -104,5 +104,5 @@ def _first(text: str | None) -> str:
     return text.partition(",")[0].strip() if text else ""
 
 
-def _server(server: Sequence[object] | None) -> str:
+def _server_host(server: Sequence[object] | None) -> str:
     return f"{server[0]}:{server[1]}" if server else "localhost"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from dragoman.clock import SystemClock
 from dragoman.model.error import DragomanError, ServerError
 from dragoman.server.config.settings import Limits
-from dragoman.server.http.cross_site import Guard
+from dragoman.server.http.cross_site import CrossSiteCheck
 from dragoman.server.http.limiter import Limiter
 from dragoman.server.http.routes import Routing
 from dragoman.telemetry import trace
@@ -50,14 +50,14 @@ class App:
 
     def __init__(
         self,
-        hosted: Sequence[Hosted],
+        hosted: Sequence[HostedAgent],
         store: Store,
         addresses: Addresses,
         auth: Callable[[], Authentication | None],
-        guard: Guard | None = None,
+        cross_site: CrossSiteCheck | None = None,
         janitor: Janitor | None = None,
         *,
-        couriers: Callable[[], DeliveryService] | None = None,
+        delivery_factory: Callable[[], DeliveryService] | None = None,
         keys: Keys | None = None,
         limiter: Limiter | None = None,
         extra: Sequence[Routes] = (),
@@ -70,10 +70,10 @@ class App:
         self._decide_auth = auth
         self._opens_first = any(one.agent.tools is not None for one in hosted)
         self._auth = None if self._opens_first else auth()
-        self._guard = guard or Guard(None, (), (), open_list=False)
+        self._cross_site = cross_site or CrossSiteCheck(None, (), (), open_list=False)
         self._janitor = janitor
-        self._couriers = couriers
-        self._courier: DeliveryService | None = None
+        self._delivery_factory = delivery_factory
+        self._delivery: DeliveryService | None = None
         self._keys = keys
         self._limiter = limiter or Limiter(Limits(), SystemClock(), addresses)
         self._extra = extra
@@ -81,25 +81,25 @@ class App:
         # The loop it is started on, and the one it was last started or tried to.
         self._ready_loop: asyncio.AbstractEventLoop | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._starting: asyncio.Lock | None = None
+        self._start_lock: asyncio.Lock | None = None
         self._drained = False
         self.startup_error: BaseException | None = None
 
     # -- life ------------------------------------------------------------------------------------------------------
 
     def _renew(self) -> None:
-        self._courier = None if self._couriers is None else self._couriers()
+        self._delivery = None if self._delivery_factory is None else self._delivery_factory()
         self._shared = self._limiter.shared()
         for routes in self._extra:
             routes.renew()
         for hosted in self._hosted:
             extended = None if self._auth is None else partial(self._extended_card, hosted.cards)
-            hosted.renew(self._courier, extended, self._limiter.denials)
+            hosted.renew(self._delivery, extended, self._limiter.denials)
         self._router = Routing(
             self._hosted,
             self._store,
             self._addresses,
-            self._guard,
+            self._cross_site,
             self._limiter,
             self._auth,
             self._keys,
@@ -110,7 +110,7 @@ class App:
 
     def _extended_card(self, cards: Cards, request: Request, user: User | None) -> AgentCard:
         base = self._addresses.base(request) + request.prefix
-        return cards.signed(cards.told(base, user), request, base)
+        return cards.sign(cards.extended_card(base, user), request, base)
 
     async def start(self) -> None:
         """Open the store and recover what a crash interrupted. Raises ConfigError."""
@@ -119,15 +119,15 @@ class App:
             return
         if self._loop is not loop:
             # Test clients bring a new loop with every request; what lived on the old one is gone.
-            abandoned, self._loop, self._starting = self._ready_loop, loop, asyncio.Lock()
+            previous_loop, self._loop, self._start_lock = self._ready_loop, loop, asyncio.Lock()
             self._ready_loop = None
-            if abandoned is not None:
+            if previous_loop is not None:
                 if self._auth is not None:
                     await self._auth.close()
                 await self._store.close()
                 self._renew()
-        assert self._starting is not None
-        async with self._starting:
+        assert self._start_lock is not None
+        async with self._start_lock:
             if self._ready_loop is None:
                 await self._store.open()
                 try:
@@ -143,8 +143,10 @@ class App:
     async def _open_parts(self) -> None:
         if self._drained:
             self._renew()
-        opened = await asyncio.gather(*(hosted.agent.backend.open() for hosted in self._hosted), return_exceptions=True)
-        for error in filter(None, opened):  # once all have ended: none is half open when another cannot be opened
+        results = await asyncio.gather(
+            *(hosted.agent.backend.open() for hosted in self._hosted), return_exceptions=True
+        )
+        for error in filter(None, results):  # once all have ended: none is half open when another cannot be opened
             raise error
         if self._opens_first and self._auth is None:
             self._auth = self._decide_auth()
@@ -154,11 +156,11 @@ class App:
         if self._auth is not None:
             await self._auth.open()
             for hosted in self._hosted:
-                hosted.cards.guard(self._auth.security())
+                hosted.cards.set_security(self._auth.security())
         for hosted in self._hosted:
             await hosted.service.start()
-        if self._courier is not None:
-            await self._courier.start()
+        if self._delivery is not None:
+            await self._delivery.start()
 
     @property
     def running(self) -> int:
@@ -180,8 +182,8 @@ class App:
             self._ready_loop = None
             if self._janitor is not None:
                 await self._janitor.stop()
-            if self._courier is not None:
-                await self._courier.close()
+            if self._delivery is not None:
+                await self._delivery.close()
             if self._auth is not None:
                 await self._auth.close()
             await self._store.close()
@@ -216,7 +218,7 @@ class App:
         request = scope[REQUEST] = Request(scope, receive, segments, prefix, self._shared)
         headers = request.headers
         if "traceparent" in headers or trace.current.get() is not None:
-            trace.remember(headers)
+            trace.extract(headers)
         app = route.app
         if route.cold is not None and self._ready_loop is not asyncio.get_running_loop():
             app = route.cold
@@ -259,7 +261,7 @@ class App:
                 return
 
 
-class Hosted:
+class HostedAgent:
     """One agent with everything that answers for it."""
 
     def __init__(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from dragoman.model.error import A2AError, InternalError, Unauthenticated
-from dragoman.server.http.cross_site import Page
+from dragoman.server.http.cross_site import PageOrigin
 from dragoman.transports.http import REQUEST, USER, Disconnected, with_headers
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dragoman.clock import Clock
     from dragoman.model.user import User
     from dragoman.net.exchange import HttpClient
-    from dragoman.server.http.cross_site import Guard
+    from dragoman.server.http.cross_site import CrossSiteCheck
     from dragoman.server.http.lazy import LazyKeys
     from dragoman.server.http.limiter import Refuse
     from dragoman.stores.sqlite.users import SqliteUsers
@@ -80,7 +80,7 @@ class Authentication:
             logger.exception("the function that says who is calling broke")
             raise InternalError from None
 
-    async def visitor(self, request: Request, *, ambient: bool = True) -> User | None:
+    async def try_identify(self, request: Request, *, ambient: bool = True) -> User | None:
         """Who looks at the card, if they say so."""
         return None
 
@@ -92,7 +92,7 @@ class Authentication:
         """The schemes and the requirements for the card, in the form of 1.0."""
         return OPEN
 
-    def stranger(self) -> Unauthenticated:
+    def anonymous_refusal(self) -> Unauthenticated:
         """The error for a stranger who was let in, and asks for what only known callers get."""
         return Unauthenticated(
             f"say who you are, by one of these schemes of the agent's card: {', '.join(self.security()[0])}"
@@ -114,7 +114,7 @@ class SchemeAuthentication(Authentication):
         http: HttpClient,
         *,
         address_of: AddressOf,
-        strangers: bool = False,
+        allow_anonymous: bool = False,
     ) -> None:
         self._settings = settings
         self._store = store
@@ -122,7 +122,7 @@ class SchemeAuthentication(Authentication):
         self._clock = clock
         self._http = http
         self._address_of = address_of
-        self._strangers = strangers
+        self._allow_anonymous = allow_anonymous
         self._chain: Chain | None = None
         self._users: SqliteUsers | None = None
         self._passwords: Passwords | None = None
@@ -138,26 +138,26 @@ class SchemeAuthentication(Authentication):
     async def _open(self) -> None:
         from dragoman.auth.inbound.audit import Audit
         from dragoman.auth.inbound.chain import Chain
-        from dragoman.auth.inbound.config import schemes_of
+        from dragoman.auth.inbound.config import build_schemes
         from dragoman.auth.inbound.cookie import CookieScheme
         from dragoman.auth.inbound.login import Login
         from dragoman.auth.inbound.passwords import Passwords
         from dragoman.stores.sqlite.users import SqliteUsers
 
-        said, audit = self._settings, Audit()
+        settings, audit = self._settings, Audit()
         self._users = SqliteUsers(self._store, self._clock)
         await self._users.open()
         self._passwords = Passwords(self._users, self._clock)
-        ring = self._keys.ring if "cookie" in said.names else None
-        schemes = schemes_of(
-            said.names,
-            said.tables,
+        ring = self._keys.ring if "cookie" in settings.names else None
+        schemes = build_schemes(
+            settings.names,
+            settings.tables,
             self._users,
             ring,
             self._http,
             self._clock,
             passwords=self._passwords,
-            base=said.base,
+            base=settings.base,
             address_of=self._address_of,
         )
         self._chain = Chain(schemes, audit)
@@ -178,7 +178,7 @@ class SchemeAuthentication(Authentication):
     async def user(self, request: Request, *, ambient: bool = True) -> User | None:
         """See `Authentication.user`."""
         assert self._chain is not None
-        ask = self._chain.identify if self._strangers else self._chain
+        ask = self._chain.identify if self._allow_anonymous else self._chain
         return await ask(request, ambient=ambient)
 
     async def identify(self, request: Request, *, ambient: bool = True) -> User | None:
@@ -186,7 +186,7 @@ class SchemeAuthentication(Authentication):
         assert self._chain is not None
         return await self._chain.identify(request, ambient=ambient)
 
-    async def visitor(self, request: Request, *, ambient: bool = True) -> User | None:
+    async def try_identify(self, request: Request, *, ambient: bool = True) -> User | None:
         """See `Authentication.visitor`. Who says something wrong sees what everybody sees."""
         try:
             return await self.identify(request, ambient=ambient)
@@ -202,7 +202,7 @@ class SchemeAuthentication(Authentication):
         if self._chain is None:
             return OPEN
         schemes, requirements = self._chain.security()
-        return schemes, [] if self._strangers else requirements
+        return schemes, [] if self._allow_anonymous else requirements
 
 
 def _has_explicit_credential(request: Request) -> bool:
@@ -211,20 +211,20 @@ def _has_explicit_credential(request: Request) -> bool:
 
 
 def authenticate(
-    app: AsgiApp, auth: Authentication, guard: Guard, base: Callable[[Request], str], refuse: Refuse
+    app: AsgiApp, auth: Authentication, cross_site: CrossSiteCheck, base: Callable[[Request], str], refuse: Refuse
 ) -> AsgiApp:
     """Find out who is calling. Of a foreign page only credentials count that no browser adds by itself."""
 
     async def identify(request: Request) -> User | None:
-        page = guard.page(request, base)
-        if page is not Page.FOREIGN:
-            return await auth.user(request, ambient=page is Page.OWN)
+        page = cross_site.page_origin(request, base)
+        if page is not PageOrigin.FOREIGN:
+            return await auth.user(request, ambient=page is PageOrigin.OWN)
         user = await auth.identify(request, ambient=False)
         if user is None:
-            raise guard.refusal(request)
+            raise cross_site.refusal(request)
         return user
 
-    async def authenticated(scope: AsgiScope, receive: Receive, send: Send) -> None:
+    async def middleware(scope: AsgiScope, receive: Receive, send: Send) -> None:
         request: Request = scope[REQUEST]
         try:
             scope[USER] = await identify(request)
@@ -235,18 +235,18 @@ def authenticate(
             return
         await app(scope, receive, send)
 
-    return authenticated
+    return middleware
 
 
-def challenge_strangers(app: AsgiApp, auth: Authentication) -> AsgiApp:
+def challenge_anonymous(app: AsgiApp, auth: Authentication) -> AsgiApp:
     """Say how to authenticate where an operation is refused to a stranger who was let in for others."""
 
-    def challenged(scope: AsgiScope, receive: Receive, send: Send) -> Awaitable[None]:
+    def middleware(scope: AsgiScope, receive: Receive, send: Send) -> Awaitable[None]:
         if scope[REQUEST].user is None:
-            send = with_headers(send, auth.challenge(auth.stranger()), status=401)
+            send = with_headers(send, auth.challenge(auth.anonymous_refusal()), status=401)
         return app(scope, receive, send)
 
-    return challenged
+    return middleware
 
 
 class AuthSettings(Struct, frozen=True):

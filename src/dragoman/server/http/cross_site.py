@@ -31,7 +31,7 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 _LONGEST_ORIGIN = 200
 
 
-class Page(Enum):
+class PageOrigin(Enum):
     """The page that made a request, as far as its browser says. Without a browser it is OWN."""
 
     OWN = "own"
@@ -42,7 +42,7 @@ class Page(Enum):
     """A page that may not call, except with a credential that no browser adds by itself."""
 
 
-class Guard:
+class CrossSiteCheck:
     """Checks where a request thinks it is going and which page it comes from."""
 
     def __init__(self, url: str | None, allow_hosts: Sequence[str], cors: Sequence[str], *, open_list: bool) -> None:
@@ -55,7 +55,7 @@ class Guard:
         self.may_list = lru_cache(1024)(self._may_list)
 
     @property
-    def has_guests(self) -> bool:
+    def allows_cors(self) -> bool:
         """True when pages of other origins may read answers."""
         return bool(self._cors)
 
@@ -71,7 +71,7 @@ class Guard:
             "set url to its public address, or add the name to allow_hosts"
         )
 
-    def page(self, request: Request, base: Callable[[Request], str]) -> Page:
+    def page_origin(self, request: Request, base: Callable[[Request], str]) -> PageOrigin:
         """Which kind of page made a request. `base` gives the public address under which it reached us.
 
         Browsers say it in `Origin` and `Sec-Fetch-Site`, which no page can set; where both are sent, both must fit.
@@ -79,10 +79,10 @@ class Guard:
         origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site")
         if origin is None:
             if site in _OWN_SITES or _is_navigation(request):
-                return Page.OWN
+                return PageOrigin.OWN
         elif origin in self._cors or (site in _OWN_SITES and origin == origin_of(base(request))):
-            return Page.OWN
-        return Page.GUEST if "*" in self._cors else Page.FOREIGN
+            return PageOrigin.OWN
+        return PageOrigin.GUEST if "*" in self._cors else PageOrigin.FOREIGN
 
     @staticmethod
     def refusal(request: Request) -> Unauthorized:
@@ -100,7 +100,7 @@ class Guard:
     def cors_headers(self, request: Request) -> list[Header]:
         """What lets a welcome page read the answer."""
         origin = request.headers.get("origin")
-        if origin is None or not self._is_welcome(origin):
+        if origin is None or not self._is_allowed(origin):
             return []
         return [
             (b"access-control-allow-origin", origin.encode("latin-1")),
@@ -108,20 +108,20 @@ class Guard:
             (b"vary", b"origin"),
         ]
 
-    def preflight_headers(self, request: Request, *, anybody: bool) -> list[Header] | None:
+    def preflight_headers(self, request: Request, *, is_public: bool) -> list[Header] | None:
         """The answer to a browser that asks before it sends; None when the page is not welcome."""
-        allowed = [(b"access-control-allow-origin", b"*")] if anybody else self.cors_headers(request)
+        allowed = [(b"access-control-allow-origin", b"*")] if is_public else self.cors_headers(request)
         if not allowed:
             return None
-        wanted = request.headers.get("access-control-request-headers", "content-type")
+        requested_headers = request.headers.get("access-control-request-headers", "content-type")
         return [
             *allowed,
             (b"access-control-allow-methods", b"GET, POST, DELETE"),
-            (b"access-control-allow-headers", wanted.encode("latin-1")),
+            (b"access-control-allow-headers", requested_headers.encode("latin-1")),
             (b"access-control-max-age", str(_PREFLIGHT_SECONDS).encode()),
         ]
 
-    def _is_welcome(self, origin: str) -> bool:
+    def _is_allowed(self, origin: str) -> bool:
         return origin in self._cors or "*" in self._cors
 
 
@@ -150,9 +150,9 @@ def origin_of(address: str) -> str:
         return address
     if not host or not parts.scheme:
         return address.rstrip("/")
-    shown = f"[{host}]" if ":" in host else host
-    usual = port is None or _DEFAULT_PORTS.get(parts.scheme) == port
-    return f"{parts.scheme}://{shown}" if usual else f"{parts.scheme}://{shown}:{port}"
+    host_part = f"[{host}]" if ":" in host else host
+    is_default_port = port is None or _DEFAULT_PORTS.get(parts.scheme) == port
+    return f"{parts.scheme}://{host_part}" if is_default_port else f"{parts.scheme}://{host_part}:{port}"
 
 
 # Reading an address takes 5 µs, and a server hears few of them again and again.
@@ -173,53 +173,57 @@ def _is_loopback(text: str) -> bool:
 # -- middleware --------------------------------------------------------------------------------------------------------
 
 
-def check_host(app: AsgiApp, guard: Guard, is_trusted: Callable[[Request], bool] | None = None) -> AsgiApp:
+def check_host(
+    app: AsgiApp, cross_site: CrossSiteCheck, is_trusted: Callable[[Request], bool] | None = None
+) -> AsgiApp:
     """Answer 421 to a request for a name that is not ours. A trusted proxy has checked the name already."""
-    problem_of = guard.host_problem
+    problem_of = cross_site.host_problem
 
-    def checked(scope: AsgiScope, receive: Receive, send: Send) -> Awaitable[None]:
+    def middleware(scope: AsgiScope, receive: Receive, send: Send) -> Awaitable[None]:
         server = scope.get("server")
         problem = problem_of(server[0] if server else "", scope[REQUEST].headers.get("host", ""))
         if problem is not None and not (is_trusted is not None and is_trusted(scope[REQUEST])):
             return respond(send, 421, msgspec.json.encode({"error": problem}))
         return app(scope, receive, send)
 
-    return checked
+    return middleware
 
 
-def check_page(app: AsgiApp, guard: Guard, base: Callable[[Request], str], refuse: Refuse) -> AsgiApp:
+def check_page(app: AsgiApp, cross_site: CrossSiteCheck, base: Callable[[Request], str], refuse: Refuse) -> AsgiApp:
     """Refuse requests that a page of another origin made. `base` gives the address under which a request reached us."""
 
-    def checked(scope: AsgiScope, receive: Receive, send: Send) -> Awaitable[None]:
+    def middleware(scope: AsgiScope, receive: Receive, send: Send) -> Awaitable[None]:
         request: Request = scope[REQUEST]
         headers = request.headers
         # Without these it was no page.
-        if ("origin" in headers or "sec-fetch-site" in headers) and guard.page(request, base) is Page.FOREIGN:
-            return refuse(request, send, guard.refusal(request))
+        if ("origin" in headers or "sec-fetch-site" in headers) and cross_site.page_origin(
+            request, base
+        ) is PageOrigin.FOREIGN:
+            return refuse(request, send, cross_site.refusal(request))
         return app(scope, receive, send)
 
-    return checked
+    return middleware
 
 
-def add_cors_headers(app: AsgiApp, guard: Guard) -> AsgiApp:
+def add_cors_headers(app: AsgiApp, cross_site: CrossSiteCheck) -> AsgiApp:
     """Let pages of the listed origins read the answers."""
 
-    def added(scope: AsgiScope, receive: Receive, send: Send) -> Awaitable[None]:
-        allowed = guard.cors_headers(scope[REQUEST])
+    def middleware(scope: AsgiScope, receive: Receive, send: Send) -> Awaitable[None]:
+        allowed = cross_site.cors_headers(scope[REQUEST])
         return app(scope, receive, with_headers(send, allowed) if allowed else send)
 
-    return added
+    return middleware
 
 
-def answer_preflight(guard: Guard, open_paths: Collection[str]) -> AsgiApp:
+def answer_preflight(cross_site: CrossSiteCheck, open_paths: Collection[str]) -> AsgiApp:
     """An app that tells browsers what they may send; everybody may read at `open_paths`."""
 
-    def answered(scope: AsgiScope, receive: Receive, send: Send) -> Awaitable[None]:
+    def preflight_app(scope: AsgiScope, receive: Receive, send: Send) -> Awaitable[None]:
         request: Request = scope[REQUEST]
-        headers = guard.preflight_headers(request, anybody=request.path in open_paths)
+        headers = cross_site.preflight_headers(request, is_public=request.path in open_paths)
         if headers is not None:
             return respond(send, 204, b"", headers=headers)
         body = msgspec.json.encode({"error": "pages of this origin may not use this agent: add it to cors"})
         return respond(send, 403, body)
 
-    return answered
+    return preflight_app

@@ -23,17 +23,17 @@ class LazyKeys:
         self._secret = secret
         self._store = store
         self._ring: KeyRing | None = None
-        self._making = threading.Lock()
+        self._lock = threading.Lock()
 
     @property
     def ring(self) -> KeyRing:
         """The keys, the same for whoever asks, from any thread. Raises ConfigError when they cannot be read."""
         if self._ring is None:
-            with self._making:
-                self._ring = self._ring or self._make()
+            with self._lock:
+                self._ring = self._ring or self._load()
         return self._ring
 
-    def _make(self) -> KeyRing:
+    def _load(self) -> KeyRing:
         from dragoman.keys.ring import KeyRing
 
         if self._secret:
@@ -49,9 +49,9 @@ class LazyKeys:
         """
         from dragoman.keys.ring import KeyRing
 
-        will_be_made = not self._secret and self._store is not None and not _key_file(self._store).exists()
+        has_no_file = not self._secret and self._store is not None and not _key_file(self._store).exists()
         with suppress(ConfigError):
-            ring = KeyRing.random() if will_be_made else self.ring
+            ring = KeyRing.random() if has_no_file else self.ring
             ring.unseal("prepare", ring.seal("prepare", b""))
             ring.signer().sign_jwt({"exp": 0})
 
@@ -86,23 +86,23 @@ class LazyHttp:
 
     def __init__(self, make: Callable[[], HttpClient]) -> None:
         self._make = make
-        self._made: HttpClient | None = None
+        self._client: HttpClient | None = None
 
     async def send(self, request: HttpRequest) -> HttpResponse:
         """See `HttpClient.send`."""
-        if self._made is None:
+        if self._client is None:
             # It takes a while to import, and streams go on meanwhile.
             await asyncio.to_thread(self.prepare)
-            assert self._made is not None
-        return await self._made.send(request)
+            assert self._client is not None
+        return await self._client.send(request)
 
     def prepare(self) -> None:
         """Make it now, in any thread. One that is made twice has opened nothing yet."""
-        made = self._made or self._make()
-        self._made = self._made or made
+        client = self._client or self._make()
+        self._client = self._client or client
 
     async def close(self) -> None:
         """See `HttpClient.close`."""
-        if self._made is not None:
-            await self._made.close()
-            self._made = None
+        if self._client is not None:
+            await self._client.close()
+            self._client = None

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
 
-from dragoman.engine.accept.quota import Memory, Rate, caller_of
+from dragoman.engine.accept.quota import MemoryQuota, RateLimiter, caller_of
 from dragoman.model.error import A2AError
 from dragoman.server.http.address import network_of
 from dragoman.transports.http import REQUEST, USER, Shared, with_headers
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from dragoman.server.config.settings import Limits
     from dragoman.server.http.address import Addresses
     from dragoman.server.http.authentication import Authentication
-    from dragoman.server.http.cross_site import Guard
+    from dragoman.server.http.cross_site import CrossSiteCheck
     from dragoman.transports.http import AsgiApp, AsgiScope, Receive, Request, Send
 
 
 Refuse = Callable[["Request", "Send", A2AError], Awaitable[None]]
 
 
-class Form(Protocol):
+class ErrorFormat(Protocol):
     """How a binding spells an error; `challenged` when a header says how to authenticate."""
 
     def __call__(self, request: Request, send: Send, error: A2AError, *, challenged: bool) -> Awaitable[None]:
@@ -36,13 +36,13 @@ class Form(Protocol):
 class Limiter:
     """The limits that count for all agents of a server together."""
 
-    def __init__(self, limits: Limits, clock: Clock, addresses: Addresses, memory: Memory | None = None) -> None:
-        self._memory = memory or Memory(limits.memory, limits.caller_memory)
+    def __init__(self, limits: Limits, clock: Clock, addresses: Addresses, memory: MemoryQuota | None = None) -> None:
+        self._memory = memory or MemoryQuota(limits.memory, limits.caller_memory)
         self._addresses = addresses
         self._clock = clock
         self._seconds = limits.patience
         self.denials = Denials(clock)
-        self.rate = Rate(limits.rate, limits.burst, clock) if limits.rate else None
+        self.rate = RateLimiter(limits.rate, limits.burst, clock) if limits.rate else None
 
     def shared(self) -> Shared:
         """What requests share, made for an event loop."""
@@ -58,7 +58,7 @@ class Limiter:
         """Whom the request of a stranger counts for."""
         return caller_of(None, self._addresses.caller(request))
 
-    def counted(self, request: Request, error: A2AError) -> A2AError:
+    def count_refusal(self, request: Request, error: A2AError) -> A2AError:
         """Count a stranger who is refused: guessing is limited like anything else."""
         if request.caller:
             return error
@@ -66,33 +66,35 @@ class Limiter:
         try:
             if self.rate is not None:
                 self.rate.take(request.caller)
-        except A2AError as more:
-            return more
+        except A2AError as rate_error:
+            return rate_error
         return error
 
 
-def refusing(form: Form, limiter: Limiter, auth: Authentication | None) -> Refuse:
+def build_refuse(error_format: ErrorFormat, limiter: Limiter, auth: Authentication | None) -> Refuse:
     """What refuses requests: it counts strangers, writes down which limit was reached, and says how to authenticate."""
 
     async def refuse(request: Request, send: Send, error: A2AError) -> None:
-        error = limiter.counted(request, error)
+        error = limiter.count_refusal(request, error)
         limiter.denials.note(request.caller, error)
         challenge = [] if auth is None else auth.challenge(error)
-        await form(request, with_headers(send, challenge) if challenge else send, error, challenged=bool(challenge))
+        await error_format(
+            request, with_headers(send, challenge) if challenge else send, error, challenged=bool(challenge)
+        )
 
     return refuse
 
 
 @lru_cache(4096)
-def _stranger(address: str) -> str:
+def _anonymous_caller(address: str) -> str:
     return caller_of(None, network_of(address) if ":" in address else address)
 
 
-def admit(app: AsgiApp, limiter: Limiter, guard: Guard, refuse: Refuse) -> AsgiApp:
+def admit(app: AsgiApp, limiter: Limiter, cross_site: CrossSiteCheck, refuse: Refuse) -> AsgiApp:
     """Note whom a request counts for and count it; refuse it when it is one too many."""
-    rate, has_proxies, may_list = limiter.rate, limiter.has_proxies, guard.may_list
+    rate, has_proxies, may_list = limiter.rate, limiter.has_proxies, cross_site.may_list
 
-    def admitted(scope: AsgiScope, receive: Receive, send: Send) -> Awaitable[None]:
+    def middleware(scope: AsgiScope, receive: Receive, send: Send) -> Awaitable[None]:
         request: Request = scope[REQUEST]
         user: User | None = scope.get(USER)
         if user is not None:
@@ -100,7 +102,7 @@ def admit(app: AsgiApp, limiter: Limiter, guard: Guard, refuse: Refuse) -> AsgiA
         else:
             server, client = scope.get("server"), scope.get("client")
             if client and not has_proxies and "x-forwarded-for" not in request.headers:
-                caller = _stranger(client[0])
+                caller = _anonymous_caller(client[0])
             else:
                 caller = limiter.caller(request)
             request.admit(None, caller, may_list(server[0] if server else ""))
@@ -111,4 +113,4 @@ def admit(app: AsgiApp, limiter: Limiter, guard: Guard, refuse: Refuse) -> AsgiA
                 return refuse(request, send, error)
         return app(scope, receive, send)
 
-    return admitted
+    return middleware

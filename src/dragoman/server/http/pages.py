@@ -12,7 +12,7 @@ from dragoman.server.http.cross_site import origin_of
 from dragoman.transports.http import Disconnected, limit_status, refusal_headers, respond
 
 if TYPE_CHECKING:
-    from dragoman.auth.inbound.login import Login, Reply
+    from dragoman.auth.inbound.login import Login, LoginResponse
     from dragoman.engine.ports.store import Store
     from dragoman.server.http.lazy import LazyKeys
     from dragoman.transports.http import Request, Send
@@ -54,7 +54,7 @@ async def sign_in_or_out(login: Login | None, request: Request, base: str, send:
         await not_allowed(send, "GET, POST" if request.path == "/login" else "POST")
         return
     try:
-        reply = await _signed(login, request, base)
+        response = await _handle_login(login, request, base)
     except A2AError as error:
         status = limit_status(error) or status_of(error).http
         body = msgspec.json.encode({"error": str(error)})
@@ -63,10 +63,10 @@ async def sign_in_or_out(login: Login | None, request: Request, base: str, send:
         return
     else:
         head = request.method == "HEAD"
-        await respond(send, reply.status, reply.body, reply.content_type, reply.headers, head=head)
+        await respond(send, response.status, response.body, response.content_type, response.headers, head=head)
 
 
-async def _signed(login: Login, request: Request, base: str) -> Reply:
+async def _handle_login(login: Login, request: Request, base: str) -> LoginResponse:
     from dragoman.auth.inbound.login import MAX_FORM
 
     origin, secure = origin_of(base), base.startswith("https://")

@@ -54,9 +54,9 @@ class AgentRoutes(NamedTuple):
         """The route for the words of a path."""
         if method == "OPTIONS":
             return self.preflight
-        found = self.paths.get(f"/{'/'.join(segments)}")
-        if found is not None:
-            return found.route(method)
+        path_routes = self.paths.get(f"/{'/'.join(segments)}")
+        if path_routes is not None:
+            return path_routes.route(method)
         return self.below.get(tuple(segments[:-1]), self.otherwise) if segments else self.otherwise
 
 
@@ -81,9 +81,9 @@ class Router:
                 self._add(f"{prefix}{name}", f"{prefix}{quote(name, safe='')}", routes)
 
     def _add(self, place: str, prefix: str, routes: AgentRoutes) -> None:
-        for path, found in routes.paths.items():
+        for path, path_routes in routes.paths.items():
             words = path.strip("/").split("/") if path != "/" else []
-            for method, route in found.methods.items():
+            for method, route in path_routes.methods.items():
                 self.exact[method, (place + path).rstrip("/") or "/"] = Match(route, words, prefix)
 
     def find(self, scope: AsgiScope) -> Match:

@@ -10,9 +10,9 @@ from urllib.parse import unquote
 import msgspec
 
 from dragoman.dialects.errors import status_of
-from dragoman.server.http.authentication import authenticate, challenge_strangers
-from dragoman.server.http.cross_site import Page, add_cors_headers, answer_preflight, check_host, check_page
-from dragoman.server.http.limiter import admit, refusing
+from dragoman.server.http.authentication import authenticate, challenge_anonymous
+from dragoman.server.http.cross_site import PageOrigin, add_cors_headers, answer_preflight, check_host, check_page
+from dragoman.server.http.limiter import admit, build_refuse
 from dragoman.server.http.pages import (
     JWKS,
     LOGIN,
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
     from dragoman.model.error import A2AError
     from dragoman.model.user import User
     from dragoman.server.http.address import Addresses
-    from dragoman.server.http.app import Hosted
+    from dragoman.server.http.app import HostedAgent
     from dragoman.server.http.authentication import Authentication
-    from dragoman.server.http.cross_site import Guard
+    from dragoman.server.http.cross_site import CrossSiteCheck
     from dragoman.server.http.lazy import LazyKeys
-    from dragoman.server.http.limiter import Form, Limiter, Refuse
+    from dragoman.server.http.limiter import ErrorFormat, Limiter, Refuse
     from dragoman.server.plugins import RoutePath, Routes
     from dragoman.transports.http import AsgiApp, AsgiScope, Header, Receive, Request, Send
 
     # Status, body and headers of a card, for who looks at it.
-    Card = Callable[[Request, str, User | None], tuple[int, bytes, list[Header]]]
+    CardResponder = Callable[[Request, str, User | None], tuple[int, bytes, list[Header]]]
 
 # Where JSON-RPC is answered; at the second also in the oldest version.
 RPC, OLDEST = "/", "/a2a"
@@ -50,10 +50,10 @@ AGENTS = "/agents/"
 class Routing(NamedTuple):
     """Makes the routes of a server. `starting` makes an app that starts the server first."""
 
-    hosted: Sequence[Hosted]
+    hosted: Sequence[HostedAgent]
     store: Store
     addresses: Addresses
-    guard: Guard
+    cross_site: CrossSiteCheck
     limiter: Limiter
     auth: Authentication | None
     keys: LazyKeys | None
@@ -69,13 +69,13 @@ class Routing(NamedTuple):
         mounts = {AGENTS: Mount(self._agents(AGENTS), missing)}
         for routes in self.extra:
             for mount in routes.mounts:
-                mounts[mount] = Mount(self._agents(mount), self._no_agent(routes, mount))
+                mounts[mount] = Mount(self._agents(mount), self._missing_agent(routes, mount))
         return Router(root, mounts)
 
     def _agents(self, mount: str) -> dict[str, AgentRoutes]:
         return {hosted.agent.name: self._agent(hosted, mount) for hosted in self.hosted}
 
-    def _no_agent(self, routes: Routes, mount: str) -> Route:
+    def _missing_agent(self, routes: Routes, mount: str) -> Route:
         def missing(scope: AsgiScope, _: Receive, send: Send) -> Awaitable[None]:
             return routes.no_agent(unquote(scope[REQUEST].prefix.removeprefix(mount)), send)
 
@@ -83,7 +83,7 @@ class Routing(NamedTuple):
 
     # -- one agent -------------------------------------------------------------------------------------------------
 
-    def _agent(self, hosted: Hosted, mount: str | None) -> AgentRoutes:
+    def _agent(self, hosted: HostedAgent, mount: str | None) -> AgentRoutes:
         rpc = self._operation(hosted.rpc, hosted.rpc.refuse)
         rpc_only = self._not_allowed("POST")
         missing = self._public(lambda scope, _, send: not_found(send, scope[REQUEST].path))
@@ -97,14 +97,14 @@ class Routing(NamedTuple):
         page = self._page(hosted, hosted.cards.serve)
         paths |= dict.fromkeys(hosted.cards.paths, page)
         rest = self._operation(hosted.rest, hosted.rest.refuse)
-        pages = (_joined(path) for routes in self.extra for path in routes.paths if path.page)
+        pages = (_path_text(path) for routes in self.extra for path in routes.paths if path.page)
         open_paths = {*pages, *hosted.cards.paths}
-        return AgentRoutes(paths, below, rest, self._public(answer_preflight(self.guard, open_paths)))
+        return AgentRoutes(paths, below, rest, self._public(answer_preflight(self.cross_site, open_paths)))
 
     def _add_extra(
         self,
         routes: Routes,
-        hosted: Hosted,
+        hosted: HostedAgent,
         mount: str | None,
         paths: dict[str, PathRoutes],
         below: dict[tuple[str, ...], Route],
@@ -124,48 +124,52 @@ class Routing(NamedTuple):
             if path.words[-1] == "*":
                 below[path.words[:-1]] = operation
             else:
-                paths[_joined(path)] = page if path.page else PathRoutes({}, operation)
+                paths[_path_text(path)] = page if path.page else PathRoutes({}, operation)
 
-    def _oldest(self, hosted: Hosted) -> Route | None:
+    def _oldest(self, hosted: HostedAgent) -> Route | None:
         """Where the oldest methods are for known callers only, and the others for strangers too."""
         auth = self.auth
         if auth is None or not hosted.needs_user:
             return None
-        rpc = hosted.rpc.for_strangers(auth.stranger)
-        return self._operation(challenge_strangers(rpc, auth), rpc.refuse)
+        rpc = hosted.rpc.for_strangers(auth.anonymous_refusal)
+        return self._operation(challenge_anonymous(rpc, auth), rpc.refuse)
 
     # -- with middleware -------------------------------------------------------------------------------------------
 
     def _public(self, app: AsgiApp, refuse: Refuse | None = None) -> Route:
         """A route for everybody. With `refuse`, the server is started before it is used."""
-        cold = None if refuse is None else self._checked(self.starting(refuse))
-        return Route(self._checked(app), cold)
+        cold = None if refuse is None else self._with_host_check(self.starting(refuse))
+        return Route(self._with_host_check(app), cold)
 
-    def _operation(self, app: AsgiApp, form: Form) -> Route:
+    def _operation(self, app: AsgiApp, error_format: ErrorFormat) -> Route:
         """A route for callers who are known, if callers are, and counted. `form` spells what they are refused with."""
-        guard, auth, base = self.guard, self.auth, self.addresses.base
-        refuse = refusing(form, self.limiter, auth)
-        app, cold = admit(app, self.limiter, guard, refuse), self.starting(refuse)
-        app = check_page(app, guard, base, refuse) if auth is None else authenticate(app, auth, guard, base, refuse)
-        if guard.has_guests:
-            app, cold = add_cors_headers(app, guard), add_cors_headers(cold, guard)
-        return Route(self._checked(app), self._checked(cold))
+        cross_site, auth, base = self.cross_site, self.auth, self.addresses.base
+        refuse = build_refuse(error_format, self.limiter, auth)
+        app, cold = admit(app, self.limiter, cross_site, refuse), self.starting(refuse)
+        app = (
+            check_page(app, cross_site, base, refuse)
+            if auth is None
+            else authenticate(app, auth, cross_site, base, refuse)
+        )
+        if cross_site.allows_cors:
+            app, cold = add_cors_headers(app, cross_site), add_cors_headers(cold, cross_site)
+        return Route(self._with_host_check(app), self._with_host_check(cold))
 
-    def _checked(self, app: AsgiApp) -> AsgiApp:
+    def _with_host_check(self, app: AsgiApp) -> AsgiApp:
         addresses = self.addresses
-        return check_host(app, self.guard, addresses.is_trusted if addresses.has_proxies else None)
+        return check_host(app, self.cross_site, addresses.is_trusted if addresses.has_proxies else None)
 
     # -- pages -----------------------------------------------------------------------------------------------------
 
-    def _page(self, hosted: Hosted, card: Card) -> PathRoutes:
+    def _page(self, hosted: HostedAgent, card: CardResponder) -> PathRoutes:
         """A card, for everybody; who says who they are may see more."""
 
         async def show(scope: AsgiScope, _: Receive, send: Send) -> None:
             request: Request = scope[REQUEST]
             user = None
             if self.auth is not None:
-                page = self.guard.page(request, self.addresses.base)
-                user = await self.auth.visitor(request, ambient=page is Page.OWN)
+                page = self.cross_site.page_origin(request, self.addresses.base)
+                user = await self.auth.try_identify(request, ambient=page is PageOrigin.OWN)
             status, body, headers = card(request, self.addresses.base(request) + request.prefix, user)
             await respond(send, status, body, headers=headers, head=request.method == "HEAD")
 
@@ -202,7 +206,7 @@ class Routing(NamedTuple):
             body = msgspec.json.encode({"error": str(error)})
             return respond(send, status_of(error).http, body, headers=refusal_headers(error))
 
-        return self._public(admit(sign, self.limiter, self.guard, refuse), refuse)
+        return self._public(admit(sign, self.limiter, self.cross_site, refuse), refuse)
 
     def _read_only(self, route: Route) -> PathRoutes:
         return PathRoutes({"GET": route, "HEAD": route}, self._not_allowed("GET, HEAD"))
@@ -215,5 +219,5 @@ def _cannot_show(_: Request, send: Send, error: A2AError) -> Awaitable[None]:
     return respond(send, 503, msgspec.json.encode({"error": str(error)}))
 
 
-def _joined(path: RoutePath) -> str:
+def _path_text(path: RoutePath) -> str:
     return "/" + "/".join(path.words)

@@ -23,7 +23,7 @@ LINGER_SECONDS = 1.0
 LINGER_BYTES = 1_000_000
 
 
-class _TooMuch(Exception):
+class _LimitExceeded(Exception):
     """The head of a request is too large, or too many requests wait. It stops the parser."""
 
 
@@ -64,7 +64,7 @@ class HttpProtocol(HttpToolsProtocol):
         try:
             self.parser.feed_data(data)  # pyright: ignore[reportOptionalMemberAccess] - None once the connection is lost
         except httptools.HttpParserError as error:
-            if isinstance(error.__context__, _TooMuch):
+            if isinstance(error.__context__, _LimitExceeded):
                 self._refuse()
                 return
             text = "Invalid HTTP request received."
@@ -87,7 +87,7 @@ class HttpProtocol(HttpToolsProtocol):
         if self._has_head:
             self._trailers += len(name) + len(value) + LINE
             if self._trailers > self._limit:
-                raise _TooMuch
+                raise _LimitExceeded
             return
         # As in the class above, whose call would cost as much again: this is done for every header of every request.
         name = name.lower()
@@ -99,12 +99,12 @@ class HttpProtocol(HttpToolsProtocol):
         """The head is whole."""
         # What arrived in few bytes cannot be a large head.
         if self._pending + self._lines() > self._limit and self._head_size() > self._limit:
-            raise _TooMuch
+            raise _LimitExceeded
         self._pending = self._trailers = 0
         self._has_head = True
         super().on_headers_complete()
         if len(self.pipeline) > PIPELINED:
-            raise _TooMuch
+            raise _LimitExceeded
 
     def _head_size(self) -> int:
         return len(self.url) + sum(len(name) + len(value) + LINE for name, value in self.headers)
@@ -170,17 +170,17 @@ STEPS = 4
 _TIMEOUT = b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
 
-class _Seen(NamedTuple):
-    last: Any
+class _IdleConnection(NamedTuple):
+    cycle: Any
     since: float
 
 
-class _Stuck(NamedTuple):
+class _StalledResponse(NamedTuple):
     unsent: int
     since: float
 
 
-class Latecomers:
+class ConnectionTimeouts:
     """Closes connections whose next request has not arrived for so many seconds, or a quarter more.
 
     It breaks those off that have taken nothing of an answer for as long, unless it is a stream.
@@ -190,51 +190,51 @@ class Latecomers:
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._due = 0.0
-        self._seen: dict[Any, _Seen] = {}
-        self._stuck: dict[Any, _Stuck] = {}
+        self._next_check = 0.0
+        self._idle: dict[Any, _IdleConnection] = {}
+        self._stalled: dict[Any, _StalledResponse] = {}
 
-    def look(self, connections: Iterable[Any]) -> None:
+    def check(self, connections: Iterable[Any]) -> None:
         """Look at all connections, if it is time to."""
         now = asyncio.get_running_loop().time()
-        if not self._seconds or now < self._due:
+        if not self._seconds or now < self._next_check:
             return
-        self._due = now + self._seconds / STEPS
-        self._look_at_readers(connections, now)
-        seen: dict[Any, _Seen] = {}
+        self._next_check = now + self._seconds / STEPS
+        self._abort_stalled(connections, now)
+        idle: dict[Any, _IdleConnection] = {}
         for connection in list(connections):
             last = connection.cycle
-            if not _waits(connection, last):
+            if not _is_idle(connection, last):
                 continue
-            known = self._seen.get(connection)
-            if known is None or known.last is not last:
-                seen[connection] = _Seen(last, now)
-            elif now - known.since < self._seconds:
-                seen[connection] = known
+            entry = self._idle.get(connection)
+            if entry is None or entry.cycle is not last:
+                idle[connection] = _IdleConnection(last, now)
+            elif now - entry.since < self._seconds:
+                idle[connection] = entry
             else:
                 _close(connection, last)
-        self._seen = seen
+        self._idle = idle
 
-    def _look_at_readers(self, connections: Iterable[Any], now: float) -> None:
-        stuck: dict[Any, _Stuck] = {}
+    def _abort_stalled(self, connections: Iterable[Any], now: float) -> None:
+        stalled: dict[Any, _StalledResponse] = {}
         for connection in list(connections):
             cycle = connection.cycle
             if cycle is None or cycle.chunked_encoding:  # a stream has its own pace, and holds little
                 continue
             unsent = connection.transport.get_write_buffer_size()
-            known = self._stuck.get(connection)
+            entry = self._stalled.get(connection)
             if not unsent:
                 continue
-            if known is None or known.unsent != unsent:
-                stuck[connection] = _Stuck(unsent, now)
-            elif now - known.since < self._seconds:
-                stuck[connection] = known
+            if entry is None or entry.unsent != unsent:
+                stalled[connection] = _StalledResponse(unsent, now)
+            elif now - entry.since < self._seconds:
+                stalled[connection] = entry
             else:
                 connection.transport.abort()  # to close it would wait until the rest has been read
-        self._stuck = stuck
+        self._stalled = stalled
 
 
-def _waits(connection: Any, last: Any) -> bool:
+def _is_idle(connection: Any, last: Any) -> bool:
     """True when nobody works on a request of this connection, and uvicorn has not set a time for the next."""
     return last is None or (last.response_complete and connection.timeout_keep_alive_task is None)
 

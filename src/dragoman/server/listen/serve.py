@@ -23,9 +23,9 @@ from dragoman.server.agent.target import is_importing
 from dragoman.server.config.memory_limit import return_memory
 from dragoman.server.config.store_url import parse_store
 from dragoman.server.http.authentication import AuthSettings
-from dragoman.server.listen.http_protocol import Latecomers
+from dragoman.server.listen.http_protocol import ConnectionTimeouts
 from dragoman.server.listen.shutdown import Shutdown
-from dragoman.telemetry.printable import cleaned
+from dragoman.telemetry.printable import replace_controls
 
 if TYPE_CHECKING:
     from dragoman.agents.functions.skill import Offer
@@ -71,24 +71,24 @@ def serve(
             this is called while `dragoman serve` imports the module.
         DragomanError: the app did not start.
     """
-    _refuse_wrong_place()
+    _check_context()
     with closing(_bind(settings.host, settings.port)) as listener:
         app = servable.app_for(settings)
         host, port = cast("tuple[str, int]", listener.getsockname()[:2])
 
-        def tell() -> None:
+        def announce_ready() -> None:
             # Only now: what an agent can do may be known once it is open.
-            for line in (*_news(servable, settings, host, port), *_warnings(servable, settings, host, port)):
+            for line in (*_startup_lines(servable, settings, host, port), *_warnings(servable, settings, host, port)):
                 # The name of an agent behind this one was chosen there.
-                announce(cleaned(line))
+                announce(replace_controls(line))
 
         with Shutdown(settings.drain, final=ends_process) as shutdown:
-            _run(app, settings, listener, tell, shutdown)
+            _run(app, settings, listener, announce_ready, shutdown)
         if shutdown.interrupted:
             raise KeyboardInterrupt
 
 
-def _refuse_wrong_place() -> None:
+def _check_context() -> None:
     if is_importing():
         raise ConfigError('serve() runs while this is imported: put it under `if __name__ == "__main__":`')
     try:
@@ -99,12 +99,12 @@ def _refuse_wrong_place() -> None:
 
 
 def _run(
-    app: AsgiApp, settings: Settings, listener: socket.socket, tell: Callable[[], None], shutdown: Shutdown
+    app: AsgiApp, settings: Settings, listener: socket.socket, announce_ready: Callable[[], None], shutdown: Shutdown
 ) -> None:
     import uvicorn
     from uvicorn.lifespan.on import LifespanOn
 
-    latecomers = Latecomers(settings.limits.patience)
+    timeouts = ConnectionTimeouts(settings.limits.patience)
 
     class Lifespan(LifespanOn):
         async def startup(self) -> None:
@@ -113,7 +113,7 @@ def _run(
                 # Another process may have been first to listen. Asked here, because uvloop keeps that to itself.
                 listener.listen(self.config.backlog)
 
-    class Server(uvicorn.Server):
+    class UvicornServer(uvicorn.Server):
         @contextmanager
         def capture_signals(self) -> Generator[None]:
             yield  # they are taken already
@@ -126,22 +126,22 @@ def _run(
             except OSError as error:
                 await self.lifespan.shutdown()
                 raise _cannot_listen(error, settings.host, settings.port) from error
-            calm_collector()
+            tune_gc()
             return_memory()
-            tell()
+            announce_ready()
 
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
             # Runs get their time while their callers are still connected; uvicorn then finds nothing to wait for.
             drain = getattr(app, "drain", None)
             if drain is not None:
                 await drain()
-            shutdown.drained()
+            shutdown.record_drained()
             await super().shutdown(sockets)
             if getattr(app, "running", 0):
-                shutdown.leave()  # the event loop would wait for them for ever
+                shutdown.exit_process()  # the event loop would wait for them for ever
 
         async def on_tick(self, counter: int) -> bool:
-            latecomers.look(self.server_state.connections)
+            timeouts.check(self.server_state.connections)
             return bool(shutdown.received) or await super().on_tick(counter)
 
     config = uvicorn.Config(
@@ -159,8 +159,8 @@ def _run(
     )
     config.load()
     config.lifespan_class = Lifespan
-    server = Server(config)
-    with _quiet_failure(app):
+    server = UvicornServer(config)
+    with _suppress_startup_log(app):
         try:
             server.run(sockets=[listener])
         except SystemExit:
@@ -185,7 +185,7 @@ def _protocol(settings: Settings) -> dict[str, Any]:
     return http | tls_options(settings.tls_cert, settings.tls_key, settings.tls_ca)
 
 
-def calm_collector() -> None:
+def tune_gc() -> None:
     """Look for garbage cycles less often: what a server keeps for long must not be looked through all the time."""
     gc.collect()
     gc.freeze()
@@ -198,26 +198,26 @@ def _startup_error(app: AsgiApp) -> BaseException:
 
 
 @contextmanager
-def _quiet_failure(app: AsgiApp) -> Generator[None]:
+def _suppress_startup_log(app: AsgiApp) -> Generator[None]:
     """Keep uvicorn from logging a failure that is about to be raised."""
 
-    def wanted(_: logging.LogRecord) -> bool:
+    def keep_record(_: logging.LogRecord) -> bool:
         return getattr(app, "startup_error", None) is None
 
     logger = logging.getLogger("uvicorn.error")
-    logger.addFilter(wanted)
+    logger.addFilter(keep_record)
     try:
         yield
     finally:
-        logger.removeFilter(wanted)
+        logger.removeFilter(keep_record)
 
 
 def _bind(host: str, port: int) -> socket.socket:
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        candidates = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (socket.gaierror, UnicodeError):
         raise ConfigError(f"host `{host}` is not known here: use 127.0.0.1, or 0.0.0.0 for every network") from None
-    family, kind, protocol, _, address = found[0]
+    family, kind, protocol, _, address = candidates[0]
     listener = socket.socket(family, kind, protocol)
     try:
         if os.name == "posix":  # elsewhere it would let two servers share the port
@@ -239,8 +239,8 @@ def _cannot_listen(error: OSError, host: str, port: int) -> ConfigError:
     return ConfigError(f"cannot listen on {host}:{port}: {error.strerror}")
 
 
-def _free_port(host: str, taken: int) -> int:
-    for port in (*range(taken + 1, min(taken + 21, 65536)), 0):
+def _free_port(host: str, used_port: int) -> int:
+    for port in (*range(used_port + 1, min(used_port + 21, 65536)), 0):
         try:
             with closing(socket.create_server((host, port), family=_family(host))) as free:
                 return cast("int", free.getsockname()[1])
@@ -253,32 +253,32 @@ def _family(host: str) -> socket.AddressFamily:
     return socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][0]
 
 
-def _news(servable: Servable, settings: Settings, host: str, port: int) -> list[str]:
+def _startup_lines(servable: Servable, settings: Settings, host: str, port: int) -> list[str]:
     """What a user wants to know first; the curl lines work as they are."""
     if ip_address(host).is_unspecified:
         host = "::1" if ":" in host else "127.0.0.1"
     scheme = "http" if settings.tls_cert is None else "https"
     base = f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
-    message = {"message": {"messageId": "try-1", "role": "ROLE_USER", "parts": [_part(servable)]}}
+    message = {"message": {"messageId": "try-1", "role": "ROLE_USER", "parts": [_sample_part(servable)]}}
     rpc = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": message}
     store = parse_store(settings.store)
     return [
         f"serving {servable.name}",
         f"  card    {base}/.well-known/agent-card.json",
         f"  store   {store if store is not None else 'memory: gone when this stops'}",
-        *([f"  auth    {_door(settings.auth)}"] if isinstance(settings.auth, AuthSettings) else []),
-        *([f"  rate    {_rate(settings.limits)}"] if settings.limits.rate else []),
+        *([f"  auth    {_auth_line(settings.auth)}"] if isinstance(settings.auth, AuthSettings) else []),
+        *([f"  rate    {_rate_line(settings.limits)}"] if settings.limits.rate else []),
         f"  try     {_curl(f'{base}/', rpc)}",
         f"  stream  {_curl(f'{base}/message:stream', message, '-N')}",
     ]
 
 
-def _door(auth: AuthSettings) -> str:
+def _auth_line(auth: AuthSettings) -> str:
     has_users = not {"cookie", "bearer", "apikey", "basic"}.isdisjoint(auth.names)
     return f"{auth}{': `dragoman users add NAME` lets somebody in' if has_users else ''}"
 
 
-def _rate(limits: Limits) -> str:
+def _rate_line(limits: Limits) -> str:
     burst = f", {limits.burst} at once" if limits.burst else ""
     return f"{limits.rate:g} requests a second for each caller{burst}: --limits-rate 0 is any number"
 
@@ -288,7 +288,7 @@ def _curl(url: str, body: dict[str, Any], *options: str) -> str:
     return shlex.join(["curl", *options, url, *headers, "-d", json.dumps(body, ensure_ascii=False)])
 
 
-def _part(servable: Servable) -> dict[str, Any]:
+def _sample_part(servable: Servable) -> dict[str, Any]:
     """A part the agent can do something with: an example of its first skill, else arguments that skill takes."""
     first: Any = next(iter(getattr(servable, "agents", ())), servable)
     skills: Sequence[Offer] = getattr(first, "skills", ())

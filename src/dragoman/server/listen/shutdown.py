@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 logger = logging.getLogger("dragoman.server")
 # How long everything may take after the runs had their time to finish, in seconds.
-LAST_SECONDS = 5.0
+FINAL_SECONDS = 5.0
 # What the end itself may take of that.
 _MARGIN = 0.5
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -38,41 +38,41 @@ class Shutdown:
         self._final = final
         # A SimpleQueue may be put into by a signal handler, whatever the code that it interrupts holds.
         self._steps: SimpleQueue[bool] = SimpleQueue()
-        self._before: dict[signal.Signals, Any] = {}
-        self._nowhere = -1
+        self._previous_handlers: dict[signal.Signals, Any] = {}
+        self._devnull = -1
         self.received: list[int] = []
 
     def __enter__(self) -> Shutdown:
         """Take the signals, if this is the main thread: others cannot."""
         if threading.current_thread() is threading.main_thread():
-            self._nowhere = os.open(os.devnull, os.O_WRONLY)
+            self._devnull = os.open(os.devnull, os.O_WRONLY)
             threading.Thread(target=self._watch, name="dragoman-shutdown", daemon=True).start()
-            self._before = {number: signal.signal(number, self._receive) for number in _SIGNALS}
+            self._previous_handlers = {number: signal.signal(number, self._receive) for number in _SIGNALS}
         return self
 
     def __exit__(self, *error: object) -> None:
         """Give the signals back, and watch no longer."""
-        if not self._before or (self._final and self.received):
+        if not self._previous_handlers or (self._final and self.received):
             return
-        for number, handler in self._before.items():
+        for number, handler in self._previous_handlers.items():
             signal.signal(number, handler)
         self._steps.put(False)
         faulthandler.cancel_dump_traceback_later()
-        os.close(self._nowhere)
+        os.close(self._devnull)
 
     @property
     def interrupted(self) -> bool:
         """True when Ctrl-C was the reason."""
         return signal.SIGINT in self.received
 
-    def drained(self) -> None:
+    def record_drained(self) -> None:
         """Say that the runs have ended, or have been given up: what is left has five seconds."""
         self._steps.put(True)
 
-    def leave(self) -> NoReturn:
+    def exit_process(self) -> NoReturn:
         """End the process now, without waiting for anything that still goes on in it."""
         # In another thread, because writing may block too: perhaps nobody reads the other end.
-        last = threading.Thread(target=_say_last, daemon=True)
+        last = threading.Thread(target=_log_forced_stop, daemon=True)
         last.start()
         last.join(_MARGIN / 2)
         os._exit(130 if self.interrupted else 0)
@@ -85,22 +85,22 @@ class Shutdown:
         self.received.append(number)
         self._steps.put(True)
         # For code that never lets another thread run, as some regular expressions do: this needs none of Python's.
-        faulthandler.dump_traceback_later(self._drain + LAST_SECONDS, exit=True, file=self._nowhere)
+        faulthandler.dump_traceback_later(self._drain + FINAL_SECONDS, exit=True, file=self._devnull)
 
     def _watch(self) -> None:
         if not self._steps.get():
             return
-        until = time.monotonic() + self._drain + LAST_SECONDS - _MARGIN
+        until = time.monotonic() + self._drain + FINAL_SECONDS - _MARGIN
         while True:
             try:
                 if not self._steps.get(timeout=max(0.0, until - time.monotonic())):
                     return
             except Empty:
-                self.leave()
-            until = min(until, time.monotonic() + LAST_SECONDS - _MARGIN)
+                self.exit_process()
+            until = min(until, time.monotonic() + FINAL_SECONDS - _MARGIN)
 
 
-def _say_last() -> None:
+def _log_forced_stop() -> None:
     logger.error("stopped without waiting any longer: code of an agent goes on, or blocks")
     for stream in (sys.stdout, sys.stderr):
         stream.flush()

@@ -22,9 +22,9 @@ class PeerCertificateProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:
         """A caller has connected, and TLS is done."""
         super().connection_made(transport)
-        secured = transport.get_extra_info("ssl_object")
+        ssl_object = transport.get_extra_info("ssl_object")
         # Read once: a certificate stays as it is while the connection lives.
-        self._tls = None if secured is None else _extension(secured)
+        self._tls = None if ssl_object is None else _tls_extension(ssl_object)
 
     def on_message_begin(self) -> None:
         """A request begins."""
@@ -61,12 +61,12 @@ def tls_options(cert: str, key: str | None, ca: str | None, *, required: bool = 
         context.load_verify_locations(ca)
     except (ssl.SSLError, OSError):
         raise ConfigError(f"tls_ca {ca}: must be a PEM file with the authorities to trust") from None
-    wanted = ssl.CERT_REQUIRED if required else ssl.CERT_OPTIONAL
-    return {**options, "ssl_ca_certs": ca, "ssl_cert_reqs": wanted, "http": PeerCertificateProtocol}
+    cert_reqs = ssl.CERT_REQUIRED if required else ssl.CERT_OPTIONAL
+    return {**options, "ssl_ca_certs": ca, "ssl_cert_reqs": cert_reqs, "http": PeerCertificateProtocol}
 
 
-def _extension(secured: ssl.SSLObject) -> dict[object, object]:
-    der = secured.getpeercert(binary_form=True)
+def _tls_extension(ssl_object: ssl.SSLObject) -> dict[object, object]:
+    der = ssl_object.getpeercert(binary_form=True)
     chain = [] if der is None else [ssl.DER_cert_to_PEM_cert(der)]
     return {
         "server_cert": None,

@@ -360,17 +360,17 @@ def requested(config: AuthConfig) -> dict[str, Any]:
 
 
 def test_the_address_that_signing_in_led_to_goes_into_the_request() -> None:
-    filled = credential.filled(requested(oauth_config()), f" {BACK} ", None)
+    filled = credential.fill_in(requested(oauth_config()), f" {BACK} ", None)
     oauth = filled["exchangedAuthCredential"]["oauth2"]
     assert (oauth["authResponseUri"], oauth["clientSecret"], oauth["state"]) == (BACK, "hunter2", "s")
 
 
 def test_an_answer_cannot_say_who_the_client_is() -> None:
     args = requested(oauth_config())
-    answer = credential.public(args)["authConfig"]
+    answer = credential.public_args(args)["authConfig"]
     assert "hunter2" not in repr(answer)
     answer["exchangedAuthCredential"]["oauth2"] |= {"authResponseUri": BACK, "clientId": "evil", "clientSecret": "x"}
-    oauth = credential.filled(args, "", answer)["exchangedAuthCredential"]["oauth2"]
+    oauth = credential.fill_in(args, "", answer)["exchangedAuthCredential"]["oauth2"]
     assert (oauth["clientId"], oauth["clientSecret"]) == ("me", "hunter2")
 
 
@@ -378,18 +378,18 @@ def test_a_token_is_a_credential_where_http_wants_one() -> None:
     config = AuthConfig(
         auth_scheme=HTTPBearer(), raw_auth_credential=AuthCredential(auth_type=AuthCredentialTypes.HTTP)
     )
-    filled = credential.filled(requested(config), "t-1", None)
+    filled = credential.fill_in(requested(config), "t-1", None)
     assert filled["exchangedAuthCredential"]["http"]["credentials"]["token"] == "t-1"
 
 
 @pytest.mark.parametrize(("text", "data"), [("", None), ("", {"authScheme": {}}), ("", 7), ("", {})])
 def test_what_holds_no_credential_does_not_fit(text: str, data: Any) -> None:
     with pytest.raises(TypeMismatch):
-        credential.filled(requested(key_config()), text, data)
+        credential.fill_in(requested(key_config()), text, data)
 
 
 def test_a_request_that_cannot_be_read_still_asks_and_shows_nothing() -> None:
-    assert credential.public({"secret": "hunter2"}) == {}
+    assert credential.public_args({"secret": "hunter2"}) == {}
     assert credential.question({"secret": "hunter2"}) == "Credentials are needed."
     with pytest.raises(TypeMismatch):
-        credential.filled({"secret": "hunter2"}, "key", None)
+        credential.fill_in({"secret": "hunter2"}, "key", None)

@@ -15,7 +15,7 @@ from google.genai import types
 from dragoman import Agent, Artifact, Context, Failed, File, Part, Rejected
 from dragoman.adk import RemoteAgent
 from dragoman.agents.adk.parts import from_genai
-from dragoman.agents.adk.remote.events import RemoteEvents, file_name, joined, news
+from dragoman.agents.adk.remote.events import RemoteEvents, file_name, join_texts, new_parts
 from dragoman.model.event import ArtifactUpdate
 from dragoman.model.state import State
 from dragoman.model.task import Task, TaskStatus
@@ -319,15 +319,15 @@ async def test_an_artifact_that_goes_on_after_its_event_is_told_as_far_as_it_is_
 def test_what_is_new_in_an_artifact() -> None:
     one, two = Part(text="one"), Part(text="two")
     data = Part(data=1)
-    assert joined((one, Part(text=""), two, data, one)) == (Part(text="onetwo"), data, one)
-    assert joined((Part(text=""),)) == ()
-    assert news((), (one, data)) == (one, data)
-    assert news((one,), (Part(text="onetwo"), data)) == (two, data)
-    assert news((one, data), (one, data, two)) == (two,)
-    assert news((one, data), (one, data)) == ()
+    assert join_texts((one, Part(text=""), two, data, one)) == (Part(text="onetwo"), data, one)
+    assert join_texts((Part(text=""),)) == ()
+    assert new_parts((), (one, data)) == (one, data)
+    assert new_parts((one,), (Part(text="onetwo"), data)) == (two, data)
+    assert new_parts((one, data), (one, data, two)) == (two,)
+    assert new_parts((one, data), (one, data)) == ()
     # What says something else is new altogether.
-    assert news((one,), (two,)) == (two,)
-    assert news((one, data), (one,)) == (one,)
+    assert new_parts((one,), (two,)) == (two,)
+    assert new_parts((one, data), (one,)) == (one,)
 
 
 def test_a_file_keeps_to_the_files_of_its_session() -> None:

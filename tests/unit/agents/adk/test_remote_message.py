@@ -12,7 +12,7 @@ from google.genai import types
 from pydantic import BaseModel
 
 from dragoman import Part
-from dragoman.agents.adk.remote.message import NodeInput, Outgoing, live, node_content, outgoing_of
+from dragoman.agents.adk.remote.message import NodeInput, OutgoingMessage, live_events, node_content, outgoing_message
 from dragoman.model.state import State
 
 CREDENTIAL = {"exchanged_auth_credential": {"oauth2": {"access_token": "s3cret"}}}
@@ -28,10 +28,10 @@ def own(*parts: Any, state: State = State.COMPLETED, **more: Any) -> Event:
     return told("far", *parts, custom_metadata=metadata, **more)
 
 
-def outgoing(*events: Event, branch: str | None = None, state: Any = None, given: Any = None) -> Outgoing | None:
+def outgoing(*events: Event, branch: str | None = None, state: Any = None, given: Any = None) -> OutgoingMessage | None:
     session = SimpleNamespace(events=list(events), state=state or {})
     ctx: Any = SimpleNamespace(session=session, branch=branch, user_content=given)
-    return outgoing_of(ctx, "far")
+    return outgoing_message(ctx, "far")
 
 
 def called(name: str, id: str = "1", **arguments: Any) -> types.Part:
@@ -44,14 +44,14 @@ def returned(name: str, value: Any, id: str = "1") -> types.Part:
 
 def test_the_user_is_told_in_his_own_words_with_his_files() -> None:
     picture = types.Part(inline_data=types.Blob(data=b"png", mime_type="image/png", display_name="a.png"))
-    assert outgoing(told("user", "Look: ", "here", picture)) == Outgoing(
+    assert outgoing(told("user", "Look: ", "here", picture)) == OutgoingMessage(
         (Part(text="Look: "), Part(text="here"), Part(raw=b"png", media_type="image/png", filename="a.png"))
     )
 
 
 def test_what_is_told_is_what_happened_since_it_last_spoke() -> None:
     sent = outgoing(told("user", "one"), own("first"), told("user", "two"), told("near", "hm"))
-    assert sent == Outgoing((Part(text="two\n\nFor context: [near] said: hm"),), "c1", None)
+    assert sent == OutgoingMessage((Part(text="two\n\nFor context: [near] said: hm"),), "c1", None)
 
 
 def test_tools_of_others_are_told_and_how_they_think_and_hand_over_is_not() -> None:
@@ -81,7 +81,7 @@ def test_credentials_for_others_stay_here() -> None:
         told("other", called("mock_function_call_for_required_user_auth", "2", auth_required="Token?")),
         told("user", returned("mock_function_call_for_required_user_auth", {"result": "s3cret"}, "2")),
     )
-    assert outgoing(*events) == Outgoing((Part(text="Go"),))
+    assert outgoing(*events) == OutgoingMessage((Part(text="Go"),))
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_credentials_for_others_stay_here() -> None:
 )
 def test_words_go_to_the_task_that_waits_for_them(state: State, task_id: str | None) -> None:
     sent = outgoing(own("so", state=state), told("user", "Rome"))
-    assert sent == Outgoing((Part(text="Rome"),), "c1", task_id)
+    assert sent == OutgoingMessage((Part(text="Rome"),), "c1", task_id)
 
 
 def test_an_answer_to_its_own_call_goes_to_the_task_of_that_call_and_nothing_else_does() -> None:
@@ -107,7 +107,7 @@ def test_an_answer_to_its_own_call_goes_to_the_task_of_that_call_and_nothing_els
         told("user", returned("other", {"token": "s3cret"}, "8"), returned("approve", {"ok": True}, "7")),
     )
     data = {"id": "7", "name": "approve", "response": {"ok": True}}
-    assert outgoing(*events) == Outgoing(
+    assert outgoing(*events) == OutgoingMessage(
         (Part(data=data, metadata={"adk_type": "function_response"}),), "c1", "t1", True
     )
 
@@ -125,13 +125,13 @@ def test_an_answer_to_its_own_call_goes_to_the_task_of_that_call_and_nothing_els
 def test_the_answer_to_a_call_that_was_made_up_here_is_plain(response: Any, part: Part) -> None:
     name = "mock_function_call_for_required_user_input"
     asked = own("City?", called(name, "7"), state=State.INPUT_REQUIRED, long_running_tool_ids={"7"})
-    assert outgoing(asked, told("user", returned(name, response, "7"))) == Outgoing((part,), "c1", "t1", True)
+    assert outgoing(asked, told("user", returned(name, response, "7"))) == OutgoingMessage((part,), "c1", "t1", True)
 
 
 def test_an_answer_that_was_passed_on_is_not_passed_on_again() -> None:
     asked = own(called("approve", "7"), state=State.INPUT_REQUIRED)
     events = (asked, told("user", returned("approve", {"ok": True}, "7")), own("Approved"), told("user", "Thanks"))
-    assert outgoing(*events) == Outgoing((Part(text="Thanks"),), "c1", None)
+    assert outgoing(*events) == OutgoingMessage((Part(text="Thanks"),), "c1", None)
 
 
 def test_agents_that_run_side_by_side_do_not_hear_each_other() -> None:
@@ -142,7 +142,7 @@ def test_agents_that_run_side_by_side_do_not_hear_each_other() -> None:
         told("lefty", "alike", branch="team.far2"),
     )
     sent = outgoing(*events, branch="team.far")
-    assert sent == Outgoing((Part(text="Go\n\nFor context: [near] said: above"),))
+    assert sent == OutgoingMessage((Part(text="Go\n\nFor context: [near] said: above"),))
 
 
 def test_who_comes_after_agents_that_run_side_by_side_hears_all_of_them() -> None:
@@ -152,7 +152,9 @@ def test_who_comes_after_agents_that_run_side_by_side_hears_all_of_them() -> Non
         told("right", "silver", branch="team.right"),
     )
     sent = outgoing(*events)
-    assert sent == Outgoing((Part(text="Go\n\nFor context: [left] said: gold\n\nFor context: [right] said: silver"),))
+    assert sent == OutgoingMessage(
+        (Part(text="Go\n\nFor context: [left] said: gold\n\nFor context: [right] said: silver"),)
+    )
 
 
 # -- what was taken back -----------------------------------------------------------------------------------------------
@@ -171,35 +173,35 @@ def test_what_was_rewound_is_not_told() -> None:
         rewound("2"),
         told("user", "two", invocation_id="3"),
     )
-    assert outgoing(*events) == Outgoing((Part(text="two"),), "c1", None)
+    assert outgoing(*events) == OutgoingMessage((Part(text="two"),), "c1", None)
 
 
 def test_a_rewind_of_what_was_rewound_and_of_what_is_not_there_any_more() -> None:
     one, two = told("user", "one", invocation_id="1"), told("user", "two", invocation_id="2")
     three = told("user", "three", invocation_id="4")
-    assert live([one, two, rewound("2"), rewound("1"), three]) == [three]
-    assert live([one, rewound("gone"), two]) == [one, two]
-    assert live([]) == []
+    assert live_events([one, two, rewound("2"), rewound("1"), three]) == [three]
+    assert live_events([one, rewound("gone"), two]) == [one, two]
+    assert live_events([]) == []
 
 
 def test_a_conversation_that_was_reset_in_the_state_is_begun_anew() -> None:
     place = {"dragoman:far": {"context_id": "c1"}}
     said = own("done", actions=EventActions(state_delta=place))
-    assert outgoing(said, told("user", "hi"), state=place) == Outgoing((Part(text="hi"),), "c1", None)
-    assert outgoing(said, told("user", "hi"), state={"dragoman:far": None}) == Outgoing((Part(text="hi"),))
+    assert outgoing(said, told("user", "hi"), state=place) == OutgoingMessage((Part(text="hi"),), "c1", None)
+    assert outgoing(said, told("user", "hi"), state={"dragoman:far": None}) == OutgoingMessage((Part(text="hi"),))
     elsewhere = {"dragoman:far": {"context_id": "c1", "task_id": "t9"}}
-    assert outgoing(said, told("user", "hi"), state=elsewhere) == Outgoing((Part(text="hi"),), "c1", "t9")
+    assert outgoing(said, told("user", "hi"), state=elsewhere) == OutgoingMessage((Part(text="hi"),), "c1", "t9")
 
 
 def test_where_the_events_are_not_there_the_state_knows_the_conversation() -> None:
     state = {"dragoman:far": {"context_id": "c2", "task_id": "t2"}}
-    assert outgoing(told("user", "hi"), state=state) == Outgoing((Part(text="hi"),), "c2", "t2")
-    assert outgoing(told("user", "hi"), state={"dragoman:far": "broken"}) == Outgoing((Part(text="hi"),))
+    assert outgoing(told("user", "hi"), state=state) == OutgoingMessage((Part(text="hi"),), "c2", "t2")
+    assert outgoing(told("user", "hi"), state={"dragoman:far": "broken"}) == OutgoingMessage((Part(text="hi"),))
 
 
 def test_where_nothing_is_new_the_request_is_told_again_and_where_there_is_none_nothing() -> None:
     given = types.Content(role="user", parts=[types.Part(text="Go")])
-    assert outgoing(told("user", "Go"), own("done"), given=given) == Outgoing((Part(text="Go"),), "c1", None)
+    assert outgoing(told("user", "Go"), own("done"), given=given) == OutgoingMessage((Part(text="Go"),), "c1", None)
     assert outgoing(told("user", "Go"), own("Who?", state=State.INPUT_REQUIRED), given=given) is None
     assert outgoing() is None
     assert outgoing(told("user", "")) is None
@@ -219,4 +221,4 @@ def test_the_input_of_a_node_is_the_message_and_nothing_else_is() -> None:
     ):
         content = node_content(value)
         assert isinstance(content, NodeInput) and content.role == "user"
-        assert outgoing(told("user", "before"), own("done"), given=content) == Outgoing((part,), "c1", None)
+        assert outgoing(told("user", "before"), own("done"), given=content) == OutgoingMessage((part,), "c1", None)

@@ -84,7 +84,7 @@ async def test_a_task_that_went_on_by_itself_tells_what_has_become_of_it(streami
     talk = Talk(remote, streaming=streaming)
     question = (await talk.say("auth"))[-1]
     # Somebody else answers, as a page for logging in does.
-    await remote._line.client().send("Oslo", task=question.custom_metadata["a2a:task_id"])
+    await remote._clients.client().send("Oslo", task=question.custom_metadata["a2a:task_id"])
     if by_call:
         assert texts_of(await talk.say(answer(question, "done"))) == ["Booking. To Oslo!"]
         assert texts_of(await talk.say("book"))[-1] == "Which city?"
@@ -108,12 +108,12 @@ async def test_new_words_after_a_task_was_canceled_elsewhere_are_said(streaming:
     remote = RemoteAgent(name="far", url=Agent("asker", run=run))
     talk = Talk(remote, streaming=streaming)
     question = (await talk.say("hello"))[-1]
-    await remote._line.client().cancel_task(question.custom_metadata["a2a:task_id"])
+    await remote._clients.client().cancel_task(question.custom_metadata["a2a:task_id"])
     # An answer to the question has nobody to go to.
     (late,) = await talk.say(answer(question, "Ann"))
     assert late.error_message == "remote agent canceled the task"
     question = (await talk.say("hello"))[-1]
-    await remote._line.client().cancel_task(question.custom_metadata["a2a:task_id"])
+    await remote._clients.client().cancel_task(question.custom_metadata["a2a:task_id"])
     (event,) = [event for event in await talk.say("And the weather?") if not event.partial]
     assert (text_of(event), event.error_code) == ("Sunny.", None)
     assert [text for _, text in heard] == ["hello", "hello", "And the weather?"]

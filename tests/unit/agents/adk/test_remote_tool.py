@@ -146,7 +146,7 @@ async def test_a_call_about_something_else_is_not_swallowed_by_a_question_that_w
     talk, _ = caller(agent.as_tool(), ask, "ok", [call("far", request="weather?")], "ok")
     await talk.say("go")
     waiting = (await talk.session()).state["dragoman:far"]["task_id"]
-    await agent._line.client().send("Oslo", task=waiting)
+    await agent._clients.client().send("Oslo", task=waiting)
     assert results(await talk.say("and?")) == [{"result": "Sunny.", "earlier": "To Oslo!"}]
 
 
@@ -158,7 +158,7 @@ async def test_a_copy_of_a_tool_asks_too(remote: Any) -> None:
     made = copy.deepcopy(tool)
     talk, _ = caller(made, [call("far", request="hi")], "ok")
     assert results(await talk.say("go")) == [{"result": "hi: 1"}]
-    await made._line.close()
+    await made._clients.close()
 
 
 async def test_a_failure_is_told_to_the_model_as_one(remote: Any) -> None:

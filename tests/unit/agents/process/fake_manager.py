@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dragoman.agents.process.events import Callback, Event
-from dragoman.agents.process.session import Session
+from dragoman.agents.process.session import ProgramSession
 
 
 class Manager:
@@ -13,13 +13,13 @@ class Manager:
 
     def __init__(self, *said: Event) -> None:
         self.said = said
-        self.started: list[tuple[Session, str, dict[str, Any]]] = []
+        self.started: list[tuple[ProgramSession, str, dict[str, Any]]] = []
         self.listeners: dict[str, Callback] = {}
 
     def subscribe(self, session_id: str, callback: Callback) -> None:
         self.listeners[session_id] = callback
 
-    def start_process(self, session: Session, prompt: str, **options: Any) -> None:
+    def start_process(self, session: ProgramSession, prompt: str, **options: Any) -> None:
         self.started.append((session, prompt, options))
         self.say_of(session.id, *self.said)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.agents.process.recipe import in_place, recipe_of, words_of
+from dragoman.agents.process.spec import program_spec, resolve_paths, split_command
 from dragoman.errors import ConfigError
 
 Placed = Callable[..., list[str]]
@@ -29,7 +29,7 @@ def place(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("sign", ["|", ">", "<", ">>", "&&", "||", ";", "&", "2>&1"])
 def test_a_sign_that_only_a_shell_understands_is_told(sign: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        recipe_of(f"wc -w {sign} sort")
+        program_spec(f"wc -w {sign} sort")
     assert str(caught.value) == (f"command: no shell runs this, so `{sign}` means nothing: use sh -c '…', or a script")
 
 
@@ -43,16 +43,16 @@ def test_a_sign_that_only_a_shell_understands_is_told(sign: str) -> None:
     ],
 )
 def test_a_sign_in_quotes_is_a_word(command: str, words: list[str]) -> None:
-    assert words_of(command) == words
+    assert split_command(command) == words
 
 
 def test_in_a_list_every_word_is_a_word() -> None:
-    assert words_of(["say", "|", ">"]) == ["say", "|", ">"]
+    assert split_command(["say", "|", ">"]) == ["say", "|", ">"]
 
 
 def test_no_word_holds_nul() -> None:
     with pytest.raises(ConfigError, match="command: no word can hold the character NUL"):
-        recipe_of(["say", "a\0b"])
+        program_spec(["say", "a\0b"])
 
 
 # -- where files are -------------------------------------------------------------------------------------------------
@@ -88,27 +88,27 @@ def test_no_word_holds_nul() -> None:
 def test_only_words_that_must_be_paths_are_paths(place: Path, command: str, changed: dict[str, str]) -> None:
     words = shlex.split(command)
     expected = [str(place / (changed[word] or word)) if word in changed else word for word in words]
-    assert in_place(words, place) == expected
+    assert resolve_paths(words, place) == expected
 
 
 def test_whatever_a_word_is_it_is_no_error(place: Path) -> None:
     words = ["cat", "a/\0", "x/" * 5000, "", "-/"]
-    assert in_place(words, place) == words
+    assert resolve_paths(words, place) == words
 
 
 def test_in_a_folder_of_its_owner_only_the_program_is_meant_where_it_was_written(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(place / "sub")
-    recipe = recipe_of("python agent.py sub/data.txt", cwd=place)
+    recipe = program_spec("python agent.py sub/data.txt", cwd=place)
     assert (recipe.command, recipe.cwd) == (("python", "agent.py", "sub/data.txt"), place)
-    assert recipe_of("../agent.sh", cwd=place).command == (str(place / "sub" / ".." / "agent.sh"),)
+    assert program_spec("../agent.sh", cwd=place).command == (str(place / "sub" / ".." / "agent.sh"),)
 
 
 def test_a_home_folder_is_read(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(place))
-    assert in_place(["~/agent.sh"], Path("/")) == [str(place / "agent.sh")]
-    assert in_place(["sh", "~/agent.sh"], Path("/")) == ["sh", str(place / "agent.sh")]
+    assert resolve_paths(["~/agent.sh"], Path("/")) == [str(place / "agent.sh")]
+    assert resolve_paths(["sh", "~/agent.sh"], Path("/")) == ["sh", str(place / "agent.sh")]
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_a_script_that_is_not_there_is_told(
 ) -> None:
     monkeypatch.chdir(place)
     with pytest.raises(ConfigError) as caught:
-        recipe_of(command)
+        program_spec(command)
     program = command.split()[0]
     assert str(caught.value) == f"command: `{program}` is to run {place / missing}, and there is no such file"
 
@@ -128,13 +128,13 @@ def test_a_script_that_is_not_there_is_told(
 def test_a_script_is_looked_for_where_the_program_runs(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(place)
     with pytest.raises(ConfigError, match=f"is to run {place}/sub/agent.py, and"):
-        recipe_of("python agent.py", cwd="sub")
+        program_spec("python agent.py", cwd="sub")
 
 
 def test_shells_look_for_a_script_as_for_a_program(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(place / "pkg")
     (place / "agent.sh").chmod(0o755)
-    assert recipe_of("sh agent.sh", env={"PATH": str(place)}, cwd=place / "sub").command == ("sh", "agent.sh")
+    assert program_spec("sh agent.sh", env={"PATH": str(place)}, cwd=place / "sub").command == ("sh", "agent.sh")
 
 
 # -- what callers may not choose -------------------------------------------------------------------------------------
@@ -154,7 +154,7 @@ def test_shells_look_for_a_script_as_for_a_program(place: Path, monkeypatch: pyt
 )
 def test_a_caller_does_not_write_code(command: str) -> None:
     with pytest.raises(ConfigError, match=r"\{prompt\} stands in code.*sh -c '… \"\$1\"' x \{prompt\}"):
-        recipe_of(command)
+        program_spec(command)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_a_caller_does_not_write_code(command: str) -> None:
 )
 def test_a_caller_does_not_choose_the_program(command: str) -> None:
     with pytest.raises(ConfigError, match=r"\{prompt\} stands where a program is named"):
-        recipe_of(command)
+        program_spec(command)
 
 
 @pytest.mark.parametrize(
@@ -176,4 +176,4 @@ def test_a_caller_does_not_choose_the_program(command: str) -> None:
 )
 def test_an_argument_of_its_own_is_no_code(place: Path, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
     monkeypatch.chdir(place)
-    assert recipe_of(command).command
+    assert program_spec(command).command

@@ -93,8 +93,8 @@ async def test_of_an_answer_that_is_canceled_at_once_no_program_is_left() -> Non
             answering.exception()
         sessions = agent.backend.sessions
         assert sessions is not None
-        runs = sessions._made()
-        await asyncio.gather(*runs._endings)
+        runs = sessions._session_runs()
+        await asyncio.gather(*runs._cancellations)
         assert sessions.programs == 0
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from dragoman import Part
 from dragoman.agents.process import folders
-from dragoman.agents.process.folders import Folders, changed, file_part, look, put
+from dragoman.agents.process.folders import SessionFolders, changed_files, file_part, save_files, scan
 
 LONG_AGO = 1_000_000_000
 
@@ -34,29 +34,29 @@ def age(path: Path) -> None:
 
 
 def test_a_session_has_one_folder_that_nobody_else_can_read(tmp_path: Path) -> None:
-    home = Folders(tmp_path / "sessions" / "fox")
-    folder = home.of("s-1")
-    assert folder == home.of("s-1") == tmp_path / "sessions" / "fox" / "s-1"
-    assert home.of("s-2") != folder
+    home = SessionFolders(tmp_path / "sessions" / "fox")
+    folder = home.folder_of("s-1")
+    assert folder == home.folder_of("s-1") == tmp_path / "sessions" / "fox" / "s-1"
+    assert home.folder_of("s-2") != folder
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
 def test_folders_without_a_home_are_gone_at_the_end_and_come_again() -> None:
-    home = Folders(None)
-    folder = home.of("s-1")
+    home = SessionFolders(None)
+    folder = home.folder_of("s-1")
     (folder / "a.txt").touch()
     assert stat.S_IMODE(home.root.stat().st_mode) == 0o700
     home.close()
     assert not folder.parent.exists()
-    again = home.of("s-1")
+    again = home.folder_of("s-1")
     assert again.is_dir()
     home.close()
     home.close()
 
 
 def test_folders_with_a_home_stay(tmp_path: Path) -> None:
-    home = Folders(tmp_path)
-    folder = home.of("s-1")
+    home = SessionFolders(tmp_path)
+    folder = home.folder_of("s-1")
     home.close()
     assert folder.is_dir()
 
@@ -64,26 +64,26 @@ def test_folders_with_a_home_stay(tmp_path: Path) -> None:
 def test_a_home_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     (tmp_path / "sessions").touch()
     with pytest.raises(OSError, match="sessions"):
-        Folders(tmp_path / "sessions").of("s-1")
+        SessionFolders(tmp_path / "sessions").folder_of("s-1")
 
 
 def test_only_an_empty_folder_is_tidied_away(tmp_path: Path) -> None:
-    home = Folders(tmp_path)
-    empty, used = home.of("empty"), home.of("used")
+    home = SessionFolders(tmp_path)
+    empty, used = home.folder_of("empty"), home.folder_of("used")
     (used / ".memory").touch()
-    read = home.of("read")
-    put(read, [file("a.txt")])
+    read = home.folder_of("read")
+    save_files(read, [file("a.txt")])
     (read / "inbox" / "a.txt").unlink()
     for folder in (empty, used, empty, read):
-        home.tidy(folder)
+        home.remove_if_empty(folder)
     assert [path.name for path in tmp_path.iterdir()] == ["used"]
 
 
 def test_folders_of_sessions_in_which_nothing_happens_are_removed(tmp_path: Path) -> None:
-    home = Folders(tmp_path)
+    home = SessionFolders(tmp_path)
     old, new, below, again = (str(uuid4()) for _ in range(4))
     for name in (old, new, below, again, "notes", old.replace("-", ""), old.upper() + "A"):
-        folder = home.of(name) / "sub"
+        folder = home.folder_of(name) / "sub"
         folder.mkdir()
         (folder / "a.txt").touch()
     (tmp_path / "notes.txt").touch()
@@ -93,7 +93,7 @@ def test_folders_of_sessions_in_which_nothing_happens_are_removed(tmp_path: Path
         if path.name != new:
             age(path)
     (tmp_path / below / "sub" / "a.txt").write_text("more")
-    home.of(again)
+    home.folder_of(again)
     assert home.sweep(60) == 1
     assert {path.name for path in tmp_path.iterdir()} == {
         *(new, below, again),
@@ -102,11 +102,11 @@ def test_folders_of_sessions_in_which_nothing_happens_are_removed(tmp_path: Path
 
 
 def test_folders_may_be_kept_for_ever(tmp_path: Path) -> None:
-    home, session = Folders(tmp_path), str(uuid4())
-    age(home.of(session))
+    home, session = SessionFolders(tmp_path), str(uuid4())
+    age(home.folder_of(session))
     assert home.sweep(0) == 0
-    assert Folders(None).sweep(1) == 0
-    assert Folders(tmp_path / "not-there-yet").sweep(1) == 0
+    assert SessionFolders(None).sweep(1) == 0
+    assert SessionFolders(tmp_path / "not-there-yet").sweep(1) == 0
     assert (tmp_path / session).is_dir()
 
 
@@ -124,13 +124,13 @@ def test_files_are_seen_by_their_path_and_nothing_else_is(tmp_path: Path) -> Non
     (tmp_path / "up").symlink_to("..")
     (tmp_path / "round").symlink_to(".")
     os.mkfifo(tmp_path / "pipe")
-    seen = look(tmp_path)
+    seen = scan(tmp_path)
     assert list(seen) == ["a.txt", "sub/deep/b.txt"]
     assert seen["a.txt"] == ((tmp_path / "a.txt").stat().st_mtime_ns, 5)
 
 
 def test_a_folder_that_is_not_there_holds_nothing(tmp_path: Path) -> None:
-    assert look(tmp_path / "gone") == {}
+    assert scan(tmp_path / "gone") == {}
 
 
 def test_a_file_that_vanishes_while_it_is_looked_at_hides_no_other(
@@ -146,7 +146,7 @@ def test_a_file_that_vanishes_while_it_is_looked_at_hides_no_other(
         return paths
 
     monkeypatch.setattr(Path, "iterdir", vanishing)
-    assert list(look(tmp_path)) == ["a.txt", "c.txt"]
+    assert list(scan(tmp_path)) == ["a.txt", "c.txt"]
 
 
 def test_only_so_many_files_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,22 +155,22 @@ def test_only_so_many_files_are_looked_at(tmp_path: Path, monkeypatch: pytest.Mo
     for number in range(9):
         (tmp_path / f"{number}.txt").touch()
         (tmp_path / "sub" / f"{number}.txt").touch()
-    assert len(look(tmp_path)) == 5
+    assert len(scan(tmp_path)) == 5
 
 
 def test_what_is_new_or_not_as_it_was_has_changed(tmp_path: Path) -> None:
     for name in ("same.txt", "longer.txt", "touched.txt", "gone.txt"):
         (tmp_path / name).write_text("x")
     age(tmp_path)
-    before = look(tmp_path)
+    before = scan(tmp_path)
     (tmp_path / "longer.txt").write_text("xx")
     os.utime(tmp_path / "longer.txt", (LONG_AGO, LONG_AGO))
     os.utime(tmp_path / "touched.txt", (LONG_AGO, LONG_AGO + 1))
     (tmp_path / "gone.txt").unlink()
     (tmp_path / "new.txt").touch()
-    names, now = changed(tmp_path, before, 0)
+    names, now = changed_files(tmp_path, before, 0)
     assert names == ["longer.txt", "new.txt", "touched.txt"]
-    assert changed(tmp_path, now, 0) == ([], now)
+    assert changed_files(tmp_path, now, 0) == ([], now)
 
 
 def test_files_are_results_as_far_as_they_are_not_too_large_together(
@@ -179,7 +179,7 @@ def test_files_are_results_as_far_as_they_are_not_too_large_together(
     for name, size in (("a", 6), ("b", 5), ("c", 4)):
         (tmp_path / name).write_bytes(b"x" * size)
     with caplog.at_level(logging.WARNING, "dragoman.process"):
-        names, now = changed(tmp_path, {}, 10)
+        names, now = changed_files(tmp_path, {}, 10)
     assert names == ["a", "c"]
     assert [record.message for record in caplog.records] == [
         "b is not taken as a result: the files of this task are larger than 10 bytes"
@@ -208,7 +208,7 @@ def test_what_is_no_file_is_no_part(tmp_path: Path, name: str) -> None:
 @pytest.mark.skipif(os.uname().sysname == "Darwin", reason="names of files are text there")
 def test_a_name_that_is_no_text_is_told_as_one(tmp_path: Path) -> None:
     (tmp_path / os.fsdecode(b"caf\xe9.txt")).write_bytes(b"x")
-    [name] = look(tmp_path)
+    [name] = scan(tmp_path)
     assert file_part(tmp_path, name).filename == "caf?.txt"
 
 
@@ -216,7 +216,7 @@ def test_a_name_that_is_no_text_is_told_as_one(tmp_path: Path) -> None:
 
 
 def test_the_files_of_a_message_do_not_lie_where_the_program_runs_and_links_are_not_laid(tmp_path: Path) -> None:
-    names = put(tmp_path, [file("a.txt", b"1"), Part(url="https://example.com/b.txt"), file("c d.txt", b"")])
+    names = save_files(tmp_path, [file("a.txt", b"1"), Part(url="https://example.com/b.txt"), file("c d.txt", b"")])
     assert names == ["inbox/a.txt", "inbox/c d.txt"]
     assert (tmp_path / "inbox/a.txt").read_bytes() == b"1"
     assert (tmp_path / "inbox/c d.txt").read_bytes() == b""
@@ -225,7 +225,7 @@ def test_the_files_of_a_message_do_not_lie_where_the_program_runs_and_links_are_
 
 
 def test_without_files_there_is_no_inbox(tmp_path: Path) -> None:
-    assert put(tmp_path, [Part(url="https://example.com/b.txt")]) == []
+    assert save_files(tmp_path, [Part(url="https://example.com/b.txt")]) == []
     assert list(tmp_path.iterdir()) == []
 
 
@@ -235,7 +235,7 @@ def test_an_inbox_that_is_none_is_not_used(tmp_path: Path) -> None:
         each.mkdir()
     (folder / "inbox").symlink_to(outside)
     (folder / "inbox-2").touch()
-    assert put(folder, [file("a.txt")]) == ["inbox-3/a.txt"]
+    assert save_files(folder, [file("a.txt")]) == ["inbox-3/a.txt"]
     assert (folder / "inbox-3" / "a.txt").is_file()
     assert list(outside.iterdir()) == []
 
@@ -264,19 +264,21 @@ def test_an_inbox_that_is_none_is_not_used(tmp_path: Path) -> None:
     ],
 )
 def test_of_a_name_only_what_is_a_name_is_kept(tmp_path: Path, given: str | None, kept: str) -> None:
-    assert put(tmp_path, [file(given)]) == [f"inbox/{kept}"]
+    assert save_files(tmp_path, [file(given)]) == [f"inbox/{kept}"]
     assert [path.name for path in (tmp_path / "inbox").iterdir()] == [kept]
 
 
 def test_two_files_of_one_name_are_both_kept(tmp_path: Path) -> None:
-    names = put(tmp_path, [file("2-a", b"0"), file("a", b"1"), file("x/a", b"2"), file("2-a", b"3"), file("3-a", b"4")])
+    names = save_files(
+        tmp_path, [file("2-a", b"0"), file("a", b"1"), file("x/a", b"2"), file("2-a", b"3"), file("3-a", b"4")]
+    )
     assert len(set(names)) == 5
     assert [(tmp_path / name).read_bytes() for name in names] == [b"0", b"1", b"2", b"3", b"4"]
 
 
 def test_a_file_that_is_sent_again_takes_the_place_of_the_earlier_one(tmp_path: Path) -> None:
-    put(tmp_path, [file("a.txt", b"old and long")])
-    assert put(tmp_path, [file("a.txt", b"new")]) == ["inbox/a.txt"]
+    save_files(tmp_path, [file("a.txt", b"old and long")])
+    assert save_files(tmp_path, [file("a.txt", b"new")]) == ["inbox/a.txt"]
     assert (tmp_path / "inbox/a.txt").read_bytes() == b"new"
 
 
@@ -287,14 +289,14 @@ def test_nothing_is_written_through_what_a_program_has_left(tmp_path: Path) -> N
     (inbox / "1-a.txt").symlink_to(outside)
     (inbox / "b.txt").mkdir()
     os.mkfifo(inbox / "c.txt")  # whoever opens that waits for ever
-    names = put(tmp_path, [file("a.txt"), file("b.txt"), file("c.txt")])
+    names = save_files(tmp_path, [file("a.txt"), file("b.txt"), file("c.txt")])
     assert names == ["inbox/1-1-a.txt", "inbox/2-b.txt", "inbox/3-c.txt"]
     assert not outside.exists()
 
 
 def test_a_folder_that_is_gone_is_told(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="inbox"):
-        put(tmp_path / "gone", [file("a.txt")])
+        save_files(tmp_path / "gone", [file("a.txt")])
 
 
 @settings(max_examples=60, deadline=None)
@@ -305,9 +307,9 @@ def test_whatever_files_are_called_nothing_is_written_outside_the_folder(names: 
         inbox = folder / "inbox"
         inbox.mkdir(parents=True)
         (inbox / "link").symlink_to("..")
-        kept = put(folder, [file(name, str(number).encode()) for number, name in enumerate(names)])
+        kept = save_files(folder, [file(name, str(number).encode()) for number, name in enumerate(names)])
         assert [path.name for path in Path(place).iterdir()] == ["folder"]
         assert {str(path.relative_to(folder)) for path in inbox.iterdir()} == {*kept, "inbox/link"}
         assert [path.name for path in folder.iterdir()] == ["inbox"]
         assert [(folder / name).read_bytes().decode() for name in kept] == [str(number) for number in range(len(names))]
-        assert set(look(folder)) == set(kept)  # none is hidden
+        assert set(scan(folder)) == set(kept)  # none is hidden

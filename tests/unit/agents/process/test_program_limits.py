@@ -6,25 +6,25 @@ from typing import Any
 
 import pytest
 
-from dragoman.agents.process.recipe import Limits, limits_of
+from dragoman.agents.process.spec import ProgramLimits, limits_of
 from dragoman.errors import ConfigError
 
 
 def test_who_says_nothing_gets_the_usual_limits() -> None:
-    assert limits_of(None) == limits_of({}) == Limits()
-    usual = Limits()
+    assert limits_of(None) == limits_of({}) == ProgramLimits()
+    usual = ProgramLimits()
     assert (usual.output, usual.artifacts, usual.inactivity) == (10_000_000, 10_000_000, 1800)
     assert (usual.cpu, usual.memory, usual.files, usual.file_size, usual.time) == (0, 0, 0, 0, 0)
 
 
 def test_limits_are_taken_as_they_are() -> None:
-    limits = Limits(cpu=5)
+    limits = ProgramLimits(cpu=5)
     assert limits_of(limits) is limits
 
 
 def test_numbers_may_come_as_text() -> None:
     limits = limits_of({"cpu": "5", "time": "2.5", "memory": " 1000 ", "quiet": "0.1", "output": 7.0})
-    assert limits == Limits(cpu=5, time=2.5, memory=1000, quiet=0.1, output=7)
+    assert limits == ProgramLimits(cpu=5, time=2.5, memory=1000, quiet=0.1, output=7)
     assert isinstance(limits.output, int)
 
 

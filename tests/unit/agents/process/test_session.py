@@ -12,14 +12,14 @@ from fake_manager import Manager
 from dragoman import Agent, Client, Part, User
 from dragoman.agents.process import events
 from dragoman.agents.process.events import Event
-from dragoman.agents.process.folders import Folders
-from dragoman.agents.process.run import AFRESH, SessionRuns
-from dragoman.agents.process.session import Session, new_session, title_of
-from dragoman.engine.call import Call
+from dragoman.agents.process.folders import SessionFolders
+from dragoman.agents.process.run import CONVERSATION_RESET, SessionRuns
+from dragoman.agents.process.session import ProgramSession, new_session, title_of
+from dragoman.engine.call import CallContext
 from dragoman.model.state import State
 from dragoman.server.agent.base import Backend
 
-ADA, BOB = Call(user=User("ada")), Call(user=User("bob"))
+ADA, BOB = CallContext(user=User("ada")), CallContext(user=User("bob"))
 EXITED = events.exited()
 
 
@@ -69,7 +69,7 @@ async def test_two_methods_are_all_a_process_manager_needs() -> None:
 
 async def test_a_start_that_takes_its_time_is_waited_for() -> None:
     class Slow(Manager):
-        async def start_process(self, session: Session, prompt: str, **options: Any) -> None:
+        async def start_process(self, session: ProgramSession, prompt: str, **options: Any) -> None:
             await asyncio.sleep(0)
             super().start_process(session, prompt, **options)
 
@@ -79,7 +79,7 @@ async def test_a_start_that_takes_its_time_is_waited_for() -> None:
 
 async def test_files_are_laid_into_the_inbox_and_named(tmp_path: Path, start: Any) -> None:
     manager = Manager(EXITED)
-    engine = await start(agent_of(manager, folders=Folders(tmp_path), attaches=True))
+    engine = await start(agent_of(manager, folders=SessionFolders(tmp_path), attaches=True))
     link = Part(url="https://example.com/b")
     await engine.send("Read", parts=(Part(raw=b"x", filename="../a.txt"), link), call=ADA)
     [(session, prompt, options)] = manager.started
@@ -93,21 +93,21 @@ async def test_files_are_laid_into_the_inbox_and_named(tmp_path: Path, start: An
 @pytest.mark.parametrize("is_changed", [False, True], ids=["as it came", "changed"])
 async def test_a_file_of_the_inbox_is_a_result_once_it_is_changed(tmp_path: Path, start: Any, is_changed: bool) -> None:
     class Changing(Manager):
-        def start_process(self, session: Session, prompt: str, **options: Any) -> None:
+        def start_process(self, session: ProgramSession, prompt: str, **options: Any) -> None:
             assert session.folder is not None
             if is_changed:
                 (session.folder / "inbox/a.txt").write_text("changed")
             super().start_process(session, prompt, **options)
 
     found = events.artifact({"file": "inbox/a.txt", "name": "inbox/a.txt"})
-    engine = await start(agent_of(Changing(found, EXITED), folders=Folders(tmp_path)))
+    engine = await start(agent_of(Changing(found, EXITED), folders=SessionFolders(tmp_path)))
     task = await engine.send("Read", parts=(Part(raw=b"x", filename="a.txt"),))
     assert [artifact.name for artifact in task.artifacts] == (["inbox/a.txt"] if is_changed else [])
 
 
 async def test_a_folder_that_cannot_be_made_fails_the_task(tmp_path: Path) -> None:
     (tmp_path / "sessions").touch()
-    async with Client(agent_of(Manager(EXITED), folders=Folders(tmp_path / "sessions"))) as client:
+    async with Client(agent_of(Manager(EXITED), folders=SessionFolders(tmp_path / "sessions"))) as client:
         task = await client.send("go")
     assert (task.state, task.error) == (
         State.FAILED,
@@ -117,7 +117,7 @@ async def test_a_folder_that_cannot_be_made_fails_the_task(tmp_path: Path) -> No
 
 async def test_a_folder_in_which_nothing_was_left_is_removed(tmp_path: Path) -> None:
     manager = Manager(EXITED)
-    async with Client(agent_of(manager, folders=Folders(tmp_path))) as client:
+    async with Client(agent_of(manager, folders=SessionFolders(tmp_path))) as client:
         await client.send("go")
     [(session, _, _)] = manager.started
     assert session.folder is not None
@@ -155,7 +155,7 @@ async def test_a_conversation_that_a_program_cannot_go_on_with_begins_afresh(
         manager.said = said
         second = await client.send("two", context=first)
         assert second.state in (State.FAILED, State.REJECTED)
-        assert str(second.error).endswith(AFRESH) is (next_time is None)
+        assert str(second.error).endswith(CONVERSATION_RESET) is (next_time is None)
         manager.said = (EXITED,)
         assert (await client.send("three", context=first)).state is State.COMPLETED
     assert [options["remembered"] for _, _, options in manager.started] == [None, "abc", next_time]
@@ -188,7 +188,7 @@ async def test_tasks_of_one_conversation_follow_each_other_in_one_session(start:
 async def test_callers_who_name_their_conversations_alike_have_different_sessions(start: Any) -> None:
     manager = Manager(EXITED)
     engine = await start(agent_of(manager))
-    for call in (ADA, BOB, ADA, Call()):
+    for call in (ADA, BOB, ADA, CallContext()):
         await engine.send("go", context="c-1", call=call)
     ada, bob, again, nobody = manager.sessions
     assert ada == again
@@ -197,9 +197,9 @@ async def test_callers_who_name_their_conversations_alike_have_different_session
 
 @pytest.mark.requirement("S3-42", "S3-39")
 async def test_a_task_is_submitted_until_its_session_is_there_and_then_working(start: Any, until: Any) -> None:
-    made, go_on = list[Session](), asyncio.Event()
+    made, go_on = list[ProgramSession](), asyncio.Event()
 
-    async def create(session: Session) -> None:
+    async def create(session: ProgramSession) -> None:
         made.append(session)
         await go_on.wait()
 
@@ -218,12 +218,12 @@ async def test_a_task_is_submitted_until_its_session_is_there_and_then_working(s
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["function", "coroutine"])
 async def test_who_makes_sessions_may_give_another(is_async: bool) -> None:
-    other = Session(id="mine", agent_id="fox", project_id=None, name="n", initial_prompt="p")
+    other = ProgramSession(id="mine", agent_id="fox", project_id=None, name="n", initial_prompt="p")
 
-    def create(session: Session) -> Session:
+    def create(session: ProgramSession) -> ProgramSession:
         return other
 
-    async def create_slowly(session: Session) -> Session:
+    async def create_slowly(session: ProgramSession) -> ProgramSession:
         await asyncio.sleep(0)
         return other
 
@@ -235,19 +235,19 @@ async def test_who_makes_sessions_may_give_another(is_async: bool) -> None:
 
 
 async def test_no_session_is_a_failed_task_and_its_place_is_free_again() -> None:
-    def create(session: Session) -> None:
+    def create(session: ProgramSession) -> None:
         if session.initial_prompt == "one":
             raise RuntimeError("the database is gone")
 
     manager = Manager(EXITED)
-    async with Client(agent_of(manager, create_session=create, most=1)) as client:
+    async with Client(agent_of(manager, create_session=create, max_running=1)) as client:
         assert (await client.send("one")).state is State.FAILED
         assert (await client.send("two")).state is State.COMPLETED
 
 
 async def test_only_so_many_work_at_once_and_the_others_are_submitted(start: Any, until: Any, turns: Any) -> None:
     manager = Manager()
-    engine = await start(agent_of(manager, most=2))
+    engine = await start(agent_of(manager, max_running=2))
     tasks = [await engine.send("go", wait=False) for _ in range(4)]
     await until(lambda: len(manager.started) == 2)
     await turns()
@@ -265,7 +265,7 @@ async def test_only_so_many_work_at_once_and_the_others_are_submitted(start: Any
 
 async def test_who_waits_for_an_answer_takes_no_place() -> None:
     manager = Manager(events.ask("How many days?"))
-    async with Client(agent_of(manager, most=1)) as client:
+    async with Client(agent_of(manager, max_running=1)) as client:
         for _ in range(3):
             assert (await client.send("go")).state is State.INPUT_REQUIRED
 
@@ -276,7 +276,7 @@ async def test_who_waits_for_an_answer_takes_no_place() -> None:
 @pytest.mark.parametrize("depth", [4, 100, 4.0, 10**30, "4", "9" * 5000])
 async def test_too_deep_a_chain_of_agents_is_refused(start: Any, depth: Any) -> None:
     manager = Manager(EXITED)
-    engine = await start(agent_of(manager, most=1))
+    engine = await start(agent_of(manager, max_running=1))
     for where in ("metadata", "message_metadata"):
         task = await engine.send("go", **{where: {"dragoman/depth": depth}})
         assert (task.state, task.error) == (State.REJECTED, "Invocation depth limit exceeded.")

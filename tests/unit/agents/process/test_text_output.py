@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.agents.process.outputs import WAITS, TextOutput
+from dragoman.agents.process.outputs import DEFAULT_QUESTION, TextOutput
 
 
 def told(output: TextOutput, *pieces: bytes) -> list[str]:
@@ -141,15 +141,15 @@ def test_else_the_question_is_the_last_line() -> None:
 
 def test_a_program_that_says_nothing_still_waits_for_input() -> None:
     output = TextOutput(interactive=True)
-    assert question(output) == WAITS
+    assert question(output) == DEFAULT_QUESTION
     told(output, b"   ")
-    assert question(output, " \n") == WAITS
+    assert question(output, " \n") == DEFAULT_QUESTION
 
 
 def test_a_line_is_a_question_only_once() -> None:
     output = TextOutput(interactive=True)
     told(output, b"Name?\n")
-    assert [question(output), question(output)] == ["Name?", WAITS]
+    assert [question(output), question(output)] == ["Name?", DEFAULT_QUESTION]
 
 
 def test_a_character_in_two_pieces_around_a_question_is_not_lost() -> None:

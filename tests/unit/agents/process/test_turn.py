@@ -14,11 +14,11 @@ from fake_manager import Manager
 from dragoman import Agent, Client, Part
 from dragoman.agents.process import events
 from dragoman.agents.process.events import Callback, Event
-from dragoman.agents.process.folders import Folders
+from dragoman.agents.process.folders import SessionFolders
 from dragoman.agents.process.run import SessionRuns
-from dragoman.agents.process.session import Session
-from dragoman.agents.process.turn import GONE
-from dragoman.engine.call import Call
+from dragoman.agents.process.session import ProgramSession
+from dragoman.agents.process.turn import PROGRAM_ENDED
+from dragoman.engine.call import CallContext
 from dragoman.engine.execute.outputs import parts_of
 from dragoman.model.state import State
 from dragoman.server.agent.base import Backend
@@ -54,7 +54,7 @@ class Talking(Stopping):
         self.kept: list[Event] = []
         self.answers: tuple[Event, ...] = (events.exited(),)
 
-    def start_process(self, session: Session, prompt: str, **options: Any) -> None:
+    def start_process(self, session: ProgramSession, prompt: str, **options: Any) -> None:
         self.open = 7
         super().start_process(session, prompt, **options)
 
@@ -67,10 +67,10 @@ class Talking(Stopping):
     def put_back(self, session_id: str, events: Any) -> None:
         self.kept.extend(events)
 
-    def ended(self, session_id: str) -> str:
+    def end_reason(self, session_id: str) -> str:
         return ""
 
-    def say(self, session: Session, line: str) -> None:
+    def say(self, session: ProgramSession, line: str) -> None:
         self.told.append(line)
         self.say_of(session.id, *self.answers)
 
@@ -82,7 +82,7 @@ def agent_of(manager: Any, **options: Any) -> Agent:
 
 async def task_of(*said: Event, folder: Path | None = None, text: str = "go", **options: Any) -> Any:
     """The task that ends with what a program says."""
-    folders = None if folder is None else Folders(folder)
+    folders = None if folder is None else SessionFolders(folder)
     async with Client(agent_of(Manager(*said), folders=folders, **options)) as client:
         return await client.send(text)
 
@@ -199,14 +199,14 @@ async def test_an_answer_may_be_any_json_value(value: Any) -> None:
 )
 async def test_a_result_beside_the_answer_is_an_artifact(tmp_path: Path, content: Any, part: Part) -> None:
     class Writing(Manager):
-        def start_process(self, session: Session, prompt: str, **options: Any) -> None:
+        def start_process(self, session: ProgramSession, prompt: str, **options: Any) -> None:
             assert session.folder is not None
             (session.folder / "sub").mkdir()
             (session.folder / "sub" / "plan.json").write_text("{}")
             super().start_process(session, prompt, **options)
 
     manager = Writing(events.artifact({"name": "plan", **content}), events.text("done"), EXITED)
-    async with Client(agent_of(manager, folders=Folders(tmp_path))) as client:
+    async with Client(agent_of(manager, folders=SessionFolders(tmp_path))) as client:
         task = await client.send("go")
     assert task.state is State.COMPLETED
     [plan, answer] = task.artifacts
@@ -285,7 +285,7 @@ async def test_nobody_is_asked_to_stop_what_has_ended_and_its_listener_leaves() 
 
 async def test_a_manager_that_breaks_fails_the_task_and_is_asked_to_stop(start: Any) -> None:
     class Broken(Stopping):
-        def start_process(self, session: Session, prompt: str, **options: Any) -> None:
+        def start_process(self, session: ProgramSession, prompt: str, **options: Any) -> None:
             raise RuntimeError("out of order")
 
     manager = Broken()
@@ -316,7 +316,7 @@ async def test_a_manager_that_cannot_be_asked_to_stop_is_not(start: Any, until: 
 
 async def test_a_manager_may_call_back_from_another_thread() -> None:
     class Elsewhere(Manager):
-        def start_process(self, session: Session, prompt: str, **options: Any) -> None:
+        def start_process(self, session: ProgramSession, prompt: str, **options: Any) -> None:
             thread = threading.Thread(target=self.say_of, args=(session.id, *self.said), daemon=True)
             thread.start()
 
@@ -330,7 +330,7 @@ async def test_a_program_that_is_far_ahead_is_asked_to_wait() -> None:
     class Waiting(Manager):
         waits = 0
 
-        async def start_process(self, session: Session, prompt: str, **options: Any) -> None:
+        async def start_process(self, session: ProgramSession, prompt: str, **options: Any) -> None:
             asyncio.get_running_loop().create_task(self.talk(session.id))
 
         async def talk(self, session_id: str) -> None:
@@ -395,8 +395,8 @@ async def test_an_answer_to_a_program_that_has_gone_fails(pid: int | None) -> No
         asked = await client.send("Plan a trip")
         manager.open = pid
         task = await client.send("3", task=asked)
-    assert (task.state, task.error) == (State.FAILED, GONE)
-    assert GONE == "the program that asked has ended meanwhile"
+    assert (task.state, task.error) == (State.FAILED, PROGRAM_ENDED)
+    assert PROGRAM_ENDED == "the program that asked has ended meanwhile"
     assert (manager.told, manager.stopped) == ([], [])
 
 
@@ -416,7 +416,7 @@ async def test_a_manager_whose_programs_cannot_be_told_more_is_given_the_answer_
 
 async def test_whoever_cannot_be_asked_is_told_what_the_program_wants(start: Any) -> None:
     manager = Talking(events.ask("How many days?"))
-    task = await (await start(agent_of(manager))).send("go", call=Call(asks=False))
+    task = await (await start(agent_of(manager))).send("go", call=CallContext(asks=False))
     assert (task.state, task.error) == (
         State.FAILED,
         "the program asks, and cannot be answered here: How many days?",

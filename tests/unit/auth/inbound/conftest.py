@@ -12,10 +12,10 @@ from argon2 import PasswordHasher
 from argon2.exceptions import Argon2Error
 
 from dragoman.auth.inbound.chain import Chain
-from dragoman.auth.inbound.config import schemes_of
+from dragoman.auth.inbound.config import build_schemes
 from dragoman.auth.inbound.cookie import seal_cookie
 from dragoman.auth.inbound.passwords import Passwords, key_digest, new_key
-from dragoman.auth.inbound.scheme import Scheme
+from dragoman.auth.inbound.scheme import AuthScheme
 from dragoman.keys.ring import KeyRing
 from dragoman.net.aio import AioClient
 from dragoman.stores.sqlite.store import SqliteStore
@@ -57,13 +57,13 @@ class Door:
         self.clock = clock
         self.hasher = hasher
         self.ring = KeyRing.random()
-        self.passwords = Passwords(users, clock, hasher, at_once=2)
+        self.passwords = Passwords(users, clock, hasher, concurrency=2)
 
     def asked(self, *headers: tuple[str, str], **more: Any) -> Request:
         return asked(*headers, **more)
 
-    def schemes(self, *names: str, **tables: dict[str, Any]) -> list[Scheme]:
-        return schemes_of(
+    def schemes(self, *names: str, **tables: dict[str, Any]) -> list[AuthScheme]:
+        return build_schemes(
             names, tables, self.users, self.ring, self.http, self.clock, passwords=self.passwords, base=Path()
         )
 

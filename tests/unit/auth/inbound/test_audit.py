@@ -12,7 +12,7 @@ from dragoman.auth.inbound.audit import Audit
 def test_a_name_cannot_begin_another_line(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     name = 'eve"\r\nevent=signed-in user=root\u2028'
-    Audit().denied(scheme="basic", reason="locked", user=name, address="203.0.113.9")
+    Audit().record_denial(scheme="basic", reason="locked", user=name, address="203.0.113.9")
     (record,) = caplog.records
     assert record.name == "dragoman.audit"
     told = 'user="eve\\"\ufffd\ufffdevent=signed-in user=root\ufffd"'
@@ -23,5 +23,5 @@ def test_a_name_cannot_begin_another_line(caplog: pytest.LogCaptureFixture) -> N
 
 def test_what_is_empty_is_not_told(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    Audit().administered("user-added", user="alice")
+    Audit().record_change("user-added", user="alice")
     assert caplog.records[0].getMessage() == "event=user-added user=alice"

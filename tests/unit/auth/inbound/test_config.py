@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ed25519
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 from jwt import PyJWK
 
-from dragoman.auth.inbound.config import NAMES, schemes_of
+from dragoman.auth.inbound.config import NAMES, build_schemes
 from dragoman.model.error import ConfigError
 
 TOKEN = {"issuer": "https://id.example", "audience": "x", "jwks_url": "https://id.example/keys"}
@@ -66,12 +66,12 @@ def test_what_is_wrong_is_told(door: Any, names: list[str], tables: dict[str, An
 @pytest.mark.parametrize("name", ["cookie", "bearer", "apikey", "basic"])
 def test_a_scheme_for_users_needs_users(door: Any, name: str) -> None:
     with pytest.raises(ConfigError, match="needs a store of users"):
-        schemes_of([name], {}, None, door.ring, None, door.clock)
+        build_schemes([name], {}, None, door.ring, None, door.clock)
 
 
 def test_the_cookie_needs_a_secret(door: Any) -> None:
     with pytest.raises(ConfigError, match="needs a secret"):
-        schemes_of(["cookie"], {}, door.users, None, None, door.clock)
+        build_schemes(["cookie"], {}, door.users, None, None, door.clock)
 
 
 @pytest.mark.parametrize("form", ["jwks_file", "pem"])
@@ -82,7 +82,7 @@ async def test_keys_may_be_in_a_file_beside_the_settings(door: Any, issuer: Any,
     public = PyJWK(jwk).key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     (tmp_path / "pem").write_bytes(public)
     tables = {"bearer": {"audience": "the-agent", form: form}}
-    (scheme,) = schemes_of(["bearer"], tables, door.users, None, None, door.clock, base=tmp_path)
+    (scheme,) = build_schemes(["bearer"], tables, door.users, None, None, door.clock, base=tmp_path)
     user = await scheme.identify(door.asked(("Authorization", f"Bearer {issuer.token(door.clock)}")))
     assert user is not None
     assert user.id == "bearer|carol"

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 import pytest
 
 from dragoman.auth.inbound.cookie import CookieScheme
-from dragoman.auth.inbound.login import Login, Reply, local_path
+from dragoman.auth.inbound.login import Login, LoginResponse, local_path
 
 ORIGIN = "https://agents.example.com"
 FORM = ("Content-Type", "application/x-www-form-urlencoded")
@@ -27,15 +27,15 @@ class Browser:
         self.page = ""
         self.sent: list[str] = []
 
-    async def open(self, query: str = "") -> Reply:
+    async def open(self, query: str = "") -> LoginResponse:
         asked = self.door.asked(*self.headers(), method="GET", path="/login", query=query)
         return self.took(await self.login.show(asked, secure=self.secure))
 
-    async def sign_in(self, name: str = "alice", password: str | None = None, **changed: Any) -> Reply:
+    async def sign_in(self, name: str = "alice", password: str | None = None, **changed: Any) -> LoginResponse:
         form = {"csrf": self.token(), "name": name, "password": password or self.door.password, "next": "/console"}
         return await self.post("/login", {**form, **changed})
 
-    async def post(self, path: str, form: dict[str, Any], *headers: tuple[str, str]) -> Reply:
+    async def post(self, path: str, form: dict[str, Any], *headers: tuple[str, str]) -> LoginResponse:
         body = urlencode({name: value for name, value in form.items() if value is not None}).encode()
         asked = self.door.asked(*self.headers(), *(headers or (FORM, ("Origin", ORIGIN))), path=path)
         send = self.login.sign_in if path == "/login" else self.login.sign_out
@@ -50,7 +50,7 @@ class Browser:
         assert found is not None
         return found[1]
 
-    def took(self, reply: Reply) -> Reply:
+    def took(self, reply: LoginResponse) -> LoginResponse:
         self.page = reply.body.decode()
         for name, value in reply.headers:
             if name == b"set-cookie":
@@ -69,7 +69,7 @@ def browser(door: Any) -> Browser:
     return Browser(door)
 
 
-def place(reply: Reply) -> str:
+def place(reply: LoginResponse) -> str:
     return dict(reply.headers)[b"location"].decode()
 
 

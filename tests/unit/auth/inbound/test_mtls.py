@@ -16,7 +16,7 @@ import pytest
 import trustme
 import uvicorn
 
-from dragoman.auth.inbound.scheme import Denied
+from dragoman.auth.inbound.scheme import InvalidCredential
 from dragoman.model.error import CannotConnect, ConfigError, Unauthenticated
 from dragoman.net.aio import AioClient
 from dragoman.net.exchange import HttpRequest
@@ -111,7 +111,7 @@ async def test_the_settings_say_which_name_counts(door: Any, by: str, identity: 
     (scheme,) = door.schemes("mtls", mtls={"by": by})
     asked = door.asked(**shown(certificate))
     if identity is None:
-        with pytest.raises(Denied):
+        with pytest.raises(InvalidCredential):
             await scheme.identify(asked)
         return
     user = await scheme.identify(asked)
@@ -121,7 +121,7 @@ async def test_the_settings_say_which_name_counts(door: Any, by: str, identity: 
 async def test_a_list_of_names_keeps_others_out(door: Any) -> None:
     (scheme,) = door.schemes("mtls", mtls={"by": "dns", "allow": ["a.example"]})
     assert (await scheme.identify(door.asked(**shown(AUTHORITY.issue_cert("a.example"))))).name == "a.example"
-    with pytest.raises(Denied, match="not on the list"):
+    with pytest.raises(InvalidCredential, match="not on the list"):
         await scheme.identify(door.asked(**shown(AUTHORITY.issue_cert("b.example"))))
 
 
@@ -131,7 +131,7 @@ async def test_a_certificate_that_runs_out_while_connected_stops_counting(door: 
     asked = door.asked(**shown(AUTHORITY.issue_cert("a.example", not_after=end)))
     assert await scheme.identify(asked) is not None
     door.clock.move(60)
-    with pytest.raises(Denied, match="expired"):
+    with pytest.raises(InvalidCredential, match="expired"):
         await scheme.identify(asked)
 
 
@@ -140,7 +140,7 @@ async def test_a_user_who_was_revoked_is_refused_with_a_certificate_too(door: An
     asked = door.asked(**shown(AUTHORITY.issue_cert("a.example")))
     assert (await scheme.identify(asked)).id == "alice"
     door.users.revoke("alice")
-    with pytest.raises(Denied):
+    with pytest.raises(InvalidCredential):
         await scheme.identify(asked)
 
 
@@ -149,7 +149,7 @@ async def test_a_user_who_was_revoked_is_refused_with_a_certificate_too(door: An
 )
 async def test_a_certificate_that_cannot_be_read_is_refused(door: Any, tls: dict[str, Any]) -> None:
     (scheme,) = door.schemes("mtls")
-    with pytest.raises(Denied):
+    with pytest.raises(InvalidCredential):
         await scheme.identify(door.asked(extensions={"tls": tls}))
     assert await scheme.identify(door.asked(("X-Client-Cert", "forged"))) is None
 

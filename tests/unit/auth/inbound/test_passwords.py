@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from dragoman.auth.inbound.passwords import WRONG, Argon2, Passwords, new_password
-from dragoman.auth.inbound.scheme import Denied
+from dragoman.auth.inbound.passwords import WRONG_CREDENTIALS, Argon2, Passwords, new_password
+from dragoman.auth.inbound.scheme import InvalidCredential
 from dragoman.auth.inbound.throttle import SIZE, FailureCounter, FairSlots, LoginThrottle
 from dragoman.model.error import ConfigError, Overloaded, ServerError
 from dragoman.testing import Clock
@@ -22,11 +22,11 @@ HERE, ELSEWHERE = "192.0.2.1", "198.51.100.7"
 QUARTER = 15 * 60
 
 
-async def guess(door: Any, name: str = "alice", times: int = 5, address: str = HERE) -> Denied:
+async def guess(door: Any, name: str = "alice", times: int = 5, address: str = HERE) -> InvalidCredential:
     """Try wrong passwords; gives the last refusal."""
-    refusal: Denied | None = None
+    refusal: InvalidCredential | None = None
     for number in range(times):
-        with pytest.raises(Denied) as caught:
+        with pytest.raises(InvalidCredential) as caught:
             await door.passwords.check(name, f"guess {number}", address)
         refusal = caught.value
     assert refusal is not None
@@ -40,7 +40,7 @@ async def guess_patiently(door: Any, times: int) -> None:
             await guess(door, times=1)
         except Overloaded as early:
             door.clock.move(int(early.metadata["retryAfter"]))
-            with pytest.raises(Denied):
+            with pytest.raises(InvalidCredential):
                 await door.passwords.check("alice", f"another {number}", HERE)
 
 
@@ -48,7 +48,7 @@ async def knows(door: Any, name: str = "alice", password: str | None = None, add
     """True when the right password gets in, and False when it is wrong."""
     try:
         account = await door.passwords.check(name, password or door.password, address)
-    except Denied:
+    except InvalidCredential:
         return False
     return account.user.name == name
 
@@ -65,7 +65,7 @@ async def wait(door: Any, name: str = "alice", address: str = HERE) -> int:
 
 
 async def test_five_wrong_passwords_keep_nobody_out(door: Any) -> None:
-    assert str(await guess(door)) == WRONG
+    assert str(await guess(door)) == WRONG_CREDENTIALS
     assert await knows(door)
 
 
@@ -91,7 +91,7 @@ async def test_each_further_one_doubles_the_wait_up_to_a_quarter_of_an_hour(door
         refusal = await guess(door, times=1)
         waits.append(await wait(door))
         assert refusal.metadata["retryAfter"] == str(waits[-1])
-        assert str(refusal).startswith(f"{WRONG}: try again in {waits[-1]} second")
+        assert str(refusal).startswith(f"{WRONG_CREDENTIALS}: try again in {waits[-1]} second")
         door.clock.move(waits[-1])
     assert waits == [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 900, 900, 900]
 
@@ -122,7 +122,7 @@ async def test_the_right_password_begins_the_count_anew(door: Any) -> None:
 async def test_a_count_halves_with_every_hour(door: Any) -> None:
     await guess_patiently(door, 8)
     door.clock.move(3600)
-    assert str(await guess(door, times=1)) == WRONG
+    assert str(await guess(door, times=1)) == WRONG_CREDENTIALS
     assert "try again in 1 second" in str(await guess(door, times=1))
 
 
@@ -166,7 +166,7 @@ async def test_a_name_that_many_guess_at_makes_new_addresses_wait_sooner_and_kno
     for number in range(160):
         await guess(door, times=1, address=f"10.0.0.{number}")
     assert "try again in 1 second" in str(await guess(door, times=1))
-    assert str(await guess(door, times=1, address=ELSEWHERE)) == WRONG
+    assert str(await guess(door, times=1, address=ELSEWHERE)) == WRONG_CREDENTIALS
     for number in range(160):
         await guess(door, times=1, address=f"10.0.1.{number}")
     assert "try again in 2 seconds" in str(await guess(door, times=1, address="10.0.2.1"))
@@ -182,7 +182,7 @@ async def test_every_name_takes_one_hash_no_write_and_waits_alike(door: Any, nam
         refusals = [str(await guess(door, name, times=1)) for _ in range(6)]
         assert reader.execute("PRAGMA data_version").fetchone() == before
     assert door.hasher.verified - verified == 6
-    assert refusals == [WRONG] * 5 + [f"{WRONG}: try again in 1 second"]
+    assert refusals == [WRONG_CREDENTIALS] * 5 + [f"{WRONG_CREDENTIALS}: try again in 1 second"]
 
 
 async def test_what_was_wrong_is_known_to_the_audit_log_alone(door: Any) -> None:
@@ -209,7 +209,7 @@ async def test_a_remembered_password_ends_with_a_new_one_and_with_the_user(door:
 async def test_a_hundred_guesses_at_once_count_one_by_one(door: Any) -> None:
     tries = [door.passwords.check("alice", f"guess {number}", HERE) for number in range(30)]
     found = await asyncio.gather(*tries, return_exceptions=True)
-    assert [type(each) for each in found] == [Denied] * 6 + [Overloaded] * 24
+    assert [type(each) for each in found] == [InvalidCredential] * 6 + [Overloaded] * 24
     assert door.hasher.verified == 6
 
 
@@ -222,7 +222,7 @@ async def test_the_same_password_many_times_at_once_is_compared_once(door: Any) 
 async def test_the_same_wrong_password_many_times_at_once_is_one_mistake(door: Any) -> None:
     tries = [door.passwords.check("alice", "an old password", HERE) for _ in range(500)]
     found = await asyncio.gather(*tries, return_exceptions=True)
-    assert {str(each) for each in found} == {WRONG}
+    assert {str(each) for each in found} == {WRONG_CREDENTIALS}
     assert door.hasher.verified == 1
     assert await knows(door)
 
@@ -251,7 +251,7 @@ def held(door: Any) -> Iterator[HeldHasher]:
     """All comparisons of the door wait for `may`."""
     door.passwords.close()
     hasher = HeldHasher(door.hasher)
-    door.passwords = Passwords(door.users, door.clock, hasher, at_once=2)
+    door.passwords = Passwords(door.users, door.clock, hasher, concurrency=2)
     yield hasher
     hasher.may.release(10_000)
 
@@ -272,9 +272,9 @@ async def test_invented_names_from_one_address_do_not_keep_others_from_signing_i
     assert held.order.count("guess") <= 3
     held.may.release(10_000)
     found = await asyncio.gather(*flood, return_exceptions=True)
-    assert {type(each) for each in found} == {Denied, Overloaded}
+    assert {type(each) for each in found} == {InvalidCredential, Overloaded}
     # Two were at work and 32 waited; of those some were one wrong password too many.
-    assert sum(isinstance(each, Denied) for each in found) <= 34
+    assert sum(isinstance(each, InvalidCredential) for each in found) <= 34
 
 
 async def test_names_that_are_known_at_an_address_go_before_all_others(door: Any, held: HeldHasher) -> None:
@@ -301,7 +301,7 @@ async def test_who_gives_up_while_waiting_leaves_the_queue(door: Any, held: Held
     held.may.release(3)
     assert await knows(door)
     found = await asyncio.gather(*tasks, return_exceptions=True)
-    assert [type(each) for each in found] == [Denied] * 2 + [asyncio.CancelledError] * 8
+    assert [type(each) for each in found] == [InvalidCredential] * 2 + [asyncio.CancelledError] * 8
     assert len(held.order) == 3
 
 
@@ -312,7 +312,7 @@ async def test_who_waits_is_told_when_the_server_stops(door: Any, held: HeldHash
     door.passwords.close()
     held.may.release(5)
     found = await asyncio.gather(*tasks, return_exceptions=True)
-    assert [type(each) for each in found] == [Denied] * 2 + [ServerError] * 3
+    assert [type(each) for each in found] == [InvalidCredential] * 2 + [ServerError] * 3
 
 
 async def test_when_all_places_are_taken_the_address_with_the_most_gives_one_up() -> None:
@@ -372,7 +372,7 @@ def test_a_clock_that_was_set_back_makes_nobody_wait_for_ever() -> None:
 def test_no_name_that_was_typed_is_kept_in_memory(clock: Clock) -> None:
     throttle = LoginThrottle(clock)
     throttle.begin(HERE, "my password, typed as a name")
-    throttle.failed(HERE, "my password, typed as a name")
+    throttle.record_failure(HERE, "my password, typed as a name")
     for part in vars(throttle).values():
         assert "typed" not in repr(vars(part))
     assert SIZE == 20_000
@@ -397,4 +397,4 @@ def test_a_password_that_is_too_short_or_too_long_is_not_set(password: str) -> N
 async def test_memory_holds_no_password_that_was_right(door: Any) -> None:
     await door.passwords.check("alice", door.password)
     checks: Passwords = door.passwords
-    assert door.password not in repr(vars(checks._recall))
+    assert door.password not in repr(vars(checks._cache))

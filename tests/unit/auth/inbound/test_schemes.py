@@ -9,7 +9,7 @@ import pytest
 
 from dragoman.auth.inbound.chain import Chain
 from dragoman.auth.inbound.cookie import CookieScheme, seal_cookie
-from dragoman.auth.inbound.scheme import Denied
+from dragoman.auth.inbound.scheme import InvalidCredential
 from dragoman.keys.ring import KeyRing
 from dragoman.model.error import ConfigError, ServerError, Unauthenticated, Unauthorized
 
@@ -82,7 +82,7 @@ async def test_a_cookie_outlives_the_rotation_of_the_secret_and_not_its_end(door
     user = await rotated.identify(door.asked(cookie))
     assert user is not None
     assert user.id == "alice"
-    with pytest.raises(Denied):
+    with pytest.raises(InvalidCredential):
         await CookieScheme(door.users, KeyRing([new]), door.clock).identify(door.asked(cookie))
 
 

@@ -16,15 +16,15 @@ from google.genai import types
 from pydantic import PrivateAttr
 
 from dragoman.agents.adk.parts import parts_of_content, to_genai
-from dragoman.agents.adk.remote.call import Gone, RemoteCall, RemoteLine, plain
-from dragoman.agents.adk.remote.events import RemoteEvents, file_name, kept
+from dragoman.agents.adk.remote.call import RemoteCall, RemoteClients, TaskLost, public_message
+from dragoman.agents.adk.remote.events import RemoteEvents, file_name, state_changes
 from dragoman.agents.adk.remote.message import (
     CONTEXT_ID,
     STATE,
     TASK_ID,
-    Outgoing,
+    OutgoingMessage,
     node_content,
-    outgoing_of,
+    outgoing_message,
     state_key,
 )
 from dragoman.client.client import Client
@@ -47,11 +47,11 @@ REQUEST = "request"
 class RemoteTool(BaseTool):
     """Asks a remote agent. All calls of a session are one conversation, and the next answers an open question."""
 
-    def __init__(self, line: RemoteLine, *, name: str, key: str, description: str, described: bool) -> None:
+    def __init__(self, clients: RemoteClients, *, name: str, key: str, description: str, has_description: bool) -> None:
         super().__init__(name=name, description=description)
-        self._line = line
+        self._clients = clients
         self._key = key
-        self._described = described
+        self._has_description = has_description
         # Calls that a model makes at once would each begin a conversation of its own.
         self._turns: WeakValueDictionary[tuple[str, asyncio.AbstractEventLoop], asyncio.Lock] = WeakValueDictionary()
 
@@ -71,10 +71,10 @@ class RemoteTool(BaseTool):
 
     async def process_llm_request(self, *, tool_context: ToolContext, llm_request: LlmRequest) -> None:
         """Tell the model of the tool, in the words of the agent's card where it can be read."""
-        if not self._described:
+        if not self._has_description:
             with suppress(DragomanError):
-                self.description = await self._line.description() or self.description
-                self._described = True
+                self.description = await self._clients.description() or self.description
+                self._has_description = True
         await super().process_llm_request(tool_context=tool_context, llm_request=llm_request)
 
     async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> Any:
@@ -85,49 +85,49 @@ class RemoteTool(BaseTool):
         here = (tool_context.session.id, asyncio.get_running_loop())
         turn = self._turns.setdefault(here, asyncio.Lock())
         async with turn:
-            place: dict[str, Any] = tool_context.state.get(state_key(self._key)) or {}
-            said = Part(text=str(args.get(REQUEST) or ""))
-            outgoing = Outgoing((said,), place.get("context_id"), place.get("task_id"))
-            call = RemoteCall(self._line, outgoing)
+            saved: dict[str, Any] = tool_context.state.get(state_key(self._key)) or {}
+            request = Part(text=str(args.get(REQUEST) or ""))
+            outgoing = OutgoingMessage((request,), saved.get("context_id"), saved.get("task_id"))
+            call = RemoteCall(self._clients, outgoing)
             try:
-                before = await call.before()
-                if before is not None and before.state.final:
+                earlier = await call.current_task()
+                if earlier is not None and earlier.state.final:
                     # It went on without an answer, and this may be about something else.
-                    call.begin_anew()
+                    call.start_new_task()
                 answer = await call.send()
-            except Gone as error:
-                self._keep(tool_context, {CONTEXT_ID: error.context_id, STATE: State.FAILED.value})
-                return {"error": f"send failed: {plain(error)}"}
+            except TaskLost as error:
+                self._save_state(tool_context, {CONTEXT_ID: error.context_id, STATE: State.FAILED.value})
+                return {"error": f"send failed: {public_message(error)}"}
             except DragomanError as error:
-                return {"error": f"send failed: {plain(error)}"}
+                return {"error": f"send failed: {public_message(error)}"}
             finally:
-                await call.leave()
+                await call.cancel_unfinished()
             task_id = answer.id if isinstance(answer, Task) else answer.task_id
             metadata = {CONTEXT_ID: answer.context_id, TASK_ID: task_id, STATE: answer.state.value}
-            self._keep(tool_context, metadata)
-        made = await _result(answer, tool_context)
-        if before is not None and before.state is State.COMPLETED and before.text:
-            made["earlier"] = before.text
-        return made
+            self._save_state(tool_context, metadata)
+        result = await _tool_result(answer, tool_context)
+        if earlier is not None and earlier.state is State.COMPLETED and earlier.text:
+            result["earlier"] = earlier.text
+        return result
 
-    def _keep(self, tool_context: ToolContext, metadata: dict[str, Any]) -> None:
-        for key, value in kept(tool_context.state, self._key, metadata).items():
+    def _save_state(self, tool_context: ToolContext, metadata: dict[str, Any]) -> None:
+        for key, value in state_changes(tool_context.state, self._key, metadata).items():
             tool_context.state[key] = value
 
 
-async def _result(answer: Task | Message, tool_context: ToolContext) -> dict[str, Any]:
+async def _tool_result(answer: Task | Message, tool_context: ToolContext) -> dict[str, Any]:
     if answer.state.waiting:
         return {"question": answer.question or "input required", "status": "waiting for an answer: call again with it"}
     if answer.state is not State.COMPLETED:
         return {"error": answer.error or f"remote agent: {answer.state.name.lower()}"}
-    made: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     data = [part.data for part in answer.parts if part.kind == "data"]
     if answer.text or not answer.parts:
-        made["result"] = answer.text
+        result["result"] = answer.text
         if data:
-            made["data"] = data
+            result["data"] = data
     elif data:
-        made["result"] = data[0] if len(data) == 1 else data
+        result["result"] = data[0] if len(data) == 1 else data
     names: list[str] = []
     for part in answer.files:
         name = part.url or file_name(part, "file")
@@ -137,8 +137,8 @@ async def _result(answer: Task | Message, tool_context: ToolContext) -> dict[str
                 await tool_context.save_artifact(name, to_genai(part))
         names.append(name)
     if names:
-        made["files"] = names
-    return made
+        result["files"] = names
+    return result
 
 
 _CLIENT_OPTIONS = frozenset(inspect.signature(Client).parameters) - {"target"}
@@ -166,8 +166,8 @@ class RemoteAgent(BaseAgent):
         BadCard: the card given cannot be read.
     """
 
-    _line: RemoteLine = PrivateAttr()
-    _described: bool = PrivateAttr(default=False)
+    _clients: RemoteClients = PrivateAttr()
+    _has_description: bool = PrivateAttr(default=False)
 
     def __init__(
         self,
@@ -183,64 +183,64 @@ class RemoteAgent(BaseAgent):
         if target is None:
             raise ConfigError("a RemoteAgent needs url=: an address, a card, an Agent or an ASGI app")
         calling = {key: options.pop(key) for key in _CLIENT_OPTIONS & options.keys()}
-        line = RemoteLine(target, {"auth": auth, **calling})
-        said = description or line.known_description
+        clients = RemoteClients(target, {"auth": auth, **calling})
+        card_description = description or clients.static_description
         if "rerun_on_resume" in type(self).model_fields:
             # In a workflow the user's answer is for the agent over there, and not the output of the node.
             options.setdefault("rerun_on_resume", True)
-        super().__init__(name=name, description=said or f"The remote agent {name}.", **options)
-        self._line = line
-        self._described = said is not None
+        super().__init__(name=name, description=card_description or f"The remote agent {name}.", **options)
+        self._clients = clients
+        self._has_description = card_description is not None
 
     # -- one turn ------------------------------------------------------------------------------------------------------
 
     async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
-        outgoing = outgoing_of(ctx, self.name)
+        outgoing = outgoing_message(ctx, self.name)
         if outgoing is None:
             yield RemoteEvents(ctx, self.name).error("no user content in invocation context")
             return
-        call = RemoteCall(self._line, outgoing)
+        call = RemoteCall(self._clients, outgoing)
         try:
             async with aclosing(self._turn(ctx, call)) as events:
                 async for event in events:
                     yield event
         except DragomanError as error:
-            gone = error if isinstance(error, Gone) else None
-            yield RemoteEvents(ctx, self.name).error(f"send failed: {plain(error)}", gone)
+            lost = error if isinstance(error, TaskLost) else None
+            yield RemoteEvents(ctx, self.name).error(f"send failed: {public_message(error)}", lost)
         finally:
-            await call.leave()
+            await call.cancel_unfinished()
 
     async def _turn(self, ctx: InvocationContext, call: RemoteCall) -> AsyncGenerator[Event, None]:
-        before = await call.before()
-        if before is not None and before.state.final and not call.answers:
+        task = await call.current_task()
+        if task is not None and task.state.final and not call.is_answer:
             # It went on without an answer, and somebody says something new. What has become of it is told all the same.
-            if before.state is State.COMPLETED:
-                for event in await RemoteEvents(ctx, self.name).unsent(before):
+            if task.state is State.COMPLETED:
+                for event in await RemoteEvents(ctx, self.name).unsent_events(task):
                     yield event
-            call.begin_anew()
-            before = None
-        if before is not None and before.state.final:
+            call.start_new_task()
+            task = None
+        if task is not None and task.state.final:
             # The answer comes too late. What has become of it is what there is to say.
-            telling, result = RemoteEvents(ctx, self.name), before
+            remote_events, result = RemoteEvents(ctx, self.name), task
         elif ctx.run_config is not None and ctx.run_config.streaming_mode is StreamingMode.SSE:
-            telling, stream = RemoteEvents(ctx, self.name, before), call.stream()
+            remote_events, stream = RemoteEvents(ctx, self.name, task), call.stream()
             try:
-                async with aclosing(call.events(stream)) as told:
-                    async for each in told:
-                        for event in await telling.take(each):
+                async with aclosing(call.events(stream)) as client_events:
+                    async for each in client_events:
+                        for event in await remote_events.take(each):
                             yield event
             except DragomanError:
                 # What came until then stays.
-                for event in await telling.unsent_of(stream):
+                for event in await remote_events.unsent_events_of(stream):
                     yield event
                 raise
             result = stream.result
         else:
-            telling, result = RemoteEvents(ctx, self.name, before), await call.send()
-        if not self._described:
+            remote_events, result = RemoteEvents(ctx, self.name, task), await call.send()
+        if not self._has_description:
             with suppress(DragomanError):
                 await self.learn()
-        for event in await telling.close(result):
+        for event in await remote_events.close(result):
             yield event
 
     async def _run_impl(self, *, ctx: Any, node_input: Any) -> AsyncGenerator[Any, None]:
@@ -255,7 +255,7 @@ class RemoteAgent(BaseAgent):
                 ctx.event_author = self.name
                 event.node_info.path = event.node_info.path or ctx.node_path
                 if not event.partial and not promoted:
-                    parts.extend(_said(event))
+                    parts.extend(_answer_parts(event))
                     promoted = _is_answer(event) and bool(parts)
                     if promoted:
                         _put_output(event, parts)
@@ -266,11 +266,11 @@ class RemoteAgent(BaseAgent):
     def as_tool(self, name: str | None = None, description: str | None = None) -> RemoteTool:
         """The agent as a tool. Its calls are one conversation, whose place is kept in the state of the session."""
         return RemoteTool(
-            self._line,
+            self._clients,
             name=name or self.name,
             key=self.name,
             description=description or self.description,
-            described=description is not None or self._described,
+            has_description=description is not None or self._has_description,
         )
 
     async def learn(self) -> None:
@@ -280,16 +280,16 @@ class RemoteAgent(BaseAgent):
             CannotConnect: nobody answers.
             BadCard: there is no card that can be read.
         """
-        said = await self._line.description()
-        if not self._described:
-            self.description, self._described = said or self.description, True
+        card_description = await self._clients.description()
+        if not self._has_description:
+            self.description, self._has_description = card_description or self.description, True
 
     async def close(self) -> None:
         """Let go of the agent. Tasks go on without us, except those of an agent in this process."""
-        await self._line.close()
+        await self._clients.close()
 
 
-def _said(event: Event) -> list[Part]:
+def _answer_parts(event: Event) -> list[Part]:
     return [part for part in parts_of_content(event.content) if not (part.metadata or {}).get("adk_thought")]
 
 

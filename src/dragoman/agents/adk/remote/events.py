@@ -18,8 +18,8 @@ from dragoman.agents.adk.remote.message import (
     STATE,
     TASK_ID,
     is_plain,
+    merge_texts,
     state_key,
-    with_texts_joined,
 )
 from dragoman.model.error import BadResponse
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from google.adk.agents.invocation_context import InvocationContext
 
-    from dragoman.agents.adk.remote.call import Gone
+    from dragoman.agents.adk.remote.call import TaskLost
     from dragoman.client.client import EventStream
     from dragoman.client.event import Event as Told
 
@@ -44,21 +44,21 @@ _LONGEST_NAME = 200
 _NOT_IN_NAMES = re.compile(r"[\x00-\x1f\x7f:/\\]+")
 
 
-def joined(parts: Iterable[Part]) -> tuple[Part, ...]:
+def join_texts(parts: Iterable[Part]) -> tuple[Part, ...]:
     """The same with texts that follow each other as one: a stream of a thousand chunks is one text."""
-    return tuple(part for part in with_texts_joined(parts, "") if part.text != "")
+    return tuple(part for part in merge_texts(parts, "") if part.text != "")
 
 
-def news(before: Sequence[Part], now: Sequence[Part]) -> tuple[Part, ...]:
+def new_parts(before: Sequence[Part], now: Sequence[Part]) -> tuple[Part, ...]:
     """What `now` says that `before` did not; all of it when it says something else. Both are joined."""
-    for at, known in enumerate(before):
+    for at, old_part in enumerate(before):
         if at >= len(now):
             return tuple(now)
-        if now[at] == known:
+        if now[at] == old_part:
             continue
-        grown = at == len(before) - 1 and is_plain(known) and is_plain(now[at])
-        if grown and (now[at].text or "").startswith(known.text or ""):
-            return (Part(text=(now[at].text or "")[len(known.text or "") :]), *now[at + 1 :])
+        grown = at == len(before) - 1 and is_plain(old_part) and is_plain(now[at])
+        if grown and (now[at].text or "").startswith(old_part.text or ""):
+            return (Part(text=(now[at].text or "")[len(old_part.text or "") :]), *now[at + 1 :])
         return tuple(now)
     return tuple(now[len(before) :])
 
@@ -91,80 +91,82 @@ class RemoteEvents:
         self._ctx = ctx
         self._name = name
         # What the session has of each artifact already: a task that goes on after a question has the text before it.
-        self._known: dict[str, tuple[Part, ...]] = {}
+        self._sent_parts: dict[str, tuple[Part, ...]] = {}
         if before is not None:
-            self._known = {artifact.artifact_id: joined(artifact.parts) for artifact in before.artifacts}
-        self._begun = set(self._known)
-        self._told: set[str] = set()
+            self._sent_parts = {artifact.artifact_id: join_texts(artifact.parts) for artifact in before.artifacts}
+        self._started = set(self._sent_parts)
+        self._sent_ids: set[str] = set()
         # The chunks of an artifact and what comes of them are one event to whoever shows them.
-        self._ids: dict[str, str] = {}
-        self._unshown: dict[str, tuple[Part, ...]] = {}
-        self._done: str | None = None
+        self._event_ids: dict[str, str] = {}
+        self._withheld: dict[str, tuple[Part, ...]] = {}
+        self._last_finished: str | None = None
         # Each artifact by itself: to put the whole task together whenever one is done would take ever longer.
-        self._written: dict[str, Folding] = {}
-        self._place: tuple[str, str] | None = None
+        self._foldings: dict[str, Folding] = {}
+        self._task_key: tuple[str, str] | None = None
 
     # -- on the way ----------------------------------------------------------------------------------------------------
 
-    async def take(self, told: Told) -> list[Event]:
+    async def take(self, client_event: Told) -> list[Event]:
         """What there is to show after the next event of a stream."""
-        raw = told.raw
+        raw = client_event.raw
         if isinstance(raw, ArtifactUpdate):
-            return await self._piece(told, raw)
+            return await self._artifact_chunk(client_event, raw)
         if isinstance(raw, Task):
             # The artifacts as they are, whatever was told of them before.
-            self._written = {each.artifact_id: _writing((each,)) for each in raw.artifacts}
-        note = self._note(told)
+            self._foldings = {each.artifact_id: _new_folding((each,)) for each in raw.artifacts}
+        note = self._note(client_event)
         if not note:
             return []
         return [self._event(_content([types.Part(text=note, thought=True)]), partial=True)]
 
-    async def _piece(self, told: Told, update: ArtifactUpdate) -> list[Event]:
+    async def _artifact_chunk(self, client_event: Told, update: ArtifactUpdate) -> list[Event]:
         key = update.artifact.artifact_id
-        chunk = self._chunk(told, update)
-        self._begun.add(key)
-        self._write(update)
-        events = [self._event(_content(chunk), id=self._id(key), partial=True)] if chunk else []
+        chunk = self._chunk(client_event, update)
+        self._started.add(key)
+        self._fold(update)
+        events = [self._event(_content(chunk), id=self._event_id(key), partial=True)] if chunk else []
         if update.last_chunk:
-            done, self._done = self._done, key
+            done, self._last_finished = self._last_finished, key
             # Some say of every chunk that it is the last. It is, when another artifact is done.
-            if done is not None and done != key and (written := self._written.pop(done, None)) is not None:
-                finished = written.task().artifacts
-                events += [event for each in finished if (event := await self._artifact(each, self._where(told)))]
+            if done is not None and done != key and (folding := self._foldings.pop(done, None)) is not None:
+                finished = folding.task().artifacts
+                events += [
+                    event for each in finished if (event := await self._artifact(each, self._key_of(client_event)))
+                ]
         return events
 
-    def _write(self, update: ArtifactUpdate) -> None:
+    def _fold(self, update: ArtifactUpdate) -> None:
         key = update.artifact.artifact_id
-        if key not in self._written:
+        if key not in self._foldings:
             # What is written on after its event has been told goes on from there.
-            told = self._known.get(key)
-            self._written[key] = _writing((Artifact(key, told),) if told and key in self._told else ())
-        self._written[key].apply(update)
+            sent = self._sent_parts.get(key)
+            self._foldings[key] = _new_folding((Artifact(key, sent),) if sent and key in self._sent_ids else ())
+        self._foldings[key].apply(update)
 
-    def _where(self, told: Told) -> tuple[str, str]:
+    def _key_of(self, client_event: Told) -> tuple[str, str]:
         """The context and the task. Some events do not name their context, so it is looked up, once."""
-        if self._place is None:
-            task = told.task
+        if self._task_key is None:
+            task = client_event.task
             assert task is not None
-            self._place = task.context_id, task.id
-        return self._place
+            self._task_key = task.context_id, task.id
+        return self._task_key
 
-    def _chunk(self, told: Told, update: ArtifactUpdate) -> list[types.Part]:
+    def _chunk(self, client_event: Told, update: ArtifactUpdate) -> list[types.Part]:
         artifact = update.artifact
-        known = artifact.artifact_id in self._begun
-        if update.append or not known:
-            parts = (*self._unshown.pop(artifact.artifact_id, ()), *artifact.parts)
-            if update.last_chunk and not known and not update.append:
+        is_started = artifact.artifact_id in self._started
+        if update.append or not is_started:
+            parts = (*self._withheld.pop(artifact.artifact_id, ()), *artifact.parts)
+            if update.last_chunk and not is_started and not update.append:
                 # All of it at once: there is nothing to show beforehand, unless it goes on all the same.
-                self._unshown[artifact.artifact_id] = parts
+                self._withheld[artifact.artifact_id] = parts
                 return []
             return [to_genai(part) for part in parts if part.text]
         # A text that is told anew has no chunk; what is new at its end is one.
-        return [types.Part(text=told.text)] if told.text and not told.replaces else []
+        return [types.Part(text=client_event.text)] if client_event.text and not client_event.replaces else []
 
-    def _note(self, told: Told) -> str:
-        raw = told.raw
-        if told.state.final or told.state.waiting:
+    def _note(self, client_event: Told) -> str:
+        raw = client_event.raw
+        if client_event.state.final or client_event.state.waiting:
             return ""
         message = raw.status.message if isinstance(raw, (StatusUpdate, Task)) else raw
         return message.text if isinstance(message, Message) else ""
@@ -175,34 +177,36 @@ class RemoteEvents:
         """What stays of the turn, as far as it has not been told yet."""
         if isinstance(result, Message):
             metadata = self._metadata(result.context_id, result.task_id, State.COMPLETED)
-            return [self._last(metadata, content=_content(map(to_genai, joined(result.parts))))]
-        events = await self.unsent(result)
+            return [self._final_event(metadata, content=_content(map(to_genai, join_texts(result.parts))))]
+        events = await self.unsent_events(result)
         if result.state is State.COMPLETED:
             last = events.pop() if events else None
             return [*events, self._completed(result, last)]
         return [*events, self._asks(result) if result.state.waiting else self._ends(result)]
 
-    async def unsent(self, task: Task) -> list[Event]:
+    async def unsent_events(self, task: Task) -> list[Event]:
         """What the task has made, as far as it has not been told yet. The turn goes on."""
-        where = task.context_id, task.id
-        return [event for each in task.artifacts if (event := await self._artifact(each, where))]
+        task_key = task.context_id, task.id
+        return [event for each in task.artifacts if (event := await self._artifact(each, task_key))]
 
-    async def unsent_of(self, stream: EventStream) -> list[Event]:
+    async def unsent_events_of(self, stream: EventStream) -> list[Event]:
         """What there is of a stream that broke."""
         try:
             result = stream.result
         except BadResponse:
             return []
-        return await self.unsent(result) if isinstance(result, Task) else []
+        return await self.unsent_events(result) if isinstance(result, Task) else []
 
     def _completed(self, task: Task, last: Event | None) -> Event:
         metadata = self._metadata(task.context_id, task.id, task.state)
         if last is None:
             # Some answer with words and no artifact; and who has nothing to say has ended all the same.
-            said = task.status.message or _last_words(task)
-            return self._last(metadata, content=_content(map(to_genai, joined(said.parts if said else ()))))
+            message = task.status.message or _last_agent_message(task)
+            return self._final_event(
+                metadata, content=_content(map(to_genai, join_texts(message.parts if message else ())))
+            )
         last.custom_metadata, last.turn_complete = metadata, True
-        last.actions.state_delta.update(self._kept(metadata))
+        last.actions.state_delta.update(self._state_changes(metadata))
         return last
 
     def _asks(self, task: Task) -> Event:
@@ -211,42 +215,42 @@ class RemoteEvents:
         parts: list[types.Part] = []
         pending: set[str] = set()
         for part in message.parts if message is not None else ():
-            made = to_genai(part)
-            call = made.function_call
-            if made.function_response is not None:
+            genai_part = to_genai(part)
+            call = genai_part.function_call
+            if genai_part.function_response is not None:
                 continue  # it says only that there is no answer yet
             if call is not None and (part.metadata or {}).get(IS_LONG_RUNNING) is not False:
                 call.id = call.id or new_id()
                 pending.add(call.id)
-            parts.append(made)
+            parts.append(genai_part)
         if not pending:
-            made_up = _question(task)
-            assert made_up.id is not None
-            pending.add(made_up.id)
-            parts.append(types.Part(function_call=made_up))
-        return self._last(metadata, content=_content(parts), long_running_tool_ids=pending)
+            question_call = _question(task)
+            assert question_call.id is not None
+            pending.add(question_call.id)
+            parts.append(types.Part(function_call=question_call))
+        return self._final_event(metadata, content=_content(parts), long_running_tool_ids=pending)
 
     def _ends(self, task: Task) -> Event:
         text = task.status.message.text if task.status.message is not None else ""
         message = text or _ENDINGS.get(task.state, "remote agent stopped before it was done")
         metadata = self._metadata(task.context_id, task.id, task.state)
-        return self._last(metadata, error_code=ERROR, error_message=message)
+        return self._final_event(metadata, error_code=ERROR, error_message=message)
 
-    async def _artifact(self, artifact: Artifact, where: tuple[str, str]) -> Event | None:
+    async def _artifact(self, artifact: Artifact, task_key: tuple[str, str]) -> Event | None:
         """The event of an artifact, unless there is nothing new in it."""
         key = artifact.artifact_id
-        parts = joined(artifact.parts)
-        fresh = news(self._known.get(key, ()), parts)
-        if not fresh:
+        parts = join_texts(artifact.parts)
+        added = new_parts(self._sent_parts.get(key, ()), parts)
+        if not added:
             return None
-        self._known[key] = parts
-        self._told.add(key)
-        event = self._event(_content(map(to_genai, fresh)), id=self._ids.pop(key, ""))
-        event.custom_metadata = self._metadata(*where, State.WORKING)
-        event.actions.artifact_delta.update(await self._saved(fresh, artifact))
+        self._sent_parts[key] = parts
+        self._sent_ids.add(key)
+        event = self._event(_content(map(to_genai, added)), id=self._event_ids.pop(key, ""))
+        event.custom_metadata = self._metadata(*task_key, State.WORKING)
+        event.actions.artifact_delta.update(await self._save_files(added, artifact))
         return event
 
-    async def _saved(self, parts: Sequence[Part], artifact: Artifact) -> dict[str, int]:
+    async def _save_files(self, parts: Sequence[Part], artifact: Artifact) -> dict[str, int]:
         """Put files where ADK keeps files."""
         service, session = self._ctx.artifact_service, self._ctx.session
         versions: dict[str, int] = {}
@@ -270,16 +274,16 @@ class RemoteEvents:
 
     # -- events --------------------------------------------------------------------------------------------------------
 
-    def error(self, text: str, gone: Gone | None = None) -> Event:
+    def error(self, text: str, lost: TaskLost | None = None) -> Event:
         """The end of a turn that did not come about. A task that is gone is not asked for again."""
-        if gone is None:
+        if lost is None:
             return self._event(None, error_code=ERROR, error_message=text, turn_complete=True)
-        metadata = self._metadata(gone.context_id, gone.task_id, State.FAILED)
-        return self._last(metadata, error_code=ERROR, error_message=text)
+        metadata = self._metadata(lost.context_id, lost.task_id, State.FAILED)
+        return self._final_event(metadata, error_code=ERROR, error_message=text)
 
-    def _last(self, metadata: dict[str, Any], *, content: types.Content | None = None, **more: Any) -> Event:
+    def _final_event(self, metadata: dict[str, Any], *, content: types.Content | None = None, **more: Any) -> Event:
         event = self._event(content, custom_metadata=metadata, turn_complete=True, **more)
-        event.actions.state_delta.update(self._kept(metadata))
+        event.actions.state_delta.update(self._state_changes(metadata))
         return event
 
     def _event(self, content: types.Content | None, *, id: str = "", **more: Any) -> Event:
@@ -293,32 +297,32 @@ class RemoteEvents:
             **more,
         )
 
-    def _id(self, key: str) -> str:
-        return self._ids.setdefault(key, new_id())
+    def _event_id(self, key: str) -> str:
+        return self._event_ids.setdefault(key, new_id())
 
     def _metadata(self, context_id: str | None, task_id: str | None, state: State) -> dict[str, Any]:
-        said = {CONTEXT_ID: context_id, TASK_ID: task_id, STATE: state.value}
-        return {key: value for key, value in said.items() if value}
+        metadata = {CONTEXT_ID: context_id, TASK_ID: task_id, STATE: state.value}
+        return {key: value for key, value in metadata.items() if value}
 
-    def _kept(self, metadata: dict[str, Any]) -> dict[str, Any]:
-        return kept(self._ctx.session.state, self._name, metadata)
+    def _state_changes(self, metadata: dict[str, Any]) -> dict[str, Any]:
+        return state_changes(self._ctx.session.state, self._name, metadata)
 
 
-def kept(state: Any, name: str, metadata: dict[str, Any]) -> dict[str, Any]:
+def state_changes(state: Any, name: str, metadata: dict[str, Any]) -> dict[str, Any]:
     """What changes in a session's state: where the conversation is, and the task that waits for an answer."""
-    place = {"context_id": metadata.get(CONTEXT_ID)}
+    conversation = {"context_id": metadata.get(CONTEXT_ID)}
     if State(metadata[STATE]).waiting:
-        place["task_id"] = metadata.get(TASK_ID)
-    place = {key: value for key, value in place.items() if value}
-    return {} if place == (state.get(state_key(name)) or {}) else {state_key(name): place}
+        conversation["task_id"] = metadata.get(TASK_ID)
+    conversation = {key: value for key, value in conversation.items() if value}
+    return {} if conversation == (state.get(state_key(name)) or {}) else {state_key(name): conversation}
 
 
 def _content(parts: Iterable[types.Part]) -> types.Content | None:
-    found = list(parts)
-    return types.Content(role="model", parts=found) if found else None
+    part_list = list(parts)
+    return types.Content(role="model", parts=part_list) if part_list else None
 
 
-def _writing(artifacts: tuple[Artifact, ...]) -> Folding:
+def _new_folding(artifacts: tuple[Artifact, ...]) -> Folding:
     return Folding(Task("", "", TaskStatus(State.WORKING), artifacts=artifacts))
 
 
@@ -330,5 +334,5 @@ def _question(task: Task) -> types.FunctionCall:
     return types.FunctionCall(id=new_id(), name=ASKS_AUTH if auth else ASKS_INPUT, args=arguments)
 
 
-def _last_words(task: Task) -> Message | None:
+def _last_agent_message(task: Task) -> Message | None:
     return task.history[-1] if task.history and task.history[-1].role is Role.AGENT else None

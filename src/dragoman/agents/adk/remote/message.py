@@ -33,7 +33,7 @@ class NodeInput(types.Content):
     """What a workflow gives to its node: that is the message, whatever was said elsewhere in the session."""
 
 
-class Outgoing(msgspec.Struct, frozen=True):
+class OutgoingMessage(msgspec.Struct, frozen=True):
     """A message to a remote agent: its parts, and where it belongs.
 
     `answers` is True for the response to a call of that task's: it is of no use to any other.
@@ -42,7 +42,7 @@ class Outgoing(msgspec.Struct, frozen=True):
     parts: tuple[Part, ...]
     context_id: str | None = None
     task_id: str | None = None
-    answers: bool = False
+    is_answer: bool = False
 
 
 def state_key(name: str) -> str:
@@ -60,49 +60,51 @@ def node_content(value: Any) -> NodeInput:
     return NodeInput(role=_USER, parts=[to_genai(Part(data=data))])
 
 
-def outgoing_of(ctx: InvocationContext, name: str) -> Outgoing | None:
+def outgoing_message(ctx: InvocationContext, name: str) -> OutgoingMessage | None:
     """What the remote agent `name` is told in this turn, or None when nobody has said anything.
 
     Where it asked something and the user answers that call, the answer goes to the same task. Otherwise it is told
     all that has happened since it last spoke: the user in his own words, other agents as quotations.
     """
-    events = [event for event in live(ctx.session.events) if _is_seen(event, ctx.branch) and not event.partial]
+    events = [
+        event for event in live_events(ctx.session.events) if _is_visible(event, ctx.branch) and not event.partial
+    ]
     last = max((at for at, event in enumerate(events) if _is_own(event, name)), default=-1)
     since = events[last + 1 :]
     answer = _answer(events[: last + 1], since, name)
     if answer is not None:
         return answer
-    if last < 0 or _is_moved(events, ctx.session.state, name):
-        place = _kept(ctx.session.state, name)
+    if last < 0 or _is_state_newer(events, ctx.session.state, name):
+        ids = _saved_ids(ctx.session.state, name)
     else:
-        place = _place(events[last].custom_metadata or {})
-    given = ctx.user_content
-    parts = parts_of_content(given) if isinstance(given, NodeInput) else _told(since, name)
-    if not parts and given is not None and place[1] is None:
+        ids = _ids_in(events[last].custom_metadata or {})
+    content = ctx.user_content
+    parts = parts_of_content(content) if isinstance(content, NodeInput) else _context_parts(since, name)
+    if not parts and content is not None and ids[1] is None:
         # In a loop nothing may have happened since: then the request is what the user said. It answers no question.
-        parts = tuple(_user_parts(given.parts or ()))
-    return Outgoing(parts, *place) if parts else None
+        parts = tuple(_user_parts(content.parts or ()))
+    return OutgoingMessage(parts, *ids) if parts else None
 
 
-def live(events: Sequence[Event]) -> list[Event]:
+def live_events(events: Sequence[Event]) -> list[Event]:
     """The events that still count. Who rewinds a session takes back all from the first event of an invocation on."""
-    begins: dict[str, int] = {}
+    first_index: dict[str, int] = {}
     for at, event in enumerate(events):
-        begins.setdefault(event.invocation_id, at)
-    kept: list[Event] = []
+        first_index.setdefault(event.invocation_id, at)
+    result: list[Event] = []
     at = len(events) - 1
     while at >= 0:
         # Older versions of ADK do not rewind.
         back: str | None = getattr(events[at].actions, "rewind_before_invocation_id", None)
         if back:
-            at = min(at, begins.get(back, at))
+            at = min(at, first_index.get(back, at))
         else:
-            kept.append(events[at])
+            result.append(events[at])
         at -= 1
-    return kept[::-1]
+    return result[::-1]
 
 
-def _is_seen(event: Event, branch: str | None) -> bool:
+def _is_visible(event: Event, branch: str | None) -> bool:
     """True for what was said here or above: agents that run side by side do not hear each other.
 
     Who comes after them, and belongs to no branch, hears all of them.
@@ -114,12 +116,12 @@ def _is_own(event: Event, name: str) -> bool:
     return event.author == name and STATE in (event.custom_metadata or {})
 
 
-def _place(metadata: Mapping[str, Any]) -> tuple[str | None, str | None]:
+def _ids_in(metadata: Mapping[str, Any]) -> tuple[str | None, str | None]:
     waiting = metadata.get(STATE) in (State.INPUT_REQUIRED, State.AUTH_REQUIRED)
     return metadata.get(CONTEXT_ID), metadata.get(TASK_ID) if waiting else None
 
 
-def _is_moved(events: Sequence[Event], state: Mapping[str, Any], name: str) -> bool:
+def _is_state_newer(events: Sequence[Event], state: Mapping[str, Any], name: str) -> bool:
     """True when the state knows another place than the events put there: it was reset, or a tool went on from it."""
     key = state_key(name)
     for event in reversed(events):
@@ -128,78 +130,78 @@ def _is_moved(events: Sequence[Event], state: Mapping[str, Any], name: str) -> b
     return False
 
 
-def _kept(state: Mapping[str, Any], name: str) -> tuple[str | None, str | None]:
+def _saved_ids(state: Mapping[str, Any], name: str) -> tuple[str | None, str | None]:
     """The place that the session's state knows: the events may be elsewhere, or no longer there."""
-    kept: Any = state.get(state_key(name))
-    if not isinstance(kept, dict):
+    saved: Any = state.get(state_key(name))
+    if not isinstance(saved, dict):
         return None, None
-    found = cast("dict[str, Any]", kept)
-    return found.get("context_id"), found.get("task_id")
+    fields = cast("dict[str, Any]", saved)
+    return fields.get("context_id"), fields.get("task_id")
 
 
 # -- an answer to a question ---------------------------------------------------------------------------------------
 
 
-def _answer(before: Sequence[Event], since: Sequence[Event], name: str) -> Outgoing | None:
+def _answer(before: Sequence[Event], since: Sequence[Event], name: str) -> OutgoingMessage | None:
     calls = {
         call.id: event for event in before if _is_own(event, name) for call in event.get_function_calls() if call.id
     }
-    asked: Event | None = None
+    question_event: Event | None = None
     parts: list[Part] = []
     for event in since:
-        found = (
+        call_ids = (
             [each.id for each in event.get_function_responses() if each.id in calls] if event.author == _USER else ()
         )
-        if not found or event.content is None:
+        if not call_ids or event.content is None:
             continue
-        asked = calls[found[-1]]
+        question_event = calls[call_ids[-1]]
         for part in event.content.parts or ():
             response = part.function_response
             if response is None or response.id in calls:
-                parts.extend(_answered(part))
-    if asked is None or not parts:
+                parts.extend(_answer_parts(part))
+    if question_event is None or not parts:
         return None
-    metadata = asked.custom_metadata or {}
-    return Outgoing(tuple(parts), metadata.get(CONTEXT_ID), metadata.get(TASK_ID), answers=True)
+    metadata = question_event.custom_metadata or {}
+    return OutgoingMessage(tuple(parts), metadata.get(CONTEXT_ID), metadata.get(TASK_ID), is_answer=True)
 
 
-def _answered(part: types.Part) -> Iterator[Part]:
+def _answer_parts(part: types.Part) -> Iterator[Part]:
     response = part.function_response
     if response is None or response.name not in (ASKS_INPUT, ASKS_AUTH):
-        made = from_genai(part)
-        if made is not None:
-            yield made
+        converted = from_genai(part)
+        if converted is not None:
+            yield converted
         return
     # The call was made up here: the agent over there waits for plain words, or for data.
-    said: Any = response.response or {}
-    if len(said) == 1:
-        (said,) = said.values()
-    yield Part(text=said) if isinstance(said, str) else Part(data=said)
+    value: Any = response.response or {}
+    if len(value) == 1:
+        (value,) = value.values()
+    yield Part(text=value) if isinstance(value, str) else Part(data=value)
 
 
 # -- what has happened ---------------------------------------------------------------------------------------------
 
 
-def _told(events: Iterable[Event], name: str) -> tuple[Part, ...]:
+def _context_parts(events: Iterable[Event], name: str) -> tuple[Part, ...]:
     parts: list[Part] = []
     speakers = 0
     for event in events:
         content = event.content
         if content is None or event.author == name:
             continue
-        said = content.parts or ()
-        found = tuple(_user_parts(said) if event.author == _USER else _quoted(event.author, said))
-        speakers += len(found) > 0
-        parts.extend(found)
+        genai_parts = content.parts or ()
+        converted = tuple(_user_parts(genai_parts) if event.author == _USER else _quoted(event.author, genai_parts))
+        speakers += len(converted) > 0
+        parts.extend(converted)
     # With room between them: many agents would read several speakers' texts without any.
-    return tuple(with_texts_joined(parts, "\n\n")) if speakers > 1 else tuple(parts)
+    return tuple(merge_texts(parts, "\n\n")) if speakers > 1 else tuple(parts)
 
 
 def _user_parts(parts: Iterable[types.Part]) -> Iterator[Part]:
     for part in parts:
         # An answer to somebody else's call, which may be a credential.
-        if part.function_response is None and (made := from_genai(part)) is not None:
-            yield made
+        if part.function_response is None and (converted := from_genai(part)) is not None:
+            yield converted
 
 
 def _quoted(author: str, parts: Iterable[types.Part]) -> Iterator[Part]:
@@ -215,8 +217,8 @@ def _quoted(author: str, parts: Iterable[types.Part]) -> Iterator[Part]:
                 yield Part(text=f"For context: tool {response.name} returned: {_json(response.response)}")
         elif part.text:
             yield Part(text=f"For context: [{author}] said: {part.text}")
-        elif (made := from_genai(part)) is not None and made.text is None:
-            yield made
+        elif (converted := from_genai(part)) is not None and converted.text is None:
+            yield converted
 
 
 def _is_internal(name: str | None) -> bool:
@@ -232,7 +234,7 @@ def is_plain(part: Part) -> bool:
     return part.text is not None and part.metadata is None and part.media_type is None and part.filename is None
 
 
-def with_texts_joined(parts: Iterable[Part], between: str) -> Iterator[Part]:
+def merge_texts(parts: Iterable[Part], between: str) -> Iterator[Part]:
     """The parts with plain texts that follow each other as one."""
     texts: list[str] = []
     for part in parts:

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from typing import Any
 
 # The variable that marks the environment of a program and of all it starts; the value is the program's id.
-MARK = "DRAGOMAN_PROCESS"
+ID_VARIABLE = "DRAGOMAN_PROCESS"
 _AT_ONCE = 1 << 18
 
 
-def framed(facts: dict[str, Any]) -> bytes:
+def frame_bytes(facts: dict[str, Any]) -> bytes:
     """A frame."""
     data = json.dumps(facts).encode()
     return len(data).to_bytes(4, "big") + data
@@ -90,7 +90,7 @@ class Link:
 
     def report(self, **facts: object) -> None:
         """Tell the server, now or as soon as it listens."""
-        self._out += framed(facts)
+        self._out += frame_bytes(facts)
         self.flush()
 
     def flush(self) -> None:

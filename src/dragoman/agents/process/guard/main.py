@@ -12,9 +12,9 @@ TYPE_CHECKING = False
 
 if __name__ == "__main__":
     if TYPE_CHECKING:
-        from dragoman.agents.process.guard.keeper import main
+        from dragoman.agents.process.guard.server import main
     else:
         # The folder above, and last: nothing there can be taken for a module of the standard library.
         sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # noqa: PTH100, PTH120 - pathlib is slow to import
-        from guard.keeper import main
+        from guard.server import main
     main(int(sys.argv[1]), int(sys.argv[2]))

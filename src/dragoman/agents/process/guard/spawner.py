@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from dragoman.agents.process.guard.guardian import Guardian, GuardianGone, NotStarted, guardian, release
+from dragoman.agents.process.guard.client import GuardClient, GuardLost, NotStarted, acquire_guard, release_guard
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from dragoman.agents.process.guard.guardian import Child
+    from dragoman.agents.process.guard.client import Child
 
 
 class Pipes:
@@ -75,7 +75,7 @@ class Spawner:
     """Starts programs. It holds the guardian from the first program until it is closed."""
 
     def __init__(self) -> None:
-        self._guardian: Guardian | None = None
+        self._guard: GuardClient | None = None
         self._opening = asyncio.Lock()
 
     async def spawn(
@@ -86,7 +86,7 @@ class Spawner:
         env: Mapping[str, str],
         cwd: Path,
         limits: Mapping[str, int] | None = None,
-        marked: bool = True,
+        tag_environment: bool = True,
     ) -> tuple[Child, Pipes]:
         """Start a program, see `Guardian.spawn`. Its pipes are the caller's to close.
 
@@ -100,10 +100,10 @@ class Spawner:
             raise NotStarted(error.errno or 0, "exec") from error
         try:
             for attempt in (1, 2):
-                keeper = await self._held()
+                guard = await self._acquire()
                 try:
                     stdin, stdout, stderr = pipes.theirs
-                    child = await keeper.spawn(
+                    child = await guard.spawn(
                         path,
                         argv,
                         env=env,
@@ -112,11 +112,11 @@ class Spawner:
                         stdout=stdout,
                         stderr=stderr,
                         limits=limits or {},
-                        marked=marked,
+                        tag_environment=tag_environment,
                     )
                     pipes.close_theirs()
                     return child, pipes
-                except GuardianGone:  # a new one is asked, once: what has not begun can begin again
+                except GuardLost:  # a new one is asked, once: what has not begun can begin again
                     if attempt == 2:
                         raise
             raise AssertionError
@@ -124,16 +124,16 @@ class Spawner:
             pipes.close()
             raise
 
-    async def _held(self) -> Guardian:
+    async def _acquire(self) -> GuardClient:
         async with self._opening:
-            if self._guardian is None or not self._guardian.alive:
-                if self._guardian is not None:
-                    await release(self._guardian)
-                self._guardian = await guardian()
-            return self._guardian
+            if self._guard is None or not self._guard.alive:
+                if self._guard is not None:
+                    await release_guard(self._guard)
+                self._guard = await acquire_guard()
+            return self._guard
 
     async def close(self) -> None:
         """Let go of the guardian: with the last who holds it, it ends all that is left."""
-        held, self._guardian = self._guardian, None
-        if held is not None:
-            await release(held)
+        guard, self._guard = self._guard, None
+        if guard is not None:
+            await release_guard(guard)

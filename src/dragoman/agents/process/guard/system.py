@@ -110,17 +110,17 @@ def children(pid: int) -> list[int]:
 
 def descendants(pid: int) -> list[int]:
     """The children of a process, and theirs."""
-    found = children(pid)
-    for one in found:
-        found.extend(children(one))
-    return found
+    processes = children(pid)
+    for one in processes:
+        processes.extend(children(one))
+    return processes
 
 
 # How often an executable that somebody still writes to is tried, and how long the first wait is.
 _BUSY_TRIES, _BUSY_SECONDS = 6, 0.01
 
 
-def become(
+def exec_program(
     frame: dict[str, Any], streams: list[int], status: int, prepare: Callable[[], None], changed_signals: list[int]
 ) -> NoReturn:
     """Become the program. What goes wrong is told through `status`, which a good start closes.
@@ -146,11 +146,11 @@ def become(
         step = "exec"
         _execute(path, argv, env)
     except BaseException as error:  # noqa: BLE001 - nothing of the guardian may go on in the child
-        _tell(status, error, step)
+        _report_failure(status, error, step)
     os._exit(127)
 
 
-def _tell(status: int, error: BaseException, step: str) -> None:
+def _report_failure(status: int, error: BaseException, step: str) -> None:
     try:
         number = getattr(error, "errno", None) or (errno.ENOMEM if isinstance(error, MemoryError) else errno.EINVAL)
         os.write(status, f"{number} {step}".encode())

@@ -13,9 +13,9 @@ from dragoman.model.error import ConfigError
 
 __all__ = ["PROFILES", "LineReader", "Profile", "profile"]
 
-_KNOWN = {one.name: one for one in (CLAUDE, CODEX, GEMINI, OPENCODE, CURSOR, AMP, QWEN)}
+_BY_NAME = {one.name: one for one in (CLAUDE, CODEX, GEMINI, OPENCODE, CURSOR, AMP, QWEN)}
 # The names there are.
-PROFILES = tuple(_KNOWN)
+PROFILES = tuple(_BY_NAME)
 
 
 def profile(name: str) -> Profile:
@@ -24,8 +24,8 @@ def profile(name: str) -> Profile:
     Raises:
         ConfigError: there is none.
     """
-    if name in _KNOWN:
-        return _KNOWN[name]
+    if name in _BY_NAME:
+        return _BY_NAME[name]
     near = difflib.get_close_matches(name, PROFILES, 1)
     hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(PROFILES)}"
     raise ConfigError(f"there is no profile `{name}`; {hint}")

@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING
 from dragoman.agents.process import events
 from dragoman.agents.process.profiles.profile import Profile
 from dragoman.agents.process.profiles.reading import (
-    Found,
+    JsonObject,
     ObjectReader,
-    in_line,
+    call_line,
     message_in,
     object_in,
     objects_in,
+    one_line,
     text_in,
-    told,
 )
 
 if TYPE_CHECKING:
@@ -40,25 +40,25 @@ class CodexReader(ObjectReader):
 
     def __init__(self) -> None:
         super().__init__()
-        self._told: dict[str, str] = {}
+        self._last_status: dict[str, str] = {}
 
-    def read(self, kind: str, found: Found) -> list[Event]:
+    def read(self, kind: str, record: JsonObject) -> list[Event]:
         """See `ObjectReader.read`."""
         if kind == "thread.started":
-            self.draft.belongs_to(found.get("thread_id"))
+            self.draft.set_conversation(record.get("thread_id"))
         elif kind in ("item.started", "item.updated", "item.completed"):
-            return self._item(object_in(found, "item"), is_done=kind == "item.completed")
+            return self._item(object_in(record, "item"), is_done=kind == "item.completed")
         elif kind == "turn.completed":
             return self.draft.finish(self.draft.text)
         elif kind == "turn.failed":
-            return self.draft.fail(message_in(found, "error"), kind)
+            return self.draft.fail(message_in(record, "error"), kind)
         elif kind == "error":
-            self.draft.complain(text_in(found, "message"))
-            said = in_line(self.draft.problem)
-            return [events.tool_status(said)] if said else []
+            self.draft.note_problem(text_in(record, "message"))
+            status = one_line(self.draft.problem)
+            return [events.tool_status(status)] if status else []
         return []
 
-    def _item(self, item: Found, *, is_done: bool) -> list[Event]:
+    def _item(self, item: JsonObject, *, is_done: bool) -> list[Event]:
         kind = text_in(item, "type", "item_type")
         text = text_in(item, "text")
         if kind in ("agent_message", "assistant_message", "plan"):
@@ -71,35 +71,37 @@ class CodexReader(ObjectReader):
             return [events.thinking(text)] if is_done and text else []
         # A list of what is to be done comes again when the turn ends, and is no work that follows a message.
         aside = [] if kind in ("todo_list", "error") else self.draft.set_aside()
-        said = _told(kind, item)
+        status = _status_line(kind, item)
         name = text_in(item, "id")
-        if not said or self._told.get(name) == said:
+        if not status or self._last_status.get(name) == status:
             return aside
-        self._told[name] = said
-        return [*aside, events.tool_status(said)]
+        self._last_status[name] = status
+        return [*aside, events.tool_status(status)]
 
 
-def _told(kind: str, item: Found) -> str:
+def _status_line(kind: str, item: JsonObject) -> str:
     """An item in a line; empty when there is nothing to tell."""
     if kind == "command_execution":
         command = text_in(item, "command")
         inner = _SHELL.fullmatch(command)
         before = "Refused" if text_in(item, "status") == "declined" else ""
-        return told("Command", inner[2] if inner else command, before)
+        return call_line("Command", inner[2] if inner else command, before)
     if kind == "file_change":
-        return told("Edit", ", ".join(text_in(change, "path") for change in objects_in(item, "changes")))
+        return call_line("Edit", ", ".join(text_in(change, "path") for change in objects_in(item, "changes")))
     if kind == "mcp_tool_call":
         tool = ".".join(filter(None, (text_in(item, "server"), text_in(item, "tool"))))
-        return told(tool, item.get("arguments"))
+        return call_line(tool, item.get("arguments"))
     if kind == "web_search":
-        return told("Web search", text_in(item, "query"))
+        return call_line("Web search", text_in(item, "query"))
     if kind == "collab_tool_call":
-        return told(text_in(item, "tool"), text_in(item, "prompt"))
+        return call_line(text_in(item, "tool"), text_in(item, "prompt"))
     if kind == "todo_list":
         todo = objects_in(item, "items")
         rest = [text_in(one, "text") for one in todo if one.get("completed") is not True]
-        return told("Plan", f"{len(todo) - len(rest)} of {len(todo)} done" + (f", next: {rest[0]}" if rest else ""))
-    return in_line(text_in(item, "message")) if kind == "error" else ""
+        return call_line(
+            "Plan", f"{len(todo) - len(rest)} of {len(todo)} done" + (f", next: {rest[0]}" if rest else "")
+        )
+    return one_line(text_in(item, "message")) if kind == "error" else ""
 
 
 CODEX = Profile(

@@ -17,7 +17,15 @@ from typing import TYPE_CHECKING
 
 from dragoman.agents.process import events
 from dragoman.agents.process.profiles.profile import Profile
-from dragoman.agents.process.profiles.reading import Found, ObjectReader, in_line, message_in, object_in, text_in, told
+from dragoman.agents.process.profiles.reading import (
+    JsonObject,
+    ObjectReader,
+    call_line,
+    message_in,
+    object_in,
+    one_line,
+    text_in,
+)
 
 if TYPE_CHECKING:
     from dragoman.agents.process.events import Event
@@ -30,47 +38,47 @@ class GeminiReader(ObjectReader):
         super().__init__()
         self._calls: dict[str, str] = {}
 
-    def read(self, kind: str, found: Found) -> list[Event]:
+    def read(self, kind: str, record: JsonObject) -> list[Event]:
         """See `ObjectReader.read`."""
         if kind == "init":
-            self.draft.belongs_to(found.get("session_id"))
+            self.draft.set_conversation(record.get("session_id"))
         elif kind == "message":
-            content = found.get("content")
-            if found.get("role") == "assistant" and isinstance(content, str):
+            content = record.get("content")
+            if record.get("role") == "assistant" and isinstance(content, str):
                 self.draft.add(content)
         elif kind == "tool_use":
-            return self._called(found)
+            return self._tool_call(record)
         elif kind == "tool_result":
-            return self._returned(found)
+            return self._tool_result(record)
         elif kind == "error":
-            return self._complained(found)
+            return self._error(record)
         elif kind == "result":
-            return self._ended(found)
+            return self._result(record)
         return []
 
-    def _called(self, found: Found) -> list[Event]:
-        name = text_in(found, "tool_name")
-        self._calls[text_in(found, "tool_id")] = name
-        return [*self.draft.set_aside(), events.tool_status(told(name, found.get("parameters")))]
+    def _tool_call(self, record: JsonObject) -> list[Event]:
+        name = text_in(record, "tool_name")
+        self._calls[text_in(record, "tool_id")] = name
+        return [*self.draft.set_aside(), events.tool_status(call_line(name, record.get("parameters")))]
 
-    def _returned(self, found: Found) -> list[Event]:
-        name = self._calls.pop(text_in(found, "tool_id"), "")
-        if text_in(found, "status") != "error":
+    def _tool_result(self, record: JsonObject) -> list[Event]:
+        name = self._calls.pop(text_in(record, "tool_id"), "")
+        if text_in(record, "status") != "error":
             return []
-        return [events.tool_status(told(name, message_in(found, "error") or text_in(found, "output"), "Failed"))]
+        return [events.tool_status(call_line(name, message_in(record, "error") or text_in(record, "output"), "Failed"))]
 
-    def _complained(self, found: Found) -> list[Event]:
-        message = text_in(found, "message")
-        if text_in(found, "severity") == "error":
-            self.draft.complain(message)
+    def _error(self, record: JsonObject) -> list[Event]:
+        message = text_in(record, "message")
+        if text_in(record, "severity") == "error":
+            self.draft.note_problem(message)
             return []
-        said = in_line(message)
-        return [events.tool_status(said)] if said else []
+        status = one_line(message)
+        return [events.tool_status(status)] if status else []
 
-    def _ended(self, found: Found) -> list[Event]:
+    def _result(self, record: JsonObject) -> list[Event]:
         # A complaint of that severity is the end of the work even where the status is said to be a success.
-        if text_in(found, "status") == "error" or self.draft.problem:
-            return self.draft.fail(message_in(found, "error"), text_in(object_in(found, "error"), "type"))
+        if text_in(record, "status") == "error" or self.draft.problem:
+            return self.draft.fail(message_in(record, "error"), text_in(object_in(record, "error"), "type"))
         return self.draft.finish(self.draft.text)
 
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from dragoman.agents.process import events
 from dragoman.agents.process.profiles.profile import Profile
 from dragoman.agents.process.profiles.reading import (
-    Found,
+    JsonObject,
     ObjectReader,
+    call_line,
     message_in,
     messages_in,
     object_in,
     objects_in,
     text_in,
-    told,
 )
 
 if TYPE_CHECKING:
@@ -41,38 +41,38 @@ class MessageReader(ObjectReader):
 
     def __init__(self) -> None:
         super().__init__()
-        self._trouble = ""
+        self._error_kind = ""
 
-    def read(self, kind: str, found: Found) -> list[Event]:
+    def read(self, kind: str, record: JsonObject) -> list[Event]:
         """See `ObjectReader.read`."""
-        self.draft.belongs_to(found.get("session_id"))
+        self.draft.set_conversation(record.get("session_id"))
         if kind == "assistant":
-            return self.message(found)
-        return self.result(found) if kind == "result" else []
+            return self.message(record)
+        return self.result(record) if kind == "result" else []
 
-    def message(self, found: Found) -> list[Event]:
+    def message(self, record: JsonObject) -> list[Event]:
         """The events of a message."""
-        self._trouble = text_in(found, "error")
-        message = object_in(found, "message")
+        self._error_kind = text_in(record, "error")
+        message = object_in(record, "message")
         # What a helper of the agent says is never the answer.
-        is_inner = bool(text_in(found, "parent_tool_use_id"))
+        is_inner = bool(text_in(record, "parent_tool_use_id"))
         whole = text_in(message, "content")
         blocks = [{"type": "text", "text": whole}] if whole else objects_in(message, "content")
         return [event for block in blocks for event in self._block(block, is_inner=is_inner)]
 
-    def _block(self, block: Found, *, is_inner: bool) -> list[Event]:
+    def _block(self, block: JsonObject, *, is_inner: bool) -> list[Event]:
         kind = text_in(block, "type")
         if kind == "text":
-            return self.said(text_in(block, "text"), is_inner=is_inner)
+            return self.add_text(text_in(block, "text"), is_inner=is_inner)
         if kind == "thinking":
             thought = text_in(block, "thinking")
             return [events.thinking(thought)] if thought else []
         if kind in _CALLS:
-            call = events.tool_status(told(text_in(block, "name"), block.get("input")))
+            call = events.tool_status(call_line(text_in(block, "name"), block.get("input")))
             return [*self.draft.set_aside(), call]
         return []
 
-    def said(self, text: str, *, is_inner: bool) -> list[Event]:
+    def add_text(self, text: str, *, is_inner: bool) -> list[Event]:
         """The events of a text of the agent."""
         if not text:
             return []
@@ -82,26 +82,26 @@ class MessageReader(ObjectReader):
         self.draft.add(text)
         return aside
 
-    def result(self, found: Found) -> list[Event]:
+    def result(self, record: JsonObject) -> list[Event]:
         """The events of the last line."""
-        subtype = text_in(found, "subtype")
-        if found.get("is_error") is True or subtype.startswith("error"):
-            kind = self._trouble or ("" if subtype == "success" else subtype)
-            return self.draft.fail(self._problem(found, subtype), kind)
+        subtype = text_in(record, "subtype")
+        if record.get("is_error") is True or subtype.startswith("error"):
+            kind = self._error_kind or ("" if subtype == "success" else subtype)
+            return self.draft.fail(self._problem(record, subtype), kind)
         refused = [
-            events.tool_status(told(text_in(one, "tool_name"), one.get("tool_input"), "Refused"))
-            for one in objects_in(found, "permission_denials")[:_REFUSALS]
+            events.tool_status(call_line(text_in(one, "tool_name"), one.get("tool_input"), "Refused"))
+            for one in objects_in(record, "permission_denials")[:_REFUSALS]
         ]
-        structured = found.get("structured_output")
-        return [*refused, *self.draft.finish(self.answer(found) if structured is None else structured)]
+        structured = record.get("structured_output")
+        return [*refused, *self.draft.finish(self.answer(record) if structured is None else structured)]
 
-    def answer(self, found: Found) -> str:
+    def answer(self, record: JsonObject) -> str:
         """The text of the answer."""
-        return text_in(found, "result") or self.draft.text
+        return text_in(record, "result") or self.draft.text
 
-    def _problem(self, found: Found, subtype: str) -> str:
-        said = "; ".join(messages_in(found, "errors")) or message_in(found, "error") or text_in(found, "result")
-        return said or _REASONS.get(subtype, self.draft.text)
+    def _problem(self, record: JsonObject, subtype: str) -> str:
+        text = "; ".join(messages_in(record, "errors")) or message_in(record, "error") or text_in(record, "result")
+        return text or _REASONS.get(subtype, self.draft.text)
 
 
 # Claude Code: `claude -p` answers a prompt from standard input and ends. With `--output-format stream-json` (releases
@@ -144,12 +144,12 @@ _API_ERROR = re.compile(r"\s*\[API Error: (.*)\]\s*", re.DOTALL)
 class QwenReader(MessageReader):
     """Reads the lines of Qwen Code."""
 
-    def result(self, found: Found) -> list[Event]:
+    def result(self, record: JsonObject) -> list[Event]:
         """See `MessageReader.result`."""
-        refused = _API_ERROR.fullmatch(text_in(found, "result"))
-        if refused is not None and found.get("is_error") is not True:
+        refused = _API_ERROR.fullmatch(text_in(record, "result"))
+        if refused is not None and record.get("is_error") is not True:
             return self.draft.fail(refused[1], "api_error")
-        return super().result(found)
+        return super().result(record)
 
 
 # Qwen Code: `qwen` answers a prompt from standard input where that is no terminal. With `--output-format stream-json`
@@ -169,29 +169,29 @@ QWEN = Profile(
 class CursorReader(MessageReader):
     """Reads the lines of Cursor's agent."""
 
-    def read(self, kind: str, found: Found) -> list[Event]:
+    def read(self, kind: str, record: JsonObject) -> list[Event]:
         """See `ObjectReader.read`."""
         if kind == "tool_call":
-            return self._call(found) if text_in(found, "subtype") == "started" else []
-        return super().read(kind, found)
+            return self._call(record) if text_in(record, "subtype") == "started" else []
+        return super().read(kind, record)
 
-    def said(self, text: str, *, is_inner: bool) -> list[Event]:
+    def add_text(self, text: str, *, is_inner: bool) -> list[Event]:
         """Messages without work between them are pieces of one."""
         self.draft.add(text)
         return []
 
-    def answer(self, found: Found) -> str:
+    def answer(self, record: JsonObject) -> str:
         """See `MessageReader.answer`."""
-        everything, last = text_in(found, "result"), self.draft.text
+        everything, last = text_in(record, "result"), self.draft.text
         return last if last.strip() and everything.endswith(last) else everything or last
 
-    def _call(self, found: Found) -> list[Event]:
-        calls = object_in(found, "tool_call")
+    def _call(self, record: JsonObject) -> list[Event]:
+        calls = object_in(record, "tool_call")
         key = next((name for name in calls if name.endswith("ToolCall")), "function")
         call = object_in(calls, key)
         name = text_in(call, "name") if key == "function" else key.removesuffix("ToolCall").capitalize()
         arguments = call.get("arguments") if key == "function" else call.get("args")
-        return [*self.draft.set_aside(), events.tool_status(told(name, arguments))]
+        return [*self.draft.set_aside(), events.tool_status(call_line(name, arguments))]
 
 
 # Cursor's command-line agent: `cursor-agent -p` (newer releases are called `agent` as well) answers a prompt from

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from dragoman.agents.process import events
 from dragoman.agents.process.profiles.profile import Profile
-from dragoman.agents.process.profiles.reading import Found, ObjectReader, object_in, text_in, told
+from dragoman.agents.process.profiles.reading import JsonObject, ObjectReader, call_line, object_in, text_in
 
 if TYPE_CHECKING:
     from dragoman.agents.process.events import Event
@@ -26,10 +26,10 @@ class OpencodeReader(ObjectReader):
         super().__init__()
         self._calls: set[str] = set()
 
-    def read(self, kind: str, found: Found) -> list[Event]:
+    def read(self, kind: str, record: JsonObject) -> list[Event]:
         """See `ObjectReader.read`."""
-        self.draft.belongs_to(found.get("sessionID"))
-        part = object_in(found, "part")
+        self.draft.set_conversation(record.get("sessionID"))
+        part = object_in(record, "part")
         if kind == "text":
             # A part may be written again when it has grown.
             self.draft.put(text_in(part, "id"), text_in(part, "text"))
@@ -37,23 +37,26 @@ class OpencodeReader(ObjectReader):
             thought = text_in(part, "text")
             return [events.thinking(thought)] if thought else []
         elif kind == "tool_use":
-            return self._called(part)
+            return self._tool_call(part)
         elif kind == "error":
-            problem = object_in(found, "error")
+            problem = object_in(record, "error")
             name = text_in(problem, "name")
             return self.draft.fail(text_in(object_in(problem, "data"), "message") or text_in(problem, "message"), name)
         elif kind == "step_finish" and text_in(part, "reason") == "tool-calls":
             return self.draft.set_aside()
         return []
 
-    def _called(self, part: Found) -> list[Event]:
+    def _tool_call(self, part: JsonObject) -> list[Event]:
         call = text_in(part, "callID", "id")
         if call and call in self._calls:
             return []
         self._calls.add(call)
         state = object_in(part, "state")
         before = "Failed" if text_in(state, "status") == "error" else ""
-        return [*self.draft.set_aside(), events.tool_status(told(text_in(part, "tool"), state.get("input"), before))]
+        return [
+            *self.draft.set_aside(),
+            events.tool_status(call_line(text_in(part, "tool"), state.get("input"), before)),
+        ]
 
 
 OPENCODE = Profile(

@@ -61,9 +61,9 @@ class Profile(Struct, frozen=True, kw_only=True):
         # A user who names a conversation in the command wants that one.
         if session is None or not self.resume or any(word.split("=")[0] == self.resume[0] for word in words):
             return words
-        return self.resumed(words, session)
+        return self.add_resume(words, session)
 
-    def resumed(self, words: tuple[str, ...], session: str) -> tuple[str, ...]:
+    def add_resume(self, words: tuple[str, ...], session: str) -> tuple[str, ...]:
         """A command with the arguments that go on with a conversation, where its program looks for them."""
         more = tuple(word.replace(SESSION, session) for word in self.resume)
         if self.place == "program":

@@ -16,20 +16,20 @@ from dragoman.agents.process.profiles.profile import conversation_id
 if TYPE_CHECKING:
     from dragoman.agents.process.events import Event
 
-Found = Mapping[str, Any]
-_NOTHING: Found = {}
+JsonObject = Mapping[str, Any]
+_NOTHING: JsonObject = {}
 
 
-def object_of(line: bytes) -> Found | None:
+def object_of(line: bytes) -> JsonObject | None:
     """The object a line holds; None when it holds none."""
     try:
-        found: Any = msgspec.json.decode(line)
+        value: Any = msgspec.json.decode(line)
     except (msgspec.MsgspecError, ValueError, RecursionError):
-        found = _mended(line)
-    return cast("Found", found) if isinstance(found, dict) else None
+        value = _decode_lone_surrogates(line)
+    return cast("JsonObject", value) if isinstance(value, dict) else None
 
 
-def _mended(line: bytes) -> Any:
+def _decode_lone_surrogates(line: bytes) -> Any:
     """The value of a line with half a character in it: a program has cut a text in the middle of an emoji."""
     if not line.lstrip().startswith(b"{"):
         return None
@@ -41,39 +41,39 @@ def _mended(line: bytes) -> Any:
         return None
 
 
-def text_in(found: Found, *names: str) -> str:
+def text_in(record: JsonObject, *names: str) -> str:
     """The first text with something in it under these names; empty when there is none."""
     for name in names:
-        value = found.get(name)
+        value = record.get(name)
         if isinstance(value, str) and value.strip():
             return value
     return ""
 
 
-def object_in(found: Found, name: str) -> Found:
+def object_in(record: JsonObject, name: str) -> JsonObject:
     """The object under a name; an empty one when there is none."""
-    value = found.get(name)
-    return cast("Found", value) if isinstance(value, dict) else _NOTHING
+    value = record.get(name)
+    return cast("JsonObject", value) if isinstance(value, dict) else _NOTHING
 
 
-def objects_in(found: Found, name: str) -> Sequence[Found]:
+def objects_in(record: JsonObject, name: str) -> Sequence[JsonObject]:
     """The objects of the list under a name."""
-    return [cast("Found", one) for one in _list_in(found, name) if isinstance(one, dict)]
+    return [cast("JsonObject", one) for one in _list_in(record, name) if isinstance(one, dict)]
 
 
-def _list_in(found: Found, name: str) -> list[Any]:
-    value = found.get(name)
+def _list_in(record: JsonObject, name: str) -> list[Any]:
+    value = record.get(name)
     return cast("list[Any]", value) if isinstance(value, list) else []
 
 
-def message_in(found: Found, name: str) -> str:
+def message_in(record: JsonObject, name: str) -> str:
     """What an error under a name says: it is a text, or an object with a `message`."""
-    return text_in(found, name) or text_in(object_in(found, name), "message")
+    return text_in(record, name) or text_in(object_in(record, name), "message")
 
 
-def messages_in(found: Found, name: str) -> Sequence[str]:
+def messages_in(record: JsonObject, name: str) -> Sequence[str]:
     """What the errors of the list under a name say."""
-    messages = (message_in({name: one}, name) for one in _list_in(found, name))
+    messages = (message_in({name: one}, name) for one in _list_in(record, name))
     return [message for message in messages if message]
 
 
@@ -81,7 +81,7 @@ _WORD = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}", re.ASCII)
 _FAILED = "the program failed"
 
 
-class Draft:
+class AnswerDraft:
     """The last words of a program, until it is clear whether they are its answer or were said before more work.
 
     There is one answer or one failure; whatever comes after it is passed over. `problem` is a complaint that may still
@@ -92,31 +92,31 @@ class Draft:
         self.conversation: str | None = None
         self.problem = ""
         self.is_over = False
-        self._said: dict[str, str] = {}
+        self._texts: dict[str, str] = {}
 
     @property
     def text(self) -> str:
         """What was said since the last work."""
-        return "\n\n".join(self._said.values())
+        return "\n\n".join(self._texts.values())
 
-    def belongs_to(self, conversation: Any) -> None:
+    def set_conversation(self, conversation: Any) -> None:
         """Note how the program calls this conversation, if that can be used."""
         self.conversation = conversation_id(conversation) or self.conversation
 
     def add(self, text: str) -> None:
         """The program says a piece more."""
-        self._said[""] = self._said.get("", "") + text
+        self._texts[""] = self._texts.get("", "") + text
 
     def put(self, name: str, text: str) -> None:
         """The program says a part of its message, or says it anew."""
-        self._said[name] = text
+        self._texts[name] = text
 
     def set_aside(self) -> list[Event]:
         """There is more to come: what was said is no answer."""
-        text, self._said = self.text, {}
+        text, self._texts = self.text, {}
         return [events.thinking(text)] if text.strip() else []
 
-    def complain(self, problem: str) -> None:
+    def note_problem(self, problem: str) -> None:
         """Note what may turn out to be why it fails."""
         self.problem = problem or self.problem
 
@@ -132,8 +132,8 @@ class Draft:
         if self.is_over:
             return []
         self.is_over = True
-        said = message.strip() or self.problem.strip() or _FAILED
-        return [events.error(said, kind) if _WORD.fullmatch(kind) else events.error(said)]
+        text = message.strip() or self.problem.strip() or _FAILED
+        return [events.error(text, kind) if _WORD.fullmatch(kind) else events.error(text)]
 
     def close(self) -> list[Event]:
         """The output ends: what was said last is the answer, unless there is something to complain about."""
@@ -146,15 +146,15 @@ class ObjectReader(ABC):
     """A `LineReader` of objects. Programs of one kind differ in `read`."""
 
     def __init__(self) -> None:
-        self.draft = Draft()
+        self.draft = AnswerDraft()
 
     def feed(self, line: bytes) -> Iterable[Event]:
         """See `LineReader.feed`."""
-        found = None if self.draft.is_over else object_of(line)
-        return () if found is None else self.read(text_in(found, "type"), found)
+        record = None if self.draft.is_over else object_of(line)
+        return () if record is None else self.read(text_in(record, "type"), record)
 
     @abstractmethod
-    def read(self, kind: str, found: Found) -> list[Event]:
+    def read(self, kind: str, record: JsonObject) -> list[Event]:
         """The events of an object of a kind. Kinds that are not known give none."""
 
     def close(self) -> Iterable[Event]:
@@ -164,13 +164,13 @@ class ObjectReader(ABC):
 
 LONGEST = 200
 # What says most about a call, as the tools of these programs name their arguments; the first that is there is told.
-_TELLING = (
+_ARGUMENT_KEYS = (
     *("command", "cmd", "file_path", "filePath", "absolute_path", "path", "pattern", "globPattern"),
     *("query", "url", "description", "prompt"),
 )
 
 
-def in_line(text: str) -> str:
+def one_line(text: str) -> str:
     """A text as one short line without control characters."""
     # No more than could be shown is looked at: a text may be a whole file.
     printable = "".join(sign if sign.isprintable() else " " for sign in text[: LONGEST * 4])
@@ -178,17 +178,17 @@ def in_line(text: str) -> str:
     return line if len(line) <= LONGEST else line[: LONGEST - 1] + "…"
 
 
-def told(tool: str, arguments: Any, before: str = "") -> str:
+def call_line(tool: str, arguments: Any, before: str = "") -> str:
     """A call of a tool: its name and what it works on. `before` says how it went."""
-    about = arguments if isinstance(arguments, str) else _telling(arguments)
-    return in_line(": ".join(filter(None, (before, in_line(tool) or "a tool", about))))
+    about = arguments if isinstance(arguments, str) else _argument_text(arguments)
+    return one_line(": ".join(filter(None, (before, one_line(tool) or "a tool", about))))
 
 
-def _telling(arguments: Any) -> str:
+def _argument_text(arguments: Any) -> str:
     if not isinstance(arguments, dict) or not arguments:
         return ""
-    given = cast("Found", arguments)
+    fields = cast("JsonObject", arguments)
     try:
-        return text_in(given, *_TELLING) or msgspec.json.encode(given).decode()
+        return text_in(fields, *_ARGUMENT_KEYS) or msgspec.json.encode(fields).decode()
     except RecursionError:
         return ""

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from dragoman.agents.process.guard.guardian import Child, Guardian, GuardianGone, guardian, release
+from dragoman.agents.process.guard.client import Child, GuardClient, GuardLost, acquire_guard, release_guard
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
@@ -35,7 +35,7 @@ while True:
 # What every server of these tests begins with. Its programs have its descriptor SAID as their output.
 SERVER = """
 import asyncio, os, signal, sys
-from dragoman.agents.process.guard.guardian import guardian
+from dragoman.agents.process.guard.client import acquire_guard
 SAID = int(sys.argv[1])
 async def start(keeper, *argv, stdin=0):
     env = dict(os.environ)
@@ -43,7 +43,7 @@ async def start(keeper, *argv, stdin=0):
 """
 
 
-async def start(keeper: Guardian, *argv: str, output: int) -> Child:
+async def start(keeper: GuardClient, *argv: str, output: int) -> Child:
     nothing = os.open(os.devnull, os.O_RDWR)
     try:
         return await keeper.spawn(
@@ -93,7 +93,7 @@ def test_closing_ends_everything_and_leaves_no_descriptor_and_no_process(
 
     async def scenario() -> None:
         descriptors = open_descriptors()
-        keeper = await guardian()
+        keeper = await acquire_guard()
         ours, theirs = os.pipe()
         running = [await start(keeper, sys.executable, "-ISc", HARD, output=theirs) for _ in range(3)]
         done = await start(keeper, "/bin/true", output=theirs)
@@ -102,7 +102,7 @@ def test_closing_ends_everything_and_leaves_no_descriptor_and_no_process(
         large = "x" * 100_000
         unread = await asyncio.gather(*(start(keeper, "/bin/echo", *[large] * 5, output=theirs) for _ in range(5)))
         os.close(theirs)
-        await release(keeper)
+        await release_guard(keeper)
         assert [child.exited.result() for child in running] == [-signal.SIGKILL] * 3
         assert all(child.clean.done() for child in (*running, *unread))
         with os.fdopen(ours, "rb") as said:
@@ -115,41 +115,41 @@ def test_closing_ends_everything_and_leaves_no_descriptor_and_no_process(
 
 
 async def test_all_share_one_until_the_last_one_releases_it() -> None:
-    first, second = await guardian(), await guardian()
+    first, second = await acquire_guard(), await acquire_guard()
     assert first is second
-    await release(first)
+    await release_guard(first)
     assert second.alive
-    await release(second)
+    await release_guard(second)
     assert not second.alive
-    with pytest.raises(GuardianGone):
+    with pytest.raises(GuardLost):
         await start(second, "/bin/true", output=2)
-    third = await guardian()
+    third = await acquire_guard()
     assert third is not first
-    await release(third)
+    await release_guard(third)
 
 
 async def test_a_start_under_way_when_it_is_closed_comes_to_nothing() -> None:
-    keeper = await guardian()
+    keeper = await acquire_guard()
     starting = [asyncio.ensure_future(start(keeper, "/bin/sleep", "1000", output=2)) for _ in range(5)]
     await asyncio.sleep(0)
-    await release(keeper)
+    await release_guard(keeper)
     for outcome in await asyncio.gather(*starting, return_exceptions=True):
         if isinstance(outcome, Child):
             assert outcome.exited.result() == -signal.SIGKILL
         else:
-            assert isinstance(outcome, GuardianGone)
+            assert isinstance(outcome, GuardLost)
 
 
 def test_one_whose_event_loop_has_ended_is_ended_when_the_next_is_wanted() -> None:
     ours, theirs = os.pipe()
 
     async def forgetful() -> int:
-        keeper = await guardian()
+        keeper = await acquire_guard()
         await start(keeper, "/bin/sleep", "1000", output=theirs)
         return keeper.pid
 
     async def next_one() -> None:
-        await release(await guardian())
+        await release_guard(await acquire_guard())
 
     pid = asyncio.run(forgetful())
     os.close(theirs)
@@ -164,7 +164,7 @@ def test_one_whose_event_loop_has_ended_is_ended_when_the_next_is_wanted() -> No
 
 
 async def test_when_it_is_killed_its_programs_end_and_the_next_one_is_new() -> None:
-    keeper = await guardian()
+    keeper = await acquire_guard()
     ours, theirs = os.pipe()
     with os.fdopen(ours, "rb") as said:
         hard = [await start(keeper, sys.executable, "-ISc", HARD, output=theirs) for _ in range(3)]
@@ -176,23 +176,23 @@ async def test_when_it_is_killed_its_programs_end_and_the_next_one_is_new() -> N
         await asyncio.gather(*(child.clean for child in hard))
         assert await asyncio.to_thread(said.read) == b""
     assert not keeper.alive
-    with pytest.raises(GuardianGone):
+    with pytest.raises(GuardLost):
         await start(keeper, "/bin/true", output=2)
-    another = await guardian()
+    another = await acquire_guard()
     assert another is not keeper
     child = await start(another, "/bin/true", output=2)
     assert await child.exited == 0
-    await release(another)
-    await release(keeper)
+    await release_guard(another)
+    await release_guard(keeper)
 
 
 async def test_requests_to_end_that_others_send_it_do_not_end_it() -> None:
-    keeper = await guardian()
+    keeper = await acquire_guard()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         os.kill(keeper.pid, number)
     child = await start(keeper, "/bin/true", output=2)
     assert await child.exited == 0
-    await release(keeper)
+    await release_guard(keeper)
 
 
 # -- when the server is killed -----------------------------------------------------------------------------------------
@@ -201,7 +201,7 @@ async def test_requests_to_end_that_others_send_it_do_not_end_it() -> None:
 def test_none_of_its_programs_outlives_a_server_that_is_killed() -> None:
     script = f"""
 async def main():
-    keeper = await guardian()
+    keeper = await acquire_guard()
     for _ in range(10):
         await start(keeper, sys.executable, "-ISc", {HARD!r})
     print(keeper.pid, flush=True)
@@ -220,7 +220,7 @@ asyncio.run(main())
 def test_not_even_when_it_is_killed_while_they_start() -> None:
     script = """
 async def main():
-    keeper = await guardian()
+    keeper = await acquire_guard()
     await asyncio.gather(*(start(keeper, "/bin/sh", "-c", "echo; exec sleep 1000") for _ in range(40)))
 asyncio.run(main())
 """
@@ -232,7 +232,7 @@ asyncio.run(main())
 def test_not_even_when_something_it_forked_lives_on_with_its_descriptors() -> None:
     script = """
 async def main():
-    keeper = await guardian()
+    keeper = await acquire_guard()
     await start(keeper, "/bin/sh", "-c", "echo; exec sleep 1000")
     ours, theirs = os.pipe()
     if not os.fork():
@@ -255,7 +255,7 @@ def test_an_interrupt_from_the_terminal_is_for_the_server_alone() -> None:
 async def main():
     interrupted = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, interrupted.set)
-    keeper = await guardian()
+    keeper = await acquire_guard()
     theirs, ours = os.pipe()
     cat = await start(keeper, "/bin/cat", stdin=theirs)
     os.write(ours, b"ready\\n")
@@ -281,7 +281,7 @@ import resource
 resource.setrlimit(resource.RLIMIT_NOFILE, (300, 5000))
 async def main():
     for _ in range(2):
-        keeper = await guardian()
+        keeper = await acquire_guard()
         await (await start(keeper, "/bin/sh", "-c", "ulimit -n")).exited
         await keeper.close()
     print(*resource.getrlimit(resource.RLIMIT_NOFILE))

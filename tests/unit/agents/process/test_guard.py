@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.agents.process.guard.guardian import Child, Guardian, NotStarted, guardian, release
+from dragoman.agents.process.guard.client import Child, GuardClient, NotStarted, acquire_guard, release_guard
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="programs need POSIX")
 linux = pytest.mark.skipif(sys.platform != "linux", reason="the system must hand over orphans")
@@ -42,7 +42,7 @@ while True:
 class Stage:
     """Starts programs and reads what they say. The end of what one says means that all of it has gone."""
 
-    def __init__(self, keeper: Guardian) -> None:
+    def __init__(self, keeper: GuardClient) -> None:
         self.keeper = keeper
 
     async def start(
@@ -86,9 +86,9 @@ class Stage:
 
 @pytest.fixture
 async def stage() -> AsyncIterator[Stage]:
-    keeper = await guardian()
+    keeper = await acquire_guard()
     yield Stage(keeper)
-    await release(keeper)
+    await release_guard(keeper)
 
 
 # -- ends --------------------------------------------------------------------------------------------------------------

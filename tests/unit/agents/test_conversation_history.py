@@ -8,12 +8,12 @@ from typing import Any
 
 import msgspec
 
-from dragoman.agents.text import Memory
+from dragoman.agents.text import ConversationHistory
 
 
-def _memory(most: int) -> tuple[Memory, dict[str, Any]]:
+def _memory(most: int) -> tuple[ConversationHistory, dict[str, Any]]:
     ctx: Any = SimpleNamespace(state={}, log=logging.getLogger("dragoman.agent"))
-    return Memory(ctx, "kept", most), ctx.state
+    return ConversationHistory(ctx, "kept", most), ctx.state
 
 
 def test_turns_are_remembered_in_the_order_they_came() -> None:

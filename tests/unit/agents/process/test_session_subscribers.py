@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dragoman.agents.process import events
-from dragoman.agents.process.events import Announcer
+from dragoman.agents.process.events import SessionSubscribers
 
 
 class Listener:
@@ -23,7 +23,7 @@ class Listener:
 
 
 def test_a_listener_hears_its_own_session_and_no_other() -> None:
-    announcer, listener = Announcer(), Listener()
+    announcer, listener = SessionSubscribers(), Listener()
     announcer.subscribe("one", listener)
     announcer.emit("two", events.text("not for it"))
     announcer.emit("one", events.text("hello"))
@@ -31,7 +31,7 @@ def test_a_listener_hears_its_own_session_and_no_other() -> None:
 
 
 def test_a_session_without_listeners_can_say_what_it_wants() -> None:
-    announcer = Announcer()
+    announcer = SessionSubscribers()
     assert announcer.emit("one", events.text("anybody?")) == []
     assert len(announcer) == 0
 
@@ -40,7 +40,7 @@ def test_a_session_without_listeners_can_say_what_it_wants() -> None:
     "end", [events.exited(), events.stopped(), events.error("no")], ids=lambda event: event["type"]
 )
 def test_the_end_is_told_and_then_everybody_is_dropped(end: events.Event) -> None:
-    announcer, listener = Announcer(), Listener()
+    announcer, listener = SessionSubscribers(), Listener()
     announcer.subscribe("one", listener)
     announcer.emit("one", events.started())
     announcer.emit("one", end)
@@ -50,7 +50,7 @@ def test_the_end_is_told_and_then_everybody_is_dropped(end: events.Event) -> Non
 
 
 def test_who_comes_late_to_a_session_at_work_learns_at_once_that_it_is() -> None:
-    announcer, early, late, later = Announcer(), Listener(), Listener(), Listener()
+    announcer, early, late, later = SessionSubscribers(), Listener(), Listener(), Listener()
     announcer.subscribe("one", early)
     announcer.emit("one", events.started())
     announcer.subscribe("one", late)
@@ -65,7 +65,7 @@ def test_a_listener_that_fails_keeps_nobody_else_from_hearing(caplog: pytest.Log
     def broken(session_id: str, event: events.Event) -> None:
         raise RuntimeError("out of paper")
 
-    announcer, listener, other = Announcer(), Listener(), Listener()
+    announcer, listener, other = SessionSubscribers(), Listener(), Listener()
     announcer.subscribe("one", broken)
     announcer.subscribe("one", listener)
     announcer.subscribe("one", broken)
@@ -78,7 +78,7 @@ def test_a_listener_that_fails_keeps_nobody_else_from_hearing(caplog: pytest.Log
 
 
 def test_a_listener_may_leave_while_it_is_told() -> None:
-    announcer, other, heard = Announcer(), Listener(), list[str]()
+    announcer, other, heard = SessionSubscribers(), Listener(), list[str]()
 
     def once(session_id: str, event: events.Event) -> None:
         heard.append(event["type"])
@@ -93,7 +93,7 @@ def test_a_listener_may_leave_while_it_is_told() -> None:
 
 
 def test_a_listener_may_bring_another_while_it_is_told() -> None:
-    announcer, other = Announcer(), Listener()
+    announcer, other = SessionSubscribers(), Listener()
     announcer.subscribe("one", lambda *_: announcer.subscribe("one", other))
     announcer.emit("one", events.text("a"))
     assert other.heard == []
@@ -102,7 +102,7 @@ def test_a_listener_may_bring_another_while_it_is_told() -> None:
 
 
 def test_the_last_who_leaves_takes_the_session_along() -> None:
-    announcer, listener = Announcer(), Listener()
+    announcer, listener = SessionSubscribers(), Listener()
     leaves = [announcer.subscribe("one", listener), announcer.subscribe("one", listener)]
     leaves[0]()
     assert len(announcer) == 1
@@ -111,7 +111,7 @@ def test_the_last_who_leaves_takes_the_session_along() -> None:
 
 
 def test_leaving_twice_takes_nobody_else_along() -> None:
-    announcer, listener = Announcer(), Listener()
+    announcer, listener = SessionSubscribers(), Listener()
     leave = announcer.subscribe("one", listener)
     announcer.subscribe("one", listener)
     leave()
@@ -121,7 +121,7 @@ def test_leaving_twice_takes_nobody_else_along() -> None:
 
 
 def test_leaving_a_session_that_has_ended_does_not_leave_the_next_one() -> None:
-    announcer, listener = Announcer(), Listener()
+    announcer, listener = SessionSubscribers(), Listener()
     leave = announcer.subscribe("one", listener)
     announcer.emit("one", events.exited())
     announcer.subscribe("one", listener)
@@ -131,7 +131,7 @@ def test_leaving_a_session_that_has_ended_does_not_leave_the_next_one() -> None:
 
 
 async def test_who_tells_learns_whom_to_wait_for() -> None:
-    announcer, room = Announcer(), asyncio.get_running_loop().create_future()
+    announcer, room = SessionSubscribers(), asyncio.get_running_loop().create_future()
     announcer.subscribe("one", lambda *_: room)
     announcer.subscribe("one", lambda *_: "no need")
     [waiting] = announcer.emit("one", events.text("a"))
@@ -141,7 +141,7 @@ async def test_who_tells_learns_whom_to_wait_for() -> None:
 
 
 async def test_a_listener_that_is_a_coroutine_runs_even_when_nobody_waits_for_it() -> None:
-    announcer, heard, both = Announcer(), list[str](), asyncio.Event()
+    announcer, heard, both = SessionSubscribers(), list[str](), asyncio.Event()
 
     async def listener(session_id: str, event: events.Event) -> None:
         heard.append(event["type"])
@@ -163,7 +163,7 @@ async def test_a_coroutine_that_fails_is_logged_and_not_raised_where_it_is_waite
     async def broken(session_id: str, event: events.Event) -> Any:
         raise RuntimeError("out of paper")
 
-    announcer = Announcer()
+    announcer = SessionSubscribers()
     announcer.subscribe("one", broken)
     with caplog.at_level(logging.ERROR, "dragoman.process"):
         [waiting] = announcer.emit("one", events.text("a"))

@@ -16,34 +16,34 @@ from dragoman.agents.process import events
 from dragoman.agents.process.events import Event
 from dragoman.agents.process.outputs import LinesOutput, TextOutput
 from dragoman.agents.process.profiles.profile import Profile
-from dragoman.agents.process.recipe import LONGEST_ARGUMENT, Limits, Recipe, recipe_of
+from dragoman.agents.process.spec import LONGEST_ARGUMENT, ProgramLimits, ProgramSpec, program_spec
 from dragoman.errors import ConfigError, Failed, Rejected
 
 # -- as a user says it -------------------------------------------------------------------------------------------------
 
 
 def test_a_command_is_split_like_a_shell_does_and_never_run_by_one() -> None:
-    recipe = recipe_of("my-agent --say 'hello you' $HOME; ls")
-    assert recipe.command == ("my-agent", "--say", "hello you", "$HOME;", "ls")
+    spec = program_spec("my-agent --say 'hello you' $HOME; ls")
+    assert spec.command == ("my-agent", "--say", "hello you", "$HOME;", "ls")
 
 
 def test_a_list_of_words_is_taken_as_it_is() -> None:
-    assert recipe_of(["my-agent", "hello you", ""]).command == ("my-agent", "hello you", "")
+    assert program_spec(["my-agent", "hello you", ""]).command == ("my-agent", "hello you", "")
 
 
 @pytest.mark.parametrize("command", [None, "", "   ", [], ()])
 def test_a_command_has_at_least_one_word(command: Any) -> None:
     with pytest.raises(ConfigError, match="a command is a text or a list of words"):
-        recipe_of(command)
+        program_spec(command)
 
 
 def test_a_quote_that_does_not_end_is_told() -> None:
     with pytest.raises(ConfigError, match="command: No closing quotation in `my-agent 'oh`"):
-        recipe_of("my-agent 'oh")
+        program_spec("my-agent 'oh")
 
 
 def test_it_is_called_by_the_program_that_is_meant() -> None:
-    assert recipe_of("npx -y @fox/my-agent@2 --flag").name == "my-agent"
+    assert program_spec("npx -y @fox/my-agent@2 --flag").name == "my-agent"
 
 
 @pytest.mark.parametrize(
@@ -62,54 +62,54 @@ def test_it_is_called_by_the_program_that_is_meant() -> None:
 )
 def test_a_wrong_option_is_told(options: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        recipe_of("cat", **options)
+        program_spec("cat", **options)
     assert said in str(caught.value)
 
 
 def test_a_home_that_nobody_has_is_told() -> None:
     with pytest.raises(ConfigError, match="there is no home folder for ~nobody-of-that-name/agent"):
-        recipe_of("~nobody-of-that-name/agent")
+        program_spec("~nobody-of-that-name/agent")
 
 
 def test_an_interactive_program_has_no_place_for_a_prompt_in_its_command() -> None:
     with pytest.raises(ConfigError, match=r"leave \{prompt\} out"):
-        recipe_of("my-agent {prompt}", input="interactive")
+        program_spec("my-agent {prompt}", input="interactive")
 
 
 def test_a_profile_brings_its_command_and_knows_input_and_output() -> None:
-    recipe = recipe_of(None, profile="claude")
-    assert recipe.profile is not None
-    assert recipe.command == recipe.profile.command
-    assert recipe.name == recipe.profile.name
-    assert recipe_of("/opt/claude -p", profile="claude").command == ("/opt/claude", "-p")
+    spec = program_spec(None, profile="claude")
+    assert spec.profile is not None
+    assert spec.command == spec.profile.command
+    assert spec.name == spec.profile.name
+    assert program_spec("/opt/claude -p", profile="claude").command == ("/opt/claude", "-p")
     for options in ({"input": "interactive"}, {"output": "jsonl"}):
         with pytest.raises(ConfigError, match="leave input and output out"):
-            recipe_of(None, profile="claude", **options)
+            program_spec(None, profile="claude", **options)
 
 
 def test_limits_and_variables_are_read() -> None:
-    recipe = recipe_of("cat", limits={"time": "5"}, env=["A=1", "B=x=y"])
-    assert recipe.limits == Limits(time=5.0)
-    assert recipe.env == {"A": "1", "B": "x=y"}
+    spec = program_spec("cat", limits={"time": "5"}, env=["A=1", "B=x=y"])
+    assert spec.limits == ProgramLimits(time=5.0)
+    assert spec.env == {"A": "1", "B": "x=y"}
 
 
 # -- the prompt --------------------------------------------------------------------------------------------------------
 
 
 def test_without_a_place_for_it_the_prompt_is_no_argument() -> None:
-    recipe = recipe_of("cat -u")
-    assert recipe.argv("-rf \0") == ("cat", "-u")
-    assert not recipe.by_argument
+    spec = program_spec("cat -u")
+    assert spec.argv("-rf \0") == ("cat", "-u")
+    assert not spec.by_argument
 
 
 def test_the_prompt_is_put_wherever_it_belongs_and_stays_one_word() -> None:
-    recipe = recipe_of(["say", "{prompt}", "--again={prompt}"])
-    assert recipe.by_argument
-    assert recipe.argv("two words; ls") == ("say", "two words; ls", "--again=two words; ls")
+    spec = program_spec(["say", "{prompt}", "--again={prompt}"])
+    assert spec.by_argument
+    assert spec.argv("two words; ls") == ("say", "two words; ls", "--again=two words; ls")
 
 
 def test_braces_in_a_prompt_mean_nothing() -> None:
-    assert recipe_of("say {prompt}").argv("{prompt} {0}") == ("say", "{prompt} {0}")
+    assert program_spec("say {prompt}").argv("{prompt} {0}") == ("say", "{prompt} {0}")
 
 
 @pytest.mark.parametrize(
@@ -127,19 +127,19 @@ def test_braces_in_a_prompt_mean_nothing() -> None:
 )
 def test_a_caller_does_not_choose_the_options(command: str) -> None:
     with pytest.raises(Rejected, match="may not begin with a hyphen"):
-        recipe_of(command).argv("--delete-all")
+        program_spec(command).argv("--delete-all")
 
 
 @pytest.mark.parametrize("command", ["say -- {prompt}", "say --text={prompt}", "python -c code -- {prompt}"])
 def test_where_no_option_can_be_a_hyphen_is_text(command: str) -> None:
-    assert recipe_of(command).argv("-1 degrees")[-1].endswith("-1 degrees")
+    assert program_spec(command).argv("-1 degrees")[-1].endswith("-1 degrees")
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])), st.sampled_from(["", "!", " and more"]))
 def test_no_prompt_ever_becomes_an_option(prompt: str, after: str) -> None:
-    recipe = Recipe(command=("say", "-v", "{prompt}" + after))
+    spec = ProgramSpec(command=("say", "-v", "{prompt}" + after))
     try:
-        argv = recipe.argv(prompt)
+        argv = spec.argv(prompt)
     except Rejected:
         assert prompt.startswith("-") or "\0" in prompt
     else:
@@ -150,23 +150,23 @@ def test_no_prompt_ever_becomes_an_option(prompt: str, after: str) -> None:
 
 def test_a_character_that_no_argument_can_hold_is_refused() -> None:
     with pytest.raises(Rejected, match=r"\(NUL\)"):
-        recipe_of("say {prompt}").argv("a\0b")
+        program_spec("say {prompt}").argv("a\0b")
 
 
 def test_a_prompt_is_as_long_as_an_argument_may_be() -> None:
-    recipe = recipe_of(["say", "{prompt}"])
-    assert len(recipe.argv("x" * LONGEST_ARGUMENT)[1]) == LONGEST_ARGUMENT
+    spec = program_spec(["say", "{prompt}"])
+    assert len(spec.argv("x" * LONGEST_ARGUMENT)[1]) == LONGEST_ARGUMENT
     with pytest.raises(Rejected, match="too long for the program: it takes at most 127 KB"):
-        recipe.argv("x" * (LONGEST_ARGUMENT + 1))
+        spec.argv("x" * (LONGEST_ARGUMENT + 1))
     with pytest.raises(Rejected, match="too long"):
-        recipe.argv("é" * (LONGEST_ARGUMENT // 2 + 1))  # what counts is bytes
+        spec.argv("é" * (LONGEST_ARGUMENT // 2 + 1))  # what counts is bytes
 
 
 def test_what_counts_is_the_word_with_the_prompt_and_no_other() -> None:
     prompt = "x" * (LONGEST_ARGUMENT - 10)
-    assert recipe_of(["python", "-c", "#" * 100_000, "{prompt}"]).argv(prompt)[-1] == prompt
+    assert program_spec(["python", "-c", "#" * 100_000, "{prompt}"]).argv(prompt)[-1] == prompt
     with pytest.raises(Rejected, match="too long"):
-        recipe_of(["say", "{prompt} {prompt}"]).argv(prompt)
+        program_spec(["say", "{prompt} {prompt}"]).argv(prompt)
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_what_counts_is_the_word_with_the_prompt_and_no_other() -> None:
     ],
 )
 def test_a_program_can_be_told_more_when_its_input_stays_open(command: str, options: Any, keeps: bool) -> None:
-    assert recipe_of(command, **options).keeps_input is keeps
+    assert program_spec(command, **options).keeps_input is keeps
 
 
 # -- its surroundings --------------------------------------------------------------------------------------------------
@@ -190,7 +190,7 @@ def test_a_program_gets_little_of_the_servers_environment(monkeypatch: pytest.Mo
     monkeypatch.setenv("SECRET_OF_THE_SERVER", "x")
     monkeypatch.setenv("PATH", "/bin")
     monkeypatch.delenv("TZ", raising=False)
-    environment = recipe_of("cat", env={"MY": "own"}).environment({"TASK": "t-1"})
+    environment = program_spec("cat", env={"MY": "own"}).environment({"TASK": "t-1"})
     assert environment["PATH"] == "/bin"
     assert (environment["MY"], environment["DRAGOMAN_TASK"]) == ("own", "t-1")
     assert not {"SECRET_OF_THE_SERVER", "TZ"} & set(environment)
@@ -198,22 +198,22 @@ def test_a_program_gets_little_of_the_servers_environment(monkeypatch: pytest.Mo
 
 def test_its_owner_has_the_last_word_about_variables_but_not_about_facts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LANG", "C")
-    recipe = recipe_of("cat", env=["LANG=pt_PT", "DRAGOMAN_TASK=mine"])
-    environment = recipe.environment({"TASK": "t-1", "USER": "a\0b"})
+    spec = program_spec("cat", env=["LANG=pt_PT", "DRAGOMAN_TASK=mine"])
+    environment = spec.environment({"TASK": "t-1", "USER": "a\0b"})
     assert (environment["LANG"], environment["DRAGOMAN_TASK"]) == ("pt_PT", "t-1")
     assert "DRAGOMAN_USER" not in environment  # no variable can hold that
 
 
 def test_a_variable_that_is_only_named_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_KEY", "k")
-    assert recipe_of("cat", env=["MY_KEY"]).environment({})["MY_KEY"] == "k"
+    assert program_spec("cat", env=["MY_KEY"]).environment({})["MY_KEY"] == "k"
 
 
 def test_a_profile_names_the_variables_its_program_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FOX_KEY", "k")
     monkeypatch.delenv("FOX_HOME", raising=False)
-    recipe = Recipe(command=("fox",), profile=FOX)
-    environment = recipe.environment({})
+    spec = ProgramSpec(command=("fox",), profile=FOX)
+    environment = spec.environment({})
     assert environment["FOX_KEY"] == "k"
     assert "FOX_HOME" not in environment
 
@@ -221,29 +221,29 @@ def test_a_profile_names_the_variables_its_program_needs(monkeypatch: pytest.Mon
 def test_a_program_is_found_on_the_path_it_will_have(tmp_path: Path) -> None:
     program = tmp_path / "fox"
     program.touch(mode=0o755)
-    assert recipe_of("fox", env={"PATH": str(tmp_path)}).executable("fox", Path("/")) == str(program)
-    assert recipe_of("fox").executable("./fox", tmp_path) == str(program)
-    assert recipe_of("fox").executable(sys.executable, tmp_path) == sys.executable
+    assert program_spec("fox", env={"PATH": str(tmp_path)}).executable("fox", Path("/")) == str(program)
+    assert program_spec("fox").executable("./fox", tmp_path) == str(program)
+    assert program_spec("fox").executable(sys.executable, tmp_path) == sys.executable
 
 
 @pytest.mark.parametrize("name", ["no-such-program-here", "./no-such", "/no/such", ""])
 def test_a_program_that_is_not_there_is_told(name: str, tmp_path: Path) -> None:
     with pytest.raises(Failed, match=f"there is no `{name}`"):
-        recipe_of("cat").executable(name, tmp_path)
+        program_spec("cat").executable(name, tmp_path)
 
 
 def test_what_cannot_be_run_is_told_before_anybody_calls(tmp_path: Path) -> None:
     (tmp_path / "my agent.sh").touch(mode=0o644)
     with pytest.raises(ConfigError) as caught:
-        recipe_of([f"{tmp_path}/my agent.sh"]).check()
+        program_spec([f"{tmp_path}/my agent.sh"]).check()
     path = tmp_path / "my agent.sh"
     assert str(caught.value) == f"the program cannot be started: {path} may not be run: chmod +x '{path}'"
     with pytest.raises(ConfigError, match=f"cannot be started: {tmp_path} is a folder"):
-        recipe_of([str(tmp_path)]).check()
+        program_spec([str(tmp_path)]).check()
     with pytest.raises(ConfigError, match="there is no `no-such-program-here` on PATH"):
-        recipe_of("no-such-program-here").check()
+        program_spec("no-such-program-here").check()
     path.chmod(0o755)
-    recipe_of([str(path)]).check()
+    program_spec([str(path)]).check()
 
 
 # -- its output --------------------------------------------------------------------------------------------------------
@@ -261,24 +261,24 @@ FOX = Profile(name="fox", title="Fox", command=("fox",), reader=Reader, env=("FO
 
 
 def test_every_run_is_read_by_a_fresh_reader() -> None:
-    recipe = recipe_of("cat")
-    first, second = recipe.reading(), recipe.reading()
+    spec = program_spec("cat")
+    first, second = spec.new_output(), spec.new_output()
     assert isinstance(first, TextOutput)
     assert first is not second
 
 
 def test_lines_are_read_as_the_recipe_says() -> None:
-    assert isinstance(recipe_of("cat", output="jsonl").reading(), LinesOutput)
-    assert list(Recipe(command=("fox",), profile=FOX).reading().feed(b"x\n")) == [events.text("read")]
+    assert isinstance(program_spec("cat", output="jsonl").new_output(), LinesOutput)
+    assert list(ProgramSpec(command=("fox",), profile=FOX).new_output().feed(b"x\n")) == [events.text("read")]
 
 
 def test_a_profile_goes_on_with_a_conversation() -> None:
-    recipe = recipe_of(None, profile="claude")
-    assert recipe.argv("hi") == recipe.command
-    assert "0b7a2d6e-1111-4222-8333-444455556666" in recipe.argv("hi", "0b7a2d6e-1111-4222-8333-444455556666")
+    spec = program_spec(None, profile="claude")
+    assert spec.argv("hi") == spec.command
+    assert "0b7a2d6e-1111-4222-8333-444455556666" in spec.argv("hi", "0b7a2d6e-1111-4222-8333-444455556666")
 
 
 def test_the_systems_own_path_is_used_when_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PATH")
-    found = recipe_of("sh").executable("sh", Path("/"))
+    found = program_spec("sh").executable("sh", Path("/"))
     assert os.access(found, os.X_OK)

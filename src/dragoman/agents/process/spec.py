@@ -16,13 +16,13 @@ from dragoman.agents.command import (
     NODE,
     SHELL,
     Interpreter,
-    Run,
+    ScriptArgument,
     code_words,
     environment_of,
     is_launcher,
     name_of_command,
     printable,
-    runs_of,
+    script_arguments,
 )
 from dragoman.agents.offers import humanized
 from dragoman.agents.process.outputs import Output, output_of
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
 
 PROMPT = "{prompt}"
 # What only a shell understands, where it stands by itself.
-_SIGNS = {"|", "|&", ">", "<", ">>", "<<", "<<<", "&&", "||", ";", "&", "&>", "2>", "2>&1", ">&2", "1>&2"}
+_SHELL_OPERATORS = {"|", "|&", ">", "<", ">>", "<<", "<<<", "&&", "||", ";", "&", "&>", "2>", "2>&1", ">&2", "1>&2"}
 # What these start is not on this machine, or sees other files.
-_AWAY = {"docker", "podman", "ssh", "kubectl", "flatpak", "bwrap", "chroot"}
+_REMOTE_LAUNCHERS = {"docker", "podman", "ssh", "kubectl", "flatpak", "bwrap", "chroot"}
 _SCRIPTS = {".py", ".js", ".mjs", ".cjs", ".ts", ".tsx", ".sh", ".bash", ".rb", ".pl", ".php", ".lua"}
 # Node looks for a script under these, too.
 _NODE_ENDINGS = (".js", ".cjs", ".mjs", ".json")
 
 
-def words_of(command: str | Sequence[str]) -> list[str]:
+def split_command(command: str | Sequence[str]) -> list[str]:
     """A command as words; a text is split like a shell does, and never run by one.
 
     Raises:
@@ -53,7 +53,7 @@ def words_of(command: str | Sequence[str]) -> list[str]:
         words = shlex.split(command)
     except ValueError as error:
         raise ConfigError(f"command: {error} in `{command}`") from None
-    sign = next((word for word in _as_written(command, words) if word in _SIGNS), None)
+    sign = next((word for word in _as_written(command, words) if word in _SHELL_OPERATORS), None)
     if sign is not None:
         raise ConfigError(f"command: no shell runs this, so `{sign}` means nothing: use sh -c '…', or a script")
     return words
@@ -67,7 +67,7 @@ def _as_written(command: str, words: list[str]) -> list[str]:
         return words
 
 
-def check_words(words: Sequence[str], folder: Path, path: str | None = None) -> None:
+def check_command(words: Sequence[str], folder: Path, path: str | None = None) -> None:
     """See that a command can be one, with paths as seen from a folder; `path` is where programs are looked for.
 
     Raises:
@@ -83,12 +83,12 @@ def check_words(words: Sequence[str], folder: Path, path: str | None = None) -> 
             f"command: {PROMPT} stands in code, which callers would write then: give it as an argument of its own, as "
             f"in sh -c '… \"$1\"' x {PROMPT}, or leave it out and read standard input"
         )
-    if script is not None and _found(words[script.at], folder, script.kind, path) is None:
+    if script is not None and _find_script(words[script.at], folder, script.kind, path) is None:
         there = printable(str(folder / words[script.at]))
         raise ConfigError(f"command: `{words[0]}` is to run {there}, and there is no such file")
 
 
-def in_place(words: Sequence[str], folder: Path, *, files: bool = True) -> list[str]:
+def resolve_paths(words: Sequence[str], folder: Path, *, files: bool = True) -> list[str]:
     """The words with the paths that they name as seen from a folder: programs run in folders of their own.
 
     That is the program itself, where it is a path. With `files` it is also the script of an interpreter, and every word
@@ -97,27 +97,27 @@ def in_place(words: Sequence[str], folder: Path, *, files: bool = True) -> list[
     Raises:
         ConfigError: a home folder is nobody's.
     """
-    found = list(words)
-    if os.sep in found[0]:
-        found[0] = str(folder / at_home(found[0]))
+    resolved = list(words)
+    if os.sep in resolved[0]:
+        resolved[0] = str(folder / expand_home(resolved[0]))
     if not files:
-        return found
-    for at, word in enumerate(found[1:], 1):
+        return resolved
+    for at, word in enumerate(resolved[1:], 1):
         if os.sep in word and not word.startswith("-") and _exists(folder / word):
-            found[at] = str(folder / word)
+            resolved[at] = str(folder / word)
     script = _script(words)
     if script is not None:
-        word = found[script.at]
-        found[script.at] = _found(word, folder, script.kind) or str(folder / at_home(word))
-    elif is_launcher(words[0]) and PurePath(words[0]).name not in _AWAY and not list(code_words(words)):
-        for at, word in enumerate(found[1:], 1):
+        word = resolved[script.at]
+        resolved[script.at] = _find_script(word, folder, script.kind) or str(folder / expand_home(word))
+    elif is_launcher(words[0]) and PurePath(words[0]).name not in _REMOTE_LAUNCHERS and not list(code_words(words)):
+        for at, word in enumerate(resolved[1:], 1):
             if PurePath(word).suffix in _SCRIPTS and _exists(folder / word):
-                found[at] = str(folder / word)
+                resolved[at] = str(folder / word)
                 break
-    return found
+    return resolved
 
 
-def at_home(path: str | os.PathLike[str]) -> Path:
+def expand_home(path: str | os.PathLike[str]) -> Path:
     """A path in which `~` is read. Raises ConfigError when it is nobody's home."""
     try:
         return Path(path).expanduser()
@@ -125,16 +125,16 @@ def at_home(path: str | os.PathLike[str]) -> Path:
         raise ConfigError(f"there is no home folder for {path}") from None
 
 
-def _script(words: Sequence[str]) -> Run | None:
-    run = next(runs_of(words), None)
+def _script(words: Sequence[str]) -> ScriptArgument | None:
+    run = next(script_arguments(words), None)
     return None if run is None or run.is_code or not run.kind.sure else run
 
 
-def _found(word: str, folder: Path, kind: Interpreter, path: str | None = None) -> str | None:
+def _find_script(word: str, folder: Path, kind: Interpreter, path: str | None = None) -> str | None:
     """The script that a word names; None when there is none."""
-    place = folder / at_home(word)
-    if _exists(place) or (kind is NODE and any(_exists(Path(f"{place}{ending}")) for ending in _NODE_ENDINGS)):
-        return str(place)
+    script = folder / expand_home(word)
+    if _exists(script) or (kind is NODE and any(_exists(Path(f"{script}{ending}")) for ending in _NODE_ENDINGS)):
+        return str(script)
     # Shells look for a script as for a program.
     return word if kind is SHELL and os.sep not in word and shutil.which(word, path=path) else None
 
@@ -146,7 +146,7 @@ def _exists(path: Path) -> bool:
         return False
 
 
-class Limits(Struct, frozen=True, kw_only=True):
+class ProgramLimits(Struct, frozen=True, kw_only=True):
     """Limits of one program; 0 is no limit. Times are in seconds, sizes in bytes.
 
     `cpu`, `memory` (address space), `files` (open at once) and `file_size` are the operating system's to watch.
@@ -174,20 +174,20 @@ _MOST = 2**63 - 1
 _WHOLE = ("cpu", "memory", "files", "file_size", "output", "artifacts", "sessions")
 
 
-def limits_of(given: Limits | Mapping[str, Any] | None) -> Limits:
+def limits_of(limits: ProgramLimits | Mapping[str, Any] | None) -> ProgramLimits:
     """Limits as a user gives them. Raises ConfigError."""
-    if given is None:
-        return Limits()
-    if isinstance(given, Limits):
-        return given
-    read: dict[str, Any] = {}
-    for name, value in given.items():
-        if name not in Limits.__struct_fields__:
-            near = difflib.get_close_matches(name, Limits.__struct_fields__, 1)
-            hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(Limits.__struct_fields__)}"
+    if limits is None:
+        return ProgramLimits()
+    if isinstance(limits, ProgramLimits):
+        return limits
+    numbers: dict[str, Any] = {}
+    for name, value in limits.items():
+        if name not in ProgramLimits.__struct_fields__:
+            near = difflib.get_close_matches(name, ProgramLimits.__struct_fields__, 1)
+            hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(ProgramLimits.__struct_fields__)}"
             raise ConfigError(f"limits: there is no limit `{name}`; {hint}")
-        read[name] = _number(name, value)
-    return Limits(**read)
+        numbers[name] = _number(name, value)
+    return ProgramLimits(**numbers)
 
 
 def _number(name: str, value: Any) -> float:
@@ -213,7 +213,7 @@ INHERITED = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPD
 LONGEST_ARGUMENT = 131_071
 
 
-class Recipe(Struct, frozen=True, kw_only=True):
+class ProgramSpec(Struct, frozen=True, kw_only=True):
     """A command and everything around it that is the same for every session."""
 
     command: tuple[str, ...]
@@ -222,7 +222,7 @@ class Recipe(Struct, frozen=True, kw_only=True):
     profile: Profile | None = None
     cwd: Path | None = None
     env: Mapping[str, str] = {}
-    limits: Limits = Limits()
+    limits: ProgramLimits = ProgramLimits()
 
     @property
     def about(self) -> str:
@@ -267,13 +267,13 @@ class Recipe(Struct, frozen=True, kw_only=True):
     def executable(self, name: str, cwd: Path) -> str:
         """Where the program is. Raises Failed when there is none."""
         path = self.env.get("PATH", os.environ.get("PATH", os.defpath))
-        place = str(cwd / name) if os.sep in name else name
-        found = shutil.which(place, path=path)
-        if found is not None:
-            return str(Path(found).absolute())
+        candidate = str(cwd / name) if os.sep in name else name
+        program = shutil.which(candidate, path=path)
+        if program is not None:
+            return str(Path(program).absolute())
         # What lies there and cannot be run is told by the system, in its own words.
-        if os.sep in name and Path(place).exists():
-            return place
+        if os.sep in name and Path(candidate).exists():
+            return candidate
         where = "" if os.sep in name else " on PATH"
         raise Failed(f"the program cannot be started: there is no `{name}`{where}")
 
@@ -281,14 +281,14 @@ class Recipe(Struct, frozen=True, kw_only=True):
         """See that there is such a program. Raises ConfigError."""
         name, cwd = self.command[0], self.cwd or Path.cwd()
         try:
-            found = Path(self.executable(name, cwd))
+            program = Path(self.executable(name, cwd))
         except Failed as error:
             raise ConfigError(str(error)) from None
-        if found.is_dir():
-            raise ConfigError(f"the program cannot be started: {found} is a folder")
-        if not os.access(found, os.X_OK):
+        if program.is_dir():
+            raise ConfigError(f"the program cannot be started: {program} is a folder")
+        if not os.access(program, os.X_OK):
             raise ConfigError(
-                f"the program cannot be started: {found} may not be run: chmod +x {shlex.quote(str(found))}"
+                f"the program cannot be started: {program} may not be run: chmod +x {shlex.quote(str(program))}"
             )
 
     def environment(self, facts: Mapping[str, str]) -> dict[str, str]:
@@ -296,16 +296,16 @@ class Recipe(Struct, frozen=True, kw_only=True):
         own = {name: os.environ[name] for name in INHERITED if name in os.environ}
         if self.profile is not None:
             own |= {name: os.environ[name] for name in self.profile.env if name in os.environ}
-        told = {f"DRAGOMAN_{name}": value for name, value in facts.items() if "\0" not in value}
-        return own | dict(self.env) | told
+        task_variables = {f"DRAGOMAN_{name}": value for name, value in facts.items() if "\0" not in value}
+        return own | dict(self.env) | task_variables
 
-    def reading(self) -> Output:
+    def new_output(self) -> Output:
         """A fresh reader of the program's output."""
         reader = None if self.profile is None else self.profile.reader
         return output_of(self.output, interactive=self.interactive, reader=reader)
 
 
-def recipe_of(
+def program_spec(
     command: str | Sequence[str] | None,
     *,
     input: str = "stdin",
@@ -313,37 +313,37 @@ def recipe_of(
     profile: str | None = None,
     cwd: str | os.PathLike[str] | None = None,
     env: Mapping[str, str] | Sequence[str] | None = None,
-    limits: Limits | Mapping[str, Any] | None = None,
-) -> Recipe:
+    limits: ProgramLimits | Mapping[str, Any] | None = None,
+) -> ProgramSpec:
     """A recipe from what a user says. Raises ConfigError, also where callers could choose or write what is run."""
     from dragoman.agents.process.profiles import profile as profile_of
 
-    known = None if profile is None else profile_of(profile)
+    profile_spec = None if profile is None else profile_of(profile)
     if input not in ("stdin", "interactive"):
         raise ConfigError(f"input: `{input}` is neither stdin nor interactive; for an argument, write {PROMPT} into it")
     if output not in ("text", "jsonl"):
         raise ConfigError(f"output: `{output}` is neither text nor jsonl")
-    if known is not None and (input, output) != ("stdin", "text"):
+    if profile_spec is not None and (input, output) != ("stdin", "text"):
         raise ConfigError(f"the profile `{profile}` knows the program's input and output: leave input and output out")
-    words: Sequence[str] = () if command is None else words_of(command)
-    if not words and known is not None:
-        words = known.command
+    words: Sequence[str] = () if command is None else split_command(command)
+    if not words and profile_spec is not None:
+        words = profile_spec.command
     if not words:
         raise ConfigError('a command is a text or a list of words, as in "my-agent --flag"')
     if input == "interactive" and any(PROMPT in word for word in words):
         raise ConfigError(f"an interactive program gets its prompts as lines: leave {PROMPT} out")
-    place = None if cwd is None else at_home(cwd).absolute()
-    if place is not None and not place.is_dir():
-        raise ConfigError(f"cwd: there is no folder {place}")
+    folder = None if cwd is None else expand_home(cwd).absolute()
+    if folder is not None and not folder.is_dir():
+        raise ConfigError(f"cwd: there is no folder {folder}")
     variables = environment_of(env)
-    words = in_place(words, Path.cwd(), files=place is None)
-    check_words(words, place or Path.cwd(), variables.get("PATH"))
-    return Recipe(
+    words = resolve_paths(words, Path.cwd(), files=folder is None)
+    check_command(words, folder or Path.cwd(), variables.get("PATH"))
+    return ProgramSpec(
         command=tuple(words),
         input=input,
         output=output,
-        profile=known,
-        cwd=place,
+        profile=profile_spec,
+        cwd=folder,
         env=variables,
         limits=limits_of(limits),
     )
@@ -351,5 +351,5 @@ def recipe_of(
 
 def _takes_hyphens(command: Sequence[str]) -> bool:
     """True when a prompt that begins with a hyphen is no option: it is only a part of a word, or `--` is before it."""
-    begins = [at for at, word in enumerate(command) if word.startswith(PROMPT)]
-    return not begins or (not is_launcher(command[0]) and all(at and command[at - 1] == "--" for at in begins))
+    positions = [at for at, word in enumerate(command) if word.startswith(PROMPT)]
+    return not positions or (not is_launcher(command[0]) and all(at and command[at - 1] == "--" for at in positions))

@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from dragoman.agents.process.guard.link import MARK, framed, frames_of
+from dragoman.agents.process.guard.link import ID_VARIABLE, frame_bytes, frames_of
 
 logger = logging.getLogger("dragoman.process")
 # How long the guardian may take to end everything before it is ended itself.
@@ -25,7 +25,7 @@ _CLOSE_SECONDS = 8.0
 # What a program that went with its guardian has ended with.
 _KILLED = -9
 # The system has too many descriptors under way. It says nothing when that is over.
-_CROWDED, _CROWDED_SECONDS = (errno.ETOOMANYREFS, errno.ENOBUFS, errno.ENOMEM), 0.01
+_OVERLOAD_ERRORS, _OVERLOAD_SECONDS = (errno.ETOOMANYREFS, errno.ENOBUFS, errno.ENOMEM), 0.01
 _AT_ONCE = 1 << 16
 _LIMITS = ("cpu", "memory", "files", "file_size")
 
@@ -39,7 +39,7 @@ class NotStarted(Exception):
         self.step = step
 
 
-class GuardianGone(ConnectionError):
+class GuardLost(ConnectionError):
     """The guardian has ended, and all its programs with it. The next one to be asked for is a new one."""
 
 
@@ -50,9 +50,9 @@ class Child:
     Both belong to all who wait: wait for them with `asyncio.shield`, or the first to give up takes them away.
     """
 
-    def __init__(self, guardian: Guardian, id: str) -> None:
+    def __init__(self, guard: GuardClient, id: str) -> None:
         loop = asyncio.get_running_loop()
-        self._guardian = guardian
+        self._guard = guard
         self.id = id
         self._grace: float | None = None
         self.pid = 0
@@ -63,7 +63,7 @@ class Child:
     def signal(self, number: int) -> None:
         """Send a signal to the program and its group. One that has ended gets none."""
         if not self.clean.done():
-            self._guardian.tell({"id": self.id, "number": int(number)})
+            self._guard.send({"id": self.id, "number": int(number)})
 
     def end(self, grace: float) -> None:
         """Ask the program and its group to end; kill them after `grace` seconds, at once when that is 0.
@@ -72,9 +72,9 @@ class Child:
         """
         if not self.clean.done() and (self._grace is None or grace < self._grace):
             self._grace = grace
-            self._guardian.tell({"id": self.id, "grace": grace})
+            self._guard.send({"id": self.id, "grace": grace})
 
-    def note(self, report: dict[str, Any]) -> bool:
+    def handle_report(self, report: dict[str, Any]) -> bool:
         """Take what the guard reports of it. True when there will be no more."""
         if "pid" in report:
             self.pid = report["pid"]
@@ -90,15 +90,15 @@ class Child:
             return True
         return False
 
-    def lose(self) -> None:
+    def on_guard_lost(self) -> None:
         """The guardian has gone, and the program with it."""
         if not self.started.done():
-            self.started.set_exception(GuardianGone("the guardian has ended"))
+            self.started.set_exception(GuardLost("the guardian has ended"))
         _finish(self.exited, _KILLED)
         _finish(self.clean, None)
 
 
-class Guardian:
+class GuardClient:
     """The guardian of this process. Raises OSError when it cannot be started."""
 
     def __init__(self) -> None:
@@ -108,8 +108,8 @@ class Guardian:
         self._children: dict[str, Child] = {}
         self._in = bytearray()
         self._out: deque[tuple[memoryview, list[int]]] = deque()
-        self._waits = False
-        self._ended: asyncio.Future[None] = self._loop.create_future()
+        self._waiting_for_room = False
+        self._closed: asyncio.Future[None] = self._loop.create_future()
         self._closing = False
         self._users = 0
         self._socket, theirs = socket.socketpair()
@@ -131,13 +131,13 @@ class Guardian:
     @property
     def alive(self) -> bool:
         """False when it starts nothing any more."""
-        return not (self._closing or self._ended.done())
+        return not (self._closing or self._closed.done())
 
-    def hold(self) -> None:
+    def retain(self) -> None:
         """One more holds it."""
         self._users += 1
 
-    def let_go(self) -> bool:
+    def release(self) -> bool:
         """One holds it no more. True when others still do."""
         self._users -= 1
         return self._users > 0
@@ -153,7 +153,7 @@ class Guardian:
         stdout: int,
         stderr: int,
         limits: Mapping[str, int],
-        marked: bool = True,
+        tag_environment: bool = True,
     ) -> Child:
         """Start a program, the leader of a session of its own. The descriptors stay the caller's to close.
 
@@ -167,14 +167,14 @@ class Guardian:
 
         """
         if not self.alive:
-            raise GuardianGone("the guardian has ended")
+            raise GuardLost("the guardian has ended")
         child = Child(self, secrets.token_hex(8))
-        mark = {MARK: child.id} if marked else {}
+        id_variable = {ID_VARIABLE: child.id} if tag_environment else {}
         frame = {
             "id": child.id,
             "path": _text(path),
             "argv": [_text(one) for one in argv],
-            "env": {_text(name): _text(value) for name, value in {**env, **mark}.items()},
+            "env": {_text(name): _text(value) for name, value in {**env, **id_variable}.items()},
             "cwd": _text(cwd),
             "limits": {name: limits.get(name, 0) for name in _LIMITS},
         }
@@ -196,9 +196,9 @@ class Guardian:
             self._drop_unsent()
             with suppress(OSError):
                 self._socket.shutdown(socket.SHUT_WR)
-        await asyncio.wait((self._ended,), timeout=_CLOSE_SECONDS)
-        if not self._ended.done():
-            self._lost()
+        await asyncio.wait((self._closed,), timeout=_CLOSE_SECONDS)
+        if not self._closed.done():
+            self._on_lost()
 
     def abandon(self) -> None:
         """Close it when its event loop runs no more. This waits until it has gone."""
@@ -212,18 +212,18 @@ class Guardian:
 
     # -- what goes -----------------------------------------------------------------------------------------------------
 
-    def tell(self, frame: dict[str, Any]) -> None:
+    def send(self, frame: dict[str, Any]) -> None:
         """Send a frame, now or as soon as there is room. Nothing happens when the guardian has gone."""
         if self.alive:
             self._send(frame, [])
 
     def _send(self, frame: dict[str, Any], descriptors: list[int]) -> None:
-        self._out.append((memoryview(framed(frame)), descriptors))
-        if not self._waits:
+        self._out.append((memoryview(frame_bytes(frame)), descriptors))
+        if not self._waiting_for_room:
             self._flush()
 
     def _flush(self) -> None:
-        if self._ended.done():
+        if self._closed.done():
             return
         self._wait_for_room(False)
         while self._out:
@@ -234,11 +234,11 @@ class Guardian:
                 self._wait_for_room(True)
                 return
             except OSError as error:
-                if error.errno not in _CROWDED:
-                    self._lost()
+                if error.errno not in _OVERLOAD_ERRORS:
+                    self._on_lost()
                     return
-                self._waits = True
-                self._loop.call_later(_CROWDED_SECONDS, self._flush)
+                self._waiting_for_room = True
+                self._loop.call_later(_OVERLOAD_SECONDS, self._flush)
                 return
             _close(descriptors)
             self._out.popleft()
@@ -247,11 +247,11 @@ class Guardian:
                 self._out.appendleft((data[sent:], []))
 
     def _wait_for_room(self, waits: bool) -> None:
-        if waits and not self._waits:
+        if waits and not self._waiting_for_room:
             self._loop.add_writer(self._socket.fileno(), self._flush)
-        elif self._waits and not waits:
+        elif self._waiting_for_room and not waits:
             self._loop.remove_writer(self._socket.fileno())
-        self._waits = waits
+        self._waiting_for_room = waits
 
     def _drop_unsent(self) -> None:
         for _, descriptors in self._out:
@@ -268,20 +268,20 @@ class Guardian:
         except OSError:
             data = b""
         if not data:
-            self._lost()
+            self._on_lost()
             return
         self._in += data
         for report in frames_of(self._in):
-            self._note(report)
+            self._handle_report(report)
 
-    def _note(self, report: dict[str, Any]) -> None:
+    def _handle_report(self, report: dict[str, Any]) -> None:
         child = self._children.get(report["id"])
-        if child is not None and child.note(report):
+        if child is not None and child.handle_report(report):
             del self._children[child.id]
 
-    def _lost(self) -> None:
+    def _on_lost(self) -> None:
         """Note that it has gone. When nobody wanted that, do what it cannot do any more."""
-        if self._ended.done():
+        if self._closed.done():
             return
         expected = self._closing
         self._wait_for_room(False)
@@ -295,49 +295,49 @@ class Guardian:
             logger.error("the guardian of the programs has ended; %d programs end with it", len(self._children))
         if self._children:
             # The group of one that has exited may be another's by now.
-            _end_left({one.id: 0 if one.exited.done() else one.pid for one in self._children.values()})
+            _kill_leftovers({one.id: 0 if one.exited.done() else one.pid for one in self._children.values()})
         for child in self._children.values():
-            child.lose()
+            child.on_guard_lost()
         self._children.clear()
-        self._ended.set_result(None)
+        self._closed.set_result(None)
 
 
 # -- the guardian of this process --------------------------------------------------------------------------------------
 
-_guardians: dict[tuple[int, asyncio.AbstractEventLoop], Guardian] = {}
+_clients: dict[tuple[int, asyncio.AbstractEventLoop], GuardClient] = {}
 
 
-async def guardian() -> Guardian:
+async def acquire_guard() -> GuardClient:
     """The guardian of this process and event loop, started when it is first wanted. Release it once for each call.
 
     Raises:
         OSError: it cannot be started.
 
     """
-    _forget_ended_loops()
+    _drop_closed_loops()
     key = os.getpid(), asyncio.get_running_loop()
-    found = _guardians.get(key)
-    if found is None or not found.alive:
-        found = _guardians[key] = Guardian()
-    found.hold()
-    return found
+    client = _clients.get(key)
+    if client is None or not client.alive:
+        client = _clients[key] = GuardClient()
+    client.retain()
+    return client
 
 
-async def release(guardian: Guardian) -> None:
+async def release_guard(guard: GuardClient) -> None:
     """Do without a guardian. The last one to do so closes it."""
-    if guardian.let_go():
+    if guard.release():
         return
     key = os.getpid(), asyncio.get_running_loop()
-    if _guardians.get(key) is guardian:
-        del _guardians[key]
-    await guardian.close()
+    if _clients.get(key) is guard:
+        del _clients[key]
+    await guard.close()
 
 
-def _forget_ended_loops() -> None:
-    for key in [one for one in _guardians if one[1].is_closed()]:
-        left = _guardians.pop(key)
-        if key[0] == os.getpid() and left.alive:
-            left.abandon()
+def _drop_closed_loops() -> None:
+    for key in [one for one in _clients if one[1].is_closed()]:
+        client = _clients.pop(key)
+        if key[0] == os.getpid() and client.alive:
+            client.abandon()
 
 
 def _finish(future: asyncio.Future[Any], result: Any) -> None:
@@ -369,7 +369,7 @@ def _text(value: str | os.PathLike[str]) -> str:
 # -- the guard's process ----------------------------------------------------------------------------------------------
 
 # All that a Python needs to start, and what marks this process where it is a program of another server's itself.
-_KEPT = ("DYLD_LIBRARY_PATH", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", MARK)
+_INHERITED_VARIABLES = ("DYLD_LIBRARY_PATH", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", ID_VARIABLE)
 # How many files this process may have open, where the system allows it: every program takes a few.
 _OPEN_FILES = 65536
 # How many it could have open before that.
@@ -393,7 +393,7 @@ def _start(descriptor: int) -> subprocess.Popen[bytes]:
             pass_fds=(descriptor,),
             cwd="/",
             # Programs run as the same user, and can read what the guardian was started with.
-            env={name: os.environ[name] for name in _KEPT if name in os.environ},
+            env={name: os.environ[name] for name in _INHERITED_VARIABLES if name in os.environ},
             # What a terminal sends is for the server, which then ends its programs in its own way.
             start_new_session=True,
         )
@@ -413,7 +413,7 @@ def _raise_open_files() -> int:
     return soft
 
 
-def _end_left(programs: Mapping[str, int]) -> None:
+def _kill_leftovers(programs: Mapping[str, int]) -> None:
     """Kill what programs leave when their guardian is killed: their groups, and whatever bears their marks.
 
     The programs are given as their marks and their pids, 0 for those whose pid is not known.
@@ -422,8 +422,8 @@ def _end_left(programs: Mapping[str, int]) -> None:
         if pid:
             with suppress(OSError):
                 os.killpg(pid, signal.SIGKILL)
-    marks = {f"{MARK}={mark}".encode() for mark in programs}
+    id_variables = {f"{ID_VARIABLE}={program_id}".encode() for program_id in programs}
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            if marks.intersection((process / "environ").read_bytes().split(b"\0")):
+            if id_variables.intersection((process / "environ").read_bytes().split(b"\0")):
                 os.kill(int(process.name), signal.SIGKILL)

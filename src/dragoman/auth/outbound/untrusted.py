@@ -9,49 +9,49 @@ from urllib.parse import urljoin, urlsplit
 from dragoman.model.error import ConfigError
 from dragoman.net.exchange import is_loopback, origin_of
 
-_LONGEST = 300
+_MAX_TEXT = 300
 
 
-def shown(text: object, secrets: Iterable[str] = ()) -> str:
+def redact(text: object, secrets: Iterable[str] = ()) -> str:
     """Foreign text as it may stand in an error: short, printable, and without our secrets should it echo them."""
     words = str(text)
     for secret in sorted(filter(None, secrets), key=len, reverse=True):
         words = words.replace(secret, "***")
     words = "".join(char if char.isprintable() else " " for char in words).strip()
-    return words if len(words) <= _LONGEST else words[: _LONGEST - 1] + "…"
+    return words if len(words) <= _MAX_TEXT else words[: _MAX_TEXT - 1] + "…"
 
 
-def given_address(url: object, option: str) -> str:
+def configured_url(url: object, option: str) -> str:
     """An address the user gave to send secrets to.
 
     Raises:
         ConfigError: it is not one, or it would send them in the clear.
     """
-    fault = _fault(url)
-    if fault:
-        raise ConfigError(f"{option}= {fault}")
+    problem = _url_problem(url)
+    if problem:
+        raise ConfigError(f"{option}= {problem}")
     return str(url)
 
 
-def card_address(said: object, request_url: str, option: str) -> str:
+def card_url(value: object, request_url: str, option: str) -> str:
     """An address from a card, when a secret may be sent there: only to the origin that is being called.
 
     Raises:
         ConfigError: the card has none, or it leads elsewhere; the text says what to pass instead.
     """
-    if not isinstance(said, str) or not said:
+    if not isinstance(value, str) or not value:
         raise ConfigError(f"the agent's card does not say where to ask for a token: pass {option}=")
     try:
-        url = urljoin(request_url, said)
+        url = urljoin(request_url, value)
     except ValueError:
-        url = said
-    fault = _fault(url)
-    if fault:
-        raise ConfigError(f"the address in the agent's card, {shown(said)}, {fault}: pass {option}=")
+        url = value
+    problem = _url_problem(url)
+    if problem:
+        raise ConfigError(f"the address in the agent's card, {redact(value)}, {problem}: pass {option}=")
     if origin_of(url) != origin_of(request_url):
         raise ConfigError(
-            f"the agent's card wants secrets sent to {shown(url)}, which is not the agent's own origin"
-            f" ({origin_of(request_url)}): if you trust that address, pass {option}={shown(url)!r}"
+            f"the agent's card wants secrets sent to {redact(url)}, which is not the agent's own origin"
+            f" ({origin_of(request_url)}): if you trust that address, pass {option}={redact(url)!r}"
         )
     return url
 
@@ -61,14 +61,14 @@ def as_object(value: object) -> dict[str, Any]:
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
-def as_texts(value: object) -> tuple[str, ...]:
+def as_strings(value: object) -> tuple[str, ...]:
     """The strings of a JSON list, or of an object's keys."""
     if not isinstance(value, (list, tuple, dict)):
         return ()
     return tuple(each for each in cast("Iterable[Any]", value) if isinstance(each, str) and each)
 
 
-def _fault(url: object) -> str:
+def _url_problem(url: object) -> str:
     """What keeps an address from being sent a secret; empty when nothing does."""
     if not isinstance(url, str):
         return f"must be a str, not {type(url).__name__}"

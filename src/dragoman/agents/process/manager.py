@@ -13,8 +13,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from dragoman.agents.process import events, folders
-from dragoman.agents.process.events import Announcer, Backlog
-from dragoman.agents.process.guard.guardian import NotStarted
+from dragoman.agents.process.events import Backlog, SessionSubscribers
+from dragoman.agents.process.guard.client import NotStarted
 from dragoman.agents.process.guard.spawner import Spawner
 from dragoman.agents.process.program import Program
 from dragoman.model.error import Failed, Rejected
@@ -23,32 +23,32 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dragoman.agents.process.events import Callback, Event
-    from dragoman.agents.process.guard.guardian import Child
+    from dragoman.agents.process.guard.client import Child
     from dragoman.agents.process.guard.spawner import Pipes
-    from dragoman.agents.process.recipe import Recipe
-    from dragoman.agents.process.session import Session
+    from dragoman.agents.process.session import ProgramSession
+    from dragoman.agents.process.spec import ProgramSpec
     from dragoman.clock import Clock
 
 logger = logging.getLogger("dragoman.process")
 # Of how many sessions it is known how their last program ended.
-_REMEMBERED = 1000
+_MAX_END_REASONS = 1000
 
 
-class Programs:
+class ProgramManager:
     """Runs the program of each session and tells what it does. See `ProcessManager`.
 
     `projects` are those there are; None: any. A program that waits for an answer stays open; of these there may be as
     many as may run, and the one that has waited longest goes first.
     """
 
-    def __init__(self, recipe: Recipe, clock: Clock, *, projects: Collection[str] | None = None) -> None:
-        self._recipe = recipe
+    def __init__(self, spec: ProgramSpec, clock: Clock, *, projects: Collection[str] | None = None) -> None:
+        self._spec = spec
         self._clock = clock
         self._projects = projects
-        self._announcer = Announcer()
+        self._subscribers = SessionSubscribers()
         self._programs: dict[str, Program] = {}
         self._backlogs: dict[str, Backlog] = {}
-        self._ends: OrderedDict[str, str] = OrderedDict()
+        self._end_reasons: OrderedDict[str, str] = OrderedDict()
         self._spawner = Spawner()
 
     def __len__(self) -> int:
@@ -60,55 +60,53 @@ class Programs:
     def subscribe(self, session_id: str, callback: Callback, /) -> Callable[[], None]:
         """See `ProcessManager.subscribe`."""
         backlog = self._backlogs.pop(session_id, None)
-        return self._announcer.subscribe(session_id, callback, () if backlog is None else backlog.take())
+        return self._subscribers.subscribe(session_id, callback, () if backlog is None else backlog.take())
 
-    async def start_process(self, session: Session, prompt: str, /, **options: Any) -> None:
+    async def start_process(self, session: ProgramSession, prompt: str, /, **options: Any) -> None:
         """See `ProcessManager.start_process`. A program of the session that still runs is ended first.
 
         Options are `facts`, variables for the program, and `remembered`, how it calls this conversation.
         """
         if self._projects is not None and session.project_id not in self._projects:
-            self._announcer.emit(session.id, events.error(f"Project {session.project_id} not found", "not_found"))
+            self._subscribers.emit(session.id, events.error(f"Project {session.project_id} not found", "not_found"))
             return
         await self.stop_process(session.id, "another message came")
         try:
-            program, pipes, seen = await self._started(session, prompt, options)
+            program, pipes, stamps = await self._start(session, prompt, options)
         except (Failed, Rejected) as error:
             kind = events.REJECTED if isinstance(error, Rejected) else "start"
-            self._announcer.emit(session.id, events.error(str(error), kind))
+            self._subscribers.emit(session.id, events.error(str(error), kind))
             return
         self._programs[session.id] = program
-        program.over.add_done_callback(lambda _: self._gone(session, program))
+        program.finished.add_done_callback(lambda _: self._remove(session, program))
         session.status, session.pid, session.turns = "running", program.pid, session.turns + 1
-        self._announcer.emit(session.id, events.started(program.pid))
-        program.begin(pipes, prompt, seen)
-        self._make_room()
+        self._subscribers.emit(session.id, events.started(program.pid))
+        program.begin(pipes, prompt, stamps)
+        self._stop_oldest_waiting()
 
-    async def _started(
-        self, session: Session, prompt: str, options: Mapping[str, Any]
+    async def _start(
+        self, session: ProgramSession, prompt: str, options: Mapping[str, Any]
     ) -> tuple[Program, Pipes, dict[str, folders.Stamp]]:
-        recipe, folder = self._recipe, session.folder
-        cwd = recipe.cwd or folder
+        spec, folder = self._spec, session.folder
+        cwd = spec.cwd or folder
         if cwd is None:
             raise Failed("the program cannot be started: its session has no folder")
-        argv = recipe.argv(prompt, options.get("remembered"))
+        argv = spec.argv(prompt, options.get("remembered"))
         facts = dict(options.get("facts") or {})
         if folder is not None:
             facts["FOLDER"] = str(folder)
-        seen = {} if folder is None else await asyncio.to_thread(folders.look, folder)
-        child, pipes = await self._spawned(argv, recipe.executable(argv[0], cwd), recipe.environment(facts), cwd)
+        stamps = {} if folder is None else await asyncio.to_thread(folders.scan, folder)
+        child, pipes = await self._spawn(argv, spec.executable(argv[0], cwd), spec.environment(facts), cwd)
         emit = partial(self._emit, session)
-        return Program(recipe, child, folder, self._clock, emit), pipes, seen
+        return Program(spec, child, folder, self._clock, emit), pipes, stamps
 
-    async def _spawned(
-        self, argv: tuple[str, ...], path: str, env: Mapping[str, str], cwd: Path
-    ) -> tuple[Child, Pipes]:
-        limits = self._recipe.limits
+    async def _spawn(self, argv: tuple[str, ...], path: str, env: Mapping[str, str], cwd: Path) -> tuple[Child, Pipes]:
+        limits = self._spec.limits
         named = {name: getattr(limits, name) for name in ("cpu", "memory", "files", "file_size")}
         try:
             return await self._spawner.spawn(path, argv, env=env, cwd=cwd, limits=named)
         except NotStarted as error:
-            raise Failed(_plain(error.errno, error.step, argv[0])) from error
+            raise Failed(_start_error(error.errno, error.step, argv[0])) from error
         except OSError as error:
             logger.error("a program cannot be started: %s", error)
             raise Failed("the program cannot be started: the server's log says why") from error
@@ -122,9 +120,9 @@ class Programs:
 
     def goes_on(self, session_id: str) -> bool:
         """True when the open program of a session takes the next message, too."""
-        return self._recipe.interactive and self.pid(session_id) is not None
+        return self._spec.interactive and self.pid(session_id) is not None
 
-    def say(self, session: Session, line: str) -> None:
+    def say(self, session: ProgramSession, line: str) -> None:
         """Tell the open program of a session something. Nothing happens when there is none."""
         program = self._programs.get(session.id)
         if program is not None:
@@ -136,9 +134,9 @@ class Programs:
         if self.pid(session_id) is not None:
             self._backlogs.setdefault(session_id, Backlog()).put_back(events)
 
-    def ended(self, session_id: str) -> str:
+    def end_reason(self, session_id: str) -> str:
         """How the last program of a session ended, as far as that is still known."""
-        return self._ends.get(session_id, "")
+        return self._end_reasons.get(session_id, "")
 
     async def stop_process(self, session_id: str, reason: str = "") -> None:
         """End the program of a session, and all it has started."""
@@ -155,7 +153,7 @@ class Programs:
 
     # -- parts ---------------------------------------------------------------------------------------------------------
 
-    def _emit(self, session: Session, event: Event) -> list[Awaitable[Any]]:
+    def _emit(self, session: ProgramSession, event: Event) -> list[Awaitable[Any]]:
         kind = event["type"]
         if kind == "session_exited":
             session.status = "idle"
@@ -166,20 +164,20 @@ class Programs:
         session.updated_ms = self._clock.now()
         if kind in events.ENDS:
             self._note_end(session.id, event)
-        kept: asyncio.Future[None] | None = None
-        if kind not in events.ENDS and not self._announcer.has_listeners(session.id):
-            kept = self._backlogs.setdefault(session.id, Backlog()).add(event)
-        waits = self._announcer.emit(session.id, event)
-        return waits if kept is None else [*waits, kept]
+        backlog_full: asyncio.Future[None] | None = None
+        if kind not in events.ENDS and not self._subscribers.has_listeners(session.id):
+            backlog_full = self._backlogs.setdefault(session.id, Backlog()).add(event)
+        waits = self._subscribers.emit(session.id, event)
+        return waits if backlog_full is None else [*waits, backlog_full]
 
     def _note_end(self, session_id: str, event: Event) -> None:
         how = events.problem_of(event) if event["type"] == "error" else str(event.get("reason") or "")
-        self._ends[session_id] = how
-        self._ends.move_to_end(session_id)
-        if len(self._ends) > _REMEMBERED:
-            self._ends.popitem(last=False)
+        self._end_reasons[session_id] = how
+        self._end_reasons.move_to_end(session_id)
+        if len(self._end_reasons) > _MAX_END_REASONS:
+            self._end_reasons.popitem(last=False)
 
-    def _gone(self, session: Session, program: Program) -> None:
+    def _remove(self, session: ProgramSession, program: Program) -> None:
         if self._programs.get(session.id) is program:
             del self._programs[session.id]
             backlog = self._backlogs.pop(session.id, None)
@@ -187,14 +185,14 @@ class Programs:
                 backlog.take()
         session.pid = None
 
-    def _make_room(self) -> None:
-        waiting = sorted((each for each in self._programs.values() if each.asks), key=lambda each: each.asked_ms)
-        for program in waiting[: max(0, len(waiting) - self._recipe.limits.sessions)]:
+    def _stop_oldest_waiting(self) -> None:
+        waiting = sorted((each for each in self._programs.values() if each.asks), key=lambda each: each.question_ms)
+        for program in waiting[: max(0, len(waiting) - self._spec.limits.sessions)]:
             ending = asyncio.get_running_loop().create_task(program.stop("others needed its place"))
             ending.add_done_callback(lambda done: done.cancelled() or done.exception())
 
 
-def _plain(number: int, step: str, name: str) -> str:
+def _start_error(number: int, step: str, name: str) -> str:
     """Why a program could not be started."""
     if step == "chdir":
         return f"the program cannot be started: its folder cannot be used ({os.strerror(number)})"
@@ -223,20 +221,20 @@ class ProcessManager(Protocol):
         """Call back with everything that happens in a session from now on."""
         ...
 
-    def start_process(self, session: Session, prompt: str, /, **options: Any) -> Awaitable[object] | object:
+    def start_process(self, session: ProgramSession, prompt: str, /, **options: Any) -> Awaitable[object] | object:
         """Run the session's program on a prompt."""
         ...
 
 
-def talk_of(manager: ProcessManager) -> Programs | None:
+def interactive_manager(manager: ProcessManager) -> ProgramManager | None:
     """The same process manager as one whose programs can be told something while they run, if they can."""
-    return cast("Programs", manager) if hasattr(manager, "say") and hasattr(manager, "pid") else None
+    return cast("ProgramManager", manager) if hasattr(manager, "say") and hasattr(manager, "pid") else None
 
 
 async def stop(manager: ProcessManager, session_id: str, reason: str) -> None:
     """Ask a process manager to end a program, if it can be asked."""
-    asked = getattr(manager, "stop_process", None)
-    if asked is not None:
-        done = asked(session_id, reason)
+    stop_process = getattr(manager, "stop_process", None)
+    if stop_process is not None:
+        done = stop_process(session_id, reason)
         if inspect.isawaitable(done):
             await done

@@ -1,0 +1,250 @@
+"""Starts `dragoman` commands of the tests by forking a process that has imported everything already.
+
+A command is a process of its own all the same, with its own pid, folder, environment, streams and signals: only the
+half second (with MCP, more than one) that Python takes to import packages is spent once for all of them.
+
+`install()` replaces `subprocess.Popen`; commands that are no `python -m dragoman.cli.main …`, or whose environment
+Python reads while it starts, begin as always. So do all of them with DRAGOMAN_COLD_START=1, and on systems without
+`fork` and descriptors over sockets.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import inspect
+import json
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NoReturn
+
+SRC = str(Path(__file__).resolve().parents[1] / "src")
+COMMAND = [sys.executable, "-m", "dragoman.cli.main"]
+# Variables that Python itself, or the loader before it, reads while it starts.
+STARTING = ("PYTHON", "LD_", "LC_", "LANG", "COV", "MALLOC", "TZ")
+HARMLESS = {"PYTHONWARNINGS", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED"}
+PRELOADED = (
+    *(f"dragoman.cli.{verb}" for verb in ("call", "card", "chat", "doctor", "mcp", "push", "send", "serve", "tasks")),
+    *(
+        "dragoman.server.build",
+        "dragoman.server.listen.serve",
+        "dragoman.stores.sqlite.store",
+        "dragoman.client.client",
+    ),
+    *("dragoman.mcp.serve", "dragoman.agents.mcp_tools.bridge", "dragoman.server.plugins", "dragoman.net.aio"),
+    *("cryptography.fernet", "mcp.server", "mcp.client.session", "uvicorn", "uvicorn.lifespan.on"),
+    *("uvicorn.protocols.http.httptools_impl", "httptools", "uvloop", "asyncio", "sqlite3", "ssl", "readline"),
+)
+
+
+def install() -> None:
+    """Start commands warm from now on, in this process."""
+    if hasattr(os, "fork") and hasattr(socket, "send_fds") and not os.environ.get("DRAGOMAN_COLD_START"):
+        subprocess.Popen = WarmPopen  # type: ignore[misc]
+
+
+def close() -> None:
+    """End the warm process, which ends none that it has forked."""
+    while _FORKERS:
+        _FORKERS.popitem()[1].close()
+
+
+class WarmPopen(subprocess.Popen[Any]):
+    """A `subprocess.Popen` whose process is forked from one that is warm, if it can be."""
+
+    _status: int | None = None  # where its end is reported; None for a process that was started as always
+
+    def _execute_child(self, *positional: Any) -> None:
+        start = super()._execute_child  # type: ignore[misc]
+        given = inspect.signature(start).bind(*positional).arguments
+        if not _can_be_warm(given):
+            start(*positional)
+            return
+        streams = [given[name] for name in ("p2cread", "c2pwrite", "errwrite")]
+        streams = [number if stream == -1 else stream for number, stream in enumerate(streams)]
+        self._status, reported = os.pipe()
+        request = {
+            "arguments": [os.fsdecode(each) for each in given["args"][3:]],
+            "folder": os.fsdecode(given["cwd"] or Path.cwd()),
+            "environment": dict(os.environ if given["env"] is None else given["env"]),
+            "leads": given["start_new_session"],
+        }
+        try:
+            self.pid = _forker().start(request, [*streams, reported])
+        finally:
+            os.close(reported)
+        self._child_created = True
+        self._close_pipe_fds(  # type: ignore[attr-defined]
+            *(given[name] for name in ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite"))
+        )
+
+    def _try_wait(self, wait_flags: int) -> tuple[int, int]:
+        if self._status is None:
+            return super()._try_wait(wait_flags)  # type: ignore[misc]
+        if wait_flags & os.WNOHANG:
+            with selectors.DefaultSelector() as selector:
+                selector.register(self._status, selectors.EVENT_READ)
+                if not selector.select(0):
+                    return 0, 0
+        status = int(os.read(self._status, 20))
+        os.close(self._status)
+        return self.pid, status
+
+    def _internal_poll(self, *args: Any, **options: Any) -> int | None:
+        if self._status is None:
+            return super()._internal_poll(*args, **options)  # type: ignore[misc]
+        if self.returncode is None and self._waitpid_lock.acquire(False):
+            try:
+                if self.returncode is None:
+                    pid, status = self._try_wait(os.WNOHANG)
+                    if pid:
+                        self._handle_exitstatus(status)
+            finally:
+                self._waitpid_lock.release()
+        return self.returncode
+
+
+def _can_be_warm(given: dict[str, Any]) -> bool:
+    if list(given["args"][:3]) != COMMAND or given["preexec_fn"] or given["pass_fds"] or given["shell"]:
+        return False
+    if sys._getframe(3).f_globals["__name__"].startswith("asyncio"):
+        return False  # it waits for its processes in ways of its own
+    environment = os.environ if given["env"] is None else given["env"]
+    mine = {name: value for name, value in environment.items() if name.startswith(STARTING) and name not in HARMLESS}
+    if mine.pop("PYTHONPATH", None) != SRC:
+        return False
+    return all(os.environ.get(name) == value for name, value in mine.items())
+
+
+# -- in the tests' process ---------------------------------------------------------------------------------------------
+
+
+class Forker:
+    """The warm process, and the socket over which it is asked for others."""
+
+    def __init__(self) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            environment = {**os.environ, "PYTHONPATH": SRC, "PYTHONWARNINGS": "ignore"}
+            command = [sys.executable, __file__, str(theirs.fileno())]
+            self._process = _COLD(
+                command,
+                env=environment,
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+            )
+        self._socket = ours
+        self._lock = threading.Lock()
+
+    def start(self, request: dict[str, Any], descriptors: list[int]) -> int:
+        """Start a process; gives its pid."""
+        with self._lock:
+            socket.send_fds(self._socket, [json.dumps(request).encode()], descriptors)
+            return int(self._socket.recv(20))
+
+    def close(self) -> None:
+        """End it, and wait for its end."""
+        self._socket.close()
+        self._process.wait(20)
+
+
+_COLD = subprocess.Popen
+_FORKERS: dict[int, Forker] = {}
+
+
+def _forker() -> Forker:
+    pid = os.getpid()  # a fork of the tests' process has no socket to share
+    if pid not in _FORKERS:
+        _FORKERS[pid] = Forker()
+    return _FORKERS[pid]
+
+
+# -- in the warm process -----------------------------------------------------------------------------------------------
+
+
+def serve(connection: socket.socket) -> None:
+    """Fork whenever asked to. Returns in every process that was forked, ready to run its command."""
+    for name in PRELOADED:
+        with contextlib.suppress(ImportError):
+            import_module(name)
+    gc.freeze()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the watchers
+    while True:
+        message, descriptors, _, _ = socket.recv_fds(connection, 1 << 20, 8)
+        if not message:
+            sys.exit()
+        if os.fork() == 0:
+            _watch(connection, json.loads(message), descriptors)
+            return
+        for each in descriptors:
+            os.close(each)
+
+
+def _watch(connection: socket.socket, request: dict[str, Any], descriptors: list[int]) -> None:
+    """Fork once more: this process waits for the other, which is the command, and reports its end."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    pid = os.fork()
+    if pid == 0:
+        connection.detach()
+        _become(request, descriptors)
+        return
+    os.setpgid(0, 0)  # no Ctrl-C for the command ends its watcher
+    connection.send(str(pid).encode())
+    connection.close()
+    for each in descriptors[:3]:
+        os.close(each)
+    _, status = os.waitpid(pid, 0)
+    with contextlib.suppress(OSError):
+        os.write(descriptors[3], str(status).encode())
+    os._exit(0)
+
+
+def _become(request: dict[str, Any], descriptors: list[int]) -> None:
+    for number, descriptor in enumerate(descriptors[:3]):
+        os.dup2(descriptor, number)
+    os.closerange(3, 1024)
+    if request["leads"]:
+        os.setsid()
+    os.chdir(request["folder"])
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    time.tzset()
+    sys.argv[:] = ["dragoman", *request["arguments"]]
+    sys.path[0] = request["folder"]
+    warnings.resetwarnings()
+    warnings.filters[:] = []  # type: ignore[index]
+    for text in filter(None, os.environ.get("PYTHONWARNINGS", "").split(",")):
+        sys.warnoptions.append(text)
+        warnings.simplefilter(text)  # type: ignore[arg-type]
+    unbuffered = bool(os.environ.get("PYTHONUNBUFFERED"))
+    sys.stdin = open(0, encoding="utf-8", errors="surrogateescape", closefd=False)  # noqa: SIM115
+    sys.stdout = _writer(1, "surrogateescape", unbuffered)
+    sys.stderr = _writer(2, "backslashreplace", unbuffered)
+    sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr
+
+
+def _writer(number: int, errors: str, unbuffered: bool) -> Any:
+    line_by_line = number == 2 or os.isatty(number)
+    writer = open(number, "w", encoding="utf-8", errors=errors, closefd=False, buffering=1 if line_by_line else -1)  # noqa: SIM115
+    writer.reconfigure(write_through=unbuffered)
+    return writer
+
+
+def main() -> NoReturn:
+    """Wait to be forked, and run the command in every process that was."""
+    serve(socket.socket(fileno=int(sys.argv[1])))
+    import_module("dragoman.cli.main").main()
+
+
+if __name__ == "__main__":
+    main()
