@@ -29,7 +29,9 @@ def command(session: CommandSession, skill: str, arguments: tuple[str, ...]) -> 
 
     parsed = [_parse_argument(each) for each in arguments]
     schemas = session.run(fetch_schemas(session.client)) if any(is_text for _, _, is_text in parsed) else {}
-    values = {name: parse_argument(value, schemas, skill, name) if is_text else value for name, value, is_text in parsed}
+    values = {
+        name: parse_argument(value, schemas, skill, name) if is_text else value for name, value, is_text in parsed
+    }
     printer = StreamPrinter(session, quiet=True)
     stream = session.client.stream(tool=skill, arguments=values)
     finish(session, printer, converse(session, printer, printer.read(stream)))

@@ -99,7 +99,9 @@ async def a_draft_survives(open_store: OpenStore) -> None:
         open_row, answered_row = row_of(store, "a"), row_of(store, "b")
         await _write_draft(store, open_row)
         await write(store, answered_row, draft=True, snapshot=b"task")
-        await write(store, answered_row, draft=True, delete=True, dedupe_key=DedupeKey(b"b", NOW + 1000), reply=b"hello")
+        await write(
+            store, answered_row, draft=True, delete=True, dedupe_key=DedupeKey(b"b", NOW + 1000), reply=b"hello"
+        )
     async with open_store() as store:
         assert [stored.row for stored in await store.drafts("agent")] == [open_row], "the draft is lost"
         assert await store.reply(b"b", NOW) == b"hello", "the reply is lost"

@@ -106,7 +106,12 @@ class TaskRegistry:
         return len(self._entries)
 
     async def send(
-        self, engine: AgentEngine, call: CallContext, request: SessionTaskRequest, caller: str = "", lease: Lease | None = None
+        self,
+        engine: AgentEngine,
+        call: CallContext,
+        request: SessionTaskRequest,
+        caller: str = "",
+        lease: Lease | None = None,
     ) -> Json:
         """Begin a task, and give it once the work has begun, has ended, or a second has passed.
 
