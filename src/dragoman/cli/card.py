@@ -11,7 +11,7 @@ from dragoman.cli.remote import CommandSession, Options, call_options, parse_opt
 
 if TYPE_CHECKING:
     from dragoman.cli.card_signature import SignatureReport
-    from dragoman.dialects.cards.rules.validate import Problem
+    from dragoman.dialects.cards.rules.validate import CardProblem
     from dragoman.model.card import AgentCard, AgentInterface
 
 
@@ -57,7 +57,7 @@ def command(ctx: click.Context, url: str, validate: bool, jwks: str | None, **sh
 
 
 def _print_problems(
-    url: str, body: bytes, signed: SignatureReport | None, signature_problems: list[Problem], *, as_json: bool
+    url: str, body: bytes, signed: SignatureReport | None, signature_problems: list[CardProblem], *, as_json: bool
 ) -> int:
     from dragoman.cli.printing import colored, out, print_json, say
     from dragoman.dialects.cards.rules.validate import card_problems

@@ -9,7 +9,7 @@ import msgspec
 from dragoman.client.connection import Sender
 from dragoman.client.trust import CardVerifier, jwks_url_of, key_url_of, load_keys
 from dragoman.clock import SystemClock
-from dragoman.dialects.cards.rules.validate import Problem
+from dragoman.dialects.cards.rules.validate import CardProblem
 from dragoman.keys.card_signature import headers_of
 from dragoman.keys.errors import BadSignature
 from dragoman.model.error import CannotConnect, ServerError
@@ -41,7 +41,7 @@ class SignatureReport(NamedTuple):
 
 async def check_signature(
     body: bytes, url: str, options: Options, jwks: str | None
-) -> tuple[SignatureReport | None, list[Problem]]:
+) -> tuple[SignatureReport | None, list[CardProblem]]:
     """Look at the signatures of a card that was found at `url`. Keys are fetched from there only, or from `jwks`.
 
     Raises:
@@ -71,7 +71,7 @@ async def check_signature(
         has_no_key_url = keys is None and _has_no_key_url(headers, error)
         level = "warning" if has_no_key_url else "error"
         hint = "; --jwks checks with given keys" if has_no_key_url else ""
-        return None, [Problem(level, "signatures", _RULE, f"{error}{hint}")]
+        return None, [CardProblem(level, "signatures", _RULE, f"{error}{hint}")]
     finally:
         await http.close()
     return SignatureReport(signature.kid, signature.alg, signature.form, jwks or signature.jku or jwks_url_of(url)), []

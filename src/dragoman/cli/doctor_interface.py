@@ -350,7 +350,7 @@ def _result_faults(binding: Binding, probe: Probe, result: Any) -> Iterator[_Fau
         yield "FAIL", "answered as if all were well", probe.expected.rule
         return
     try:
-        binding.dialect.result_from(probe.operation, result)
+        binding.dialect.read_result(probe.operation, result)
     except e.DragomanError as error:
         yield "FAIL", str(error), probe.expected.rule
         return

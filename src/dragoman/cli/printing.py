@@ -109,7 +109,7 @@ def print_result(operation: Operation, result: Result, *, compact: bool = False)
     """What an operation gave, on stdout, as A2A 1.0 spells it."""
     from dragoman.dialects.v1.dialect import V1_0
 
-    print_json(V1_0.result(operation, result), compact=compact)
+    print_json(V1_0.write_result(operation, result), compact=compact)
 
 
 def print_parts(parts: Sequence[Part]) -> None:

@@ -15,7 +15,7 @@ from dragoman.engine.execute.threads import helper_threads, skill_threads
 from dragoman.engine.journal.retention import Janitor, Retention
 from dragoman.engine.operations import EngineSettings, Service
 from dragoman.model.error import ConfigError
-from dragoman.net.guard import Guard as AddressGuard
+from dragoman.net.guard import AddressGuard as AddressGuard
 from dragoman.server.agent.adapter import EngineAgent
 from dragoman.server.cards.cache import Cards
 from dragoman.server.cards.signing import CardSigning

@@ -17,7 +17,7 @@ from dragoman.webhooks.request import Secrets, secrets_of
 if TYPE_CHECKING:
     from dragoman.clock import Clock
     from dragoman.engine.ports.store import TaskRow
-    from dragoman.net.guard import Guard
+    from dragoman.net.guard import AddressGuard
     from dragoman.webhooks.request import RequestSigner
 
 logger = logging.getLogger("dragoman.push")
@@ -39,7 +39,7 @@ class SecretSealer(Protocol):
 class WebhookRegistry:
     """An `Outbox` that delivers nothing. Secrets are sealed before they are kept, and shown to nobody."""
 
-    def __init__(self, clock: Clock, sealer: SecretSealer, guard: Guard, signer: RequestSigner | None) -> None:
+    def __init__(self, clock: Clock, sealer: SecretSealer, guard: AddressGuard, signer: RequestSigner | None) -> None:
         self.clock = clock
         self._sealer = sealer
         self._guard = guard

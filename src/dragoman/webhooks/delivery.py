@@ -13,7 +13,7 @@ from dragoman.engine.ports.store import PushState, Write
 from dragoman.keys.errors import BadSeal
 from dragoman.model.error import CannotConnect, DragomanError
 from dragoman.net.exchange import origin_of
-from dragoman.net.guard import Forbidden
+from dragoman.net.guard import AddressForbidden
 from dragoman.webhooks import backoff
 from dragoman.webhooks.config import WebhookRegistry
 from dragoman.webhooks.payload import PayloadBuilder
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from dragoman.model.operation import TaskPushNotificationConfig
     from dragoman.model.record import Record
     from dragoman.net.exchange import HttpClient
-    from dragoman.net.guard import Guard
+    from dragoman.net.guard import AddressGuard
     from dragoman.webhooks.config import SecretSealer
     from dragoman.webhooks.request import RequestSigner
 
@@ -253,7 +253,7 @@ class Delivery:
             self._record_failure("TIMED_OUT", 0.0)
         except CannotConnect as error:
             self._record_failure(error.reason, 0.0)
-        except Forbidden as error:
+        except AddressForbidden as error:
             self._give_up(str(error))  # no later try would be better
         except BadSeal:
             self._give_up(LOST_KEY)
@@ -334,7 +334,7 @@ class DeliveryService(WebhookRegistry):
         clock: Clock,
         http: HttpClient,
         sealer: SecretSealer,
-        guard: Guard,
+        guard: AddressGuard,
         *,
         signer: RequestSigner | None = None,
         issuer: str = "dragoman",

@@ -77,7 +77,7 @@ class PayloadBuilder:
         return self._event(Record.of(stored.row.generation, StatusUpdate(task.id, task.context_id, task.status)))
 
     def _event(self, record: Record) -> bytes:
-        return self._dialect.event(record, last=False)
+        return self._dialect.write_event(record, last=False)
 
     def _task(self, task: Task) -> bytes:
-        return self._dialect.result(Operation.GET, task)
+        return self._dialect.write_result(Operation.GET, task)

@@ -24,7 +24,7 @@ from dragoman.model.part import Part
 from dragoman.model.state import Role
 from dragoman.model.task import Task
 from dragoman.net.exchange import HttpRequest
-from dragoman.net.guard import Guard
+from dragoman.net.guard import AddressGuard
 from dragoman.outputs import Reply
 from dragoman.server.agent.adapter import EngineAgent
 from dragoman.stores.memory import MemoryStore
@@ -159,7 +159,7 @@ class World:
         self.receiver = receiver
         self.keys = keys
         self.bus = LocalBus(clock)
-        self.guard = options.pop("guard", None) or Guard()
+        self.guard = options.pop("guard", None) or AddressGuard()
         signer = options.pop("signer", keys.signer())
         self.courier = DeliveryService(store, self.bus, clock, receiver, keys, self.guard, signer=signer, **options)
         settings = EngineSettings(drain=0)

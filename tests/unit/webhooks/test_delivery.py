@@ -16,7 +16,7 @@ from dragoman.engine.ports.store import WOKEN, PushState, Write
 from dragoman.keys.ring import KeyRing
 from dragoman.model.error import CannotConnect, ServerError
 from dragoman.model.operation import AuthenticationInfo, CancelTaskRequest, TaskPushNotificationConfig
-from dragoman.net.guard import Forbidden
+from dragoman.net.guard import AddressForbidden
 from dragoman.stores.memory import MemoryStore
 from dragoman.testing import Clock
 from dragoman.webhooks import backoff, delivery
@@ -316,7 +316,9 @@ async def test_retry_after_is_respected_up_to_an_hour(world: Any, said: str, sec
 
 async def test_an_address_that_turns_out_to_be_private_ends_it_with_the_reason(world: Any) -> None:
     async def rebound(_: Any) -> None:
-        raise Forbidden("hooks.example.com is in a private network", host="hooks.example.com", address="10.0.0.1")
+        raise AddressForbidden(
+            "hooks.example.com is in a private network", host="hooks.example.com", address="10.0.0.1"
+        )
 
     world.receiver.does = rebound
     task = await world.send("echo")

@@ -35,7 +35,7 @@ from dragoman.model.operation import (
 )
 from dragoman.model.state import Role, State
 from dragoman.model.task import Task, TaskStatus
-from dragoman.net.exchange import size_in_words
+from dragoman.net.exchange import format_size
 
 if TYPE_CHECKING:
     from dragoman.client.connection import Connection
@@ -155,7 +155,7 @@ def _public_error(error: DragomanError, *, has_task: bool) -> str:
     if isinstance(error, TaskNotFound) and has_task:
         return "the agent behind this one does not know the task any more"
     if isinstance(error, ResponseTooLarge):
-        return f"the agent behind this one sends more than {size_in_words(error.limit)}, the limit of this server"
+        return f"the agent behind this one sends more than {format_size(error.limit)}, the limit of this server"
     return public_error_text(error, "the agent behind this one")
 
 

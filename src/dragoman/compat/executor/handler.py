@@ -168,19 +168,19 @@ class RequestHandler:
         await self.start()
         endpoint = self._endpoint
         operation, dialect, _ = endpoint.dialects.for_method(request.method, ORIGIN)
-        params = dialect.request_from(operation, request.params)
+        params = dialect.read_values(operation, request.params)
         if operation is Operation.EXTENDED_CARD:
             yield self._extended()
             return
         outcome = await endpoint.perform(operation, CallContext(origin=ORIGIN, asks=dialect.asks), params, None)
         if not isinstance(outcome.result, Stream):
-            yield decode_any(dialect.result(operation, outcome.result))
+            yield decode_any(dialect.write_result(operation, outcome.result))
             return
-        spelling = dialect.stream()
+        spelling = dialect.event_writer()
         async with aclosing(outcome.result.batches) as batches:
             async for records, is_end in batches:
                 for index, record in enumerate(records, 1):
-                    yield decode_any(spelling.event(record, last=is_end and index == len(records)))
+                    yield decode_any(spelling.write_event(record, last=is_end and index == len(records)))
 
     def _extended(self) -> dict[str, Any]:
         if self._extended_card is None:

@@ -15,7 +15,7 @@ from dragoman.model.error import A2AError, DragomanError, TaskNotFound
 from dragoman.model.ids import new_id
 from dragoman.model.json import encode
 from dragoman.model.operation import AuthenticationInfo, GetPushConfigRequest, TaskPushNotificationConfig
-from dragoman.net.guard import Guard
+from dragoman.net.guard import AddressGuard
 from dragoman.server.http.lazy import LazyHttp, LazyKeys
 from dragoman.webhooks.config import WebhookRegistry
 from dragoman.webhooks.delivery import DeliveryService
@@ -38,7 +38,7 @@ class PushSender:
     """
 
     def __init__(self, *, allow: Sequence[str] = (), secret: str | None = None) -> None:
-        self.guard = Guard(allow, setting="allow")
+        self.guard = AddressGuard(allow, setting="allow")
         self.keys = LazyKeys(secret, None)
         self._http = LazyHttp(self.client)
 

@@ -10,7 +10,7 @@ from dragoman.clock import SystemClock
 from dragoman.compat.remote.exchange import join_url
 from dragoman.compat.sessions.errors import BudgetExceededError
 from dragoman.compat.sessions.invocation_guard import limit_of
-from dragoman.net.addresses import read_host
+from dragoman.net.addresses import parse_host
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -126,7 +126,7 @@ def _origin(base_url: str) -> Origin:
     parts = urlsplit(join_url(base_url, ""))
     host = parts.hostname or ""
     try:
-        parsed = read_host(host)
+        parsed = parse_host(host)
     except ValueError:
         name = host.lower()
     else:

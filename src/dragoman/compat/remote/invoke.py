@@ -17,7 +17,7 @@ from dragoman.model.json import decode_any, encode
 from dragoman.model.message import depth_from_environ
 from dragoman.net.aio import fetch
 from dragoman.net.exchange import HttpRequest
-from dragoman.net.guard import Forbidden, Guard
+from dragoman.net.guard import AddressForbidden, AddressGuard
 
 if TYPE_CHECKING:
     from dragoman.clock import Clock
@@ -62,7 +62,7 @@ async def invoke_remote_agent(
     source_agent: str | None = None,
     budget: SessionBudget | None = None,
     session: str | None = None,
-    guard: Guard | bool | None = None,
+    guard: AddressGuard | bool | None = None,
 ) -> RemoteInvocationResult:
     """Submit a message to a remote agent and look every three seconds, at first at once, whether its task has ended.
 
@@ -101,7 +101,7 @@ async def invoke_remote_agent(
             # Last of all: what is not sent for another reason costs nothing.
             budget.take(session, base_url)
         task_id = _parse_task_id(*await fetch(request, clock=clock, seconds=SUBMIT_SECONDS, guard=guard))
-    except Forbidden as error:
+    except AddressForbidden as error:
         return _failure(f"Blocked URL: {error}")
     except BudgetExceededError as error:
         return _failure(str(error))
@@ -134,7 +134,7 @@ def _parse_task_id(status: int, body: bytes) -> str:
 # -- poll ----------------------------------------------------------------------------------------------------------
 
 
-async def _poll_until_end(url: str, timeout_ms: int, clock: Clock, guard: Guard | None) -> dict[str, Any] | None:
+async def _poll_until_end(url: str, timeout_ms: int, clock: Clock, guard: AddressGuard | None) -> dict[str, Any] | None:
     """The task once it has ended, or None when the time is up before."""
     deadline = clock.now() + timeout_ms
     while (remaining := (deadline - clock.now()) / 1000) > 0:
@@ -147,7 +147,7 @@ async def _poll_until_end(url: str, timeout_ms: int, clock: Clock, guard: Guard 
     return None
 
 
-async def _poll(url: str, seconds: float, clock: Clock, guard: Guard | None) -> dict[str, Any] | None:
+async def _poll(url: str, seconds: float, clock: Clock, guard: AddressGuard | None) -> dict[str, Any] | None:
     request = HttpRequest("GET", url, {"Accept": "application/json"}, operation="get")
     try:
         status, body = await fetch(request, clock=clock, seconds=seconds, guard=guard)

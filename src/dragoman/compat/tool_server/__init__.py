@@ -25,7 +25,7 @@ from dragoman.compat.tool_server.dialect import TOOL_TASKS
 from dragoman.compat.tool_server.rows import NumberedTasks
 from dragoman.dialects.cards.v01 import plain_card
 from dragoman.dialects.errors import rpc_error
-from dragoman.dialects.negotiate import Choice
+from dragoman.dialects.negotiate import MethodMatch
 from dragoman.engine.call import CallContext
 from dragoman.engine.settings import EngineSettings
 from dragoman.model.error import A2AError, ConfigError, InvalidParams, Unauthenticated
@@ -262,14 +262,14 @@ async def _perform(
 ) -> Outcome:
     call = CallContext(user=user, origin=TOOL_TASKS.origin, asks=TOOL_TASKS.asks)
     try:
-        request = TOOL_TASKS.request(operation, _encode_params(params))
+        request = TOOL_TASKS.read_request(operation, _encode_params(params))
         endpoint = Endpoint(service, (), body_limit=0, blocking=True)
         if answers is None:
             outcome = await endpoint.perform(operation, call, request, None)
         else:
-            outcome = await answers.perform(endpoint, Choice(operation, TOOL_TASKS), call, request)
+            outcome = await answers.perform(endpoint, MethodMatch(operation, TOOL_TASKS), call, request)
         assert isinstance(outcome.result, Task)
-        return ("ok", decode_any(TOOL_TASKS.result(operation, outcome.result)))
+        return ("ok", decode_any(TOOL_TASKS.write_result(operation, outcome.result)))
     except A2AError as error:
         return _error_outcome(error)
 

@@ -18,7 +18,7 @@ from dragoman.transports.endpoint import Outcome
 
 if TYPE_CHECKING:
     from dragoman.clock import Clock
-    from dragoman.dialects.negotiate import Choice
+    from dragoman.dialects.negotiate import MethodMatch
     from dragoman.engine.call import CallContext
     from dragoman.engine.ports.store import Store
     from dragoman.model.operation import CancelTaskRequest
@@ -43,7 +43,7 @@ class ToolAnswers:
     async def perform(
         self,
         endpoint: Endpoint,
-        choice: Choice,
+        match: MethodMatch,
         call: CallContext,
         params: Any,
         after: int | None = None,
@@ -51,10 +51,10 @@ class ToolAnswers:
     ) -> Outcome:
         """Carry out an operation. Raises A2AError."""
         try:
-            outcome = await endpoint.perform(choice.operation, call, params, after, request)
+            outcome = await endpoint.perform(match.operation, call, params, after, request)
         except TaskNotCancelable as refused:
             return await self._cancel_ended(endpoint, call, params, refused)
-        if isinstance(outcome.result, Task) and self.dialect.origin in (outcome.origin, choice.dialect.origin):
+        if isinstance(outcome.result, Task) and self.dialect.origin in (outcome.origin, match.dialect.origin):
             return outcome._replace(result=await self.with_row_state(outcome.result))
         return outcome
 

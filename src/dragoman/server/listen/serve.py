@@ -104,7 +104,7 @@ def _run(
     import uvicorn
     from uvicorn.lifespan.on import LifespanOn
 
-    timeouts = ConnectionTimeouts(settings.limits.patience)
+    timeouts = ConnectionTimeouts(settings.limits.request_timeout)
 
     class Lifespan(LifespanOn):
         async def startup(self) -> None:
