@@ -98,7 +98,7 @@ async def test_a_program_ends_with_its_guardian_and_both_come_back(
     agent = Agent.from_mcp(handshake(), include=["pid"])
     engine = await start(agent)
     pid = pid_of(agent)
-    os.kill(connected(agent)._stdio._child._guardian.pid, signal.SIGKILL)
+    os.kill(connected(agent)._stdio._child._guard.pid, signal.SIGKILL)
     await until(lambda: not is_alive(pid))
     task = await engine.send(None, parts=(tool_part("pid"),))
     assert task.text == str(pid_of(agent)) != str(pid)
