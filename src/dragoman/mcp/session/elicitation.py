@@ -93,7 +93,9 @@ class ElicitationBridge:
         try:
             state: dict[str, str] = msgspec.json.decode(self._sealer.unseal(request.state.encode(), MAX_AGE))
         except BadSeal:
-            raise ToolError("This question is too old to be answered this way: call get_task, then send_message.") from None
+            raise ToolError(
+                "This question is too old to be answered this way: call get_task, then send_message."
+            ) from None
         agent = await self._context.peers.find_agent(state["agent"])
         record = self._context.registry.require_task(state["task"])
         is_open = record.task is not None and question_key(record.task) == state["question"]
