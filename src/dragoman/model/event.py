@@ -43,10 +43,10 @@ class StreamResponse(Struct, frozen=True, omit_defaults=True, rename="camel"):
     @property
     def payload(self) -> Task | Message | StatusUpdate | ArtifactUpdate:
         """The member that is set. Raises ValueError when none is."""
-        found = self.status_update or self.artifact_update or self.task or self.message
-        if found is None:
+        payload = self.status_update or self.artifact_update or self.task or self.message
+        if payload is None:
             raise ValueError("a stream response holds one of task, message, statusUpdate and artifactUpdate")
-        return found
+        return payload
 
 
 def response_of(event: Task | Message | StatusUpdate | ArtifactUpdate) -> StreamResponse:

@@ -25,7 +25,7 @@ def replace_controls(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    r"""Return the text as one line, with control characters, line breaks and tabs escaped as `\n`, `\x1b` or `\u202e`."""
+    r"""Return the text as one line: controls, line breaks and tabs are escaped as `\n`, `\x1b` or `\u202e`."""
     return _IN_LINE.sub(_escape, text) if _IN_LINE.search(text) else text
 
 

@@ -389,7 +389,7 @@ class LiveTask(TaskWriter):
             return
         durable = self._wait(self.folding.generation, self._notes_queued)
         durable.add_done_callback(
-            lambda kept: None if kept.cancelled() or kept.exception() else self._unload_now(on_unloaded)
+            lambda future: None if future.cancelled() or future.exception() else self._unload_now(on_unloaded)
         )
 
     def _unload_now(self, on_unloaded: Callable[[], None]) -> None:

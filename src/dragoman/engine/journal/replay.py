@@ -127,8 +127,8 @@ class RunHistory(NamedTuple):
         """The questions with their answers; `last` is an answer that is not stored yet."""
         answers = self.answers if last is None else (*self.answers, last)
         return tuple(
-            AnsweredQuestion(asked.question, asked.ref, answer.text, answer.data)
-            for asked, answer in zip(self.questions, answers, strict=False)
+            AnsweredQuestion(question.question, question.ref, answer.text, answer.data)
+            for question, answer in zip(self.questions, answers, strict=False)
         )
 
 
