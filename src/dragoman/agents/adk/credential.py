@@ -75,7 +75,7 @@ def fill_in(args: dict[str, Any], text: str, data: Any) -> dict[str, Any]:
     signing in has led to.
 
     Raises:
-        Unfit: there is no credential in what they said.
+        TypeMismatch: there is no credential in the answer.
     """
     request = _parse(args)
     if request is None:
