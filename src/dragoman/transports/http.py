@@ -264,7 +264,7 @@ class Request:
         # In HTTP/2 and later many requests share a connection, which stays open.
         closes = str(self.scope.get("http_version", "1.1")).startswith("1")
         return TooSlow(
-            f"the request did not arrive within {seconds:g} seconds", limit="patience", closes_connection=closes
+            f"the request did not arrive within {seconds:g} seconds", limit="request_timeout", closes_connection=closes
         )
 
 

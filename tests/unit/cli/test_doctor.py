@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from dragoman import __version__
-from dragoman.cli.doctor import open_files, sqlite_library
+from dragoman.cli.doctor import check_open_files, check_sqlite_library
 from dragoman.engine.ports.store import TaskQuery
 from dragoman.model.state import State
 from dragoman.stores.sqlite.backup import back_up
@@ -185,6 +185,13 @@ def test_it_tells_where_each_setting_comes_from(tmp_path: Path):
     assert told[-1].startswith("ok settings by default ")
     assert ", heartbeat = 15, " in told[-1]
     assert line(done, "store") == "ok store memory: tasks are gone when the server stops"
+
+
+def test_it_tells_where_a_former_name_was_set(tmp_path: Path):
+    done = doctor(tmp_path, DRAGOMAN_LIMITS_PATIENCE="5")
+    assert "limits_request_timeout = 5, from environment DRAGOMAN_LIMITS_PATIENCE\n" in done.stdout
+    (tmp_path / "dragoman.toml").write_text("[limits]\npatience = 6\n")
+    assert "limits_request_timeout = 6, from dragoman.toml [limits] patience\n" in doctor(tmp_path).stdout
 
 
 def test_a_port_that_kubernetes_made_up_is_no_setting(tmp_path: Path):
@@ -392,12 +399,12 @@ def test_too_little_room_is_told(free: int, level: str):
 def test_a_sqlite_with_the_wal_reset_bug_is_a_warning(level: str, versions: str):
     for version in versions.split():
         one, two, three = (int(number) for number in version.split("."))
-        assert sqlite_library((one, two, three)).level == level
+        assert check_sqlite_library((one, two, three)).level == level
 
 
 @pytest.mark.parametrize(("limit", "level"), [(1023, "warn"), (1024, "ok"), (-1, "ok")])
 def test_few_open_files_are_a_warning(limit: int, level: str):
-    assert open_files(limit).level == level
+    assert check_open_files(limit).level == level
 
 
 def test_the_limit_of_this_process_is_the_one_that_counts(tmp_path: Path):

@@ -40,14 +40,14 @@ class Limiter:
         self._memory = memory or MemoryQuota(limits.memory, limits.caller_memory)
         self._addresses = addresses
         self._clock = clock
-        self._seconds = limits.patience
+        self._request_timeout = limits.request_timeout
         self.denials = DenialLog(clock)
         self.rate = RateLimiter(limits.rate, limits.burst, clock) if limits.rate else None
 
     def shared(self) -> SharedResources:
         """What requests share, made for an event loop."""
-        patience = ArrivalTimer(self._clock, self._seconds) if self._seconds else None
-        return SharedResources(self._memory, CpuThrottle(), patience)
+        timer = ArrivalTimer(self._clock, self._request_timeout) if self._request_timeout else None
+        return SharedResources(self._memory, CpuThrottle(), timer)
 
     @property
     def has_proxies(self) -> bool:

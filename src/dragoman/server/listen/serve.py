@@ -104,7 +104,7 @@ def _run(
     import uvicorn
     from uvicorn.lifespan.on import LifespanOn
 
-    timeouts = ConnectionTimeouts(settings.limits.patience)
+    timeouts = ConnectionTimeouts(settings.limits.request_timeout)
 
     class Lifespan(LifespanOn):
         async def startup(self) -> None:
@@ -305,7 +305,7 @@ def _warnings(servable: Servable, settings: Settings, host: str, port: int) -> l
         warnings.append(f"warning: anyone who can reach {place} can use this agent: set auth, or bind 127.0.0.1")
     agents: Sequence[Any] = getattr(servable, "agents", (servable,))
     sessions = (getattr(getattr(agent, "backend", None), "sessions", None) for agent in agents)
-    if any(each is not None and each.keeps_talks for each in sessions):
+    if any(each is not None and each.keeps_conversations for each in sessions):
         warnings.append(
             "note: without auth all callers are one: who names the same contextId goes on with the same conversation"
         )
