@@ -47,7 +47,7 @@ def writes(number: int, store_number: int, done: Done) -> Iterator[Write]:
         StatusUpdate(task_id, context_id, TaskStatus(state, said, end)),
     )
     row = TaskRow(store_number, task_id, SCOPE, context_id, "1.0", State.SUBMITTED, end_ms - 2, 1, end_ms - 2)
-    yield Write(row, done, create=True, joins=number % stored.PER_CONTEXT > 0, records=(Record.of(1, task),))
+    yield Write(row, done, create=True, joins_context=number % stored.PER_CONTEXT > 0, records=(Record.of(1, task),))
     for generation, event in enumerate(events, start=2):
         last = generation == len(events) + 1
         before = row.state
@@ -58,7 +58,7 @@ def writes(number: int, store_number: int, done: Done) -> Iterator[Write]:
             status_ms=end_ms if last else end_ms - 2,
         )
         snapshot = encode(structs.replace(fold(task, events), generation=None)) if last else None
-        yield Write(row, done, before=before, records=(Record.of(generation, event),), snapshot=snapshot)
+        yield Write(row, done, previous_state=before, records=(Record.of(generation, event),), snapshot=snapshot)
 
 
 async def fill(path: Path, first: int, count: int) -> None:

@@ -27,7 +27,7 @@ VERSIONS = {"0.1", "0.2", "0.2.x", "0.3", "0.3.0", "1.0", "1.1"}
 # Versions of something else than A2A: the version of HTTP in an ASGI scope.
 OTHER_VERSIONS = {("net/asgi.py", "1.1"), ("transports/http.py", "1.1")}
 
-DIALECT = re.compile(r"LEGACY|V\d")
+DIALECT = re.compile(r"V\d")
 
 # Whoever writes attributes in another way than by an assignment.
 SETTERS = {"setattr", "delattr", "__setattr__", "__delattr__", "force_setattr"}

@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 
 from dragoman import Agent
-from dragoman.engine.call import Call
+from dragoman.engine.call import CallContext
 from dragoman.engine.journal.retention import EVERY_SECONDS, Janitor, Retention
 from dragoman.engine.operations import EngineSettings
 from dragoman.model.message import Message
@@ -78,18 +78,18 @@ class Engine:
 
     async def answer(self, *args: Any, **options: Any) -> Any:
         async with asyncio.timeout(SECONDS):
-            return await self.service.send(Call(), self.request(*args, **options))
+            return await self.service.send(CallContext(), self.request(*args, **options))
 
     async def send(self, *args: Any, **options: Any) -> Any:
         return (await self.answer(*args, **options)).result
 
     async def get(self, task: Any, **options: Any) -> Any:
         async with asyncio.timeout(SECONDS):
-            return (await self.service.get(Call(), GetTaskRequest(task.id, **options))).result
+            return (await self.service.get(CallContext(), GetTaskRequest(task.id, **options))).result
 
     async def records(self, task: Any, after: int = 0) -> list[Any]:
         async with asyncio.timeout(SECONDS):
-            stream = await self.service.subscribe(Call(), SubscribeToTaskRequest(task.id), after)
+            stream = await self.service.subscribe(CallContext(), SubscribeToTaskRequest(task.id), after)
             return [record async for batch in stream.batches for record in batch.records]
 
     async def pages(self, size: int) -> list[str]:
@@ -97,7 +97,7 @@ class Engine:
         found: list[str] = []
         token: str | None = None
         while token is None or token:
-            page = await self.service.list(Call(), ListTasksRequest(page_size=size, page_token=token))
+            page = await self.service.list(CallContext(), ListTasksRequest(page_size=size, page_token=token))
             found += [task.id for task in page.tasks]
             token = page.next_page_token
         return found
@@ -161,9 +161,9 @@ async def test_a_list_shows_every_task_once_a_page_at_a_time(start: Start, clock
 async def test_a_list_goes_on_where_it_was_when_the_clock_jumps_between_two_pages(start: Start, clock: Wall) -> None:
     engine = await start(say)
     made = [(await engine.send()).id for _ in range(6)]
-    first = await engine.service.list(Call(), ListTasksRequest(page_size=3))
+    first = await engine.service.list(CallContext(), ListTasksRequest(page_size=3))
     clock.jump(-10 * DAY)
-    rest = await engine.service.list(Call(), ListTasksRequest(page_size=3, page_token=first.next_page_token))
+    rest = await engine.service.list(CallContext(), ListTasksRequest(page_size=3, page_token=first.next_page_token))
     assert sorted(task.id for task in (*first.tasks, *rest.tasks)) == sorted(made)
 
 

@@ -151,7 +151,9 @@ def test_a_body_without_a_length_is_refused_in_the_middle(small: Any) -> None:
 
 
 def test_answers_that_nobody_reads_count_and_are_given_up(launch: Callable[..., Any]) -> None:
-    server = launch("--limits-memory", "80000000", "--limits-caller-memory", "25000000", "--limits-patience", "1")
+    server = launch(
+        "--limits-memory", "80000000", "--limits-caller-memory", "25000000", "--limits-request-timeout", "1"
+    )
     task = begin(server, ANN, 9_000_000).body["result"]["task"]["id"]
     server.rpc("CancelTask", {"id": task})
     rpc = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": task}})

@@ -17,7 +17,7 @@ import pytest
 pytestmark = pytest.mark.fault
 
 SECONDS = 30
-PATIENCE = 1.0
+TIMEOUT = 1.0
 HEAD = b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nA2A-Version: 1.0\r\n"
 
 
@@ -76,7 +76,7 @@ def answered(connection: socket.socket) -> bytes:
 
 @pytest.fixture
 def server(launch: Callable[..., Any]) -> Any:
-    return launch("--limits-patience", str(PATIENCE), "--limits-body", "200000")
+    return launch("--limits-request-timeout", str(TIMEOUT), "--limits-body", "200000")
 
 
 def test_a_body_that_never_comes_is_answered_and_its_connection_closed(server: Any) -> None:
@@ -89,7 +89,7 @@ def test_a_body_that_never_comes_is_answered_and_its_connection_closed(server: A
     assert head.startswith(b"HTTP/1.1 408 ")
     assert b"connection: close" in head.lower()
     assert json.loads(body)["error"]["code"] == -32600
-    assert took > PATIENCE * 0.9
+    assert took > TIMEOUT * 0.9
     assert server.send("echo", "hello")["status"]["state"] == "TASK_STATE_COMPLETED"
 
 
@@ -100,7 +100,7 @@ def test_a_body_that_trickles_is_given_up_although_it_never_stands_still(server:
         connection.sendall(head + b"Content-Length: 100000\r\n\r\n")
         said = trickled(connection, lambda _: b"x")
     assert said.startswith(b"HTTP/1.1 408 ")
-    assert b'"limit":"patience"' in said
+    assert b'"limit":"request_timeout"' in said
 
 
 def test_chunks_that_never_end_are_given_up(server: Any) -> None:
@@ -156,7 +156,7 @@ def slow_callers(server: Any, stack: ExitStack) -> list[socket.socket]:
 
 
 def test_hundreds_of_slow_callers_hold_nobody_up(launch: Callable[..., Any]) -> None:
-    server = launch("--limits-patience", "600")  # none of them is given up before the test is over
+    server = launch("--limits-request-timeout", "600")  # none of them is given up before the test is over
     with ExitStack() as stack:
         slow_callers(server, stack)
         assert server.send("echo", "hello")["status"]["state"] == "TASK_STATE_COMPLETED"

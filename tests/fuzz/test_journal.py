@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from dragoman.engine.call import Call
+from dragoman.engine.call import CallContext
 from dragoman.engine.operations import EngineSettings
 from dragoman.engine.ports.agent import Plan
 from dragoman.engine.ports.store import Scope, Write
@@ -36,7 +36,7 @@ from dragoman.testing import Clock
 
 SECONDS = 10
 MOST = 6  # tasks at a time: few, that much happens to each
-ME = Call()
+ME = CallContext()
 SCOPE = Scope("script", "", "")
 UNFINISHED = (State.SUBMITTED, State.WORKING)
 OUTPUTS = {"chunk": "word ", "data": {"a": [1, None]}, "replace": Replace("all")}
@@ -55,14 +55,14 @@ class Scripted:
     def __init__(self) -> None:
         self.doors: dict[str, asyncio.Event] = {}
 
-    marks = None
+    output_metadata = None
 
     def plan(self, ctx: Any) -> Plan:
         return Plan(self.run, restarts=_script(ctx)[0] == "again")
 
     async def run(self, ctx: Any) -> AsyncIterator[Any]:
         steps = _script(ctx)[1:]
-        pauses = len(ctx.answered)
+        pauses = len(ctx.answers)
         for step in steps:
             if step in ("ask", "auth"):
                 # A run after a pause goes on behind it.
@@ -288,8 +288,8 @@ class Journals(RuleBasedStateMachine):
         assert folded.artifacts == task.artifacts
         assert folded.status == task.status
         if stored.row.state.final or stored.row.state.waiting:
-            replayed = await self.service._tasks.folded(stored._replace(snapshot=None, snapshot_generation=0))
-            assert replayed == await self.service._tasks.folded(stored) == await self._get(task_id)
+            replayed = await self.service._tasks.read(stored._replace(snapshot=None, snapshot_generation=0))
+            assert replayed == await self.service._tasks.read(stored) == await self._get(task_id)
 
     @invariant()
     def nothing_works_without_a_run(self) -> None:

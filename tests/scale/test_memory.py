@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from dragoman import Agent, Context
-from dragoman.engine.call import Call
+from dragoman.engine.call import CallContext
 from dragoman.engine.journal.retention import Janitor, Retention
 from dragoman.engine.operations import EngineSettings
 from dragoman.model.message import Message
@@ -27,7 +27,7 @@ from dragoman.testing import Clock
 PARKED = 2000
 CHUNKS = 50_000
 MB = 1_000_000
-ME = Call()
+ME = CallContext()
 
 
 @contextmanager

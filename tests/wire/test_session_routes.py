@@ -474,7 +474,7 @@ async def test_the_client_of_the_document_talks_to_its_server() -> None:
 
 
 async def test_nothing_is_left_when_the_server_has_stopped(site: Any, programs: Any) -> None:
-    at = site(program_agent("ada", programs), limits={"patience": 0})
+    at = site(program_agent("ada", programs), limits={"request_timeout": 0})
     task = await at.send()
     sending = asyncio.create_task(at.send())
     await at.quiet()

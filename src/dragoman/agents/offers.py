@@ -131,7 +131,7 @@ def request_of(ctx: Context, *, by_skill: bool = False) -> tuple[str | None, dic
     A data part `{"tool": …, "arguments": {…}}` comes first, then metadata `skillId`; the first data part is the
     arguments then. With `by_skill` the key may be `skill`, too.
     """
-    message = ctx.first
+    message = ctx.first_message
     first: dict[str, Any] | None = None
     for part in message.parts:
         if isinstance(part.data, dict):
@@ -140,7 +140,7 @@ def request_of(ctx: Context, *, by_skill: bool = False) -> tuple[str | None, dic
             if named is not None:
                 return named
             first = data if first is None else first
-    skill_id = ctx.opening.get("skillId") or ctx.opening.get("skill_id")
+    skill_id = ctx.first_metadata.get("skillId") or ctx.first_metadata.get("skill_id")
     return (skill_id if isinstance(skill_id, str) else None), dict(first or {})
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 from msgspec import Struct
 
-from dragoman.engine.execute.outputs import Answered, Ask
+from dragoman.engine.execute.outputs import AnsweredQuestion, Ask
 from dragoman.model.error import Failed
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def _with_reason(one: Pending, answer: Any, comment: str) -> Any:
     return {"approved": False, "message": comment.strip()}
 
 
-def pause_of(resume: Answered | None) -> Pause | None:
+def pause_of(resume: AnsweredQuestion | None) -> Pause | None:
     """The pause that this run goes on from, with the answer that has just come; None in a first run."""
     if resume is None:
         return None
@@ -143,7 +143,7 @@ def pause_of(resume: Answered | None) -> Pause | None:
 
 async def save_state(ctx: Context, state: Any) -> str:
     """Keep something with the task, once, however often a question is asked again. Gives its name."""
-    name = f"dragoman/pause/{len(ctx.answered)}"
+    name = f"dragoman/pause/{len(ctx.answers)}"
 
     async def value() -> Any:
         return state

@@ -53,7 +53,7 @@ class LocalWatch:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    async def past(self, generation: int, seconds: float) -> bool:
+    async def wait_past(self, generation: int, seconds: float) -> bool:
         """Wait until the task is known to be past that generation; False when there are no news for that long."""
         if self.generation > generation:
             return True
@@ -110,7 +110,7 @@ class LocalBus:
         """Listen to a task for as long as the context is open."""
         return LocalWatch(self, task_id, self._clock)
 
-    def call(self, task_id: str, callback: Callable[[int], None]) -> Callable[[], None]:
+    def add_callback(self, task_id: str, callback: Callable[[int], None]) -> Callable[[], None]:
         """Call back whenever a task has come further. Gives the way to stop that."""
         listener = _Callback(callback)
         self.listeners.setdefault(task_id, {})[listener] = None

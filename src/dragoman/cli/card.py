@@ -11,7 +11,7 @@ from dragoman.cli.remote import Options, Session, calling, options_of, url_argum
 
 if TYPE_CHECKING:
     from dragoman.cli.card_signature import Signed
-    from dragoman.dialects.cards.rules.validate import Problem
+    from dragoman.dialects.cards.rules.validate import CardProblem
     from dragoman.model.card import AgentCard, AgentInterface
 
 
@@ -56,7 +56,7 @@ def command(ctx: click.Context, url: str, validate: bool, jwks: str | None, **sh
 # -- checking --------------------------------------------------------------------------------------------------------
 
 
-def _tell_problems(url: str, body: bytes, signed: Signed | None, wrong: list[Problem], *, as_json: bool) -> int:
+def _tell_problems(url: str, body: bytes, signed: Signed | None, wrong: list[CardProblem], *, as_json: bool) -> int:
     from dragoman.cli.printing import coloured, out, print_json, say
     from dragoman.dialects.cards.rules.validate import card_problems
 

@@ -9,7 +9,7 @@ import msgspec
 from dragoman.client.connection import Sender
 from dragoman.client.trust import CardVerifier, jwks_url_of, key_url_of, load_keys
 from dragoman.clock import SystemClock
-from dragoman.dialects.cards.rules.validate import Problem
+from dragoman.dialects.cards.rules.validate import CardProblem
 from dragoman.keys.card_signature import headers_of
 from dragoman.keys.errors import BadSignature
 from dragoman.model.error import CannotConnect, ServerError
@@ -41,7 +41,7 @@ class Signed(NamedTuple):
 
 async def examine_signature(
     body: bytes, url: str, options: Options, jwks: str | None
-) -> tuple[Signed | None, list[Problem]]:
+) -> tuple[Signed | None, list[CardProblem]]:
     """Look at the signatures of a card that was found at `url`. Keys are fetched from there only, or from `jwks`.
 
     Raises:
@@ -71,7 +71,7 @@ async def examine_signature(
         unnamed = keys is None and _is_unnamed(headers, error)
         level = "warning" if unnamed else "error"
         hint = "; --jwks checks with given keys" if unnamed else ""
-        return None, [Problem(level, "signatures", _RULE, f"{error}{hint}")]
+        return None, [CardProblem(level, "signatures", _RULE, f"{error}{hint}")]
     finally:
         await http.close()
     return Signed(held.kid, held.alg, held.form, jwks or held.jku or jwks_url_of(url)), []

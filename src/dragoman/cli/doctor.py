@@ -21,6 +21,7 @@ from dragoman.cli.remote import Session, calling, options_of, url_argument
 from dragoman.model.error import ConfigError
 from dragoman.server.config.settings import SETTINGS, ConfigFile, Settings, find_config, load_settings
 from dragoman.server.config.store_url import parse_store, without_password
+from dragoman.server.config.table import RENAMED
 from dragoman.stores.sqlite.health import HealthFinding, examine
 
 FEW_FILES = 1024
@@ -121,17 +122,18 @@ def sources(flags: Mapping[str, Any], environ: Mapping[str, str], file: ConfigFi
     """Where each setting that is not left at its default has been set. Expects settings that can be loaded."""
     found: dict[str, str] = {}
     for name, info in SETTINGS.items():
-        variable = f"DRAGOMAN_{name.upper()}"
-        key = name.removeprefix("limits_")
-        table = "serve" if key == name else "limits"
+        names = (name, *(old for old, new in RENAMED.items() if new == name))
+        variable = next((each for each in (f"DRAGOMAN_{each.upper()}" for each in names) if environ.get(each)), "")
+        table = "limits" if name.startswith("limits_") else "serve"
         in_file: Mapping[str, Any] = getattr(file, table, {})
+        key = next((each for each in (each.removeprefix("limits_") for each in names) if each in in_file), None)
         other = {"port": "PORT", "host": "BIND_HOST"}.get(name, "")
         if name in flags:
             found[name] = info.flag or name
         # Beside a Kubernetes service called `dragoman`, DRAGOMAN_PORT is tcp://…, which is no setting.
-        elif environ.get(variable) and not (name == "port" and "://" in environ[variable]):
+        elif variable and not (name == "port" and "://" in environ[variable]):
             found[name] = f"environment {variable}"
-        elif file is not None and key in in_file:
+        elif file is not None and key is not None:
             found[name] = f"{file.label} [{table}] {key}"
         elif environ.get(other):
             found[name] = f"environment {other}"

@@ -346,7 +346,7 @@ def _of_result(binding: Binding, question: Question, result: Any) -> Iterator[_F
         yield "FAIL", "answered as if all were well", question.right.rule
         return
     try:
-        binding.dialect.result_from(question.operation, result)
+        binding.dialect.read_result(question.operation, result)
     except e.DragomanError as error:
         yield "FAIL", str(error), question.right.rule
         return

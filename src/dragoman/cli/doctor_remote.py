@@ -24,7 +24,7 @@ from dragoman.dialects.cards.rules.validate import card_problems
 from dragoman.model.error import BadCard, ConfigError, DragomanError
 from dragoman.model.task import Task
 from dragoman.net.aio import AioClient
-from dragoman.net.exchange import HttpRequest, is_loopback, shown
+from dragoman.net.exchange import HttpRequest, is_loopback, redact_url
 from dragoman.stores.sqlite.health import HealthFinding
 from dragoman.transports.sse import SseReader
 
@@ -130,7 +130,7 @@ class Probe:
             BadResponse: it redirects elsewhere, or does not end.
             AuthError: the credentials cannot be had, or are not meant for that address.
         """
-        request.silence = _REPLY_TIMEOUT
+        request.read_timeout = _REPLY_TIMEOUT
         start = time.perf_counter()
         response = await self._sender.send(request, self.card)
         streams = response.headers.get("Content-Type", "").startswith("text/event-stream")
@@ -239,7 +239,7 @@ def _card_request(url: str, etag: str = "") -> HttpRequest:
 
 def _placed(url: str, reply: Reply, replies: dict[str, Reply]) -> HealthFinding:
     """Whether there is a card at this place, and whether there has to be."""
-    where = shown(url)
+    where = redact_url(url)
     if reply.status == 200:
         return HealthFinding("ok", "discovery", f"{where}: found in {1000 * reply.seconds:.0f} ms")
     elsewhere = any(other.status == 200 for other in replies.values())

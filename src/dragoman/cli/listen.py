@@ -86,13 +86,13 @@ class _Checks:
         if self._jwks is not None:
             return self._jwks
         from dragoman.client.webhook import issuer_of
-        from dragoman.net.guard import Guard
+        from dragoman.net.guard import AddressGuard
 
         issuer = issuer_of(headers)
         if not issuer.startswith(("http://", "https://")):
             return _LOCAL_KEYS
         url = f"{issuer.rstrip('/')}/.well-known/jwks.json"
-        Guard(["127.0.0.0/8", "::1", "localhost"], setting="--jwks").check_url(url)
+        AddressGuard(["127.0.0.0/8", "::1", "localhost"], setting="--jwks").check_url(url)
         return url
 
 

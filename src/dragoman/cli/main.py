@@ -127,10 +127,10 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     try:
         code = group.main(args=args, prog_name="dragoman", standalone_mode=False)
     except click.ClickException as error:
-        from dragoman.telemetry.printable import cleaned
+        from dragoman.telemetry.printable import replace_controls
 
         # It repeats what was typed, and that may have been pasted.
-        vars(error)["message"] = cleaned(error.message)
+        vars(error)["message"] = replace_controls(error.message)
         error.show()
         sys.exit(error.exit_code)
     except (KeyboardInterrupt, click.Abort):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dragoman.model.state import State
-from dragoman.telemetry.printable import cleaned, json_escaped, one_line
+from dragoman.telemetry.printable import json_escaped, one_line, replace_controls
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -61,7 +61,7 @@ def coloured(
 
 def visible(text: str, *, err: bool = False) -> str:
     """A text without what would command a terminal. What goes through a pipe to stdout is the agent's, as it is."""
-    return cleaned(text) if err or on_terminal() else text.encode("utf-8", "replace").decode()
+    return replace_controls(text) if err or on_terminal() else text.encode("utf-8", "replace").decode()
 
 
 def field(text: str, *, err: bool = False) -> str:
@@ -109,7 +109,7 @@ def print_result(operation: Operation, result: Result, *, compact: bool = False)
     """What an operation gave, on stdout, as A2A 1.0 spells it."""
     from dragoman.dialects.v1.dialect import V1_0
 
-    print_json(V1_0.result(operation, result), compact=compact)
+    print_json(V1_0.write_result(operation, result), compact=compact)
 
 
 def print_parts(parts: Sequence[Part]) -> None:

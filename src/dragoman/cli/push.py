@@ -105,20 +105,20 @@ def _state(push: Push) -> str:
 
 
 def _row(push: Push, row: TaskRow) -> tuple[str, ...]:
-    from dragoman.net.exchange import shown
+    from dragoman.net.exchange import redact_url
 
     trouble = f"{push.error}, {push.tries} tries since {utc(push.failing_ms)}" if push.failing_ms else push.error
-    return row.id, _state(push), push.id, shown(push.url), trouble
+    return row.id, _state(push), push.id, redact_url(push.url), trouble
 
 
 def _json(push: Push, row: TaskRow) -> dict[str, Any]:
-    from dragoman.net.exchange import shown
+    from dragoman.net.exchange import redact_url
 
     return {
         "task": row.id,
         "agent": row.scope.agent,
         "id": push.id,
-        "url": shown(push.url),
+        "url": redact_url(push.url),
         "protocol": push.dialect,
         "state": _state(push),
         "behind": row.generation - push.cursor,

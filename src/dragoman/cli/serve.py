@@ -28,6 +28,7 @@ from dragoman.cli.serve_options import (
 )
 from dragoman.model.error import AuthError, ConfigError
 from dragoman.server.config.settings import SETTINGS, ConfigFile, Limits, Settings, find_config, load_settings
+from dragoman.server.config.table import RENAMED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -70,7 +71,10 @@ def _setting_option(name: str, info: SettingInfo) -> Any:
     "--env", metavar="KEY[=VALUE]", multiple=True, help="Variable for their programs; KEY alone passes this one's on."
 )
 @config_option
-@with_options(*(_setting_option(name, info) for name, info in SETTINGS.items() if info.flag is not None))
+@with_options(
+    *(_setting_option(name, info) for name, info in SETTINGS.items() if info.flag is not None),
+    *(click.option(f"--{name.replace('_', '-')}", name, hidden=True) for name in RENAMED),
+)
 def command(targets: tuple[str, ...], a2a: tuple[str, ...], config: Path | None, **flags: Any) -> None:
     """Serve agents over A2A.
 

@@ -21,7 +21,7 @@ from dragoman.model.error import ConfigError
 from dragoman.server.config.settings import Settings
 
 if TYPE_CHECKING:
-    from dragoman.model.user import Account, Listed
+    from dragoman.model.user import Account, UserSummary
     from dragoman.stores.sqlite.users import SqliteUsers
 
 _TIME = re.compile(r"([1-9][0-9]{0,5})([smhdw])")
@@ -222,7 +222,7 @@ def _audit(event: str, name: str) -> None:
     Audit().record_change(event, user=name)
 
 
-def _row(user: Listed) -> tuple[str, ...]:
+def _row(user: UserSummary) -> tuple[str, ...]:
     marks = ["password"] if user.has_password else []
     marks += [f"dk_…{each.hint}{_until(each.until)}" for each in user.keys]
     permissions = [f"{each.permission}{_until(each.until)}" for each in user.grants]
@@ -233,7 +233,7 @@ def _until(at: int | None) -> str:
     return "" if at is None else f" until {utc(at)}"
 
 
-def _json(user: Listed) -> dict[str, Any]:
+def _json(user: UserSummary) -> dict[str, Any]:
     return {
         "name": user.name,
         "created": utc(user.created),

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from dragoman.cli.printing import say
 from dragoman.model.error import DragomanError
-from dragoman.net.exchange import MAX_ANSWER
+from dragoman.net.exchange import MAX_RESPONSE
 
 if TYPE_CHECKING:
     from dragoman.net.exchange import CallNext, HttpRequest, HttpResponse
@@ -120,7 +120,7 @@ class _Shown:
         self.status = response.status
         self.headers = response.headers
 
-    async def read(self, limit: int = MAX_ANSWER) -> bytes:
+    async def read(self, limit: int = MAX_RESPONSE) -> bytes:
         """See `HttpResponse.read`."""
         body = await self._response.read(limit)
         self._wire.answer(body, _kind(self.headers))

@@ -19,8 +19,8 @@ from dragoman.dialects.cards.card import read_card
 from dragoman.model.card import AgentCard
 from dragoman.model.error import ConfigError
 from dragoman.model.json import decode_any, encode
-from dragoman.net.exchange import shown
-from dragoman.net.place import FRAMING
+from dragoman.net.exchange import redact_url
+from dragoman.net.http_url import FRAMING
 
 if TYPE_CHECKING:
     from dragoman.client.trust import Keys, TrustOption
@@ -147,12 +147,12 @@ def _parse_address(target: str, auth: object) -> tuple[str, object]:
     usable = parts is not None and parts.scheme in ("http", "https") and host and port != 0
     if not usable or not url.isprintable() or " " in url or "\\" in url:
         hint = f": write http://{url}" if url and "://" not in url and " " not in url else ""
-        raise ConfigError(f"{shown(target) if '://' in target else target!r} is not the address of an agent{hint}")
+        raise ConfigError(f"{redact_url(target) if '://' in target else target!r} is not the address of an agent{hint}")
     assert parts is not None
     if "@" not in parts.netloc:
         return url, auth
     if auth is not None:
-        raise ConfigError(f"the address {shown(url)} names a user, and there is auth= too: leave one of them out")
+        raise ConfigError(f"the address {redact_url(url)} names a user, and there is auth= too: leave one of them out")
     user, password = unquote(parts.username or ""), unquote(parts.password or "")
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2])), (user, password)
 

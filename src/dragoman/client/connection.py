@@ -11,7 +11,7 @@ from urllib.parse import urljoin
 from dragoman.clock import sleep
 from dragoman.model.error import AuthError, BadResponse, ResponseTooLarge
 from dragoman.model.json import encode
-from dragoman.net.exchange import MAX_ANSWER, origin_of, shown, size_in_words
+from dragoman.net.exchange import MAX_RESPONSE, format_size, origin_of, redact_url
 from dragoman.telemetry import trace
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class Connection(Protocol):
 
 
 # What one task may bring unless the caller says otherwise.
-DEFAULT_LIMIT = MAX_ANSWER
+DEFAULT_LIMIT = MAX_RESPONSE
 
 
 class ByteBudget:
@@ -151,7 +151,7 @@ class ByteBudget:
 def task_too_large(limit: int) -> ResponseTooLarge:
     """The error for a task that brings more than its limit."""
     return ResponseTooLarge(
-        f"the task has brought more than {size_in_words(limit)}, and nothing more of it is read. {LIMIT_HINT}",
+        f"the task has brought more than {format_size(limit)}, and nothing more of it is read. {LIMIT_HINT}",
         limit=limit,
     )
 
@@ -207,7 +207,7 @@ class Sender:
             BadResponse: it redirects to another origin.
             AuthError: the credentials cannot be had.
         """
-        trace.propagate(request.headers)
+        trace.inject(request.headers)
         same_origin = self._has_nothing_private or self.origin is None or origin_of(request.url) == self.origin
         if same_origin and self._headers:
             request.headers.update(self._headers)
@@ -245,10 +245,10 @@ class Sender:
         """Turn a request to where its answer sends it, if that is the same place."""
         location = response.headers.get("Location", "")
         await response.close()
-        target, here = _join_url(request.url, location), shown(request.url)
+        target, here = _join_url(request.url, location), redact_url(request.url)
         if target is None or origin_of(target) != origin_of(request.url):
             raise BadResponse(
-                f"{here} sends callers on to {shown(target) if target else 'nowhere'}: "
+                f"{here} sends callers on to {redact_url(target) if target else 'nowhere'}: "
                 "nothing is sent to another origin. Call that address if you trust it",
                 status=response.status,
             )
@@ -256,7 +256,7 @@ class Sender:
             raise BadResponse(f"{here} sends callers round in circles", status=response.status)
         if response.status in (301, 302, 303) and request.method == "POST":
             raise BadResponse(
-                f"{here} sends a POST on to {shown(target)} with HTTP {response.status}: call that address",
+                f"{here} sends a POST on to {redact_url(target)} with HTTP {response.status}: call that address",
                 status=response.status,
             )
         request.url = target

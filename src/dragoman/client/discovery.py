@@ -11,11 +11,11 @@ from urllib.parse import urlsplit
 from dragoman.client.connection import with_retry_after
 from dragoman.dialects.cards.card import parse_card
 from dragoman.dialects.negotiate import dialect_of
-from dragoman.dialects.table import GRPC, JSONRPC, REST, ROWS, VERSIONS, nearest
+from dragoman.dialects.table import GRPC, JSONRPC, REST, ROWS, VERSIONS, nearest_version
 from dragoman.model.error import BadCard, BadResponse, CannotConnect, ConfigError, DragomanError, Overloaded
 from dragoman.model.json import decode_any
-from dragoman.net.exchange import HttpRequest, shown
-from dragoman.transports.binding import refused
+from dragoman.net.exchange import HttpRequest, redact_url
+from dragoman.transports.binding import auth_error
 from dragoman.transports.jsonrpc.call import JsonRpcBinding
 from dragoman.transports.rest.call import RestBinding
 
@@ -151,7 +151,7 @@ class Discovery:
             try:
                 return await self._fetch(target, target)
             except _CardNotFound as error:
-                raise BadCard(f"there is no agent card at {shown(target)}: {error}") from None
+                raise BadCard(f"there is no agent card at {redact_url(target)}: {error}") from None
         base = target.partition("?")[0].partition("#")[0].rstrip("/")
         tried: list[str] = []
         for path in WELL_KNOWN:
@@ -170,7 +170,7 @@ class Discovery:
                     each.url.rstrip("/") == base for each in resolved.card.supported_interfaces
                 ):
                     return resolved
-        raise BadCard(f"there is no agent card at {shown(base)}: {'; '.join(tried)}")
+        raise BadCard(f"there is no agent card at {redact_url(base)}: {'; '.join(tried)}")
 
     async def _try(self, url: str, key: str, tried: list[str]) -> ResolvedCard | None:
         try:
@@ -185,7 +185,7 @@ class Discovery:
         if stale is not None:
             headers["If-None-Match"] = stale.etag
         request = HttpRequest(
-            "GET", url, headers, operation="GetAgentCard", connect=self._timeout, silence=self._timeout
+            "GET", url, headers, operation="GetAgentCard", connect_timeout=self._timeout, read_timeout=self._timeout
         )
         # A card says where credentials go, so they cannot be put anywhere before it has been read.
         response = await self._sender.send(request, anonymous=True)
@@ -207,12 +207,11 @@ class Discovery:
         try:
             body = await response.read(_MAX_CARD_BYTES)
         except BadResponse as error:
-            raise BadCard(f"{shown(url)} is no agent card: {error}") from None
+            raise BadCard(f"{redact_url(url)} is no agent card: {error}") from None
         body = body.removeprefix(_BOM)
         if body.lstrip()[:1] != b"{":
-            raise _CardNotFound(
-                f"{response_headers.get('Content-Type', 'nothing').partition(';')[0]} instead of JSON at {shown(url)}"
-            )
+            media_type = response_headers.get("Content-Type", "nothing").partition(";")[0]
+            raise _CardNotFound(f"{media_type} instead of JSON at {redact_url(url)}")
         resolved = await self._parse(body, url)
         self._cache.store(key, resolved, etag, control)
         return resolved
@@ -223,7 +222,7 @@ class Discovery:
             if self.verifier is not None:
                 card = await self.verifier.read(decode_any(body), url)
         except BadCard as error:
-            raise BadCard(f"{error} (at {shown(url)})", reason=error.reason) from None
+            raise BadCard(f"{error} (at {redact_url(url)})", reason=error.reason) from None
         return ResolvedCard(card, body, url)
 
 
@@ -246,12 +245,12 @@ class _CardNotFound(BadCard):
 
 def _fetch_error(status: int, headers: Mapping[str, str], url: str) -> DragomanError:
     if status in (401, 403):
-        return refused(status, headers, url)
+        return auth_error(status, headers, url)
     if status in _UNAVAILABLE:
-        return CannotConnect(f"{shown(url)} is not available: HTTP {status}", reason="UNAVAILABLE", status=status)
+        return CannotConnect(f"{redact_url(url)} is not available: HTTP {status}", reason="UNAVAILABLE", status=status)
     if status == 429:
-        return Overloaded(f"{shown(url)} takes no more requests now: HTTP 429")
-    return _CardNotFound(f"HTTP {status} at {shown(url)}")
+        return Overloaded(f"{redact_url(url)} takes no more requests now: HTTP 429")
+    return _CardNotFound(f"HTTP {status} at {redact_url(url)}")
 
 
 class CardRecorder:
@@ -350,10 +349,10 @@ def interfaces_of(card: AgentCard, protocol: str | None = None, transport: str |
         if not supported:
             raise ConfigError(f"the agent {card.name!r} offers no {binding}: leave transport out")
     if protocol is not None:
-        matching = [each for each in supported if nearest(each.protocol_version) == protocol]
+        matching = [each for each in supported if nearest_version(each.protocol_version) == protocol]
         candidates = [_build_interface(each, protocol) for each in matching or supported]
     else:
-        candidates = [_build_interface(each, nearest(each.protocol_version)) for each in supported]
+        candidates = [_build_interface(each, nearest_version(each.protocol_version)) for each in supported]
         # A card of 0.1 or 0.2 does not say which: the other is worth a try when the first is not understood.
         candidates += [
             _build_interface(each, other) for each in supported if (other := _alternative_version(each)) is not None
@@ -382,5 +381,5 @@ def _build_interface(offered: AgentInterface, version: str) -> Interface | None:
 
 
 def _alternative_version(offered: AgentInterface) -> str | None:
-    row = ROWS.get((nearest(offered.protocol_version), offered.protocol_binding.upper()))
+    row = ROWS.get((nearest_version(offered.protocol_version), offered.protocol_binding.upper()))
     return None if row is None else row.alternative

@@ -170,7 +170,7 @@ class TaskAssembler:
         if folding is not None:
             # Within a task it is a remark, as the message of a status is; the answer is in the artifacts.
             if not self._is_final:
-                folding.say(message)
+                folding.add_message(message)
                 self._task = None
             return Event("message", message, self, number, folding.status.state)
         replaces, self._message = self._message is not None, message

@@ -14,7 +14,7 @@ from dragoman.model.card import SKILL_SCHEMAS
 from dragoman.model.error import ConfigError, DragomanError
 from dragoman.model.ids import is_uuid, new_id
 from dragoman.model.json import decode_any, encode
-from dragoman.model.message import Message, passed_on
+from dragoman.model.message import Message, with_depth
 from dragoman.model.operation import SendMessageConfiguration, SendMessageRequest, TaskPushNotificationConfig
 from dragoman.model.part import File, Part
 from dragoman.model.state import Role
@@ -72,7 +72,7 @@ def build_message(
         tuple(parts),
         context_id,
         None if task is None else task_id_of(task),
-        passed_on(metadata, os.environ),
+        with_depth(metadata, os.environ),
     )
 
 

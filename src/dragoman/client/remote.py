@@ -36,8 +36,8 @@ from dragoman.model.error import (
     VersionNotSupported,
 )
 from dragoman.model.operation import GetTaskRequest, Operation, SendMessageRequest
-from dragoman.net.exchange import MAX_ANSWER, HttpRequest, origin_of, shown
-from dragoman.transports.binding import not_json
+from dragoman.net.exchange import MAX_RESPONSE, HttpRequest, origin_of, redact_url
+from dragoman.transports.binding import not_json_error
 from dragoman.transports.sse import SseReader
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class RemoteConnection:
     ) -> None:
         self.clock = clock
         # One answer, or one event of a stream, must fit into memory, whatever the limit of a task is.
-        self._max_bytes = MAX_ANSWER if limit is None else limit
+        self._max_bytes = MAX_RESPONSE if limit is None else limit
         self._target = target
         self._sender = sender
         self._discovery = discovery
@@ -134,14 +134,18 @@ class RemoteConnection:
             AuthError: the credentials cannot be had.
         """
         if self._sender.origin not in (None, origin_of(url)):
-            raise BadResponse(f"{shown(url)} is elsewhere: nothing is read from there")
+            raise BadResponse(f"{redact_url(url)} is elsewhere: nothing is read from there")
         request = HttpRequest(
-            "GET", url, {"Accept": "application/json"}, connect=self._connect_timeout, silence=self._query_timeout
+            "GET",
+            url,
+            {"Accept": "application/json"},
+            connect_timeout=self._connect_timeout,
+            read_timeout=self._query_timeout,
         )
         response = await self._sender.send(request, self.cached_card)
         if response.status != 200:
             await response.close()
-            raise BadResponse(f"HTTP {response.status} at {shown(url)}", status=response.status)
+            raise BadResponse(f"HTTP {response.status} at {redact_url(url)}", status=response.status)
         return await response.read(limit)
 
     async def perform(self, operation: Operation, request: Request) -> Result:
@@ -204,7 +208,9 @@ class RemoteConnection:
         finally:
             await response.close()
         if reader.pending:
-            raise CannotConnect(f"the stream of {shown(binding.url)} ended within an event", reason="CONNECTION_LOST")
+            raise CannotConnect(
+                f"the stream of {redact_url(binding.url)} ended within an event", reason="CONNECTION_LOST"
+            )
 
     # -- one exchange ------------------------------------------------------------------------------------------------
 
@@ -223,7 +229,7 @@ class RemoteConnection:
                 response = await self._sender.send(
                     self._build_request(interface, operation, request, after), self.cached_card
                 )
-                if response.status == 405 and interface.binding.turn(operation):
+                if response.status == 405 and interface.binding.switch_method(operation):
                     await response.close()
                     response = await self._sender.send(
                         self._build_request(interface, operation, request, after), self.cached_card
@@ -250,8 +256,8 @@ class RemoteConnection:
         if interface.tenant:
             request = replace(request, tenant=interface.tenant)
         http = interface.binding.request(operation, request, after)
-        http.connect = self._connect_timeout
-        http.silence = self._idle_timeout if operation in _LONG_RUNNING else self._query_timeout
+        http.connect_timeout = self._connect_timeout
+        http.read_timeout = self._idle_timeout if operation in _LONG_RUNNING else self._query_timeout
         return http
 
     async def _read_result(self, binding: Binding, response: HttpResponse, operation: Operation) -> Result:
@@ -266,7 +272,7 @@ class RemoteConnection:
             return binding, response, None
         body = await self._read_body(response)
         if response.status == 200 and "json" not in kind:
-            raise not_json(body, 200, response.headers, binding.url)
+            raise not_json_error(body, 200, response.headers, binding.url)
         binding.result(Operation.SEND, response.status, response.headers, body)
         return binding, response, body
 

@@ -19,7 +19,7 @@ from dragoman.model.card import AgentCard
 from dragoman.model.error import BadCard, BadResponse, CannotConnect, ConfigError, Overloaded
 from dragoman.model.json import decode_any, encode
 from dragoman.model.operation import Operation
-from dragoman.net.exchange import HttpRequest, origin_of, shown
+from dragoman.net.exchange import HttpRequest, origin_of, redact_url
 
 if TYPE_CHECKING:
     from dragoman.client.connection import Sender
@@ -56,7 +56,7 @@ def load_keys(trust: TrustOption) -> Keys | None:
     text = str(trust)
     if isinstance(trust, str) and "://" in text:
         if not _is_address(text):
-            raise ConfigError(f"trust: {shown(text)} is not the address of a key set")
+            raise ConfigError(f"trust: {redact_url(text)} is not the address of a key set")
         return text
     try:
         return _check_key_set(decode_any(Path(trust).read_bytes()), text)
@@ -161,7 +161,7 @@ class CardVerifier:
                     problem = error
         if problem is not None:
             raise problem
-        named_url = shown(headers[0].jku or "")[:200]
+        named_url = redact_url(headers[0].jku or "")[:200]
         raise BadSignature(
             f"its keys are at {named_url!r}, and only those of {origin_of(url)} count", reason=_UNKNOWN_KEY
         )
@@ -184,8 +184,8 @@ class CardVerifier:
             url,
             {"Accept": "application/json"},
             operation="GetKeySet",
-            connect=self._timeout,
-            silence=self._timeout,
+            connect_timeout=self._timeout,
+            read_timeout=self._timeout,
         )
         self._cache.pop(url, None)
         if len(self._cache) >= _MAX_CACHED:
@@ -204,7 +204,7 @@ class CardVerifier:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             key_set = None
         if not isinstance(key_set, dict) or not isinstance(cast("Json", key_set).get("keys"), list):
-            raise BadSignature(f"its keys cannot be had: {shown(url)} is no key set", reason=_UNKNOWN_KEY)
+            raise BadSignature(f"its keys cannot be had: {redact_url(url)} is no key set", reason=_UNKNOWN_KEY)
         self._cache[url] = _CachedKeys(
             cast("Json", key_set), self._now() + parse_max_age(headers.get("Cache-Control", ""))
         )
@@ -216,10 +216,10 @@ class CardVerifier:
 
 def _fetch_error(status: int, url: str) -> CannotConnect | Overloaded | BadSignature:
     if status in _UNAVAILABLE:
-        return CannotConnect(f"{shown(url)} is not available: HTTP {status}", reason="UNAVAILABLE", status=status)
+        return CannotConnect(f"{redact_url(url)} is not available: HTTP {status}", reason="UNAVAILABLE", status=status)
     if status == 429:
-        return Overloaded(f"{shown(url)} takes no more requests now: HTTP 429")
-    return BadSignature(f"its keys cannot be had: HTTP {status} at {shown(url)}", reason=_UNKNOWN_KEY)
+        return Overloaded(f"{redact_url(url)} takes no more requests now: HTTP 429")
+    return BadSignature(f"its keys cannot be had: HTTP {status} at {redact_url(url)}", reason=_UNKNOWN_KEY)
 
 
 class VerifiedConnection(RemoteConnection):

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Protocol, cast
 
 from dragoman.client.event import Event, NumberedEvent, TaskAssembler
-from dragoman.dialects.v01.dialect import LEGACY
+from dragoman.dialects.v01.dialect import V01_RPC
 from dragoman.dialects.v03.dialect import V03_RPC
 from dragoman.dialects.v1.dialect import V1_1
 from dragoman.keys.base64url import from_base64url
@@ -20,7 +20,7 @@ from dragoman.model.error import BadResponse, CannotConnect, ConfigError
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
 from dragoman.model.message import Message
 from dragoman.model.task import Task
-from dragoman.net.exchange import is_loopback, shown
+from dragoman.net.exchange import is_loopback, redact_url
 
 
 class _Items(Protocol):
@@ -131,13 +131,13 @@ def parse_event(body: bytes, key: str = "") -> Event:
 
 def _parse_payload(data: dict[str, Any]) -> Task | Message | StatusUpdate | ArtifactUpdate:
     if any(name in data for name in _ENVELOPE):
-        return V1_1.event_from(data).payload
+        return V1_1.read_event(data).payload
     if "kind" in data:
-        return V03_RPC.event_from(data).payload
+        return V03_RPC.read_event(data).payload
     state = (
         cast("dict[str, Any]", data.get("status") or {}).get("state") if isinstance(data.get("status"), dict) else ""
     )
-    return V1_1.task_from(data) if str(state).startswith("TASK_STATE_") else LEGACY.task_from(data)
+    return V1_1.read_task(data) if str(state).startswith("TASK_STATE_") else V01_RPC.read_task(data)
 
 
 def _verify_claims(
@@ -184,7 +184,7 @@ def _fetch_keys(url: str) -> dict[str, Any]:
     from urllib.request import HTTPHandler, HTTPSHandler, OpenerDirector, ProxyHandler, Request
 
     if not url.startswith(("http://", "https://")):
-        raise ConfigError(f"jwks_url is an http or https URL, not {shown(url)}")
+        raise ConfigError(f"jwks_url is an http or https URL, not {redact_url(url)}")
     # No handler that follows redirects, reads files or keeps cookies. The environment's proxy is for the world outside.
     opener = OpenerDirector()
     for handler in (ProxyHandler({} if is_loopback(url) else None), HTTPHandler(), HTTPSHandler()):
@@ -192,16 +192,18 @@ def _fetch_keys(url: str) -> dict[str, Any]:
     try:
         with opener.open(Request(url, headers={"Accept": "application/json"}), timeout=_FETCH_TIMEOUT) as response:  # noqa: S310
             if response.status != 200:
-                raise CannotConnect(f"the keys at {shown(url)} cannot be had: HTTP {response.status}", reason="HTTP")
+                raise CannotConnect(
+                    f"the keys at {redact_url(url)} cannot be had: HTTP {response.status}", reason="HTTP"
+                )
             body = response.read(_MAX_BYTES + 1)
     except (OSError, HTTPException) as error:
-        raise CannotConnect(f"the keys at {shown(url)} cannot be had: {error}") from error
+        raise CannotConnect(f"the keys at {redact_url(url)} cannot be had: {error}") from error
     try:
         keys = json.loads(body) if len(body) <= _MAX_BYTES else None
     except (ValueError, RecursionError):
         keys = None
     if not isinstance(keys, dict):
-        raise CannotConnect(f"what is at {shown(url)} is no key set", reason="NOT_A_KEY_SET")
+        raise CannotConnect(f"what is at {redact_url(url)} is no key set", reason="NOT_A_KEY_SET")
     return cast("dict[str, Any]", keys)
 
 

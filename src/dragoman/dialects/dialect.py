@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 class EventWriter(Protocol):
     """Spells the events of one stream, in their order."""
 
-    def event(self, record: Record, *, last: bool) -> bytes:
+    def write_event(self, record: Record, *, last: bool) -> bytes:
         """Spell one event of a stream as JSON; `last` says that the stream ends after it."""
         ...
 
@@ -57,7 +57,7 @@ class Dialect(EventWriter, Protocol):
         """False when callers of this version expect an answer or a failure, never a question about arguments."""
         ...
 
-    def request(self, operation: Operation, params: bytes) -> Request:
+    def read_request(self, operation: Operation, params: bytes) -> Request:
         """Read the parameters of an operation from JSON text.
 
         Raises:
@@ -67,7 +67,7 @@ class Dialect(EventWriter, Protocol):
         """
         ...
 
-    def request_from(self, operation: Operation, params: dict[str, Any]) -> Request:
+    def read_values(self, operation: Operation, params: dict[str, Any]) -> Request:
         """Read the parameters from a path, a query string or decoded JSON; numbers may be text.
 
         Raises:
@@ -76,11 +76,11 @@ class Dialect(EventWriter, Protocol):
         """
         ...
 
-    def result(self, operation: Operation, result: Result) -> bytes:
+    def write_result(self, operation: Operation, result: Result) -> bytes:
         """Spell the result of an operation as JSON."""
         ...
 
-    def stream(self, artifacts: Sequence[str] = ()) -> EventWriter:
+    def event_writer(self, artifacts: Sequence[str] = ()) -> EventWriter:
         """What spells the events of one stream: the dialect itself, or an object that remembers that stream.
 
         `artifacts` are the ids of those the task has already, for a stream that goes on in the middle.
@@ -91,7 +91,7 @@ class Dialect(EventWriter, Protocol):
 class CallingDialect(Dialect, Protocol):
     """A dialect from the caller's side too: requests are spelled, answers are read."""
 
-    def params(self, operation: Operation, request: Request) -> bytes:
+    def write_params(self, operation: Operation, request: Request) -> bytes:
         """Spell the parameters of an operation as JSON; what this version cannot say is left out.
 
         Raises:
@@ -99,7 +99,7 @@ class CallingDialect(Dialect, Protocol):
         """
         ...
 
-    def result_from(self, operation: Operation, data: Any) -> Result:
+    def read_result(self, operation: Operation, data: Any) -> Result:
         """Read the result of an operation from JSON text or decoded JSON.
 
         Raises:
@@ -108,7 +108,7 @@ class CallingDialect(Dialect, Protocol):
         """
         ...
 
-    def task_from(self, data: bytes | dict[str, Any]) -> Task:
+    def read_task(self, data: bytes | dict[str, Any]) -> Task:
         """Read a task.
 
         Raises:
@@ -116,7 +116,7 @@ class CallingDialect(Dialect, Protocol):
         """
         ...
 
-    def message_from(self, data: bytes | dict[str, Any]) -> Message:
+    def read_message(self, data: bytes | dict[str, Any]) -> Message:
         """Read a message.
 
         Raises:
@@ -124,7 +124,7 @@ class CallingDialect(Dialect, Protocol):
         """
         ...
 
-    def event_from(self, data: bytes | dict[str, Any]) -> StreamResponse:
+    def read_event(self, data: bytes | dict[str, Any]) -> StreamResponse:
         """Read one event of a stream.
 
         Raises:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, cast
 
-from dragoman.dialects.table import ErrorForm, row_of
+from dragoman.dialects.table import ErrorFormat, row_of
 from dragoman.model import error as e
 from dragoman.model.error import A2AError, InvalidParams
 from dragoman.model.json import as_object, as_objects
@@ -46,7 +46,7 @@ STATUSES: dict[type[A2AError], Status] = {
 }
 _BY_CODE: dict[int, type[A2AError]] = {cls.code: cls for cls in STATUSES if cls not in (A2AError, e.Overloaded)}
 _BY_REASON: dict[str, type[A2AError]] = {cls.reason: cls for cls in STATUSES if cls is not A2AError}
-_BY_HTTP: dict[int, type[A2AError]] = {
+_BY_STATUS: dict[int, type[A2AError]] = {
     400: e.InvalidRequest,
     401: e.Unauthenticated,
     403: e.Unauthorized,
@@ -58,7 +58,7 @@ _BY_HTTP: dict[int, type[A2AError]] = {
     429: e.Overloaded,
     503: e.ServerError,
 }
-_INTERNAL = -32603
+_INTERNAL_CODE = -32603
 
 
 def rpc_error(error: A2AError, version: str) -> dict[str, Any]:
@@ -67,11 +67,11 @@ def rpc_error(error: A2AError, version: str) -> dict[str, Any]:
     From 1.0 on `data` is a list of typed details; before, it is the details as given, else an object that
     says the reason. A code the version does not know becomes an internal error with the message kept.
     """
-    form = row_of(version).errors
-    if form.typed:
+    error_format = row_of(version).errors
+    if error_format.typed:
         return {"code": error.code, "message": error.message, "data": error_details(error)}
     data: Any = _plain_data(error) if error.details is None else error.details
-    return {"code": _code(error, form), "message": error.message, "data": data}
+    return {"code": _rpc_code(error, error_format), "message": error.message, "data": data}
 
 
 def http_error(error: A2AError, version: str) -> tuple[int, dict[str, Any]]:
@@ -89,9 +89,9 @@ def http_error(error: A2AError, version: str) -> tuple[int, dict[str, Any]]:
             "details": error_details(error),
         }
     }
-    form = row_of(version).errors
-    if not form.typed:
-        body |= {"code": _code(error, form), "type": _sdk_name(error), "message": error.message}
+    error_format = row_of(version).errors
+    if not error_format.typed:
+        body |= {"code": _rpc_code(error, error_format), "type": _sdk_name(error), "message": error.message}
     return status.http, body
 
 
@@ -123,8 +123,8 @@ def error_details(error: A2AError) -> list[dict[str, Any]]:
         violation = {"field": error.field, "description": error.message}
         details.append({"@type": _BAD_REQUEST, "fieldViolations": [violation]})
     if error.details is not None:
-        carried = cast("list[Any]", error.details) if isinstance(error.details, list) else [error.details]
-        details.extend(map(_typed, carried))
+        extra = cast("list[Any]", error.details) if isinstance(error.details, list) else [error.details]
+        details.extend(map(_typed_detail, extra))
     return details
 
 
@@ -133,11 +133,11 @@ def error_from_rpc(error: object) -> A2AError:
     members = as_object(error)
     code, data = members.get("code"), members.get("data")
     cls = _BY_CODE.get(code, e.InternalError) if isinstance(code, int) else e.InternalError
-    named = _BY_REASON.get(str(_error_info(data).get("reason") or as_object(data).get("reason")))
+    named_class = _BY_REASON.get(str(_error_info(data).get("reason") or as_object(data).get("reason")))
     # An older version hides an error it does not know behind this code; the reason still tells.
-    if named is not None and (cls is e.InternalError or issubclass(named, cls)):
-        cls = named
-    return _rebuilt(cls, members.get("message"), data)
+    if named_class is not None and (cls is e.InternalError or issubclass(named_class, cls)):
+        cls = named_class
+    return _build_error(cls, members.get("message"), data)
 
 
 def error_from_http(status: int, body: object) -> A2AError:
@@ -145,26 +145,26 @@ def error_from_http(status: int, body: object) -> A2AError:
     members = as_object(as_object(body).get("error"))
     details = members.get("details")
     reason = _error_info(details).get("reason")
-    by_status = _BY_HTTP.get(status, e.InvalidRequest if status < 500 else e.InternalError)
+    by_status = _BY_STATUS.get(status, e.InvalidRequest if status < 500 else e.InternalError)
     # 0.3 left the form of errors free; the official SDKs name the error.
     named, code = as_object(body).get("type"), as_object(body).get("code")
     by_code = _BY_CODE.get(code, by_status) if isinstance(code, int) and code < 0 else by_status
     by_name = _BY_SDK_NAME.get(str(named), by_code)
     cls = _BY_REASON.get(reason, by_name) if isinstance(reason, str) else by_name
     message = members.get("message") or as_object(body).get("message") or f"{cls.text} (HTTP {status})"
-    rebuilt = _rebuilt(cls, message, details)
-    rebuilt.status = status
-    return rebuilt
+    error = _build_error(cls, message, details)
+    error.status = status
+    return error
 
 
-def _code(error: A2AError, form: ErrorForm) -> int:
+def _rpc_code(error: A2AError, error_format: ErrorFormat) -> int:
     if error.metadata.get("capability") == "extendedAgentCard":
         # 1.0 tells an agent without the capability from one without the card; before, there was one error for both.
-        return e.ExtendedAgentCardNotConfigured.code if form.one_card_error else error.code
+        return e.ExtendedAgentCardNotConfigured.code if error_format.one_card_error else error.code
     code = error.code
     # An unknown version is told as such in every version: its caller asked in a newer one.
-    newer = -32099 <= code < form.last_code and not isinstance(error, e.VersionNotSupported)
-    return _INTERNAL if newer else code
+    newer = -32099 <= code < error_format.last_code and not isinstance(error, e.VersionNotSupported)
+    return _INTERNAL_CODE if newer else code
 
 
 def _plain_data(error: A2AError) -> dict[str, Any]:
@@ -174,19 +174,19 @@ def _plain_data(error: A2AError) -> dict[str, Any]:
     return data | error.metadata
 
 
-def _typed(detail: object) -> dict[str, Any]:
+def _typed_detail(detail: object) -> dict[str, Any]:
     if not isinstance(detail, dict):
         return {"@type": f"{_ANY}google.protobuf.Value", "value": detail}
     members = cast("dict[str, Any]", detail)
     return members if "@type" in members else {"@type": f"{_ANY}google.protobuf.Struct", "value": members}
 
 
-def _rebuilt(cls: type[A2AError], message: object, data: object) -> A2AError:
+def _build_error(cls: type[A2AError], message: object, data: object) -> A2AError:
     text = message if isinstance(message, str) else None
-    rebuilt = cls(text, field=_field(data)) if issubclass(cls, InvalidParams) else cls(text)
-    rebuilt.details = data
-    rebuilt.metadata = {key: str(value) for key, value in as_object(_error_info(data).get("metadata")).items()}
-    return rebuilt
+    error = cls(text, field=_field(data)) if issubclass(cls, InvalidParams) else cls(text)
+    error.details = data
+    error.metadata = {key: str(value) for key, value in as_object(_error_info(data).get("metadata")).items()}
+    return error
 
 
 def _error_info(details: object) -> dict[str, Any]:

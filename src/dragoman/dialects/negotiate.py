@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from dragoman.dialects import table
 from dragoman.dialects.reading.invalid import quoted
 from dragoman.dialects.table import JSONRPC, REST, V0_1, V0_2, V0_3, VERSIONS
-from dragoman.dialects.v01.dialect import LEGACY
+from dragoman.dialects.v01.dialect import V01_RPC
 from dragoman.dialects.v03.dialect import V03, V03_RPC
 from dragoman.dialects.v03_proto.dialect import V03_PROTO, V03Proto
 from dragoman.dialects.v1.dialect import V1_0, V1_1
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dragoman.dialects.dialect import CallingDialect
 
 _DIALECTS: dict[tuple[str, str], CallingDialect] = {
-    (V0_1, JSONRPC): LEGACY,
+    (V0_1, JSONRPC): V01_RPC,
     (V0_2, JSONRPC): V03_RPC,
     (V0_3, JSONRPC): V03_RPC,
     (V0_2, REST): V03_PROTO,
@@ -31,7 +31,7 @@ _DIALECTS: dict[tuple[str, str], CallingDialect] = {
 }
 
 
-class Choice(NamedTuple):
+class MethodMatch(NamedTuple):
     """The operation a method names and the dialect that reads its parameters.
 
     With `by_origin` the answer may be in another: see `Dialects.answering`.
@@ -44,14 +44,14 @@ class Choice(NamedTuple):
 
 def _methods(version: str) -> dict[str, Operation]:
     row = table.row_of(version)
-    return {name: operation for operation, name in row.methods.items()} | row.other_methods
+    return {name: operation for operation, name in row.methods.items()} | row.method_aliases
 
 
 _METHODS_1, _METHODS_03, _METHODS_01 = map(_methods, (table.V1_0, V0_3, V0_1))
 METHODS: dict[str, Operation] = _METHODS_1 | _METHODS_03 | _METHODS_01
-_LONGEST = 2 * max(map(len, METHODS))
+_MAX_COMPARED = 2 * max(map(len, METHODS))
 # Names the likeness of letters would not lead to.
-_MEANT = {"tasks/list": "ListTasks", "tasks/subscribe": "tasks/resubscribe"}
+_SUGGESTIONS = {"tasks/list": "ListTasks", "tasks/subscribe": "tasks/resubscribe"}
 
 
 def dialect_of(version: str, binding: str) -> CallingDialect | None:
@@ -64,20 +64,20 @@ def webhook_dialect(version: str) -> CallingDialect:
     return _DIALECTS[table.row_of(version).version, JSONRPC]
 
 
-def asked_version(header: str | None, query: str | None) -> str | None:
+def requested_version(header: str | None, query: str | None) -> str | None:
     """The `Major.Minor` a caller asks for; the header goes before the query parameter, empty is none.
 
     Raises:
         VersionNotSupported: nobody here speaks it; the error's metadata lists what is spoken.
     """
-    asked = (header or "").strip() or (query or "").strip()
-    if not asked:
+    text = (header or "").strip() or (query or "").strip()
+    if not text:
         return None
-    version = table.major_minor(asked)
+    version = table.major_minor(text)
     if version not in VERSIONS:
         supported = ", ".join(VERSIONS)
         raise VersionNotSupported(
-            f"A2A version {quoted(asked)} is not spoken here; these are: {supported}", asked=asked, supported=supported
+            f"A2A version {quoted(text)} is not spoken here; these are: {supported}", asked=text, supported=supported
         )
     return version
 
@@ -88,65 +88,65 @@ class Dialects:
     `legacy` is the 0.1 that is spoken here, where that is not the plain one.
     """
 
-    def __init__(self, *, blocking_by_default: bool = True, legacy: CallingDialect = LEGACY) -> None:
+    def __init__(self, *, blocking_by_default: bool = True, legacy: CallingDialect = V01_RPC) -> None:
         self.legacy = legacy
         self.v03 = V03(blocking_by_default=blocking_by_default)
         self.v03_proto = V03Proto(blocking_by_default=blocking_by_default)
-        asked_for = (None, *VERSIONS)
-        self._choices = {(name, asked): self._choice(name, asked) for name in METHODS for asked in asked_for}
+        requested = (None, *VERSIONS)
+        self._matches = {(name, asked): self._match(name, asked) for name in METHODS for asked in requested}
 
-    def _choice(self, method: str, asked: str | None) -> Choice:
+    def _match(self, method: str, version: str | None) -> MethodMatch:
         operation = METHODS[method]
         if method in _METHODS_1:
-            return Choice(operation, _modern(asked))
+            return MethodMatch(operation, _v1_dialect(version))
         is_shared = method in _METHODS_03 and method in _METHODS_01
-        if method not in _METHODS_03 or (is_shared and asked == V0_1):
-            return Choice(operation, self.legacy)
-        return Choice(operation, self.v03, is_shared and asked is None)
+        if method not in _METHODS_03 or (is_shared and version == V0_1):
+            return MethodMatch(operation, self.legacy)
+        return MethodMatch(operation, self.v03, is_shared and version is None)
 
-    def choose(self, method: str, header: str | None, query: str | None) -> Choice:
+    def match_request(self, method: str, header: str | None, query: str | None) -> MethodMatch:
         """Who reads a JSON-RPC method, by the version its request asks for.
 
         Raises:
             VersionNotSupported: nobody here speaks that version.
             MethodNotFound: there is no such method; the text names the nearest one.
         """
-        choice = self._choices.get((method, header or query or None))
-        return self.for_method(method, asked_version(header, query)) if choice is None else choice
+        match = self._matches.get((method, header or query or None))
+        return self.for_method(method, requested_version(header, query)) if match is None else match
 
-    def for_method(self, method: str, asked: str | None) -> Choice:
+    def for_method(self, method: str, version: str | None) -> MethodMatch:
         """Who reads a JSON-RPC method in a version that is spoken here.
 
         Raises:
             MethodNotFound: there is no such method; the text names the nearest one.
         """
-        choice = self._choices.get((method, asked))
-        if choice is None:
-            raise MethodNotFound(f"Method not found: {quoted(method)}{_hint(method)}")
-        return choice
+        match = self._matches.get((method, version))
+        if match is None:
+            raise MethodNotFound(f"Method not found: {quoted(method)}{_suggest(method)}")
+        return match
 
-    def for_rest(self, row: table.Row, asked: str | None) -> CallingDialect:
+    def for_rest(self, row: table.Row, version: str | None) -> CallingDialect:
         """Who reads and answers a REST request whose path belongs to that row."""
-        return _modern(asked) if row.version == table.V1_0 else self.v03_proto
+        return _v1_dialect(version) if row.version == table.V1_0 else self.v03_proto
 
-    def answering(self, choice: Choice, origin: str) -> CallingDialect:
+    def response_dialect(self, match: MethodMatch, origin: str) -> CallingDialect:
         """Who answers, once the tag of the task is known."""
-        if not choice.by_origin or origin.partition("/")[0] != LEGACY.version:
-            return choice.dialect
-        return self.legacy if origin == self.legacy.origin else LEGACY
+        if not match.by_origin or origin.partition("/")[0] != V01_RPC.version:
+            return match.dialect
+        return self.legacy if origin == self.legacy.origin else V01_RPC
 
-    def is_oldest(self, method: str, asked: str | None) -> bool:
+    def is_v01_call(self, method: str, version: str | None) -> bool:
         """True for a method of 0.1 that is called in no other version."""
-        return method in _METHODS_01 and asked in (None, V0_1)
+        return method in _METHODS_01 and version in (None, V0_1)
 
 
-def _modern(asked: str | None) -> CallingDialect:
-    return V1_1 if asked == V1_1.version else V1_0
+def _v1_dialect(version: str | None) -> CallingDialect:
+    return V1_1 if version == V1_1.version else V1_0
 
 
-def _hint(method: str) -> str:
-    spelled = {name.lower(): name for name in METHODS}
+def _suggest(method: str) -> str:
+    names = {name.lower(): name for name in METHODS}
     # Comparing costs the square of the length, and no method is that long.
-    near = get_close_matches(method.lower(), spelled, n=1) if len(method) <= _LONGEST else []
-    meant = _MEANT.get(method) or (spelled[near[0]] if near else None)
-    return f". Did you mean {meant!r}?" if meant else ""
+    near = get_close_matches(method.lower(), names, n=1) if len(method) <= _MAX_COMPARED else []
+    suggestion = _SUGGESTIONS.get(method) or (names[near[0]] if near else None)
+    return f". Did you mean {suggestion!r}?" if suggestion else ""

@@ -31,7 +31,7 @@ VERSION_HEADER_RECEIVED = VERSION_HEADER.lower()
 EXTENSIONS_HEADERS = ("a2a-extensions", "x-a2a-extensions")
 
 
-class ErrorForm(Struct, frozen=True):
+class ErrorFormat(Struct, frozen=True):
     """How the errors of a version are spelled.
 
     `typed`: JSON-RPC's `data` is a list of typed details, and which error answers what is prescribed; before, it is a
@@ -45,7 +45,7 @@ class ErrorForm(Struct, frozen=True):
     one_card_error: bool = False
 
 
-class WebhookForm(Struct, frozen=True):
+class WebhookFormat(Struct, frozen=True):
     """What a webhook is sent: single events, or the whole task at each status.
 
     `single`: a task has one webhook of this version, which has no id: another takes its place.
@@ -61,7 +61,7 @@ class RestPath(NamedTuple):
 
     verbs: tuple[str, ...]
     template: str
-    called: str
+    client_verb: str
 
 
 class CardFormat(NamedTuple):
@@ -99,13 +99,13 @@ class Row(Struct, frozen=True):
     binding: str
     methods: dict[Operation, str]
     paths: dict[Operation, RestPath]
-    other_methods: dict[str, Operation] = {}
+    method_aliases: dict[str, Operation] = {}
     prefix: tuple[str, ...] = ()
     tenants: bool = True
     headers: dict[str, str] = {}
     extensions_header: str = ""
-    errors: ErrorForm = ErrorForm()
-    webhook: WebhookForm = WebhookForm()
+    errors: ErrorFormat = ErrorFormat()
+    webhook: WebhookFormat = WebhookFormat()
     card_path: str = ""
     asks: bool = True
     returns_at_once: bool = True
@@ -115,8 +115,8 @@ class Row(Struct, frozen=True):
     alternative: str | None = None
 
 
-def _path(template: str, *verbs: str, called: str = "") -> RestPath:
-    return RestPath(verbs, template, called or verbs[0])
+def _path(template: str, *verbs: str, client_verb: str = "") -> RestPath:
+    return RestPath(verbs, template, client_verb or verbs[0])
 
 
 _WEBHOOK, _WEBHOOKS = "/tasks/{taskId}/pushNotificationConfigs/{id}", "/tasks/{taskId}/pushNotificationConfigs"
@@ -135,7 +135,7 @@ _PATHS_1 = {
     Operation.EXTENDED_CARD: _path("/extendedAgentCard", "GET"),
 }
 _PATHS_03 = {operation: path for operation, path in _PATHS_1.items() if operation is not Operation.LIST} | {
-    Operation.SUBSCRIBE: _path("/tasks/{id}:subscribe", "POST", "GET", called="GET"),
+    Operation.SUBSCRIBE: _path("/tasks/{id}:subscribe", "POST", "GET", client_verb="GET"),
     Operation.EXTENDED_CARD: _path("/card", "GET"),
 }
 _SHARED_METHODS = {
@@ -151,8 +151,8 @@ _RPC_1_0 = Row(
     paths=_PATHS_1,
     headers={VERSION_HEADER: V1_0},
     extensions_header=EXTENSIONS_HEADERS[0],
-    errors=ErrorForm(typed=True),
-    webhook=WebhookForm("application/a2a+json", events=True),
+    errors=ErrorFormat(typed=True),
+    webhook=WebhookFormat("application/a2a+json", events=True),
     card_path="/a2a",
 )
 _RPC_1_1 = replace(_RPC_1_0, version=V1_1, headers={VERSION_HEADER: V1_1}, generations=True)
@@ -170,16 +170,16 @@ _RPC_0_3 = Row(
         Operation.EXTENDED_CARD: "agent/getAuthenticatedExtendedCard",
     },
     paths=_PATHS_03,
-    other_methods={"agent/authenticatedExtendedCard": Operation.EXTENDED_CARD},
+    method_aliases={"agent/authenticatedExtendedCard": Operation.EXTENDED_CARD},
     prefix=("v1",),
     tenants=False,
     extensions_header=EXTENSIONS_HEADERS[1],
-    errors=ErrorForm(one_card_error=True),
+    errors=ErrorFormat(one_card_error=True),
     card_path="/a2a",
     subscribes_again=False,
     alternative=V0_1,
 )
-_RPC_0_2 = replace(_RPC_0_3, version=V0_2, errors=ErrorForm(last_code=-32006))
+_RPC_0_2 = replace(_RPC_0_3, version=V0_2, errors=ErrorFormat(last_code=-32006))
 _RPC_0_1 = Row(
     V0_1,
     JSONRPC,
@@ -191,8 +191,8 @@ _RPC_0_1 = Row(
         Operation.GET_PUSH: "tasks/pushNotification/get",
     },
     paths={},
-    errors=ErrorForm(last_code=-32004),
-    webhook=WebhookForm(single=True),
+    errors=ErrorFormat(last_code=-32004),
+    webhook=WebhookFormat(single=True),
     asks=False,
     returns_at_once=False,
     counts_artifacts=True,
@@ -203,7 +203,7 @@ ROWS: dict[tuple[str, str], Row] = {(row.version, JSONRPC): row for row in _RPC}
     (row.version, REST): replace(row, binding=REST, card_path="", alternative=None) for row in _RPC if row.paths
 }
 # The interfaces on a card of ours, best first.
-ON_CARD = tuple(ROWS[version, binding] for version in (V1_0, V1_1, V0_3) for binding in (JSONRPC, REST))
+CARD_ROWS = tuple(ROWS[version, binding] for version in (V1_0, V1_1, V0_3) for binding in (JSONRPC, REST))
 _NEAREST = {"0": V0_3, "1": V1_1}
 _REST_PREFIXES = {row.prefix: row for row in (ROWS[V0_3, REST], ROWS[V1_0, REST])}
 
@@ -240,12 +240,12 @@ def major_minor(text: str) -> str:
     return ".".join([*text.split("."), "0"][:2])
 
 
-def has_known_major(text: str) -> bool:
+def is_supported_major(text: str) -> bool:
     """True for a version of a major number that is spoken here."""
     return text.partition(".")[0] in _NEAREST and "." in text
 
 
-def nearest(text: str) -> str:
+def nearest_version(text: str) -> str:
     """The version to speak with who says to speak this one: the same, or the nearest of its major number."""
     version = major_minor(text.lstrip("v"))
     return version if version in VERSIONS else _NEAREST.get(version.partition(".")[0], V1_0)

@@ -7,7 +7,7 @@ from msgspec import Struct
 from dragoman.model.user import User
 
 
-class Call(Struct, frozen=True):
+class CallContext(Struct, frozen=True):
     """The circumstances of a request, as far as the engine cares.
 
     `origin` is an opaque tag kept with a task that this call creates; it lets the edge answer later requests in the

@@ -13,8 +13,8 @@ from dragoman.engine import paging
 from dragoman.engine.accept.inbox import Inbox
 from dragoman.engine.accept.locks import KeyedLocks
 from dragoman.engine.accept.quota import Quota
-from dragoman.engine.call import Call
-from dragoman.engine.execute.cancel import Endings
+from dragoman.engine.call import CallContext
+from dragoman.engine.execute.cancel import TaskCanceler
 from dragoman.engine.execute.containment import contain_exits
 from dragoman.engine.execute.recovery import Recovery
 from dragoman.engine.execute.runner import Runner
@@ -22,10 +22,10 @@ from dragoman.engine.journal.follow import Batch, Follower, Stream, single
 from dragoman.engine.journal.tasks import Tasks
 from dragoman.engine.journal.writer import STOPPING
 from dragoman.engine.ownership.sole import SoleOwner
-from dragoman.engine.paging import shorten_first, shortened
+from dragoman.engine.paging import truncate_first, truncate_history
 from dragoman.engine.ports.store import Cursor, Scope, TaskQuery
 from dragoman.engine.settings import EngineSettings
-from dragoman.engine.webhooks import Pushes
+from dragoman.engine.webhooks import WebhookOperations
 from dragoman.model.error import (
     ExtensionSupportRequired,
     PushNotificationNotSupported,
@@ -67,7 +67,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("dragoman.engine")
 
 
-class Answer(NamedTuple):
+class OperationResult(NamedTuple):
     """A result, the tag of the task it came from, and whether the request was a repeat."""
 
     result: Task | Message
@@ -92,16 +92,16 @@ class Service:
         self._agent = agent
         self._bus = bus
         self._settings = settings
-        marks = None if agent.marks is None else agent.marks.task
+        marks = None if agent.output_metadata is None else agent.output_metadata.task
         ownership = ownership or SoleOwner(store)
         self._tasks = tasks = Tasks(store, bus, clock, settings.task_rows, marks, ownership)
         self._quota = Quota(settings)
         self._runner = runner = Runner(agent, tasks, self._quota, settings)
         self._locks = locks = KeyedLocks()
-        self._pushes = None if outbox is None else Pushes(tasks, outbox)
+        self._pushes = None if outbox is None else WebhookOperations(tasks, outbox)
         self._inbox = Inbox(agent, tasks, runner, self._quota, locks, settings, self._pushes)
         self._recovery = Recovery(agent, tasks, runner, settings, ownership)
-        self._endings = Endings(agent, tasks, locks)
+        self._endings = TaskCanceler(agent, tasks, locks)
         self._follower = Follower(store, bus, self._tasks.live.get, settings.heartbeat)
         self._store = store
         self._closing = False
@@ -117,7 +117,7 @@ class Service:
         contain_exits(asyncio.get_running_loop())
         if self._settings.task_rows is not None:
             await self._settings.task_rows.load()
-        await self._inbox.repeats.load()
+        await self._inbox.deduplicator.load()
         await self._recovery.recover()
         self._quota.recover(self._tasks.live.values())
 
@@ -139,8 +139,8 @@ class Service:
     # -- messages --------------------------------------------------------------------------------------------------
 
     async def send(
-        self, call: Call, request: SendMessageRequest, caller: str = "", lease: Lease | None = None
-    ) -> Answer:
+        self, call: CallContext, request: SendMessageRequest, caller: str = "", lease: Lease | None = None
+    ) -> OperationResult:
         """Take a message; by default wait until the task ends or asks. `caller` is whom it counts for.
 
         `lease` is the memory it takes, which is held until the run is over.
@@ -155,23 +155,25 @@ class Service:
         length = request.configuration.history_length
         live = accepted.live
         if accepted.reply is not None:
-            return Answer(accepted.reply, accepted.row.origin, accepted.repeat)
+            return OperationResult(accepted.reply, accepted.row.origin, accepted.repeat)
         if live is None:
             stored = await self._store.task(accepted.row.id)
             task = await self._tasks.durable_task(None, stored)
-            return Answer(shortened(task, length), accepted.row.origin, accepted.repeat)
+            return OperationResult(truncate_history(task, length), accepted.row.origin, accepted.repeat)
         if request.configuration.return_immediately:
-            await live.opened()
+            await live.wait_opened()
         else:
-            await live.settled()
+            await live.wait_settled()
         if live.reply is not None:
-            return Answer(live.reply, live.row.origin, accepted.repeat)
+            return OperationResult(live.reply, live.row.origin, accepted.repeat)
         # What has settled is durable; what is still at work may have come further.
         task = await self._tasks.durable_task(live, None) if request.configuration.return_immediately else live.task()
-        return Answer(task if length is None else shortened(task, length), live.row.origin, accepted.repeat)
+        return OperationResult(
+            task if length is None else truncate_history(task, length), live.row.origin, accepted.repeat
+        )
 
     async def stream(
-        self, call: Call, request: SendMessageRequest, caller: str = "", lease: Lease | None = None
+        self, call: CallContext, request: SendMessageRequest, caller: str = "", lease: Lease | None = None
     ) -> Stream:
         """Take a message and follow its task until it ends or asks for input. See `send`.
 
@@ -189,7 +191,7 @@ class Service:
         if accepted.reply is not None:
             return Stream(single(Record.of(0, accepted.reply)), accepted.row.origin, accepted.repeat)
         if live is not None:
-            await live.opened()
+            await live.wait_opened()
             if live.reply is not None:
                 return Stream(single(Record.of(0, live.reply)), live.row.origin, accepted.repeat)
         length = request.configuration.history_length
@@ -200,11 +202,11 @@ class Service:
             stored = await self._store.task(accepted.row.id) if live is None else None
             task = await self._tasks.durable_task(live, stored)
         if task is not None:
-            batches = self._from_snapshot(accepted.row, shortened(task, length), place, pause_ends=True)
+            batches = self._from_snapshot(accepted.row, truncate_history(task, length), place, pause_ends=True)
             return Stream(batches, accepted.row.origin, accepted.repeat)
-        batches = self._follower.follow(accepted.row, 0, pause_ends=True, place=place)
+        batches = self._follower.follow(accepted.row, 0, ends_on_pause=True, slot=place)
         if length is not None:
-            batches = shorten_first(batches, length)
+            batches = truncate_first(batches, length)
         return Stream(batches, accepted.row.origin, accepted.repeat)
 
     async def resume(self, task_id: str, data: Any = None) -> Task:
@@ -221,7 +223,7 @@ class Service:
 
     # -- tasks -----------------------------------------------------------------------------------------------------
 
-    async def get(self, call: Call, request: GetTaskRequest) -> Answer:
+    async def get(self, call: CallContext, request: GetTaskRequest) -> OperationResult:
         """Read a task; with `current_generation`, wait a while for a newer one.
 
         Raises:
@@ -234,12 +236,12 @@ class Service:
             with self._bus.watch(request.id) as watch:
                 row, live, stored = await self._tasks.find(scope, request.id)
                 if row.generation <= known:
-                    await watch.past(known, self._settings.long_poll)
+                    await watch.wait_past(known, self._settings.long_poll)
                     row, live, stored = await self._tasks.find(scope, request.id)
         task = await self._tasks.durable_task(live, stored)
-        return Answer(shortened(task, request.history_length), row.origin)
+        return OperationResult(truncate_history(task, request.history_length), row.origin)
 
-    async def list(self, call: Call, request: ListTasksRequest) -> ListTasksResponse:
+    async def list(self, call: CallContext, request: ListTasksRequest) -> ListTasksResponse:
         """Read a page of the caller's tasks: as many as asked for, or as fit into the page's bytes, but one at least.
 
         Raises:
@@ -251,16 +253,16 @@ class Service:
             raise Unauthorized("tasks are not listed to strangers here: the server needs auth, or open_list")
         size = request.page_size or DEFAULT_PAGE_SIZE
         state = None if request.status is State.UNSPECIFIED else request.status
-        since, budget = paging.since(request.status_timestamp_after), self._settings.page_bytes
+        since, budget = paging.parse_since(request.status_timestamp_after), self._settings.page_bytes
         query = TaskQuery(scope, request.context_id or None, state, since, size, budget=budget)
         if request.page_token:
-            query = structs.replace(query, after=paging.cursor(query, request.page_token))
+            query = structs.replace(query, after=paging.decode_token(query, request.page_token))
         page = await self._store.page(query)
         tasks: list[Task] = []
         for stored in page.tasks:
             live = self._tasks.live.get(stored.row.id)
             task = await self._tasks.durable_task(None if live is None or live.broken else live, stored)
-            task = shortened(task, request.history_length)
+            task = truncate_history(task, request.history_length)
             task = task if request.include_artifacts else structs.replace(task, artifacts=())
             # The store counts snapshots only: one that is at work may be far larger by now.
             at_rest = stored.snapshot if live is None and stored.snapshot_generation == stored.row.generation else None
@@ -271,10 +273,10 @@ class Service:
         following = ""
         if page.more or len(tasks) < len(page.tasks):
             last = page.tasks[len(tasks) - 1].row
-            following = paging.token(query, Cursor(last.status_ms, last.number))
+            following = paging.encode_token(query, Cursor(last.status_ms, last.number))
         return ListTasksResponse(tuple(tasks), following, size, page.total)
 
-    async def cancel(self, call: Call, request: CancelTaskRequest) -> Answer:
+    async def cancel(self, call: CallContext, request: CancelTaskRequest) -> OperationResult:
         """Cancel a task; the work is told to stop and can change nothing more.
 
         Raises:
@@ -282,7 +284,7 @@ class Service:
             TaskNotCancelable: it has ended.
         """
         task, origin = await self._endings.cancel(self._admit(call, request.tenant), request.id)
-        return Answer(task, origin)
+        return OperationResult(task, origin)
 
     async def fail(self, task_id: str, text: str) -> bool:
         """Fail a task from inside the server, with that text. False when there is none that could be failed."""
@@ -294,7 +296,7 @@ class Service:
         return live is not None and not live.over
 
     async def subscribe(
-        self, call: Call, request: SubscribeToTaskRequest, after: int | None = None, caller: str = ""
+        self, call: CallContext, request: SubscribeToTaskRequest, after: int | None = None, caller: str = ""
     ) -> Stream:
         """Follow a task until it ends: from a snapshot, or after the record a reader saw last.
 
@@ -310,7 +312,7 @@ class Service:
         if after is not None and known and state.final:
             known = after < row.generation and await self._has_records(row, live, after)
         if after is not None and known:
-            batches = self._follower.follow(row, after, pause_ends=False, place=place)
+            batches = self._follower.follow(row, after, ends_on_pause=False, slot=place)
             return Stream(batches, row.origin, artifacts=partial(self._artifact_ids, live, stored))
         if state.final:
             raise UnsupportedOperation("the task has ended: there is nothing to subscribe to", taskId=request.id)
@@ -319,7 +321,7 @@ class Service:
 
     # -- webhooks --------------------------------------------------------------------------------------------------
 
-    async def create_push(self, call: Call, config: TaskPushNotificationConfig) -> TaskPushNotificationConfig:
+    async def create_push(self, call: CallContext, config: TaskPushNotificationConfig) -> TaskPushNotificationConfig:
         """Have a task's events brought to a webhook.
 
         Raises:
@@ -330,29 +332,31 @@ class Service:
         scope = self._admit(call, config.tenant)
         return await self._must_push().create(scope, config, call.version)
 
-    async def get_push(self, call: Call, request: GetPushConfigRequest) -> TaskPushNotificationConfig:
+    async def get_push(self, call: CallContext, request: GetPushConfigRequest) -> TaskPushNotificationConfig:
         """Show a webhook, without its secrets. Raises TaskNotFound or PushNotificationNotSupported."""
         scope = self._admit(call, request.tenant)
         return await self._must_push().get(scope, request)
 
-    async def list_pushes(self, call: Call, request: ListPushConfigsRequest) -> tuple[TaskPushNotificationConfig, ...]:
+    async def list_pushes(
+        self, call: CallContext, request: ListPushConfigsRequest
+    ) -> tuple[TaskPushNotificationConfig, ...]:
         """Show all webhooks of a task, without their secrets. Raises TaskNotFound or PushNotificationNotSupported."""
         scope = self._admit(call, request.tenant)
         return await self._must_push().list(scope, request)
 
-    async def delete_push(self, call: Call, request: GetPushConfigRequest) -> None:
+    async def delete_push(self, call: CallContext, request: GetPushConfigRequest) -> None:
         """Remove a webhook. Raises TaskNotFound or PushNotificationNotSupported."""
         scope = self._admit(call, request.tenant)
         await self._must_push().delete(scope, request)
 
-    def _must_push(self) -> Pushes:
+    def _must_push(self) -> WebhookOperations:
         if self._pushes is None:
             raise PushNotificationNotSupported
         return self._pushes
 
     # -- what later capabilities turn on ---------------------------------------------------------------------------
 
-    def extended_card(self, call: Call, tenant: str | None) -> None:
+    def extended_card(self, call: CallContext, tenant: str | None) -> None:
         """Answer for the extended card while there is none.
 
         Raises:
@@ -363,7 +367,7 @@ class Service:
 
     # -- parts -----------------------------------------------------------------------------------------------------
 
-    def _admit(self, call: Call, tenant: str | None) -> Scope:
+    def _admit(self, call: CallContext, tenant: str | None) -> Scope:
         if self._required and not self._required <= call.extensions:
             missing = self._required - call.extensions
             names = ", ".join(sorted(missing))
@@ -389,4 +393,4 @@ class Service:
     ) -> AsyncGenerator[Batch, None]:
         generation = task.generation or 0
         begins = Record.of(generation, task)
-        return self._follower.follow(row, generation, pause_ends=pause_ends, begins=begins, place=place)
+        return self._follower.follow(row, generation, ends_on_pause=pause_ends, first_record=begins, slot=place)

@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 _Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 
-def token(query: TaskQuery, cursor: Cursor) -> str:
+def encode_token(query: TaskQuery, cursor: Cursor) -> str:
     """Spell a cursor; it fits the query's filters only."""
     body = msgspec.json.encode([cursor.status_ms, cursor.number, _filters(query)])
     return base64.urlsafe_b64encode(body).rstrip(b"=").decode()
 
 
-def cursor(query: TaskQuery, text: str) -> Cursor:
+def decode_token(query: TaskQuery, text: str) -> Cursor:
     """Read a token back.
 
     Raises:
@@ -53,7 +53,7 @@ def _filters(query: TaskQuery) -> str:
     return hashlib.sha256(msgspec.json.encode(facts)).hexdigest()[:8]
 
 
-def since(text: str | None) -> int | None:
+def parse_since(text: str | None) -> int | None:
     """Read the time after which a list begins; none is None. Raises InvalidParams."""
     if not text:
         return None
@@ -65,19 +65,19 @@ def since(text: str | None) -> int | None:
         ) from None
 
 
-def shortened(task: Task, length: int | None) -> Task:
+def truncate_history(task: Task, length: int | None) -> Task:
     """The task with at most that many of its last messages; None is all of them, 0 is none."""
     if length is None or len(task.history) <= length:
         return task
     return structs.replace(task, history=task.history[-length:] if length else ())
 
 
-async def shorten_first(batches: AsyncGenerator[Batch, None], length: int) -> AsyncGenerator[Batch, None]:
+async def truncate_first(batches: AsyncGenerator[Batch, None], length: int) -> AsyncGenerator[Batch, None]:
     """A stream whose first record, when it is a whole task, has a history of that length at most."""
     async with aclosing(batches):
         async for records, ended in batches:
             if records and records[0].generation == 1 and isinstance(records[0].event, Task):
-                first = Record.of(1, shortened(records[0].event, length))
+                first = Record.of(1, truncate_history(records[0].event, length))
                 yield Batch([first, *records[1:]], ended)
             else:
                 yield Batch(records, ended)

@@ -13,7 +13,7 @@ from dragoman.model.error import InvalidParams, Overloaded, ServerError, TaskGen
 from dragoman.model.ids import new_id
 
 if TYPE_CHECKING:
-    from dragoman.engine.accept.inbox import Accepted
+    from dragoman.engine.accept.inbox import AcceptedMessage
     from dragoman.engine.journal.tasks import Tasks
     from dragoman.engine.ports.store import Scope, Store, TaskRow
     from dragoman.engine.ports.webhooks import Outbox
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     )
 
 # Nobody needs more, and each is a request for every event.
-MOST = 10
+MAX_WEBHOOKS = 10
 
 
-class Pushes:
+class WebhookOperations:
     """Creates, shows and removes webhooks. Each belongs to a task, and is seen by the task's owner alone."""
 
     def __init__(self, tasks: Tasks, outbox: Outbox) -> None:
@@ -72,14 +72,14 @@ class Pushes:
         """Bring it what it is owed."""
         self._outbox.follow(row, push)
 
-    async def add(self, accepted: Accepted, request: SendMessageRequest, dialect: str) -> None:
+    async def add(self, accepted: AcceptedMessage, request: SendMessageRequest, dialect: str) -> None:
         """Add the webhook that came with a message for a task that was there already. Raises ServerError."""
         config = request.configuration.task_push_notification_config
         if config is None or (request.message.task_id is None and accepted.task is None):
             return  # a new task has got it with its first record
         row = accepted.row
         known = next((push for push in await self._store.pushes(row.number) if push.id == config.id), None)
-        if known is not None and (accepted.repeat or self._outbox.same(known, config, dialect)):
+        if known is not None and (accepted.repeat or self._outbox.is_unchanged(known, config, dialect)):
             return
         told = None if accepted.task is None else accepted.task.generation
         await self._keep(row.scope, row, config, dialect, row.generation if told is None else told, known)
@@ -126,7 +126,7 @@ class Pushes:
         if row.state.final and push.cursor >= row.generation:
             # Nothing will come any more: it is kept to be shown.
             push = structs.replace(push, state=PushState.DONE)
-        self._outbox.leave(row.number, push.id)
+        self._outbox.unfollow(row.number, push.id)
         try:
             await self._write(row, pushes=(push,))
         except ServerError:
@@ -143,14 +143,14 @@ class Pushes:
         await self._outbox.ready()
         for push in await self._store.pushes(row.number):
             if not request.id or push.id == request.id:
-                return self._outbox.shown(push, row.id)
+                return self._outbox.redacted(push, row.id)
         raise TaskNotFound("the task has no such webhook", taskId=row.id)
 
     async def list(self, scope: Scope, request: ListPushConfigsRequest) -> tuple[TaskPushNotificationConfig, ...]:
         """Show all. Raises TaskNotFound when there is no such task."""
         row, _, _ = await self._tasks.find(scope, request.task_id)
         await self._outbox.ready()
-        return tuple(self._outbox.shown(push, row.id) for push in await self._store.pushes(row.number))
+        return tuple(self._outbox.redacted(push, row.id) for push in await self._store.pushes(row.number))
 
     async def delete(self, scope: Scope, request: GetPushConfigRequest) -> None:
         """Remove one; one that is gone already is no error.
@@ -161,7 +161,7 @@ class Pushes:
         """
         row, _, _ = await self._tasks.find(scope, request.task_id)
         await self._write(row, unpushed=(request.id,))
-        self._outbox.leave(row.number, request.id)
+        self._outbox.unfollow(row.number, request.id)
 
     async def _write(self, row: TaskRow, *, pushes: tuple[Push, ...] = (), unpushed: tuple[str, ...] = ()) -> None:
         done: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
@@ -170,7 +170,7 @@ class Pushes:
             if not done.done():
                 done.set_result(error)
 
-        self._store.write(Write(row, report, pushes=pushes, unpushed=unpushed))
+        self._store.write(Write(row, report, pushes=pushes, deleted_pushes=unpushed))
         error = await done
         if isinstance(error, TaskGenerationMismatch):  # it was deleted this moment
             raise TaskNotFound(taskId=row.id) from error
@@ -187,6 +187,6 @@ class Pushes:
             )
             taken = next(same, None)
             config = structs.replace(config, id=new_id() if taken is None else taken.id)
-        if len(known) >= MOST and all(push.id != config.id for push in known):
-            raise Overloaded(f"a task has {MOST} webhooks at most: delete one, or replace it by its id")
+        if len(known) >= MAX_WEBHOOKS and all(push.id != config.id for push in known):
+            raise Overloaded(f"a task has {MAX_WEBHOOKS} webhooks at most: delete one, or replace it by its id")
         return config

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 JSON_TYPE = "application/json"
 
 
-class Answer:
+class ResultContent:
     """Shared reading of results: `.text`, `.data`, `.files` over `.parts`."""
 
     __slots__ = ()
@@ -77,7 +77,7 @@ def _is_json(text: str | None) -> bool:
     return True
 
 
-class Message(Answer, Struct, frozen=True, omit_defaults=True, rename="camel"):
+class Message(ResultContent, Struct, frozen=True, omit_defaults=True, rename="camel"):
     """A message from a user to an agent or back. As an answer it stands for a finished exchange."""
 
     message_id: str
@@ -106,10 +106,10 @@ class Message(Answer, Struct, frozen=True, omit_defaults=True, rename="camel"):
         """Does nothing; it is here so that a Task and a Message are read alike."""
 
 
-DEPTH = "dragoman/depth"
+DEPTH_KEY = "dragoman/depth"
 """The key in the metadata of a message or a request."""
 
-VARIABLE = "DRAGOMAN_DEPTH"
+DEPTH_VARIABLE = "DRAGOMAN_DEPTH"
 """What a program that runs as an agent is told: the depth of what it sends itself."""
 
 
@@ -119,7 +119,7 @@ _DEEPEST = 10**18
 
 def depth_of(*metadata: Mapping[str, Any] | None) -> int:
     """The largest depth that a message or its request says it has; 0 when nothing is said that could be one."""
-    return max((_depth(each.get(DEPTH)) for each in metadata if each), default=0)
+    return max((_depth(each.get(DEPTH_KEY)) for each in metadata if each), default=0)
 
 
 def _depth(given: Any) -> int:
@@ -138,15 +138,15 @@ def _digits(text: str) -> int | None:
     return _DEEPEST if len(digits) > len(str(_DEEPEST)) else min(int(digits or "0"), _DEEPEST)
 
 
-def told_depth(environ: Mapping[str, str]) -> int | None:
+def depth_from_environ(environ: Mapping[str, str]) -> int | None:
     """The depth of what a program sends that runs as an agent; None when it does not."""
-    return _digits(environ.get(VARIABLE, ""))
+    return _digits(environ.get(DEPTH_VARIABLE, ""))
 
 
-def passed_on(metadata: Mapping[str, Any] | None, environ: Mapping[str, str]) -> dict[str, Any] | None:
+def with_depth(metadata: Mapping[str, Any] | None, environ: Mapping[str, str]) -> dict[str, Any] | None:
     """The metadata of a message; from a program that is an agent itself, with the depth it was told."""
     said = dict(metadata) if metadata else {}
-    told = told_depth(environ)
-    if told is not None and DEPTH not in said:
-        said[DEPTH] = told
+    told = depth_from_environ(environ)
+    if told is not None and DEPTH_KEY not in said:
+        said[DEPTH_KEY] = told
     return said or None

@@ -31,7 +31,7 @@ class Record(Struct, weakref=False):
     generation: int
     body: bytes
     decoded: StreamResponse | None = None
-    spelled: dict[object, bytes] = field(default_factory=dict[object, bytes])
+    encodings: dict[object, bytes] = field(default_factory=dict[object, bytes])
 
     @classmethod
     def of(cls, generation: int, event: Task | Message | StatusUpdate | ArtifactUpdate) -> Record:
@@ -147,7 +147,7 @@ class Folding:
         for part in artifact.parts:
             _append(parts, part)
 
-    def say(self, message: Message) -> None:
+    def add_message(self, message: Message) -> None:
         """Add a message that belongs to the last event; it takes no number of its own."""
         self.history.append(message)
 

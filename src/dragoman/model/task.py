@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct
 
 from dragoman.model.error import InputRequired, TaskCanceled, TaskFailed, TaskRejected
-from dragoman.model.message import Answer, Message
+from dragoman.model.message import Message, ResultContent
 from dragoman.model.part import Part
 from dragoman.model.state import State
 
@@ -36,7 +36,7 @@ class TaskStatus(Struct, frozen=True, omit_defaults=True, rename="camel"):
     timestamp: str | None = None
 
 
-class Task(Answer, Struct, frozen=True, omit_defaults=True, rename="camel"):
+class Task(ResultContent, Struct, frozen=True, omit_defaults=True, rename="camel"):
     """A task as callers see it.
 
     `generation` counts the task's events; on the wire it exists from A2A 1.1 on.

@@ -41,7 +41,7 @@ class Grant(Struct, frozen=True):
     until: int | None = None
 
 
-class KeyNote(Struct, frozen=True):
+class KeySummary(Struct, frozen=True):
     """What is kept of a key that was given out: its last characters, and how long it holds."""
 
     hint: str
@@ -49,14 +49,14 @@ class KeyNote(Struct, frozen=True):
     until: int | None = None
 
 
-class Listed(Struct, frozen=True):
+class UserSummary(Struct, frozen=True):
     """A user as an administrator sees it."""
 
     name: str
     created: int
     has_password: bool
     grants: tuple[Grant, ...]
-    keys: tuple[KeyNote, ...]
+    keys: tuple[KeySummary, ...]
 
 
 def is_name(text: str) -> bool:

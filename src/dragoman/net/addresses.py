@@ -7,8 +7,8 @@ from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import NamedTuple
 
-Address = IPv4Address | IPv6Address
-Network = IPv4Network | IPv6Network
+IpAddress = IPv4Address | IPv6Address
+IpNetwork = IPv4Network | IPv6Network
 
 LOOPBACK = "a loopback address"
 PRIVATE = "a private address"
@@ -43,7 +43,7 @@ _KINDS: tuple[tuple[str, str], ...] = (
     (EMBEDDED, "::ffff:0:0/96 ::/96 ::ffff:0:0:0/96 2002::/16 2001::/32 64:ff9b:1::/48"),
     (RESERVED, "192.0.0.0/24 192.88.99.0/24 240.0.0.0/4 2001::/23"),
 )
-_NETWORKS: tuple[tuple[str, Network], ...] = tuple(
+_NETWORKS: tuple[tuple[str, IpNetwork], ...] = tuple(
     (kind, ip_network(network)) for kind, networks in _KINDS for network in networks.split()
 )
 _UNICAST = IPv6Network("2000::/3")
@@ -55,39 +55,39 @@ _INSIDE_NAMES = re.compile(r"(?:.*\.)?(?:localhost|localdomain|local|internal|ho
 _NAME = re.compile(r"[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?(?:\.[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?)*")
 # A last label like this makes a host a number, however it is written; no top-level domain looks like it.
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
-_LONGEST = 253
+_MAX_HOST_LENGTH = 253
 
 
-class Host(NamedTuple):
+class ParsedHost(NamedTuple):
     """A host as it was read: a name in lower case and ASCII, or an address; `usual` is False for an odd spelling."""
 
     name: str
-    address: Address | None = None
-    usual: bool = True
+    address: IpAddress | None = None
+    is_canonical: bool = True
 
 
 @lru_cache(4096)
-def kind_of(address: Address) -> str | None:
+def address_kind(address: IpAddress) -> str | None:
     """What kind of address this is that nobody in the public internet has; None is a public one."""
     for kind, network in _NETWORKS:
         if address.version == network.version and address in network:
             return kind
     if isinstance(address, IPv6Address):
         if address in _NAT64:
-            return kind_of(IPv4Address(int(address) & 0xFFFF_FFFF))
+            return address_kind(IPv4Address(int(address) & 0xFFFF_FFFF))
         if address not in _UNICAST:
             return RESERVED
     return None
 
 
-def kind_of_name(name: str) -> str | None:
+def name_kind(name: str) -> str | None:
     """What kind of name this is that only means something inside a network; None may be a public one."""
     if name in _METADATA_NAMES:
         return METADATA
     return INSIDE if _INSIDE_NAMES.fullmatch(name) else None
 
 
-def read_host(text: str) -> Host:
+def parse_host(text: str) -> ParsedHost:
     """Read the host of a URL as those do who connect to it: digits of any script, any spelling of IPv4.
 
     Raises:
@@ -95,20 +95,20 @@ def read_host(text: str) -> Host:
     """
     if "%" in text:
         raise ValueError("a zone or an escape has no place in it")
-    host = _ascii(text).lower()
+    host = _to_ascii(text).lower()
     if ":" in host:
-        return Host(host, IPv6Address(host))
+        return ParsedHost(host, IPv6Address(host))
     host = host.rstrip(".")
-    if not _NAME.fullmatch(host) or len(host) > _LONGEST:
+    if not _NAME.fullmatch(host) or len(host) > _MAX_HOST_LENGTH:
         raise ValueError("it is not a host name")
     labels = host.split(".")
     if _NUMBER.fullmatch(labels[-1]):
-        address = _ipv4(labels)
-        return Host(host, address, usual=str(address) == text)
-    return Host(host)
+        address = _parse_ipv4(labels)
+        return ParsedHost(host, address, is_canonical=str(address) == text)
+    return ParsedHost(host)
 
 
-def read_address(text: str) -> Address:
+def parse_address(text: str) -> IpAddress:
     """Read an address in its usual spelling.
 
     Raises:
@@ -119,7 +119,7 @@ def read_address(text: str) -> Address:
     return ip_address(text)
 
 
-def _ascii(text: str) -> str:
+def _to_ascii(text: str) -> str:
     if text.isascii():
         return text
     # Who connects asks yarl for the name as well.
@@ -128,11 +128,11 @@ def _ascii(text: str) -> str:
     return URL.build(scheme="http", host=text).raw_host or ""
 
 
-def _ipv4(labels: list[str]) -> IPv4Address:
+def _parse_ipv4(labels: list[str]) -> IPv4Address:
     """One to four numbers, decimal, octal or hexadecimal; the last one fills what is left."""
     if len(labels) > 4:
         raise ValueError("an IPv4 address has four numbers")
-    *heads, tail = [_number(label) for label in labels]
+    *heads, tail = [_parse_number(label) for label in labels]
     if any(head > 255 for head in heads) or tail >= 256 ** (4 - len(heads)):
         raise ValueError("a number in it is too large for an IPv4 address")
     value = tail
@@ -141,7 +141,7 @@ def _ipv4(labels: list[str]) -> IPv4Address:
     return IPv4Address(value)
 
 
-def _number(label: str) -> int:
+def _parse_number(label: str) -> int:
     if label.startswith("0x"):
         return int(label[2:] or "0", 16)
     return int(label, 8 if label.startswith("0") else 10)

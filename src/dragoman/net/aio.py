@@ -16,16 +16,24 @@ from yarl import URL
 from dragoman.clock import Clock, wait
 from dragoman.model.error import CannotConnect
 from dragoman.net.connector import GuardedConnector
-from dragoman.net.exchange import MAX_ANSWER, Chunks, HttpRequest, is_loopback, read_within, shown, too_large
-from dragoman.net.guard import Guard
+from dragoman.net.exchange import (
+    MAX_RESPONSE,
+    Chunks,
+    HttpRequest,
+    is_loopback,
+    read_limited,
+    redact_url,
+    too_large_error,
+)
+from dragoman.net.guard import AddressGuard
 
 # A peer that vanished without a word is found out after about two minutes, however long a stream is silent.
 _KEEP_ALIVE = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
-_READ = 256 * 1024
+_READ_BUFFER = 256 * 1024
 # A body that cannot be unpacked is told of with an error of the parser, which is no ClientError.
-_TROUBLE = (aiohttp.ClientError, aiohttp.http.HttpProcessingError, OSError, asyncio.TimeoutError)
-_SHOWN = 200
-_SKIPPED = ("User-Agent", "Accept-Encoding", "Accept", "Content-Type")
+_ERRORS = (aiohttp.ClientError, aiohttp.http.HttpProcessingError, OSError, asyncio.TimeoutError)
+_MAX_DETAIL = 200
+_NO_AUTO_HEADERS = ("User-Agent", "Accept-Encoding", "Accept", "Content-Type")
 
 # An event loop, and whether what is called is outside of this machine.
 _Key = tuple[asyncio.AbstractEventLoop, bool]
@@ -39,7 +47,7 @@ class AioClient:
     """
 
     def __init__(
-        self, *, verify: bool | ssl.SSLContext = True, agent: str = "dragoman", guard: Guard | None = None
+        self, *, verify: bool | ssl.SSLContext = True, agent: str = "dragoman", guard: AddressGuard | None = None
     ) -> None:
         self._verify = verify
         self._guard = guard
@@ -64,10 +72,10 @@ class AioClient:
                 headers=request.headers,
                 data=request.body,
                 allow_redirects=False,
-                timeout=_timeout(request.connect, request.silence),
+                timeout=_timeout(request.connect_timeout, request.read_timeout),
             )
-        except (*_TROUBLE, ValueError) as error:
-            raise _reached_nobody(error, request) from error
+        except (*_ERRORS, ValueError) as error:
+            raise _connect_error(error, request) from error
         return AioResponse(response, request)
 
     async def close(self) -> None:
@@ -85,8 +93,8 @@ class AioClient:
                 connector=self._connector(),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 headers=self._agent,
-                skip_auto_headers=_SKIPPED,
-                read_bufsize=_READ,
+                skip_auto_headers=_NO_AUTO_HEADERS,
+                read_bufsize=_READ_BUFFER,
                 max_line_size=64 * 1024,
                 max_field_size=64 * 1024,
                 trust_env=key[1] and self._guard is None,
@@ -96,7 +104,7 @@ class AioClient:
 
     def _connector(self) -> aiohttp.TCPConnector:
         make = aiohttp.TCPConnector if self._guard is None else partial(GuardedConnector, self._guard)
-        return make(limit=0, ssl=self._verify, socket_factory=_socket, happy_eyeballs_delay=0.25)
+        return make(limit=0, ssl=self._verify, socket_factory=_open_socket, happy_eyeballs_delay=0.25)
 
 
 class AioResponse:
@@ -110,19 +118,19 @@ class AioResponse:
         self.status: int = response.status
         self.headers: Mapping[str, str] = response.headers
 
-    async def read(self, limit: int = MAX_ANSWER) -> bytes:
+    async def read(self, limit: int = MAX_RESPONSE) -> bytes:
         """See `HttpResponse.read`."""
         response = self._response
         if (response.content_length or 0) > limit:
             await self.close()
-            raise too_large(limit)
+            raise too_large_error(limit)
         try:
             # What is compressed is as large as it wants to be: that is counted as it comes.
             if response.content_length is not None and not response.headers.get("Content-Encoding"):
                 return await response.read()
-            return await read_within(limit, response.content.iter_any())
-        except _TROUBLE as error:
-            raise _broke(error, self._request) from error
+            return await read_limited(limit, response.content.iter_any())
+        except _ERRORS as error:
+            raise _connection_error(error, self._request) from error
         finally:
             await self.close()
 
@@ -141,9 +149,9 @@ class AioResponse:
     async def _next_chunk(self) -> bytes | None:
         try:
             chunk = await self._response.content.readany()
-        except _TROUBLE as error:
+        except _ERRORS as error:
             await self.close()
-            raise _broke(error, self._request) from error
+            raise _connection_error(error, self._request) from error
         if not chunk:
             await self.close()
         return chunk or None
@@ -156,34 +164,36 @@ def _url(text: str) -> URL:
 
 
 @lru_cache(64)
-def _timeout(connect: float | None, silence: float | None) -> aiohttp.ClientTimeout:
+def _timeout(connect: float | None, read: float | None) -> aiohttp.ClientTimeout:
     # `connect` is all of it: the name, every address it has, and TLS.
-    return aiohttp.ClientTimeout(total=None, connect=connect, sock_read=silence)
+    return aiohttp.ClientTimeout(total=None, connect=connect, sock_read=read)
 
 
-def _socket(info: Any) -> socket.socket:
+def _open_socket(info: Any) -> socket.socket:
     family, kind, proto = info[:3]
-    made = socket.socket(family, kind, proto)
-    made.setblocking(False)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    sock = socket.socket(family, kind, proto)
+    sock.setblocking(False)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in _KEEP_ALIVE:
         with suppress(AttributeError, OSError):
-            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-    return made
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    return sock
 
 
-def _reached_nobody(error: Exception, request: HttpRequest) -> CannotConnect:
-    where = shown(request.url)
+def _connect_error(error: Exception, request: HttpRequest) -> CannotConnect:
+    where = redact_url(request.url)
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        said = getattr(error.certificate_error, "verify_message", "") or error.certificate_error
-        return CannotConnect(f"the certificate of {where} is not trusted: {said}", reason="TLS", arrived=False)
+        detail = getattr(error.certificate_error, "verify_message", "") or error.certificate_error
+        return CannotConnect(f"the certificate of {where} is not trusted: {detail}", reason="TLS", arrived=False)
     if isinstance(error, aiohttp.ClientSSLError):
-        return CannotConnect(f"no TLS with {where}: {_plain(error)}", reason="TLS", arrived=False)
+        return CannotConnect(f"no TLS with {where}: {_one_line(error)}", reason="TLS", arrived=False)
     if isinstance(error, aiohttp.ClientConnectorDNSError):
         return CannotConnect(f"{where} cannot be found: no such host", reason="NO_SUCH_HOST", arrived=False)
     if isinstance(error, aiohttp.ConnectionTimeoutError):
         return CannotConnect(
-            f"{where} did not take the connection within {request.connect:g} s", reason="TIMED_OUT", arrived=False
+            f"{where} did not take the connection within {request.connect_timeout:g} s",
+            reason="TIMED_OUT",
+            arrived=False,
         )
     if isinstance(error, aiohttp.ClientConnectorError):
         return CannotConnect(f"nobody answers at {where}: {error.os_error.strerror or error}", arrived=False)
@@ -193,21 +203,21 @@ def _reached_nobody(error: Exception, request: HttpRequest) -> CannotConnect:
         return CannotConnect(f"the request to {where} cannot be sent: {error}", reason="BAD_ADDRESS", arrived=False)
     if isinstance(error, (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError, ValueError)):
         return CannotConnect(f"{where} is not an address that can be called", reason="BAD_ADDRESS", arrived=False)
-    return _broke(error, request)
+    return _connection_error(error, request)
 
 
-def _broke(error: Exception, request: HttpRequest) -> CannotConnect:
-    where = shown(request.url)
-    if isinstance(error, aiohttp.ServerTimeoutError) and request.silence is not None:
-        return CannotConnect(f"{where} said nothing for {request.silence:g} s", reason="TIMED_OUT")
+def _connection_error(error: Exception, request: HttpRequest) -> CannotConnect:
+    where = redact_url(request.url)
+    if isinstance(error, aiohttp.ServerTimeoutError) and request.read_timeout is not None:
+        return CannotConnect(f"{where} said nothing for {request.read_timeout:g} s", reason="TIMED_OUT")
     if isinstance(error, (aiohttp.ClientResponseError, aiohttp.http.HttpProcessingError)):
-        said = " ".join(error.message.split())[:_SHOWN]
-        return CannotConnect(f"{where} does not answer in HTTP: {said}", reason="NOT_HTTP")
-    return CannotConnect(f"the connection to {where} broke: {_plain(error)}", reason="CONNECTION_LOST")
+        detail = " ".join(error.message.split())[:_MAX_DETAIL]
+        return CannotConnect(f"{where} does not answer in HTTP: {detail}", reason="NOT_HTTP")
+    return CannotConnect(f"the connection to {where} broke: {_one_line(error)}", reason="CONNECTION_LOST")
 
 
-def _plain(error: Exception) -> str:
-    return " ".join(str(error).split())[:_SHOWN] or type(error).__name__
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:_MAX_DETAIL] or type(error).__name__
 
 
 async def fetch(
@@ -216,8 +226,8 @@ async def fetch(
     clock: Clock,
     seconds: float | None,
     verify: bool = True,
-    most: int = MAX_ANSWER,
-    guard: Guard | None = None,
+    limit: int = MAX_RESPONSE,
+    guard: AddressGuard | None = None,
 ) -> tuple[int, bytes]:
     """Send a request over a connection of its own: the status and the whole body. `seconds` limits it by the clock.
 
@@ -229,8 +239,8 @@ async def fetch(
         BadResponse: the body has more than `most` bytes.
     """
     # The clock alone tells the time, so that a test can be the one who moves it.
-    request.connect = request.silence = None
-    fetching = asyncio.create_task(_fetch(request, verify, most, guard))
+    request.connect_timeout = request.read_timeout = None
+    fetching = asyncio.create_task(_fetch(request, verify, limit, guard))
     try:
         if seconds is None:
             await asyncio.wait([fetching])
@@ -243,10 +253,10 @@ async def fetch(
             await asyncio.gather(fetching, return_exceptions=True)
 
 
-async def _fetch(request: HttpRequest, verify: bool, most: int, guard: Guard | None) -> tuple[int, bytes]:
+async def _fetch(request: HttpRequest, verify: bool, limit: int, guard: AddressGuard | None) -> tuple[int, bytes]:
     http = AioClient(verify=verify, guard=guard)
     try:
         response = await http.send(request)
-        return response.status, await response.read(most)
+        return response.status, await response.read(limit)
     finally:
         await http.close()

@@ -9,14 +9,14 @@ from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from dragoman.model.error import CannotConnect
-from dragoman.net.exchange import MAX_ANSWER, Chunks, Headers, HttpRequest, read_within, shown
+from dragoman.net.exchange import MAX_RESPONSE, Chunks, Headers, HttpRequest, read_limited, redact_url
 
 T = TypeVar("T")
 Message = MutableMapping[str, Any]
 AsgiApp = Callable[[Message, Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]], Awaitable[None]]
 
 # How much an app may write before its reader has read: as a socket would.
-_WINDOW = 64
+_MAX_QUEUED = 64
 
 
 class AsgiClient:
@@ -33,19 +33,21 @@ class AsgiClient:
             self._lifespan = _Lifespan(self._app)
         if not self._lifespan.started:
             await self._lifespan.start()
-        exchange = AsgiResponse(request)
-        task = asyncio.ensure_future(exchange.run(self._app))
+        response = AsgiResponse(request)
+        task = asyncio.ensure_future(response.run(self._app))
         self._requests.add(task)
         task.add_done_callback(self._requests.discard)
-        exchange.task = task
+        response.task = task
         try:
-            await _within(request, exchange.begun.wait())
+            await _within(request, response.head_received.wait())
         except BaseException:
-            await exchange.close()
+            await response.close()
             raise
-        if not exchange.status:
-            raise CannotConnect(f"the app broke at {shown(request.url)}: {exchange.fault}", reason="CONNECTION_LOST")
-        return exchange
+        if not response.status:
+            raise CannotConnect(
+                f"the app broke at {redact_url(request.url)}: {response.failure}", reason="CONNECTION_LOST"
+            )
+        return response
 
     async def close(self) -> None:
         """See `HttpClient.close`."""
@@ -63,20 +65,20 @@ class AsgiResponse:
 
     def __init__(self, request: HttpRequest) -> None:
         self._request = request
-        self._chunks: asyncio.Queue[bytes | None] = asyncio.Queue(_WINDOW)
-        self._gone = asyncio.Event()
-        self._asked = False
-        self.begun = asyncio.Event()
+        self._chunks: asyncio.Queue[bytes | None] = asyncio.Queue(_MAX_QUEUED)
+        self._disconnected = asyncio.Event()
+        self._body_sent = False
+        self.head_received = asyncio.Event()
         self.status = 0
         self.headers = Headers()
-        self.problem: BaseException | None = None
-        self.whole = False
+        self.exception: BaseException | None = None
+        self.is_complete = False
         self.task: asyncio.Task[None] | None = None
 
     @property
-    def fault(self) -> str:
+    def failure(self) -> str:
         """What went wrong in the app."""
-        return repr(self.problem) if self.problem is not None else "it stopped within its answer"
+        return repr(self.exception) if self.exception is not None else "it stopped within its answer"
 
     async def run(self, app: AsgiApp) -> None:
         """Let the app answer."""
@@ -85,17 +87,17 @@ class AsgiResponse:
         except asyncio.CancelledError:
             raise
         except Exception as error:  # noqa: BLE001 - whatever an app raises is a broken connection
-            self.problem = error
+            self.exception = error
         finally:
-            self.begun.set()
-            if not self._gone.is_set():
+            self.head_received.set()
+            if not self._disconnected.is_set():
                 with suppress(asyncio.QueueFull):
                     self._chunks.put_nowait(None)
 
-    async def read(self, limit: int = MAX_ANSWER) -> bytes:
+    async def read(self, limit: int = MAX_RESPONSE) -> bytes:
         """See `HttpResponse.read`."""
         try:
-            return await read_within(limit, self.chunks())
+            return await read_limited(limit, self.chunks())
         finally:
             await self.close()
 
@@ -108,10 +110,10 @@ class AsgiResponse:
         chunk = None
         try:
             if not (self._chunks.empty() and self.task is not None and self.task.done()):
-                waits = self._chunks.empty() and self._request.silence is not None
+                waits = self._chunks.empty() and self._request.read_timeout is not None
                 chunk = await (_within(self._request, self._chunks.get()) if waits else self._chunks.get())
-            if chunk is None and not self.whole:
-                raise CannotConnect(f"the app broke: {self.fault}", reason="CONNECTION_LOST") from self.problem
+            if chunk is None and not self.is_complete:
+                raise CannotConnect(f"the app broke: {self.failure}", reason="CONNECTION_LOST") from self.exception
         except CannotConnect:
             await self.close()
             raise
@@ -121,15 +123,15 @@ class AsgiResponse:
 
     async def close(self) -> None:
         """See `HttpResponse.close`."""
-        self._gone.set()
+        self._disconnected.set()
         while not self._chunks.empty():  # an app that waits for room goes on, and finds nobody there
             self._chunks.get_nowait()
 
     async def _receive(self) -> Message:
-        if not self._asked:
-            self._asked = True
+        if not self._body_sent:
+            self._body_sent = True
             return {"type": "http.request", "body": self._request.body or b"", "more_body": False}
-        await self._gone.wait()
+        await self._disconnected.wait()
         return {"type": "http.disconnect"}
 
     async def _send(self, message: Message) -> None:
@@ -137,15 +139,15 @@ class AsgiResponse:
             self.status = message["status"]
             pairs = message.get("headers", ())
             self.headers = Headers((name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in pairs)
-            self.begun.set()
+            self.head_received.set()
             return
-        if self._gone.is_set():
+        if self._disconnected.is_set():
             raise OSError("the caller has left")
         body = message.get("body", b"")
         if body:
             await self._chunks.put(body)
         if not message.get("more_body", False):
-            self.whole = True
+            self.is_complete = True
             await self._chunks.put(None)
 
 
@@ -154,8 +156,8 @@ class _Lifespan:
 
     def __init__(self, app: AsgiApp) -> None:
         self._app = app
-        self._said: asyncio.Queue[Message] = asyncio.Queue()
-        self._heard: asyncio.Queue[str] = asyncio.Queue()
+        self._to_app: asyncio.Queue[Message] = asyncio.Queue()
+        self._from_app: asyncio.Queue[str] = asyncio.Queue()
         self._task: asyncio.Task[None] | None = None
         self._starting = asyncio.Lock()
         self.started = False
@@ -167,40 +169,40 @@ class _Lifespan:
                 return
             if self._task is None or self._task.done():
                 self._task = asyncio.ensure_future(self._run())
-                self._said.put_nowait({"type": "lifespan.startup"})
-            said = await self._heard.get()
-            if said == "lifespan.startup.failed":
+                self._to_app.put_nowait({"type": "lifespan.startup"})
+            event_type = await self._from_app.get()
+            if event_type == "lifespan.startup.failed":
                 await asyncio.wait({self._task})
-                self._heard, self._said = asyncio.Queue(), asyncio.Queue()
+                self._from_app, self._to_app = asyncio.Queue(), asyncio.Queue()
                 raise CannotConnect("the app did not start", arrived=False)
             self.started = True
 
     async def stop(self) -> None:
         if self._task is not None:
-            self._said.put_nowait({"type": "lifespan.shutdown"})
+            self._to_app.put_nowait({"type": "lifespan.shutdown"})
             await asyncio.wait({self._task})
 
     async def _run(self) -> None:
         async def send(message: Message) -> None:
-            self._heard.put_nowait(message["type"])
+            self._from_app.put_nowait(message["type"])
 
         try:
             # An app without a lifespan says so by raising.
             with suppress(Exception):
-                await self._app({"type": "lifespan", "asgi": {"version": "3.0"}, "state": {}}, self._said.get, send)
+                await self._app({"type": "lifespan", "asgi": {"version": "3.0"}, "state": {}}, self._to_app.get, send)
         finally:
-            self._heard.put_nowait("over")
+            self._from_app.put_nowait("over")
 
 
 async def _within(request: HttpRequest, waiting: Awaitable[T]) -> T:
     """Wait no longer than the other side may be silent."""
-    if request.silence is None:
+    if request.read_timeout is None:
         return await waiting
     try:
-        async with asyncio.timeout(request.silence):
+        async with asyncio.timeout(request.read_timeout):
             return await waiting
     except TimeoutError:
-        text = f"{shown(request.url)} said nothing for {request.silence:g} s"
+        text = f"{redact_url(request.url)} said nothing for {request.read_timeout:g} s"
         raise CannotConnect(text, reason="TIMED_OUT") from None
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from dragoman.net.addresses import read_address
-from dragoman.net.guard import Forbidden, Guard
+from dragoman.net.addresses import parse_address
+from dragoman.net.guard import AddressForbidden, AddressGuard
 
 _NUMERIC = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
 MakeSocket = Callable[[Any], socket.socket]
@@ -24,9 +24,9 @@ class GuardedResolver(AbstractResolver):
     One address that is not allowed refuses them all: who mixes them wants the other one to be tried.
     """
 
-    def __init__(self, guard: Guard, resolver: AbstractResolver | None = None) -> None:
+    def __init__(self, guard: AddressGuard, resolver: AbstractResolver | None = None) -> None:
         self._guard = guard
-        self._owned = resolver is None
+        self._owns_resolver = resolver is None
         self._resolver = aiohttp.DefaultResolver() if resolver is None else resolver
 
     async def resolve(
@@ -39,16 +39,16 @@ class GuardedResolver(AbstractResolver):
             OSError: it has no address.
         """
         self._guard.check_host(host, port)
-        found = await self._resolver.resolve(host, port, family)
-        if not found:
+        results = await self._resolver.resolve(host, port, family)
+        if not results:
             raise OSError(None, "no such host")
-        for each in found:
+        for each in results:
             self._guard.check_address(each["host"], host, port)
-        return [_pinned(each["host"], host, port) for each in found]
+        return [_resolve_result(each["host"], host, port) for each in results]
 
     async def close(self) -> None:
         """Close the resolver behind this one, unless it was given."""
-        if self._owned:
+        if self._owns_resolver:
             await self._resolver.close()
 
 
@@ -62,17 +62,17 @@ class GuardedConnector(aiohttp.TCPConnector):
 
     def __init__(
         self,
-        guard: Guard,
+        guard: AddressGuard,
         *,
         resolver: AbstractResolver | None = None,
         socket_factory: MakeSocket | None = None,
         **options: Any,
     ) -> None:
         self._guard = guard
-        self._guarded = GuardedResolver(guard, resolver)
-        self._make_socket = socket_factory or _plain_socket
+        self._guarded_resolver = GuardedResolver(guard, resolver)
+        self._make_socket = socket_factory or _open_socket
         super().__init__(  # pyright: ignore[reportUnknownMemberType]
-            resolver=self._guarded, socket_factory=self._checked_socket, **options
+            resolver=self._guarded_resolver, socket_factory=self._open_checked_socket, **options
         )
 
     async def connect(
@@ -88,61 +88,63 @@ class GuardedConnector(aiohttp.TCPConnector):
         """
         host, port = req.url.raw_host or "", req.url.port or 0
         if req.proxy is not None:
-            raise Forbidden(f"{host} is not called over a proxy: nobody could check what it connects to", host=host)
+            raise AddressForbidden(
+                f"{host} is not called over a proxy: nobody could check what it connects to", host=host
+            )
         # An address in a URL is never looked up, so the resolver does not see it.
         self._guard.check_host(host, port)
-        trip = _Trip(host, port)
-        token = _trip.set(trip)
+        target = _ConnectTarget(host, port)
+        token = _target.set(target)
         try:
             return await super().connect(req, traces, timeout)
         except aiohttp.ClientError:
-            if trip.refused is not None:
-                raise trip.refused from None
+            if target.forbidden is not None:
+                raise target.forbidden from None
             raise
         finally:
-            _trip.reset(token)
+            _target.reset(token)
 
     async def close(self, *, abort_ssl: bool = False) -> None:
         """Close every connection."""
         await super().close(abort_ssl=abort_ssl)
-        await self._guarded.close()
+        await self._guarded_resolver.close()
 
-    def _checked_socket(self, info: Any) -> socket.socket:
+    def _open_checked_socket(self, info: Any) -> socket.socket:
         ip, to = info[4][:2]
-        trip = _trip.get()
-        host, port = (ip, to) if trip is None else (trip.host, trip.port)
+        target = _target.get()
+        host, port = (ip, to) if target is None else (target.host, target.port)
         try:
             if port != to:
-                raise Forbidden(f"{host} was asked for at port {port}, not {to}", host=host, address=ip)
+                raise AddressForbidden(f"{host} was asked for at port {port}, not {to}", host=host, address=ip)
             self._guard.check_address(ip, host, port)
-        except Forbidden as error:
-            if trip is not None:
-                trip.refused = error
+        except AddressForbidden as error:
+            if target is not None:
+                target.forbidden = error
             # Whoever tries several addresses at once loses every error that is not of the system.
             raise OSError(errno.EACCES, str(error)) from error
         return self._make_socket(info)
 
 
-class _Trip:
+class _ConnectTarget:
     """Where a request was meant to go, for those who make its sockets."""
 
-    __slots__ = ("host", "port", "refused")
+    __slots__ = ("forbidden", "host", "port")
 
     def __init__(self, host: str, port: int) -> None:
         self.host = host
         self.port = port
-        self.refused: Forbidden | None = None
+        self.forbidden: AddressForbidden | None = None
 
 
-_trip: ContextVar[_Trip | None] = ContextVar("dragoman_trip", default=None)
+_target: ContextVar[_ConnectTarget | None] = ContextVar("dragoman_connect_target", default=None)
 
 
-def _pinned(ip: str, host: str, port: int) -> ResolveResult:
-    address = read_address(ip)
+def _resolve_result(ip: str, host: str, port: int) -> ResolveResult:
+    address = parse_address(ip)
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
     return ResolveResult(hostname=host, host=str(address), port=port, family=family, proto=0, flags=_NUMERIC)
 
 
-def _plain_socket(info: Any) -> socket.socket:
+def _open_socket(info: Any) -> socket.socket:
     family, kind, proto = info[:3]
     return socket.socket(family, kind, proto)

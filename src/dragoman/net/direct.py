@@ -13,17 +13,17 @@ from functools import cache
 from typing import Any
 
 from dragoman.model.error import CannotConnect
-from dragoman.net.exchange import HttpRequest, shown
-from dragoman.net.place import Place, place_of, spelled
-from dragoman.net.wire import Answer, Wire
+from dragoman.net.connection import HttpConnection, WireResponse
+from dragoman.net.exchange import HttpRequest, redact_url
+from dragoman.net.http_url import HttpUrl, encode_request, parse_url
 
 # A peer that vanished without a word is found out after about two minutes, however long a stream is silent.
 _KEEP_ALIVE = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
 # Most servers close a connection that has been idle for five seconds or more; ours is then gone before.
-_IDLE = 4.0
+_MAX_IDLE = 4.0
 _EYEBALLS = 0.25
 # As much as is read at once. asyncio would make room for it anew each time, which costs more than the reading.
-_ROOM = 128 * 1024
+_BUFFER_BYTES = 128 * 1024
 _NUMBER = re.compile(r"[\d.]+|.*:.*")
 _Key = tuple[bool, str, int]
 
@@ -39,28 +39,28 @@ class DirectClient:
         self._agent = agent
         self._pools: dict[asyncio.AbstractEventLoop, _Pool] = {}
 
-    async def send(self, request: HttpRequest) -> Answer:
+    async def send(self, request: HttpRequest) -> WireResponse:
         """See `HttpClient.send`."""
         loop = asyncio.get_running_loop()
         pool = self._pools.get(loop) or self._pool(loop)
         try:
-            place = place_of(request.url)
-            data = spelled(request, place, self._agent)
+            url = parse_url(request.url)
+            data = encode_request(request, url, self._agent)
         except (ValueError, UnicodeError) as error:
             raise CannotConnect(
-                f"{shown(request.url)} cannot be called: {error}", reason="BAD_ADDRESS", arrived=False
+                f"{redact_url(request.url)} cannot be called: {error}", reason="BAD_ADDRESS", arrived=False
             ) from None
-        wire = pool.kept(place[:3])
-        answer = (wire or await self._connected(pool, place, request)).ask(data, request)
+        idle = pool.take_idle(url[:3])
+        response = (idle or await self._connect(pool, url, request)).send(data, request)
         try:
-            await answer.head()
+            await response.wait_for_head()
         except CannotConnect as error:
             # A kept connection may be closed by the other side just when it is used again. Asking is harmless.
-            if wire is None or error.reason != "CONNECTION_LOST" or request.method not in ("GET", "HEAD"):
+            if idle is None or error.reason != "CONNECTION_LOST" or request.method not in ("GET", "HEAD"):
                 raise
-            answer = (await self._connected(pool, place, request)).ask(data, request)
-            await answer.head()
-        return answer
+            response = (await self._connect(pool, url, request)).send(data, request)
+            await response.wait_for_head()
+        return response
 
     async def close(self) -> None:
         """See `HttpClient.close`. What another loop uses at this time is that loop's to close."""
@@ -75,24 +75,24 @@ class DirectClient:
         pool = self._pools[loop] = _Pool(loop)
         return pool
 
-    async def _connected(self, pool: _Pool, place: Place, request: HttpRequest) -> Wire:
+    async def _connect(self, pool: _Pool, url: HttpUrl, request: HttpRequest) -> HttpConnection:
         options: dict[str, Any] = {}
-        if place.tls:
+        if url.tls:
             context = self._verify if isinstance(self._verify, ssl.SSLContext) else _context(self._verify)
-            options = {"ssl": context, "server_hostname": place.host.partition("%")[0]}
+            options = {"ssl": context, "server_hostname": url.host.partition("%")[0]}
         # A number has one address, so there is nothing to race; and uvloop has no such option.
-        if not _NUMBER.fullmatch(place.host) and isinstance(pool.loop, asyncio.BaseEventLoop):
+        if not _NUMBER.fullmatch(url.host) and isinstance(pool.loop, asyncio.BaseEventLoop):
             options["happy_eyeballs_delay"] = _EYEBALLS
         try:
-            async with asyncio.timeout(request.connect):
-                transport, wire = await pool.loop.create_connection(
-                    lambda: Wire(pool.rester(place[:3]), pool.room), place.host, place.port, **options
+            async with asyncio.timeout(request.connect_timeout):
+                transport, connection = await pool.loop.create_connection(
+                    lambda: HttpConnection(pool.idle_callback(url[:3]), pool.buffer), url.host, url.port, **options
                 )
         except OSError as error:
-            raise _reached_nobody(error, request) from error
-        _keep_alive(transport.get_extra_info("socket"))
-        pool.add(wire)
-        return wire
+            raise _connect_error(error, request) from error
+        _enable_keep_alive(transport.get_extra_info("socket"))
+        pool.add(connection)
+        return connection
 
 
 class _Pool:
@@ -100,41 +100,41 @@ class _Pool:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self.all: set[Wire] = set()
-        self.room = memoryview(bytearray(_ROOM))
-        self._idle: dict[_Key, list[Wire]] = {}
+        self.all: set[HttpConnection] = set()
+        self.buffer = memoryview(bytearray(_BUFFER_BYTES))
+        self._idle: dict[_Key, list[HttpConnection]] = {}
 
-    def kept(self, key: _Key) -> Wire | None:
+    def take_idle(self, key: _Key) -> HttpConnection | None:
         """A connection that is free, if there is one."""
-        wires = self._idle.get(key)
-        while wires:
-            wire = wires.pop()
-            if wire.usable and self.loop.time() - wire.idle_since < _IDLE:
-                return wire
-            self.all.discard(wire)
-            wire.abort()
+        idle = self._idle.get(key)
+        while idle:
+            connection = idle.pop()
+            if connection.is_usable and self.loop.time() - connection.idle_since < _MAX_IDLE:
+                return connection
+            self.all.discard(connection)
+            connection.abort()
         return None
 
-    def add(self, wire: Wire) -> None:
+    def add(self, connection: HttpConnection) -> None:
         """Take a new connection in, and forget those that are gone."""
-        self.all = {each for each in self.all if each.usable}
-        self.all.add(wire)
+        self.all = {each for each in self.all if each.is_usable}
+        self.all.add(connection)
 
-    def rester(self, key: _Key) -> Callable[[Wire], None]:
+    def idle_callback(self, key: _Key) -> Callable[[HttpConnection], None]:
         """What a connection calls when it is free for the next exchange."""
 
-        def rested(wire: Wire) -> None:
-            wire.idle_since = self.loop.time()
-            if wire in self.all:
-                self._idle.setdefault(key, []).append(wire)
+        def on_idle(connection: HttpConnection) -> None:
+            connection.idle_since = self.loop.time()
+            if connection in self.all:
+                self._idle.setdefault(key, []).append(connection)
 
-        return rested
+        return on_idle
 
     def close(self) -> None:
         """Cut every connection."""
-        wires, self.all, self._idle = self.all, set(), {}
-        for wire in wires:
-            wire.abort()
+        connections, self.all, self._idle = self.all, set(), {}
+        for connection in connections:
+            connection.abort()
 
 
 @cache
@@ -147,18 +147,18 @@ def _context(verify: bool) -> ssl.SSLContext:
     return context
 
 
-def _keep_alive(made: socket.socket | None) -> None:
-    if made is None:
+def _enable_keep_alive(sock: socket.socket | None) -> None:
+    if sock is None:
         return
     with suppress(OSError):
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in _KEEP_ALIVE:
         with suppress(AttributeError, OSError):
-            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
-def _reached_nobody(error: Exception, request: HttpRequest) -> CannotConnect:
-    where = shown(request.url)
+def _connect_error(error: Exception, request: HttpRequest) -> CannotConnect:
+    where = redact_url(request.url)
     if isinstance(error, ssl.SSLCertVerificationError):
         return CannotConnect(
             f"the certificate of {where} is not trusted: {error.verify_message}", reason="TLS", arrived=False
@@ -168,12 +168,12 @@ def _reached_nobody(error: Exception, request: HttpRequest) -> CannotConnect:
     if isinstance(error, socket.gaierror):
         return CannotConnect(f"{where} cannot be found: no such host", reason="NO_SUCH_HOST", arrived=False)
     if isinstance(error, TimeoutError):
-        within = "" if request.connect is None else f" within {request.connect:g} s"
+        within = "" if request.connect_timeout is None else f" within {request.connect_timeout:g} s"
         return CannotConnect(f"{where} did not take the connection{within}", reason="TIMED_OUT", arrived=False)
-    why = _why(error)
+    why = _os_reason(error)
     return CannotConnect(f"nobody answers at {where}: {why}", arrived=False)
 
 
-def _why(error: Exception) -> str:
+def _os_reason(error: Exception) -> str:
     number = getattr(error, "errno", None)
     return os.strerror(number).lower() if isinstance(number, int) else str(error).lower()

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from dragoman.model.error import ResponseTooLarge
 
 # An answer larger than this is garbage, or a file that should have been a link.
-MAX_ANSWER = 64 * 1024 * 1024
+MAX_RESPONSE = 64 * 1024 * 1024
 PORTS = {"http": 80, "https": 443}
 
 
@@ -21,7 +21,7 @@ class HttpRequest:
     `connect` limits reaching the other side, `silence` how long it may say nothing, each in seconds; None is no limit.
     """
 
-    __slots__ = ("body", "connect", "headers", "method", "operation", "silence", "url")
+    __slots__ = ("body", "connect_timeout", "headers", "method", "operation", "read_timeout", "url")
 
     def __init__(
         self,
@@ -31,19 +31,19 @@ class HttpRequest:
         body: bytes | None = None,
         *,
         operation: str = "",
-        connect: float | None = 10.0,
-        silence: float | None = None,
+        connect_timeout: float | None = 10.0,
+        read_timeout: float | None = None,
     ) -> None:
         self.method = method
         self.url = url
         self.headers = headers if headers is not None else {}
         self.body = body
         self.operation = operation
-        self.connect = connect
-        self.silence = silence
+        self.connect_timeout = connect_timeout
+        self.read_timeout = read_timeout
 
     def __repr__(self) -> str:
-        return f"<HttpRequest {self.method} {shown(self.url)}>"
+        return f"<HttpRequest {self.method} {redact_url(self.url)}>"
 
 
 class HttpResponse(Protocol):
@@ -59,7 +59,7 @@ class HttpResponse(Protocol):
         """The headers; their names are found in any case."""
         ...
 
-    async def read(self, limit: int = MAX_ANSWER) -> bytes:
+    async def read(self, limit: int = MAX_RESPONSE) -> bytes:
         """The whole body.
 
         Raises:
@@ -132,16 +132,16 @@ class Chunks:
         return chunk
 
 
-async def read_within(limit: int, chunks: AsyncIterable[bytes]) -> bytes:
+async def read_limited(limit: int, chunks: AsyncIterable[bytes]) -> bytes:
     """A whole body. Raises ResponseTooLarge when it has more than `limit` bytes."""
-    found: list[bytes] = []
+    body: list[bytes] = []
     size = 0
     async for chunk in chunks:
         size += len(chunk)
         if size > limit:
-            raise too_large(limit)
-        found.append(chunk)
-    return b"".join(found)
+            raise too_large_error(limit)
+        body.append(chunk)
+    return b"".join(body)
 
 
 CallNext = Callable[[HttpRequest], Awaitable[HttpResponse]]
@@ -159,11 +159,11 @@ def origin_of(url: str) -> str:
     return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
-def shown(url: str) -> str:
+def redact_url(url: str) -> str:
     """A URL as errors and logs show it: without what may be secret, a password or a query."""
     scheme, _, rest = url.partition("://")
-    place = rest.partition("?")[0].partition("#")[0]
-    host, slash, path = place.partition("/")
+    location = rest.partition("?")[0].partition("#")[0]
+    host, slash, path = location.partition("/")
     return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
 
 
@@ -173,11 +173,11 @@ def is_loopback(url: str) -> bool:
         host = (urlsplit(url).hostname or "").rstrip(".")
     except ValueError:
         return False
-    return _is_here(host)
+    return _is_loopback_host(host)
 
 
 @lru_cache(256)
-def _is_here(host: str) -> bool:
+def _is_loopback_host(host: str) -> bool:
     try:
         address = ip_address(host)
     except ValueError:
@@ -186,13 +186,11 @@ def _is_here(host: str) -> bool:
     return address.is_loopback or (mapped is not None and mapped.is_loopback)
 
 
-def too_large(limit: int) -> ResponseTooLarge:
+def too_large_error(limit: int) -> ResponseTooLarge:
     """The error for an answer without end."""
-    return ResponseTooLarge(
-        f"the answer is larger than {size_in_words(limit)}: nothing more of it is read", limit=limit
-    )
+    return ResponseTooLarge(f"the answer is larger than {format_size(limit)}: nothing more of it is read", limit=limit)
 
 
-def size_in_words(size: int) -> str:
+def format_size(size: int) -> str:
     """A number of bytes as people write it."""
     return f"{size // 1024 // 1024} MB" if size >= 1024 * 1024 else f"{size} bytes"

@@ -12,15 +12,24 @@ from typing import NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
 from dragoman.model.error import ConfigError, DragomanError
-from dragoman.net.addresses import EMBEDDED, METADATA, Address, Network, kind_of, kind_of_name, read_address, read_host
-from dragoman.net.exchange import PORTS, shown
+from dragoman.net.addresses import (
+    EMBEDDED,
+    METADATA,
+    IpAddress,
+    IpNetwork,
+    address_kind,
+    name_kind,
+    parse_address,
+    parse_host,
+)
+from dragoman.net.exchange import PORTS, redact_url
 
-_SHOWN = 100
+_MAX_QUOTED = 100
 # Not to be had by a name, whoever may give that name an address: the credentials of the machine, and what may be them.
-_BY_ADDRESS = (METADATA, EMBEDDED)
+_ADDRESS_ONLY = (METADATA, EMBEDDED)
 
 
-class Forbidden(DragomanError):
+class AddressForbidden(DragomanError):
     """A stranger's address leads where no request goes. `.host` names it; `.address` is what it turned out to be.
 
     The text may be shown to the stranger: it never tells an address that the stranger did not write.
@@ -34,7 +43,7 @@ class Forbidden(DragomanError):
         self.address = address
 
 
-class Guard:
+class AddressGuard:
     """Says which hosts and addresses a stranger may have requests sent to: those of the public internet.
 
     `allow` adds others: host names (`hooks.example.com`, `*.example.com`), addresses and networks (`127.0.0.1`,
@@ -48,7 +57,7 @@ class Guard:
 
     def __init__(self, allow: Sequence[str] = (), *, setting: str = "--push-allow") -> None:
         self._setting = setting
-        self._entries = tuple(_read_entry(text, setting) for text in allow)
+        self._entries = tuple(_parse_entry(text, setting) for text in allow)
 
     def check_url(self, url: str) -> None:
         """Check all that can be known without a look-up.
@@ -56,16 +65,16 @@ class Guard:
         Raises:
             Forbidden: not http or https, credentials in it, no host, no such port, or a host that is not allowed.
         """
-        told = _quoted(url)
+        quoted = _quote(url)
         if not url.isprintable() or " " in url or "\\" in url:
-            raise Forbidden(f"{told} is not a URL: it holds characters that no URL has")
+            raise AddressForbidden(f"{quoted} is not a URL: it holds characters that no URL has")
         parts, port = _split(url)
         if parts.scheme not in PORTS:
-            raise Forbidden(f"{told} is not an http or https URL")
+            raise AddressForbidden(f"{quoted} is not an http or https URL")
         if "@" in parts.netloc:
-            raise Forbidden("a URL with a user name or a password in it is not called: leave them out")
+            raise AddressForbidden("a URL with a user name or a password in it is not called: leave them out")
         if not parts.hostname:
-            raise Forbidden(f"{told} names no host")
+            raise AddressForbidden(f"{quoted} names no host")
         # `hostname` drops nothing that matters: a zone stays in it and is refused.
         self.check_host(parts.hostname, PORTS[parts.scheme] if port is None else port)
 
@@ -75,27 +84,27 @@ class Guard:
         Raises:
             Forbidden: the port does not exist, or the name or the address is not allowed.
         """
-        told = _quoted(host)
+        quoted = _quote(host)
         if not 0 < port < 65536:
-            raise Forbidden(f"{told} has no port {port}: there are 1 to 65535", host=host)
+            raise AddressForbidden(f"{quoted} has no port {port}: there are 1 to 65535", host=host)
         try:
-            found = read_host(host)
+            parsed = parse_host(host)
         except ValueError as error:
-            raise Forbidden(f"{told} is not a host that can be called: {error}", host=host) from error
-        if found.address is None:
-            kind = kind_of_name(found.name)
-            if kind is not None and not self._allows_name(found.name, port):
-                raise self._refusal(told, kind, found.name, host)
+            raise AddressForbidden(f"{quoted} is not a host that can be called: {error}", host=host) from error
+        if parsed.address is None:
+            kind = name_kind(parsed.name)
+            if kind is not None and not self._allows_name(parsed.name, port):
+                raise self._forbidden(quoted, kind, parsed.name, host)
             return
-        kind = kind_of(found.address)
-        if kind is not None and not self._allows_address(found.address, port):
-            raise self._refusal(told, kind, str(found.address), host, found.address)
-        if not found.usual:
+        kind = address_kind(parsed.address)
+        if kind is not None and not self._allows_address(parsed.address, port):
+            raise self._forbidden(quoted, kind, str(parsed.address), host, parsed.address)
+        if not parsed.is_canonical:
             # Not all read these alike, so that what is checked may not be what is connected to.
-            raise Forbidden(
-                f"{told} is an odd way to write an address: write {found.address}",
+            raise AddressForbidden(
+                f"{quoted} is an odd way to write an address: write {parsed.address}",
                 host=host,
-                address=str(found.address),
+                address=str(parsed.address),
             )
 
     def check_address(self, ip: str, host: str, port: int) -> None:
@@ -104,80 +113,82 @@ class Guard:
         Raises:
             Forbidden: it is no public address, and neither it nor the host is allowed.
         """
-        told = _quoted(host)
+        quoted = _quote(host)
         try:
-            address = read_address(ip)
+            address = parse_address(ip)
         except ValueError as error:
-            text = f"{told} has no address that can be called; {self._setting} does not help"
-            raise Forbidden(text, host=host, address=ip) from error
-        kind = kind_of(address)
+            text = f"{quoted} has no address that can be called; {self._setting} does not help"
+            raise AddressForbidden(text, host=host, address=ip) from error
+        kind = address_kind(address)
         if kind is None or self._allows_address(address, port):
             return
-        if kind in _BY_ADDRESS:
-            raise self._refusal(told, kind, "and its address", host, address)
+        if kind in _ADDRESS_ONLY:
+            raise self._forbidden(quoted, kind, "and its address", host, address)
         name = _name(host)
         if not self._allows_name(name, port):
-            raise self._refusal(told, kind, name, host, address)
+            raise self._forbidden(quoted, kind, name, host, address)
 
     def _allows_name(self, name: str, port: int) -> bool:
         return any(entry.holds_name(name) and entry.port in (None, port) for entry in self._entries)
 
-    def _allows_address(self, address: Address, port: int) -> bool:
+    def _allows_address(self, address: IpAddress, port: int) -> bool:
         return any(entry.holds_address(address) and entry.port in (None, port) for entry in self._entries)
 
-    def _refusal(self, told: str, kind: str, remedy: str, host: str, address: Address | None = None) -> Forbidden:
-        return Forbidden(
-            f"{told} is {kind}: no request goes there unless it is allowed with {self._setting} {_quoted(remedy)}",
+    def _forbidden(
+        self, quoted: str, kind: str, remedy: str, host: str, address: IpAddress | None = None
+    ) -> AddressForbidden:
+        return AddressForbidden(
+            f"{quoted} is {kind}: no request goes there unless it is allowed with {self._setting} {_quote(remedy)}",
             host=host,
             address=str(address or ""),
         )
 
 
-class _Entry(NamedTuple):
+class _AllowEntry(NamedTuple):
     name: str = ""
     suffix: str = ""
-    network: Network | None = None
+    network: IpNetwork | None = None
     port: int | None = None
 
     def holds_name(self, name: str) -> bool:
         return name == self.name if self.name else bool(self.suffix) and name.endswith(self.suffix)
 
-    def holds_address(self, address: Address) -> bool:
+    def holds_address(self, address: IpAddress) -> bool:
         return self.network is not None and address.version == self.network.version and address in self.network
 
 
-def _read_entry(text: str, setting: str) -> _Entry:
-    place = text.strip()
-    wrong = f"{setting} {_quoted(place)}"
-    if "://" in place or "@" in place:
-        raise ConfigError(f"{wrong}: a host name, an address or a network is wanted, not a URL")
-    if place == "*":
-        raise ConfigError(f"{wrong}: write 0.0.0.0/0 and ::/0 if every address there is shall be allowed")
-    host, port = _split_port(place)
+def _parse_entry(text: str, setting: str) -> _AllowEntry:
+    entry = text.strip()
+    prefix = f"{setting} {_quote(entry)}"
+    if "://" in entry or "@" in entry:
+        raise ConfigError(f"{prefix}: a host name, an address or a network is wanted, not a URL")
+    if entry == "*":
+        raise ConfigError(f"{prefix}: write 0.0.0.0/0 and ::/0 if every address there is shall be allowed")
+    host, port = _split_port(entry)
     if port is not None and not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
-        raise ConfigError(f"{wrong}: the port is a number from 1 to 65535")
+        raise ConfigError(f"{prefix}: the port is a number from 1 to 65535")
     number = None if port is None else int(port)
     try:
         if "/" in host:
-            return _Entry(network=ip_network(host), port=number)
+            return _AllowEntry(network=ip_network(host), port=number)
         wild = host.startswith("*.")
-        found = read_host(host[2:] if wild else host)
-        if found.address is None:
-            return _Entry(suffix=f".{found.name}", port=number) if wild else _Entry(found.name, port=number)
-        if wild or not found.usual:
-            raise ValueError(f"write {found.address}")
+        parsed = parse_host(host[2:] if wild else host)
+        if parsed.address is None:
+            return _AllowEntry(suffix=f".{parsed.name}", port=number) if wild else _AllowEntry(parsed.name, port=number)
+        if wild or not parsed.is_canonical:
+            raise ValueError(f"write {parsed.address}")
     except ValueError as error:
-        raise ConfigError(f"{wrong}: {error}") from error
-    return _Entry(network=ip_network(found.address), port=number)
+        raise ConfigError(f"{prefix}: {error}") from error
+    return _AllowEntry(network=ip_network(parsed.address), port=number)
 
 
-def _split_port(place: str) -> tuple[str, str | None]:
-    if place.startswith("["):
-        host, _, rest = place[1:].partition("]")
+def _split_port(entry: str) -> tuple[str, str | None]:
+    if entry.startswith("["):
+        host, _, rest = entry[1:].partition("]")
         return host, rest[1:] if rest.startswith(":") else rest or None
     # Two colons and no bracket: IPv6, which has a port only behind a bracket.
-    host, colon, port = place.partition(":")
-    return (host, port) if colon and ":" not in port else (place, None)
+    host, colon, port = entry.partition(":")
+    return (host, port) if colon and ":" not in port else (entry, None)
 
 
 def _split(url: str) -> tuple[SplitResult, int | None]:
@@ -185,17 +196,17 @@ def _split(url: str) -> tuple[SplitResult, int | None]:
         parts = urlsplit(url)
         return parts, parts.port
     except ValueError as error:
-        raise Forbidden(f"{_quoted(url)} is not a URL: {error}") from error
+        raise AddressForbidden(f"{_quote(url)} is not a URL: {error}") from error
 
 
 def _name(host: str) -> str:
     try:
-        return read_host(host).name
+        return parse_host(host).name
     except ValueError:
         return host
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     """What a stranger wrote, as it can be shown: on one line, not too long, and without a password or a query."""
-    place = shown(text) if "://" in text else text.partition("?")[0].rpartition("@")[2]
-    return "".join(char if char.isprintable() else "\ufffd" for char in place[:_SHOWN])
+    visible = redact_url(text) if "://" in text else text.partition("?")[0].rpartition("@")[2]
+    return "".join(char if char.isprintable() else "\ufffd" for char in visible[:_MAX_QUOTED])

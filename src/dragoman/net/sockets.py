@@ -22,29 +22,29 @@ class SocketClient:
         self._direct = DirectClient(verify=verify, agent=agent)
         self._verify = verify
         self._agent = agent
-        self._through: HttpClient | None = None
+        self._proxied: HttpClient | None = None
         self._proxies = {"http", "https", "all"} & set(getproxies())
 
     async def send(self, request: HttpRequest) -> HttpResponse:
         """See `HttpClient.send`."""
-        if not self._proxies or not _goes_through(request.url):
+        if not self._proxies or not _needs_proxy(request.url):
             return await self._direct.send(request)
-        if self._through is None:
+        if self._proxied is None:
             # It is large and knows proxies; most callers need neither.
             from dragoman.net.aio import AioClient
 
-            self._through = AioClient(verify=self._verify, agent=self._agent)
-        return await self._through.send(request)
+            self._proxied = AioClient(verify=self._verify, agent=self._agent)
+        return await self._proxied.send(request)
 
     async def close(self) -> None:
         """See `HttpClient.close`."""
         await self._direct.close()
-        if self._through is not None:
-            await self._through.close()
+        if self._proxied is not None:
+            await self._proxied.close()
 
 
 @lru_cache(256)
-def _goes_through(url: str) -> bool:
+def _needs_proxy(url: str) -> bool:
     parts = urlsplit(url)
     proxies = getproxies()
     return (

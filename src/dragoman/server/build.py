@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from dragoman.bus.local import LocalBus
 from dragoman.clock import SystemClock
 from dragoman.dialects.reading.checks import JsonLimits
-from dragoman.engine.accept.quota import Memory
+from dragoman.engine.accept.quota import MemoryQuota
 from dragoman.engine.execute.threads import helper_threads, skill_threads
 from dragoman.engine.journal.retention import Janitor, Retention
 from dragoman.engine.operations import EngineSettings, Service
 from dragoman.model.error import ConfigError
-from dragoman.net.guard import Guard as AddressGuard
+from dragoman.net.guard import AddressGuard as AddressGuard
 from dragoman.server.agent.adapter import EngineAgent
 from dragoman.server.cards.cache import Cards
 from dragoman.server.cards.signing import CardSigning
@@ -113,7 +113,7 @@ def build(
     guard = CrossSiteCheck(settings.url, settings.allow_hosts, settings.cors, open_list=settings.open_list)
     janitor = Janitor(store, clock, retention)
     auth = partial(_authentication, agents, settings, keys, clock, addresses)
-    limiter = Limiter(limits, clock, addresses, Memory(*memory_for(limits)))
+    limiter = Limiter(limits, clock, addresses, MemoryQuota(*memory_for(limits)))
     site = Site(hosted, bus, clock, limits.body, json_limits, limiter.denials, os.environ)
     return App(
         hosted,

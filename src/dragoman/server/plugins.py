@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from dragoman.model.user import User
     from dragoman.server.agent.agent import Agent
     from dragoman.server.http.app import HostedAgent
-    from dragoman.transports.endpoint import Answers
+    from dragoman.transports.endpoint import PluginResponses
     from dragoman.transports.http import Header, Request, Send
-    from dragoman.transports.limits import Denials
+    from dragoman.transports.limits import DenialLog
 
 F = TypeVar("F", bound=Callable[..., Any])
 # Where each plug-in is, as "module:attribute".
@@ -43,7 +43,7 @@ class Site(NamedTuple):
     clock: Clock
     body_limit: int
     limits: JsonLimits
-    denials: Denials
+    denials: DenialLog
     environ: Mapping[str, str]
 
 
@@ -184,7 +184,7 @@ class Plugin:
         """The paths it adds to a server."""
         return None
 
-    def answers(self, agent: Agent, store: Store, clock: Clock) -> Answers | None:
+    def answers(self, agent: Agent, store: Store, clock: Clock) -> PluginResponses | None:
         """How the oldest methods are answered for an agent; None when as ever."""
         return None
 

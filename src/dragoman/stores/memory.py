@@ -7,7 +7,7 @@ import heapq
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from dragoman.engine.ports.store import WOKEN, Page, PushState, StoredTask
+from dragoman.engine.ports.store import WOKEN, PushState, StoredTask, TaskPage
 from dragoman.model.error import TaskGenerationMismatch
 from dragoman.model.record import Record
 from dragoman.model.state import State
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dragoman.engine.ports.rows import ExtraRow, TaskTable, Value
-    from dragoman.engine.ports.store import Note, Push, Repeat, Scope, Sweep, TaskQuery, TaskRow, Write
+    from dragoman.engine.ports.store import DedupeKey, Note, Push, Scope, Sweep, TaskQuery, TaskRow, Write
 
 _UNFINISHED = frozenset({State.SUBMITTED, State.WORKING})
 
@@ -116,7 +116,7 @@ class MemoryStore:
         entry = _TaskEntry(row) if write.create else self._by_id.get(row.id)
         if entry is None:
             return TaskGenerationMismatch(f"there is no task {row.id}")
-        if not records and not write.notes and (write.pushes or write.unpushed or write.progress):
+        if not records and not write.notes and (write.pushes or write.deleted_pushes or write.push_progress):
             # Webhooks alone: whoever writes this may have seen an older row of the task.
             self._write_pushes(entry, write)
             return None
@@ -146,8 +146,8 @@ class MemoryStore:
             entry.notes.extend(write.notes)
             entry.pushes.update((push.id, push) for push in write.pushes)
             self._drafts[write.row.number] = entry
-        if write.repeat is not None:
-            self._add_dedupe_key(entry, write.repeat, write.reply)
+        if write.dedupe_key is not None:
+            self._add_dedupe_key(entry, write.dedupe_key, write.reply)
 
     def _open_draft(self, entry: _TaskEntry, draft: _TaskEntry) -> None:
         """Give a new task what its draft had."""
@@ -160,9 +160,9 @@ class MemoryStore:
         row = write.row
         if write.context_state is not None:
             self._context_states[row.scope, row.context_id] = write.context_state
-        if write.repeat is not None:
-            self._add_dedupe_key(entry, write.repeat)
-        if write.pushes or write.unpushed or write.progress:
+        if write.dedupe_key is not None:
+            self._add_dedupe_key(entry, write.dedupe_key)
+        if write.pushes or write.deleted_pushes or write.push_progress:
             self._write_pushes(entry, write)
         for extra in write.rows:
             self._tables[extra.table][extra.key] = extra
@@ -178,9 +178,9 @@ class MemoryStore:
     def _write_pushes(self, entry: _TaskEntry, write: Write) -> None:
         for push in write.pushes:
             entry.pushes[push.id] = push
-        for push_id in write.unpushed:
+        for push_id in write.deleted_pushes:
             entry.pushes.pop(push_id, None)
-        for push in write.progress:
+        for push in write.push_progress:
             existing = entry.pushes.get(push.id)
             if existing is not None and existing.created_ms == push.created_ms:
                 entry.pushes[push.id] = push
@@ -253,16 +253,16 @@ class MemoryStore:
         rows[row.key] = row
         return True
 
-    def _add_dedupe_key(self, entry: _TaskEntry, repeat: Repeat, reply: bytes | None = None) -> None:
+    def _add_dedupe_key(self, entry: _TaskEntry, repeat: DedupeKey, reply: bytes | None = None) -> None:
         while self._repeats:
             key, (until_ms, _, _) = next(iter(self._repeats.items()))
             if until_ms > entry.row.status_ms:
                 break
             del self._repeats[key]
         # Taken out first, so that the oldest marks stay in front.
-        self._repeats.pop(repeat.key, None)
-        self._repeats[repeat.key] = (repeat.until_ms, entry.row.id, reply)
-        entry.dedupe_keys.append(repeat.key)
+        self._repeats.pop(repeat.digest, None)
+        self._repeats[repeat.digest] = (repeat.expires_ms, entry.row.id, reply)
+        entry.dedupe_keys.append(repeat.digest)
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
@@ -288,7 +288,7 @@ class MemoryStore:
         entry = self._with_webhooks.get(number)
         return [] if entry is None else list(entry.pushes.values())
 
-    async def owed(self, *, woken: bool = False) -> list[tuple[Push, TaskRow]]:
+    async def undelivered_pushes(self, *, woken: bool = False) -> list[tuple[Push, TaskRow]]:
         """The webhooks that are not done, with their tasks, oldest first; or only those that were woken."""
         entries = sorted(self._with_webhooks.items())
         return [
@@ -306,20 +306,20 @@ class MemoryStore:
         """The largest key in a plug-in's table; 0 when it is empty."""
         return max(self._tables[table], default=0)
 
-    async def page(self, query: TaskQuery) -> Page:
+    async def page(self, query: TaskQuery) -> TaskPage:
         """One page of tasks, newest status first."""
         rows = [entry.row for entry in self._by_scope.get(query.scope, {}).values() if _matches(entry.row, query)]
         total = len(rows)
         if query.after is not None:
             rows = [row for row in rows if _sort_key(row) < query.after]
         first = heapq.nlargest(query.limit + 1, rows, key=_sort_key)
-        return Page.of((self._by_id[row.id].stored_task() for row in first), query, total)
+        return TaskPage.of((self._by_id[row.id].stored_task() for row in first), query, total)
 
     async def context_state(self, scope: Scope, context_id: str) -> bytes | None:
         """The state kept for a conversation."""
         return self._context_states.get((scope, context_id))
 
-    async def repeated(self, key: bytes, now_ms: int) -> str | None:
+    async def duplicate_of(self, key: bytes, now_ms: int) -> str | None:
         """The task a message with this mark was accepted into, if that was recently."""
         until_ms, task_id, _ = self._repeats.get(key, (now_ms, "", None))
         return task_id if until_ms > now_ms else None
@@ -329,7 +329,7 @@ class MemoryStore:
         until_ms, _, reply = self._repeats.get(key, (now_ms, "", None))
         return reply if until_ms > now_ms else None
 
-    async def marks(self, now_ms: int) -> list[bytes]:
+    async def dedupe_keys(self, now_ms: int) -> list[bytes]:
         """The marks of all messages that were accepted recently."""
         return [key for key, (until_ms, _, _) in self._repeats.items() if until_ms > now_ms]
 

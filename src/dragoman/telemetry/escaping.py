@@ -16,7 +16,7 @@ NAMES = tuple(
 )
 
 
-class OneLine(logging.Filter):
+class OneLineFilter(logging.Filter):
     """Spells out line breaks and controls in messages, so that nobody forges a line or commands a terminal."""
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -35,5 +35,5 @@ def install() -> None:
     """Put the filter on every logger of Dragoman's; once, however often it is called."""
     for name in NAMES:
         logger = logging.getLogger(name)
-        if not any(isinstance(each, OneLine) for each in logger.filters):
-            logger.addFilter(OneLine())
+        if not any(isinstance(each, OneLineFilter) for each in logger.filters):
+            logger.addFilter(OneLineFilter())

@@ -8,7 +8,7 @@ import sys
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
-from dragoman.telemetry.printable import cleaned, json_escaped, one_line
+from dragoman.telemetry.printable import json_escaped, one_line, replace_controls
 
 _ORDINARY = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
 
@@ -21,24 +21,26 @@ def configure(kind: str, level: str) -> None:
     Raises:
         ValueError: there is no such level.
     """
-    handler = _Handler()
-    handler.setFormatter(_JsonLines() if kind == "json" else _Text("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
+    handler = _StderrHandler()
+    handler.setFormatter(
+        _JsonFormatter() if kind == "json" else _TextFormatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
+    )
     root = logging.getLogger()
     root.setLevel(level.upper())
-    root.handlers[:] = [other for other in root.handlers if not isinstance(other, _Handler)]
+    root.handlers[:] = [other for other in root.handlers if not isinstance(other, _StderrHandler)]
     root.addHandler(handler)
     # uvicorn tells every step of its start and stop at INFO; what a user wants to know, `serve` announces.
     logging.getLogger("uvicorn").setLevel(logging.NOTSET if level == "debug" else logging.WARNING)
 
 
-class _Handler(logging.StreamHandler[TextIO]):
+class _StderrHandler(logging.StreamHandler[TextIO]):
     def emit(self, record: logging.LogRecord) -> None:
         # Looked up each time: whoever replaces sys.stderr (a test runner, a notebook) gets the logs too.
         self.stream = sys.stderr
         super().emit(record)
 
 
-class _Text(logging.Formatter):
+class _TextFormatter(logging.Formatter):
     default_msec_format = "%s.%03d"
 
     def format(self, record: logging.LogRecord) -> str:
@@ -48,11 +50,11 @@ class _Text(logging.Formatter):
         lines = [self.formatMessage(record)]
         for text in (self.formatException(record.exc_info) if record.exc_info else "", record.stack_info or ""):
             # The text of an exception may have been chosen by a caller: no line of it begins as a record does.
-            lines += [f"    {line}" for line in cleaned(text).splitlines()]
+            lines += [f"    {line}" for line in replace_controls(text).splitlines()]
         return "\n".join(lines)
 
 
-class _JsonLines(logging.Formatter):
+class _JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),

@@ -19,7 +19,7 @@ _IN_LINE = re.compile(f"[{_SAFE_SPACE}{_CONTROLS}]")
 _SHORT = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
 
 
-def cleaned(text: str) -> str:
+def replace_controls(text: str) -> str:
     """A text without controls, each a replacement character; line breaks and tabs stay."""
     return _IN_TEXT.sub("\N{REPLACEMENT CHARACTER}", text.replace("\r\n", "\n")) if _IN_TEXT.search(text) else text
 

@@ -10,7 +10,7 @@ HEADERS = ("traceparent", "tracestate", "baggage")
 current: ContextVar[dict[str, str] | None] = ContextVar("dragoman_trace", default=None)
 
 
-def remember(headers: dict[str, str]) -> None:
+def extract(headers: dict[str, str]) -> None:
     """Keep the trace context of an incoming request; `headers` have lower-case names."""
     if "traceparent" in headers:
         current.set({name: headers[name] for name in HEADERS if name in headers})
@@ -18,7 +18,7 @@ def remember(headers: dict[str, str]) -> None:
         current.set(None)
 
 
-def propagate(headers: dict[str, str]) -> None:
+def inject(headers: dict[str, str]) -> None:
     """Add the trace context to an outgoing request: OpenTelemetry's when a program uses it, else the remembered one.
 
     Without either nothing is sent: a made-up parent would decide about sampling for everybody behind it.

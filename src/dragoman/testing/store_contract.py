@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from dragoman.dialects.table import V0_1
-from dragoman.engine.ports.store import Cursor, Note, Repeat, Scope, TaskQuery
+from dragoman.engine.ports.store import Cursor, DedupeKey, Note, Scope, TaskQuery
 from dragoman.model.record import Record
 from dragoman.model.state import State
 from dragoman.testing import store_drafts, store_durability, store_pushes, store_retention
@@ -61,7 +61,7 @@ async def what_is_unknown_is_none_or_empty(store: Store) -> None:
     assert await store.records(number, 0, ALL) == [], "there are records of a task that is not there"
     assert await store.notes(number) == [], "there are notes of a task that is not there"
     assert await store.context_state(SCOPE, "context") is None, "there is a state that nobody wrote"
-    assert await store.repeated(b"key", NOW) is None, "there is a repeat that nobody marked"
+    assert await store.duplicate_of(b"key", NOW) is None, "there is a repeat that nobody marked"
 
 
 @contract.check
@@ -91,19 +91,19 @@ async def an_id_is_taken_once(store: Store) -> None:
 async def a_deleted_task_is_gone_with_all_that_belongs_to_it(store: Store) -> None:
     """Its id can be used again, and other tasks stay as they are."""
     request = (Note(1, "request", b"r"),)
-    a = await create(store, row_of(store, "a"), notes=request, repeat=Repeat(b"a", NOW + 1000))
+    a = await create(store, row_of(store, "a"), notes=request, dedupe_key=DedupeKey(b"a", NOW + 1000))
     a = await append(store, a, snapshot=b"a")
-    b = await create(store, row_of(store, "b"), notes=request, repeat=Repeat(b"b", NOW + 1000))
+    b = await create(store, row_of(store, "b"), notes=request, dedupe_key=DedupeKey(b"b", NOW + 1000))
     await write(store, a, delete=True)
     assert await store.task("a") is None, "the task is still found"
     assert await store.records(a.number, 0, ALL) == [], "its journal is still there"
     assert await store.notes(a.number) == [], "its notes are still there"
-    assert await store.repeated(b"a", NOW) is None, "its mark is still there"
+    assert await store.duplicate_of(b"a", NOW) is None, "its mark is still there"
     page = await store.page(TaskQuery(SCOPE))
     left = await store.unfinished("agent")
     assert [stored.row for stored in page.tasks] == [stored.row for stored in left] == [b], "it is still listed"
     assert page.total == 1, "it is still counted"
-    assert await store.repeated(b"b", NOW) == "b", "the mark of another task is gone"
+    assert await store.duplicate_of(b"b", NOW) == "b", "the mark of another task is gone"
     assert await store.notes(b.number) == list(request), "the notes of another task are gone"
     late = structs.replace(a, generation=3)
     assert await outcome(store, late, records=(Record(3, b"{}"),)) is not None, "a late record was accepted"
@@ -287,15 +287,15 @@ async def the_state_of_a_conversation_is_kept_per_scope(store: Store) -> None:
 async def a_repeat_is_found_until_it_expires(store: Store) -> None:
     """A mark left again leads to the newer task."""
     key = bytes(range(32))
-    a = await create(store, row_of(store, "a"), repeat=Repeat(key, NOW + 1000))
-    assert await store.repeated(key, NOW) == "a", "a fresh mark is not found"
-    assert await store.repeated(key, NOW + 999) == "a", "a mark is gone before its time"
-    assert await store.repeated(key, NOW + 1000) is None, "a mark outlived its time"
-    assert await store.repeated(key[:-1], NOW) is None, "a part of a key was taken for the key"
-    await write(store, a, notes=(Note(1, "message", b"m"),), repeat=Repeat(b"told", NOW + 1000))
-    assert await store.repeated(b"told", NOW) == "a", "the mark of a note is not found"
-    await create(store, row_of(store, "b"), repeat=Repeat(key, NOW + 3000))
-    assert await store.repeated(key, NOW + 2000) == "b", "a mark left again does not lead to the newer task"
+    a = await create(store, row_of(store, "a"), dedupe_key=DedupeKey(key, NOW + 1000))
+    assert await store.duplicate_of(key, NOW) == "a", "a fresh mark is not found"
+    assert await store.duplicate_of(key, NOW + 999) == "a", "a mark is gone before its time"
+    assert await store.duplicate_of(key, NOW + 1000) is None, "a mark outlived its time"
+    assert await store.duplicate_of(key[:-1], NOW) is None, "a part of a key was taken for the key"
+    await write(store, a, notes=(Note(1, "message", b"m"),), dedupe_key=DedupeKey(b"told", NOW + 1000))
+    assert await store.duplicate_of(b"told", NOW) == "a", "the mark of a note is not found"
+    await create(store, row_of(store, "b"), dedupe_key=DedupeKey(key, NOW + 3000))
+    assert await store.duplicate_of(key, NOW + 2000) == "b", "a mark left again does not lead to the newer task"
 
 
 @contract.check

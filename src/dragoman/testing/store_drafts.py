@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dragoman.dialects.table import V1_0
-from dragoman.engine.ports.store import Note, Push, Repeat, StoredTask, TaskQuery
+from dragoman.engine.ports.store import DedupeKey, Note, Push, StoredTask, TaskQuery
 from dragoman.testing.store_writes import ALL, NOW, SCOPE, Contract, append, create, found, row_of, write
 
 if TYPE_CHECKING:
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from dragoman.testing.store_writes import OpenStore
 
 contract, durable = Contract(), Contract()
-KEY = Repeat(b"key", NOW + 1000)
+KEY = DedupeKey(b"key", NOW + 1000)
 
 
 async def _plan(store: Store, row: TaskRow) -> None:
     request = (Note(1, "request", b"r"),)
-    await write(store, row, draft=True, snapshot=b"task " + row.id.encode(), notes=request, repeat=KEY)
+    await write(store, row, draft=True, snapshot=b"task " + row.id.encode(), notes=request, dedupe_key=KEY)
 
 
 @contract.check
@@ -32,8 +32,8 @@ async def a_draft_is_found_by_its_agent_only(store: Store) -> None:
     assert await store.unfinished("agent") == [], "the draft counts as a task at work"
     page = await store.page(TaskQuery(SCOPE))
     assert (list(page.tasks), page.total) == ([], 0), "the draft is listed or counted"
-    assert await store.repeated(KEY.key, NOW) == "a", "its mark is not found"
-    assert await store.reply(KEY.key, NOW) is None, "it is answered before it was"
+    assert await store.duplicate_of(KEY.digest, NOW) == "a", "its mark is not found"
+    assert await store.reply(KEY.digest, NOW) is None, "it is answered before it was"
 
 
 @contract.check
@@ -42,14 +42,14 @@ async def a_draft_that_is_opened_is_a_task_with_its_notes(store: Store) -> None:
     row = row_of(store, "a")
     await _plan(store, row)
     await write(store, row, notes=(Note(1, "begun", b"pay"),))
-    row = await create(store, row, opens=True, repeat=KEY)
+    row = await create(store, row, opens_draft=True, dedupe_key=KEY)
     row = await append(store, row)
     assert await store.drafts("agent") == [], "it is still a draft"
     assert (await found(store, "a")).row == row, "the task is not as it was written"
     kinds = [note.kind for note in await store.notes(row.number)]
     assert kinds == ["request", "begun"], f"its notes are {kinds}"
     assert (await store.page(TaskQuery(SCOPE))).total == 1, "it is not counted"
-    assert await store.repeated(KEY.key, NOW) == "a", "its mark is gone"
+    assert await store.duplicate_of(KEY.digest, NOW) == "a", "its mark is gone"
 
 
 @contract.check
@@ -57,13 +57,13 @@ async def a_draft_that_is_answered_leaves_its_reply_for_repeats(store: Store) ->
     """The reply is kept for as long as the mark is; the draft is gone with its notes, and its number is used up."""
     row = row_of(store, "a")
     await _plan(store, row)
-    await write(store, row, draft=True, delete=True, repeat=KEY, reply=b"hello")
+    await write(store, row, draft=True, delete=True, dedupe_key=KEY, reply=b"hello")
     assert await store.drafts("agent") == [], "it is still a draft"
     assert await store.task("a") is None, "it became a task"
     assert await store.notes(row.number) == [], "its notes are still there"
     assert await store.records(row.number, 0, ALL) == [], "it has a journal"
-    assert await store.reply(KEY.key, NOW) == b"hello", "the reply is not kept"
-    assert await store.reply(KEY.key, NOW + 1000) is None, "the reply outlived its mark"
+    assert await store.reply(KEY.digest, NOW) == b"hello", "the reply is not kept"
+    assert await store.reply(KEY.digest, NOW + 1000) is None, "the reply outlived its mark"
     assert store.next_number() > row.number, "its number is given again"
 
 
@@ -83,10 +83,10 @@ async def a_webhook_waits_with_its_draft(store: Store) -> None:
     for row in (opened, answered):
         hook = Push(row.number, "hook", V1_0, "https://example.com/", b"sealed", 1, NOW)
         await write(store, row, draft=True, snapshot=b"task", pushes=(hook,))
-    assert await store.owed() == [], "a draft owes something"
+    assert await store.undelivered_pushes() == [], "a draft owes something"
     await write(store, answered, draft=True, delete=True)
-    row = await create(store, opened, opens=True)
-    owed = [(push.id, owner.id) for push, owner in await store.owed()]
+    row = await create(store, opened, opens_draft=True)
+    owed = [(push.id, owner.id) for push, owner in await store.undelivered_pushes()]
     assert owed == [("hook", "a")], f"owed are {owed}"
     assert [push.id for push in await store.pushes(row.number)] == ["hook"], "the task has lost its webhook"
     assert await store.pushes(answered.number) == [], "the webhook of an answered draft is still there"
@@ -99,7 +99,7 @@ async def a_draft_survives(open_store: OpenStore) -> None:
         open_row, answered = row_of(store, "a"), row_of(store, "b")
         await _plan(store, open_row)
         await write(store, answered, draft=True, snapshot=b"task")
-        await write(store, answered, draft=True, delete=True, repeat=Repeat(b"b", NOW + 1000), reply=b"hello")
+        await write(store, answered, draft=True, delete=True, dedupe_key=DedupeKey(b"b", NOW + 1000), reply=b"hello")
     async with open_store() as store:
         assert [stored.row for stored in await store.drafts("agent")] == [open_row], "the draft is lost"
         assert await store.reply(b"b", NOW) == b"hello", "the reply is lost"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from dragoman.dialects.table import V0_3
-from dragoman.engine.ports.store import Cursor, Note, Repeat, StoredTask, TaskQuery, Write
+from dragoman.engine.ports.store import Cursor, DedupeKey, Note, StoredTask, TaskQuery, Write
 from dragoman.model.record import Record
 from dragoman.model.state import State
 from dragoman.testing.store_writes import ALL, NOW, SCOPE, Contract, append, body, create, found, outcome, row_of, write
@@ -100,7 +100,7 @@ async def a_record_that_is_there_already_changes_nothing(store: Store) -> None:
         snapshot=b"theirs",
         notes=(Note(2, "message", b"theirs"),),
         context_state=b"theirs",
-        repeat=Repeat(b"theirs", NOW + 1000),
+        dedupe_key=DedupeKey(b"theirs", NOW + 1000),
     )
     assert error is not None, "two records with the same number were accepted"
     assert await found(store, "a") == StoredTask(row, b"mine", 2), "the refused write changed the task"
@@ -108,7 +108,7 @@ async def a_record_that_is_there_already_changes_nothing(store: Store) -> None:
     assert bodies == [b"{}", body("mine")], "the refused write changed the journal"
     assert await store.notes(row.number) == [Note(2, "message", b"mine")], "the refused write left a note"
     assert await store.context_state(SCOPE, "context") is None, "the refused write left a state"
-    assert await store.repeated(b"theirs", NOW) is None, "the refused write left a mark"
+    assert await store.duplicate_of(b"theirs", NOW) is None, "the refused write left a mark"
     await append(store, row)
 
 
@@ -205,7 +205,7 @@ async def _follow(store: Store, row: TaskRow, length: int) -> None:
 async def everything_is_there_after_reopening(open_store: OpenStore) -> None:
     """Tasks, journals, notes, snapshots, states, marks and lists."""
     async with open_store() as store:
-        parts = {"notes": (Note(1, "request", b"r"),), "context_state": b"s", "repeat": Repeat(b"k", NOW + 1000)}
+        parts = {"notes": (Note(1, "request", b"r"),), "context_state": b"s", "dedupe_key": DedupeKey(b"k", NOW + 1000)}
         row = await create(store, row_of(store, "a", origin=V0_3), **parts)
         row = await append(store, row, body("two"), snapshot=body("snapshot"), notes=(Note(2, "ask", b"q"),))
         other = await create(store, row_of(store, "b", state=State.COMPLETED, status_ms=NOW + 1))
@@ -216,7 +216,7 @@ async def everything_is_there_after_reopening(open_store: OpenStore) -> None:
         assert bodies == [b"{}", body("two")], f"the journal is now {bodies}"
         assert await store.notes(row.number) == [Note(1, "request", b"r"), Note(2, "ask", b"q")], "a note is lost"
         assert await store.context_state(SCOPE, "context") == b"s", "the state of the conversation is lost"
-        assert await store.repeated(b"k", NOW) == "a", "the mark is lost"
+        assert await store.duplicate_of(b"k", NOW) == "a", "the mark is lost"
         assert await store.unfinished("agent") == [stored], "the unfinished task is lost"
         page = await store.page(TaskQuery(SCOPE, after=Cursor(other.status_ms, other.number)))
         assert (page.tasks, page.total) == ([stored], 2), f"the list is now {page}"

@@ -25,7 +25,7 @@ async def a_webhook_is_kept_with_its_task_in_one_write(store: Store) -> None:
     push = push_of(row, "p1")
     await create(store, row, pushes=(push,))
     assert await store.pushes(row.number) == [push]
-    assert await store.owed() == [(push, row)]
+    assert await store.undelivered_pushes() == [(push, row)]
     assert await store.pushes(row.number + 1) == []
 
 
@@ -38,7 +38,7 @@ async def a_webhook_is_replaced_and_removed_by_its_id(store: Store) -> None:
     newer = push_of(row, "p1", created_ms=NOW + 5, cursor=7)
     await write(store, row, pushes=(newer,))
     assert sorted(await store.pushes(row.number), key=lambda push: push.id) == [newer, push_of(row, "p2")]
-    await write(store, row, unpushed=("p1", "never there"))
+    await write(store, row, deleted_pushes=("p1", "never there"))
     assert await store.pushes(row.number) == [push_of(row, "p2")]
     assert await store.pushes(other.number) == [push_of(other, "p1")]
 
@@ -51,18 +51,18 @@ async def progress_reaches_only_the_webhook_it_is_about(store: Store) -> None:
     await write(store, row, pushes=(push,))
     # The task moves on meanwhile: the writer of progress need not know.
     moved = structs.replace(row, generation=2, state=State.WORKING)
-    await write(store, moved, records=(Record(2, b"{}"),), before=State.SUBMITTED)
+    await write(store, moved, records=(Record(2, b"{}"),), previous_state=State.SUBMITTED)
     further = structs.replace(push, cursor=2, tries=3, failing_ms=NOW, due_ms=NOW + 9, error="HTTP 500")
-    await write(store, row, progress=(further,))
+    await write(store, row, push_progress=(further,))
     assert await store.pushes(row.number) == [further]
     found = await store.task("t1")
     assert found is not None
     assert found.row == moved
     await write(store, row, pushes=(push_of(row, "p1", created_ms=NOW + 1),))
-    await write(store, row, progress=(structs.replace(further, cursor=9),))
+    await write(store, row, push_progress=(structs.replace(further, cursor=9),))
     assert await store.pushes(row.number) == [push_of(row, "p1", created_ms=NOW + 1)]
-    await write(store, row, unpushed=("p1",))
-    await write(store, row, progress=(further,))
+    await write(store, row, deleted_pushes=("p1",))
+    await write(store, row, push_progress=(further,))
     assert await store.pushes(row.number) == []
 
 
@@ -73,11 +73,11 @@ async def what_is_owed_are_open_and_dead_webhooks(store: Store) -> None:
     states = (PushState.OPEN, PushState.DONE, PushState.DEAD)
     for row, state in zip(rows, states, strict=True):
         await write(store, row, pushes=(structs.replace(push_of(row, "p"), state=state),))
-    owed = await store.owed()
+    owed = await store.undelivered_pushes()
     assert [(push.state, row.id) for push, row in owed] == [(PushState.OPEN, "t0"), (PushState.DEAD, "t2")]
-    assert await store.owed(woken=True) == []
-    await write(store, rows[2], progress=(structs.replace(owed[1][0], state=PushState.OPEN, due_ms=WOKEN),))
-    assert [row.id for _, row in await store.owed(woken=True)] == ["t2"]
+    assert await store.undelivered_pushes(woken=True) == []
+    await write(store, rows[2], push_progress=(structs.replace(owed[1][0], state=PushState.OPEN, due_ms=WOKEN),))
+    assert [row.id for _, row in await store.undelivered_pushes(woken=True)] == ["t2"]
 
 
 @contract.check
@@ -86,5 +86,5 @@ async def a_deleted_task_owes_nothing(store: Store) -> None:
     row = await create(store, row_of(store, "t1"), pushes=())
     await write(store, row, pushes=(push_of(row, "p1"),))
     await write(store, row, delete=True)
-    assert await store.owed() == []
+    assert await store.undelivered_pushes() == []
     assert await store.pushes(row.number) == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from dragoman.engine.ports.store import Note, Repeat, Store, Sweep, TaskQuery, TaskRow
+from dragoman.engine.ports.store import DedupeKey, Note, Store, Sweep, TaskQuery, TaskRow
 from dragoman.model.record import Record
 from dragoman.model.state import State
 from dragoman.testing.store_writes import ALL, NOW, SCOPE, Contract, create, found, row_of, write
@@ -19,7 +19,12 @@ async def _ended(store: Store, task_id: str, at_ms: int, state: State = State.CO
     row = await create(store, row_of(store, task_id, context_id=f"talk-{task_id}"), notes=(Note(1, "request", b"{}"),))
     row = structs.replace(row, state=state, status_ms=at_ms, generation=2)
     return await write(
-        store, row, records=(Record(2, b"{}"),), before=State.SUBMITTED, snapshot=b"snapshot", context_state=b"{}"
+        store,
+        row,
+        records=(Record(2, b"{}"),),
+        previous_state=State.SUBMITTED,
+        snapshot=b"snapshot",
+        context_state=b"{}",
     )
 
 
@@ -93,9 +98,9 @@ async def nothing_of_a_forgotten_task_is_left(store: Store) -> None:
     await _ended(store, "old", NOW - 1)
     kept = await _ended(store, "kept", NOW)
     old = await found(store, "old")
-    await write(store, old.row, notes=(Note(2, "message", b"m"),), repeat=Repeat(b"key", NOW + 1000))
+    await write(store, old.row, notes=(Note(2, "message", b"m"),), dedupe_key=DedupeKey(b"key", NOW + 1000))
     await store.sweep(Sweep(ended_before_ms=NOW))
     assert await store.task("old") is None, "a forgotten task is found"
     assert await store.context_state(SCOPE, "talk-old") is None, "a forgotten conversation has a state"
     assert await store.context_state(SCOPE, kept.context_id) == b"{}", "a conversation that goes on lost its state"
-    assert await store.repeated(b"key", NOW) is None, "a message leads to a forgotten task"
+    assert await store.duplicate_of(b"key", NOW) is None, "a message leads to a forgotten task"

@@ -19,7 +19,7 @@ from dragoman.model.error import (
     Unauthorized,
 )
 from dragoman.model.json import UNREADABLE
-from dragoman.net.exchange import shown
+from dragoman.net.exchange import redact_url
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from dragoman.model.operation import Operation, Request
     from dragoman.net.exchange import HttpRequest
 
-_SHOWN = 200
-_GONE = (502, 503, 504)
+_PREVIEW_BYTES = 200
+_GATEWAY_ERRORS = (502, 503, 504)
 
 
 class Binding(Protocol):
@@ -59,7 +59,7 @@ class Binding(Protocol):
         """
         ...
 
-    def turn(self, operation: Operation) -> bool:
+    def switch_method(self, operation: Operation) -> bool:
         """Hear that an operation is not to be had with its HTTP method: True when there is another to try."""
         ...
 
@@ -84,7 +84,7 @@ class Binding(Protocol):
         ...
 
 
-def decoded(body: bytes, status: int, headers: Mapping[str, str], url: str) -> Any:
+def decode_json(body: bytes, status: int, headers: Mapping[str, str], url: str) -> Any:
     """The JSON of an answer.
 
     Raises:
@@ -94,59 +94,59 @@ def decoded(body: bytes, status: int, headers: Mapping[str, str], url: str) -> A
     try:
         return msgspec.json.decode(body)
     except UNREADABLE:
-        raise not_json(body, status, headers, url) from None
+        raise not_json_error(body, status, headers, url) from None
 
 
-def not_json(body: bytes, status: int, headers: Mapping[str, str], url: str) -> DragomanError:
+def not_json_error(body: bytes, status: int, headers: Mapping[str, str], url: str) -> DragomanError:
     """The error for an answer that is no JSON."""
-    kind = headers.get("Content-Type", "").partition(";")[0].strip() or "nothing it names"
-    what = f"HTTP {status}, {kind}"
+    content_type = headers.get("Content-Type", "").partition(";")[0].strip() or "nothing it names"
+    what = f"HTTP {status}, {content_type}"
     if status in (401, 403):
-        return refused(status, headers, url)
-    if status in _GONE:
-        return CannotConnect(f"{shown(url)} is not available: {what}", reason="UNAVAILABLE", status=status)
+        return auth_error(status, headers, url)
+    if status in _GATEWAY_ERRORS:
+        return CannotConnect(f"{redact_url(url)} is not available: {what}", reason="UNAVAILABLE", status=status)
     if status == 429:
-        return Overloaded(f"{shown(url)} takes no more requests now: {what}")
+        return Overloaded(f"{redact_url(url)} takes no more requests now: {what}")
     if status in (404, 405):
-        return BadResponse(f"there is no A2A at {shown(url)}: {what}", status=status)
+        return BadResponse(f"there is no A2A at {redact_url(url)}: {what}", status=status)
     if not body:
-        return BadResponse(f"{shown(url)} answered with nothing: {what}", status=status)
-    if kind.endswith("json") and status == 200:
+        return BadResponse(f"{redact_url(url)} answered with nothing: {what}", status=status)
+    if content_type.endswith("json") and status == 200:
         return BadResponse(
-            f"{shown(url)} answered with broken JSON ({len(body)} bytes): {start_of(body)}", status=status
+            f"{redact_url(url)} answered with broken JSON ({len(body)} bytes): {preview(body)}", status=status
         )
-    return BadResponse(f"{shown(url)} does not answer in A2A: {what}: {start_of(body)}", status=status)
+    return BadResponse(f"{redact_url(url)} does not answer in A2A: {what}: {preview(body)}", status=status)
 
 
-def start_of(body: bytes) -> str:
+def preview(body: bytes) -> str:
     """How an answer begins, for an error."""
-    return repr(" ".join(body[:_SHOWN].decode("utf-8", "replace").split()))
+    return repr(" ".join(body[:_PREVIEW_BYTES].decode("utf-8", "replace").split()))
 
 
-def refused(status: int, headers: Mapping[str, str], url: str, text: str = "") -> AuthError:
+def auth_error(status: int, headers: Mapping[str, str], url: str, message: str = "") -> AuthError:
     """The error for credentials that are missing, wrong or not enough."""
-    said = text or headers.get("WWW-Authenticate", "")
+    detail = message or headers.get("WWW-Authenticate", "")
     if status == 403:
         return AuthError(
-            f"{shown(url)} does not allow this: {said or 'HTTP 403'}", reason="PERMISSION_DENIED", status=403
+            f"{redact_url(url)} does not allow this: {detail or 'HTTP 403'}", reason="PERMISSION_DENIED", status=403
         )
-    return AuthError(f"{shown(url)} wants to know who calls: {said or 'HTTP 401'}. Give auth=…", status=401)
+    return AuthError(f"{redact_url(url)} wants to know who calls: {detail or 'HTTP 401'}. Give auth=…", status=401)
 
 
-def error_of(status: int, headers: Mapping[str, str], body: Any, url: str) -> DragomanError:
+def error_from_response(status: int, headers: Mapping[str, str], body: Any, url: str) -> DragomanError:
     """The error behind an HTTP status with a JSON body."""
-    found = error_from_http(status, body)
-    if type(found) is InternalError and status in _GONE:
+    error = error_from_http(status, body)
+    if type(error) is InternalError and status in _GATEWAY_ERRORS:
         # A gateway that speaks JSON, and not the agent.
-        text = f"{shown(url)} is not available: HTTP {status}: {found.message}"
+        text = f"{redact_url(url)} is not available: HTTP {status}: {error.message}"
         return CannotConnect(text, reason="UNAVAILABLE", status=status)
-    return told(found, headers, url)
+    return as_client_error(error, headers, url)
 
 
-def told(error: A2AError, headers: Mapping[str, str], url: str) -> DragomanError:
+def as_client_error(error: A2AError, headers: Mapping[str, str], url: str) -> DragomanError:
     """An error of the protocol as callers get it: what is about credentials is an AuthError."""
     if isinstance(error, Unauthenticated):
-        return refused(401, headers, url, error.message)
+        return auth_error(401, headers, url, error.message)
     if isinstance(error, Unauthorized):
-        return refused(403, headers, url, error.message)
+        return auth_error(403, headers, url, error.message)
     return error

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from dragoman.dialects.negotiate import Dialects
 from dragoman.dialects.reading.checks import JsonLimits
 from dragoman.dialects.table import EXTENSIONS_HEADERS
-from dragoman.dialects.v01.dialect import LEGACY
-from dragoman.engine.call import Call
+from dragoman.dialects.v01.dialect import V01_RPC
+from dragoman.engine.call import CallContext
 from dragoman.engine.journal.follow import Stream
 from dragoman.model.error import MethodNotFound
 from dragoman.model.operation import Operation
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from dragoman.dialects.dialect import CallingDialect, Dialect, Result
-    from dragoman.dialects.negotiate import Choice
+    from dragoman.dialects.negotiate import MethodMatch
     from dragoman.engine.operations import Service
     from dragoman.model.card import AgentCard, AgentExtension
     from dragoman.model.error import A2AError
     from dragoman.model.user import User
     from dragoman.transports.http import Header, Request
-    from dragoman.transports.limits import Denials
+    from dragoman.transports.limits import DenialLog
 
     ExtendedCard = Callable[[Request, User | None], AgentCard]
 
@@ -33,7 +33,7 @@ JSON_LIMITS = JsonLimits()
 _NO_EXTENSIONS: frozenset[str] = frozenset()
 
 
-class Answers(Protocol):
+class PluginResponses(Protocol):
     """A plug-in's answers to those who call in its dialect, or about a task that may have begun in it."""
 
     @property
@@ -47,7 +47,13 @@ class Answers(Protocol):
         ...
 
     async def perform(
-        self, endpoint: Endpoint, choice: Choice, call: Call, params: Any, after: int | None, request: Request | None
+        self,
+        endpoint: Endpoint,
+        match: MethodMatch,
+        call: CallContext,
+        params: Any,
+        after: int | None,
+        request: Request | None,
     ) -> Outcome:
         """Carry out an operation in place of `Endpoint.perform`. Raises A2AError."""
         ...
@@ -72,48 +78,50 @@ class Endpoint:
         body_limit: int,
         blocking: bool,
         limits: JsonLimits = JSON_LIMITS,
-        denials: Denials | None = None,
-        answers: Answers | None = None,
-        extended: ExtendedCard | None = None,
+        denial_log: DenialLog | None = None,
+        plugin_responses: PluginResponses | None = None,
+        extended_card: ExtendedCard | None = None,
     ) -> None:
         self.service = service
         self.body_limit = body_limit
         self.limits = limits
-        self._denials = denials
-        self.dialects = Dialects(blocking_by_default=blocking, legacy=LEGACY if answers is None else answers.dialect)
-        self.answers = answers
+        self._denial_log = denial_log
+        self.dialects = Dialects(
+            blocking_by_default=blocking, legacy=V01_RPC if plugin_responses is None else plugin_responses.dialect
+        )
+        self.plugin_responses = plugin_responses
         self._extensions = {extension.uri for extension in extensions}
-        self._pushes: dict[Operation, Callable[[Call, Any], Awaitable[Result]]] = {
+        self._pushes: dict[Operation, Callable[[CallContext, Any], Awaitable[Result]]] = {
             Operation.CREATE_PUSH: service.create_push,
             Operation.GET_PUSH: service.get_push,
             Operation.LIST_PUSH: service.list_pushes,
             Operation.DELETE_PUSH: service.delete_push,
         }
         # Makes the card a known caller may see; None where nobody is known.
-        self._extended = extended
+        self._extended_card = extended_card
 
-    def call(self, request: Request, dialect: Dialect, tenant: str = "") -> Call:
+    def call(self, request: Request, dialect: Dialect, tenant: str = "") -> CallContext:
         """The circumstances of a request."""
-        return Call(
+        return CallContext(
             user=request.user,
             tenant=tenant,
-            extensions=self._activated(request) if self._extensions else _NO_EXTENSIONS,
+            extensions=self._active_extensions(request) if self._extensions else _NO_EXTENSIONS,
             origin=dialect.origin,
             asks=dialect.asks,
             lists=request.may_list,
         )
 
-    def _activated(self, request: Request) -> frozenset[str]:
-        asked = ",".join(request.headers.get(name, "") for name in EXTENSIONS_HEADERS)
-        return frozenset(uri.strip() for uri in asked.split(",")) & self._extensions
+    def _active_extensions(self, request: Request) -> frozenset[str]:
+        requested = ",".join(request.headers.get(name, "") for name in EXTENSIONS_HEADERS)
+        return frozenset(uri.strip() for uri in requested.split(",")) & self._extensions
 
-    def denied(self, request: Request, error: A2AError) -> None:
+    def log_denial(self, request: Request, error: A2AError) -> None:
         """Have it written down when a limit refused a request."""
-        if self._denials is not None:
-            self._denials.note(request.caller, error)
+        if self._denial_log is not None:
+            self._denial_log.log(request.caller, error)
 
     async def perform(
-        self, operation: Operation, call: Call, params: Any, after: int | None, request: Request | None = None
+        self, operation: Operation, call: CallContext, params: Any, after: int | None, request: Request | None = None
     ) -> Outcome:
         """Carry out an operation. Raises A2AError."""
         service = self.service
@@ -133,18 +141,18 @@ class Endpoint:
             stream = await service.subscribe(call, params, after, caller)
             return Outcome(stream, stream.origin)
         if operation is Operation.EXTENDED_CARD:
-            if self._extended is not None and request is not None:
-                return Outcome(self._extended(request, call.user), "")
+            if self._extended_card is not None and request is not None:
+                return Outcome(self._extended_card(request, call.user), "")
             service.extended_card(call, params.tenant)
             raise MethodNotFound
         return Outcome(await self._pushes[operation](call, params), call.origin)
 
-    def headers(self, call: Call, dialect: Dialect, outcome: Outcome) -> list[Header]:
+    def headers(self, call: CallContext, dialect: Dialect, outcome: Outcome) -> list[Header]:
         """What a response says beside its body: activated extensions, and that it is a repeat."""
-        found: list[Header] = []
+        headers: list[Header] = []
         name = dialect.row.extensions_header
         if call.extensions and name:
-            found.append((name.encode(), ", ".join(sorted(call.extensions)).encode()))
+            headers.append((name.encode(), ", ".join(sorted(call.extensions)).encode()))
         if outcome.repeat:
-            found.append((b"idempotent-replayed", b"true"))
-        return found
+            headers.append((b"idempotent-replayed", b"true"))
+        return headers

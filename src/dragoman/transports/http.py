@@ -10,14 +10,14 @@ from types import CoroutineType, coroutine
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import parse_qsl, unquote
 
-from dragoman.engine.accept.quota import SERVER_MEMORY, Lease, busy
+from dragoman.engine.accept.quota import SERVER_MEMORY, Lease, overloaded
 from dragoman.model.error import A2AError, ContentTypeNotSupported, InternalError, InvalidRequest, Overloaded
-from dragoman.transports.limits import LARGE
+from dragoman.transports.limits import LARGE_BODY
 
 if TYPE_CHECKING:
-    from dragoman.engine.accept.quota import Memory
+    from dragoman.engine.accept.quota import MemoryQuota
     from dragoman.model.user import User
-    from dragoman.transports.limits import Pace, Patience
+    from dragoman.transports.limits import ArrivalTimer, CpuThrottle
 
 AsgiScope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -31,13 +31,13 @@ JSON = b"application/json"
 A2A_JSON = b"application/a2a+json"
 _BODILESS = (204, 304)
 # So much of a body must come before patience ends, and again as much for each time more.
-PIECE = 65_536
+CHUNK_BYTES = 65_536
 # How many bytes of memory a byte of a body takes, at most: while it is read and encoded again; and as text whose
 # characters take four bytes each, which one of them is enough for.
-COPIES, WIDE = 2, 5
+COPY_FACTOR, WIDE_FACTOR = 2, 5
 # How many bytes a value of JSON takes, about, beside those of its text; and what is not worth counting.
-VALUE = 100
-TRIFLE = 16_384
+VALUE_BYTES = 100
+UNCOUNTED_BYTES = 16_384
 logger = logging.getLogger("dragoman.http")
 
 
@@ -46,26 +46,26 @@ class TooLarge(InvalidRequest):
 
 
 class TooSlow(InvalidRequest):
-    """The request did not arrive in time. With `closes`, its connection is of no more use."""
+    """The request did not arrive in time. With `closes_connection`, its connection is of no more use."""
 
-    def __init__(self, message: str, *, closes: bool = True, **metadata: str) -> None:
+    def __init__(self, message: str, *, closes_connection: bool = True, **metadata: str) -> None:
         super().__init__(message, **metadata)
-        self.closes = closes
+        self.closes_connection = closes_connection
 
 
 class Disconnected(Exception):
     """The caller left before the request was whole."""
 
 
-class Shared(NamedTuple):
+class SharedResources(NamedTuple):
     """What the requests of a server share: the memory they take, turns for long work, time for their bodies."""
 
-    memory: Memory | None = None
-    pace: Pace | None = None
-    patience: Patience | None = None
+    memory: MemoryQuota | None = None
+    throttle: CpuThrottle | None = None
+    arrival_timer: ArrivalTimer | None = None
 
 
-_NOTHING_SHARED = Shared()
+_NO_RESOURCES = SharedResources()
 
 
 def segments_of(scope: AsgiScope) -> list[str]:
@@ -101,7 +101,7 @@ class Request:
         receive: Receive,
         segments: Sequence[str],
         prefix: str = "",
-        shared: Shared = _NOTHING_SHARED,
+        shared: SharedResources = _NO_RESOURCES,
     ) -> None:
         self.scope = scope
         self.receive = receive
@@ -116,7 +116,7 @@ class Request:
             name, text = raw.decode("latin-1").lower(), value.decode("latin-1")
             headers[name] = f"{headers[name]}, {text}" if name in headers else text
         query = scope.get("query_string")
-        self.query: dict[str, str] = _query(query) if query else {}
+        self.query: dict[str, str] = _parse_query(query) if query else {}
         self._shared = shared
         # What `admit` says.
         self.user: User | None = None
@@ -147,12 +147,12 @@ class Request:
         if self.headers.get("content-type") != kind:
             kind = self.content_type
             if kind and kind != "application/json" and not kind.endswith("+json"):
-                raise _not_json(f"is {kind}")
+                raise _not_json_error(f"is {kind}")
             if not kind and (self.headers.get("content-length", "0") != "0" or "transfer-encoding" in self.headers):
-                raise _not_json("has no Content-Type")
+                raise _not_json_error("has no Content-Type")
         body = await self.body(limit)
         if body and not kind:  # later versions of HTTP need not announce one
-            raise _not_json("has no Content-Type")
+            raise _not_json_error("has no Content-Type")
         return body
 
     async def body(self, limit: int) -> bytes:
@@ -167,71 +167,71 @@ class Request:
         length = self.headers.get("content-length", "")
         size = int(length) if length.isdecimal() else 0
         if size > limit:
-            raise _too_large(limit)
-        if COPIES * size > TRIFLE:
-            self._take(COPIES * size)  # before it comes: there is room for it then, and nothing is sent in vain
+            raise _too_large_error(limit)
+        if COPY_FACTOR * size > UNCOUNTED_BYTES:
+            self._reserve(COPY_FACTOR * size)  # before it comes: there is room for it then, and nothing is sent in vain
         # Most bodies are there already, whole: whoever has nothing to wait for needs no timer.
-        arriving: Any = self.receive()
-        if not isinstance(arriving, CoroutineType):
-            return await self._rest(arriving, limit, length=size)
-        begun = cast("CoroutineType[Any, Any, MutableMapping[str, Any]]", arriving)
+        pending: Any = self.receive()
+        if not isinstance(pending, CoroutineType):
+            return await self._receive_timed(pending, limit, length=size)
+        first_step = cast("CoroutineType[Any, Any, MutableMapping[str, Any]]", pending)
         try:
-            waits_for = begun.send(None)
+            waits_for = first_step.send(None)
         except StopIteration as done:
             message: MutableMapping[str, Any] = done.value
             if message["type"] == "http.request" and not message.get("more_body", False):
                 body: bytes = message.get("body", b"")
                 if len(body) > limit:
-                    raise _too_large(limit) from None
+                    raise _too_large_error(limit) from None
                 return body
-            arriving = _done(message)
+            pending = _completed(message)
         else:
-            arriving = _resumed(begun, waits_for)
-        return await self._rest(arriving, limit, length=size)
+            pending = _resume(first_step, waits_for)
+        return await self._receive_timed(pending, limit, length=size)
 
-    async def _rest(self, arriving: Awaitable[MutableMapping[str, Any]], limit: int, *, length: int) -> bytes:
+    async def _receive_timed(self, pending: Awaitable[MutableMapping[str, Any]], limit: int, *, length: int) -> bytes:
         """Wait for the body, from the message on that is arriving."""
-        patience = self._shared.patience
-        if patience is None:
-            return await self._whole(arriving, limit, length=length)
-        task = patience.begin()
+        timer = self._shared.arrival_timer
+        if timer is None:
+            return await self._receive_chunks(pending, limit, length=length)
+        task = timer.start()
         try:
-            return await self._whole(arriving, limit, length=length)
+            return await self._receive_chunks(pending, limit, length=length)
         except asyncio.CancelledError:
-            if patience.gave_up(task):
-                raise self._too_slow(patience.seconds) from None
+            if timer.timed_out(task):
+                raise self._too_slow_error(timer.seconds) from None
             raise
         finally:
-            patience.end(task)
+            timer.stop(task)
 
-    async def _whole(self, arriving: Awaitable[MutableMapping[str, Any]], limit: int, *, length: int) -> bytes:
+    async def _receive_chunks(self, pending: Awaitable[MutableMapping[str, Any]], limit: int, *, length: int) -> bytes:
         chunks: list[bytes] = []
-        size, wanted = 0, PIECE
+        size, next_restart = 0, CHUNK_BYTES
         while True:
-            message = await arriving
+            message = await pending
             if message["type"] == "http.disconnect":
                 raise Disconnected
             chunk: bytes = message.get("body", b"")
             size += len(chunk)
             if size > limit:
-                raise _too_large(limit)
+                raise _too_large_error(limit)
             if not message.get("more_body", False):
                 return b"".join((*chunks, chunk)) if chunks else chunk
             chunks.append(chunk)
             if not length:
-                self._take(COPIES * size)
-            if size >= wanted and self._shared.patience is not None:
-                wanted = size + PIECE
-                self._shared.patience.again()
-            arriving = self.receive()
+                self._reserve(COPY_FACTOR * size)
+            if size >= next_restart and self._shared.arrival_timer is not None:
+                next_restart = size + CHUNK_BYTES
+                self._shared.arrival_timer.restart()
+            pending = self.receive()
 
     def charge(self, body: bytes, values: int) -> None:
         """Count what a body takes once it is decoded, with so many values. Raises Overloaded."""
         size = len(body)
-        is_wide = size > PIECE and not (body.isascii() and b"\\u" not in body)
-        size = size * (WIDE if is_wide else COPIES) + values * VALUE
-        if size > TRIFLE or self.lease is not None:
-            self._take(size)
+        is_wide = size > CHUNK_BYTES and not (body.isascii() and b"\\u" not in body)
+        size = size * (WIDE_FACTOR if is_wide else COPY_FACTOR) + values * VALUE_BYTES
+        if size > UNCOUNTED_BYTES or self.lease is not None:
+            self._reserve(size)
 
     def covering(self, size: int, *, anyway: bool = False) -> AbstractContextManager[None]:
         """Count an answer of so many bytes while it is sent. Raises Overloaded when entered, unless it is due `anyway`.
@@ -239,14 +239,14 @@ class Request:
         The answer to a message takes no more than is counted for that.
         """
         memory = self._shared.memory
-        if size <= LARGE or memory is None:
+        if size <= LARGE_BODY or memory is None:
             return nullcontext()
         self.lease = self.lease or Lease(memory, self.caller)
-        return self.lease.covering(size, anyway=anyway)
+        return self.lease.covering(size, force=anyway)
 
-    def _take(self, size: int) -> None:
+    def _reserve(self, size: int) -> None:
         memory = self._shared.memory
-        if memory is not None and (size > TRIFLE or self.lease is not None):
+        if memory is not None and (size > UNCOUNTED_BYTES or self.lease is not None):
             self.lease = self.lease or Lease(memory, self.caller)
             self.lease.resize(size)
 
@@ -256,51 +256,53 @@ class Request:
             self.lease.release()
             self.lease = None
 
-    async def turn(self) -> None:
+    async def wait_for_turn(self) -> None:
         """Wait for a turn to do what takes long."""
-        if self._shared.pace is not None:
-            await self._shared.pace.turn()
+        if self._shared.throttle is not None:
+            await self._shared.throttle.wait_for_turn()
 
-    def _too_slow(self, seconds: float) -> TooSlow:
+    def _too_slow_error(self, seconds: float) -> TooSlow:
         # Later versions of HTTP have no word for it: many requests share a connection there.
         closes = str(self.scope.get("http_version", "1.1")).startswith("1")
-        return TooSlow(f"the request did not arrive within {seconds:g} seconds", limit="patience", closes=closes)
+        return TooSlow(
+            f"the request did not arrive within {seconds:g} seconds", limit="request_timeout", closes_connection=closes
+        )
 
 
-async def _done(message: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+async def _completed(message: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     return message
 
 
 @coroutine
-def _resumed(begun: CoroutineType[Any, Any, Any], waits_for: Any) -> Generator[Any, Any, Any]:
+def _resume(started: CoroutineType[Any, Any, Any], waits_for: Any) -> Generator[Any, Any, Any]:
     """The rest of a coroutine whose first step has been taken, and which waits for something."""
     while True:
         try:
             try:
                 sent = yield waits_for
             except BaseException as error:  # noqa: BLE001 - a cancel belongs to who waits
-                waits_for = begun.throw(error)
+                waits_for = started.throw(error)
             else:
-                waits_for = begun.send(sent)
+                waits_for = started.send(sent)
         except StopIteration as done:
             return done.value
 
 
-def _not_json(problem: str) -> ContentTypeNotSupported:
+def _not_json_error(problem: str) -> ContentTypeNotSupported:
     return ContentTypeNotSupported(
         f"the body {problem}: send it with Content-Type: application/json", header="content-type"
     )
 
 
-def _too_large(limit: int) -> TooLarge:
+def _too_large_error(limit: int) -> TooLarge:
     return TooLarge(f"the body is larger than {limit} bytes", limit="body")
 
 
-def _query(raw: bytes) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for name, value in parse_qsl(raw.decode("latin-1"), keep_blank_values=True):
-        found[name] = f"{found[name]},{value}" if name in found else value
-    return found
+def _parse_query(query_string: bytes) -> dict[str, str]:
+    values: dict[str, str] = {}
+    for name, value in parse_qsl(query_string.decode("latin-1"), keep_blank_values=True):
+        values[name] = f"{values[name]},{value}" if name in values else value
+    return values
 
 
 async def respond(
@@ -313,16 +315,16 @@ async def respond(
     head: bool = False,
 ) -> None:
     """Send a whole response; to HEAD, only what is said about it. A large one is gone from memory when this is over."""
-    about = [(b"content-type", content_type), (b"content-length", str(len(body)).encode())]
+    body_headers = [(b"content-type", content_type), (b"content-length", str(len(body)).encode())]
     await send(
         {
             "type": "http.response.start",
             "status": status,
-            "headers": [*(() if status in _BODILESS else about), *headers],
+            "headers": [*(() if status in _BODILESS else body_headers), *headers],
         }
     )
     body = b"" if head else body
-    if len(body) > LARGE:
+    if len(body) > LARGE_BODY:
         await send_large(send, body)
         body = b""
     await send({"type": "http.response.body", "body": body})
@@ -344,12 +346,12 @@ async def send_large(send: Send, body: bytes) -> None:
 
     A server takes all it is given at once, however slow the reader is; before the next piece it waits.
     """
-    for start in range(0, len(body), PIECE):
-        await send({"type": "http.response.body", "body": body[start : start + PIECE], "more_body": True})
+    for start in range(0, len(body), CHUNK_BYTES):
+        await send({"type": "http.response.body", "body": body[start : start + CHUNK_BYTES], "more_body": True})
     await send({"type": "http.response.body", "body": b"", "more_body": True})
 
 
-def status_of(error: A2AError) -> int:
+def rpc_http_status(error: A2AError) -> int:
     """The HTTP status of a JSON-RPC error: 200, except where HTTP itself has something to say."""
     if isinstance(error, (TooLarge, TooSlow, Overloaded)):
         return limit_status(error) or 429
@@ -365,20 +367,20 @@ def limit_status(error: A2AError) -> int | None:
     return 408 if isinstance(error, TooSlow) else None
 
 
-def failure_of(error: Exception) -> A2AError:
+def unexpected_error(error: Exception) -> A2AError:
     """What a caller is told when a request broke; the log has the rest."""
     if isinstance(error, MemoryError):
         logger.error("there was no memory left for a request: set limits_memory lower")
-        return busy("the server has no memory left", SERVER_MEMORY)
+        return overloaded("the server has no memory left", SERVER_MEMORY)
     logger.error("a request broke", exc_info=error)
     return InternalError()
 
 
-def refusal_headers(error: A2AError) -> list[Header]:
+def error_headers(error: A2AError) -> list[Header]:
     """What an error says in headers: when to come back, and that the connection ends."""
-    found: list[Header] = []
+    headers: list[Header] = []
     if "retryAfter" in error.metadata:
-        found.append((b"retry-after", error.metadata["retryAfter"].encode()))
-    if isinstance(error, TooSlow) and error.closes:
-        found.append((b"connection", b"close"))
-    return found
+        headers.append((b"retry-after", error.metadata["retryAfter"].encode()))
+    if isinstance(error, TooSlow) and error.closes_connection:
+        headers.append((b"connection", b"close"))
+    return headers

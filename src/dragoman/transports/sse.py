@@ -9,9 +9,9 @@ from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any
 
 from dragoman.model.error import A2AError, InternalError, ResponseTooLarge, ServerError
-from dragoman.net.exchange import MAX_ANSWER, size_in_words
+from dragoman.net.exchange import MAX_RESPONSE, format_size
 from dragoman.transports.http import send_large
-from dragoman.transports.limits import LARGE
+from dragoman.transports.limits import LARGE_BODY
 
 if TYPE_CHECKING:
     from dragoman.dialects.dialect import Dialect
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("dragoman.http")
 HEARTBEAT = b": keep-alive\n\n"
 # In how many ways a record is kept as it was written.
-SHARED = 8
+MAX_CACHED_FRAMES = 8
 
 
 def last_event_id(headers: dict[str, str]) -> int | None:
@@ -31,7 +31,7 @@ def last_event_id(headers: dict[str, str]) -> int | None:
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else None
 
 
-class EventWriter:
+class SseWriter:
     """Writes one stream to one reader: events in a dialect, each between `before` and `after`.
 
     `error` spells a failure in the middle.
@@ -47,10 +47,10 @@ class EventWriter:
         after: bytes = b"",
         artifacts: Sequence[str] = (),
     ) -> None:
-        self._spelling = dialect.stream(artifacts)
+        self._event_writer = dialect.event_writer(artifacts)
         # One that remembers nothing spells a record alike for all its readers: then once is enough.
-        self._shares = self._spelling is dialect
-        self._keys = ((before, dialect, False), (before, dialect, True))
+        self._cacheable = self._event_writer is dialect
+        self._cache_keys = ((before, dialect, False), (before, dialect, True))
         self._error = error
         self._headers = headers
         self._before = before
@@ -75,27 +75,29 @@ class EventWriter:
                 }
             )
             # Handed over and not held: a stream can be open for days, and its first event can be large.
-            begins = [first]
+            first_batches = [first]
             del first
-            pump = asyncio.ensure_future(self._pump(begins, batches, request, send))
-            gone = asyncio.ensure_future(_until_gone(request.receive))
+            pump = asyncio.ensure_future(self._pump(first_batches, batches, request, send))
+            disconnect = asyncio.ensure_future(_wait_for_disconnect(request.receive))
             try:
-                await asyncio.wait((pump, gone), return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait((pump, disconnect), return_when=asyncio.FIRST_COMPLETED)
             finally:
-                for task in (pump, gone):
+                for task in (pump, disconnect):
                     task.cancel()
                     with suppress(asyncio.CancelledError):
                         await task
 
-    async def _pump(self, begins: list[Batch], batches: AsyncIterator[Batch], request: Request, send: Send) -> None:
+    async def _pump(
+        self, first_batches: list[Batch], batches: AsyncIterator[Batch], request: Request, send: Send
+    ) -> None:
         try:
-            ended = begins[0].ended
-            await self._send(self._body(begins.pop()), request, send)
-            if not ended:
+            is_last = first_batches[0].ended
+            await self._send(self._body(first_batches.pop()), request, send)
+            if not is_last:
                 async for batch in batches:
                     message = self._body(batch)
                     del batch
-                    if len(message["body"]) > LARGE:
+                    if len(message["body"]) > LARGE_BODY:
                         await self._send(message, request, send)
                     else:
                         await send(message)
@@ -112,7 +114,7 @@ class EventWriter:
     @staticmethod
     async def _send(message: MutableMapping[str, Any], request: Request, send: Send) -> None:
         size = len(message["body"])
-        if size <= LARGE:
+        if size <= LARGE_BODY:
             await send(message)
             return
         with request.covering(size):
@@ -128,23 +130,23 @@ class EventWriter:
         return _chunk(b"".join((*frames, self._frame(records[-1], batch.ended))))
 
     def _frame(self, record: Record, last: bool) -> bytes:
-        key = self._keys[last]
-        frame = record.spelled.get(key) if self._shares else None
+        key = self._cache_keys[last]
+        frame = record.encodings.get(key) if self._cacheable else None
         if frame is None:
             number = b"id: %d\n" % record.generation if record.generation else b""
             frame = b"%bdata: %b%b%b\n\n" % (number, self._before, self._event(record, last), self._after)
             # What stands before an event may be different for every reader, and is then kept for none.
-            if self._shares and len(record.spelled) < SHARED:
-                record.spelled[key] = frame
+            if self._cacheable and len(record.encodings) < MAX_CACHED_FRAMES:
+                record.encodings[key] = frame
         return frame
 
     def _event(self, record: Record, last: bool) -> bytes:
-        if not self._shares:
-            return self._spelling.event(record, last=last)
-        key = (self._spelling, last)
-        body = record.spelled.get(key)
+        if not self._cacheable:
+            return self._event_writer.write_event(record, last=last)
+        key = (self._event_writer, last)
+        body = record.encodings.get(key)
         if body is None:
-            body = record.spelled[key] = self._spelling.event(record, last=last)
+            body = record.encodings[key] = self._event_writer.write_event(record, last=last)
         return body
 
 
@@ -152,14 +154,14 @@ def _chunk(body: bytes) -> MutableMapping[str, Any]:
     return {"type": "http.response.body", "body": body, "more_body": True}
 
 
-async def _until_gone(receive: Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
 _BOM = b"\xef\xbb\xbf"
 # A task does not have so many events; what is longer is a time or a number of another kind.
-_MOST_DIGITS = 9
+_MAX_DIGITS = 9
 
 Event = tuple[bytes, int]
 
@@ -170,13 +172,13 @@ class SseReader:
     Comments, event names and retry hints are skipped.
     """
 
-    __slots__ = ("_buffer", "_limit", "_returned", "_started")
+    __slots__ = ("_buffer", "_ended_with_cr", "_limit", "_started")
 
-    def __init__(self, limit: int = MAX_ANSWER) -> None:
+    def __init__(self, limit: int = MAX_RESPONSE) -> None:
         self._buffer = bytearray()
         self._limit = limit
         self._started = False
-        self._returned = False
+        self._ended_with_cr = False
 
     def feed(self, chunk: bytes) -> list[Event]:
         """The events that are whole now.
@@ -185,21 +187,21 @@ class SseReader:
             ResponseTooLarge: an event does not end.
         """
         if not self._started:
-            chunk = self._without_mark(chunk)
-        if self._returned or b"\r" in chunk:
-            chunk = self._one_ending(chunk)
+            chunk = self._strip_bom(chunk)
+        if self._ended_with_cr or b"\r" in chunk:
+            chunk = self._normalize_newlines(chunk)
         if self._buffer:
-            seen = len(self._buffer)
+            searched = len(self._buffer)
             self._buffer += chunk
             # What has been searched is not searched again: a large event costs what its length is.
-            if self._buffer.find(b"\n\n", seen - 1) < 0:
+            if self._buffer.find(b"\n\n", searched - 1) < 0:
                 self._check()
                 return []
             chunk = bytes(self._buffer)
         blocks = chunk.split(b"\n\n")
         self._buffer = bytearray(blocks.pop())
         self._check()
-        return [event for block in blocks if (event := _event(block)) is not None]
+        return [event for block in blocks if (event := _parse_event(block)) is not None]
 
     @property
     def pending(self) -> bool:
@@ -209,12 +211,12 @@ class SseReader:
     def _check(self) -> None:
         if len(self._buffer) > self._limit:
             self._buffer.clear()
-            size = size_in_words(self._limit)
+            size = format_size(self._limit)
             raise ResponseTooLarge(
                 f"an event is larger than {size}: nothing more of the stream is read", limit=self._limit
             )
 
-    def _without_mark(self, chunk: bytes) -> bytes:
+    def _strip_bom(self, chunk: bytes) -> bytes:
         """A stream may begin with a byte order mark, which may come in pieces."""
         chunk = bytes(self._buffer) + chunk
         if len(chunk) < len(_BOM) and _BOM.startswith(chunk):
@@ -224,16 +226,16 @@ class SseReader:
         self._buffer.clear()
         return chunk.removeprefix(_BOM)
 
-    def _one_ending(self, chunk: bytes) -> bytes:
+    def _normalize_newlines(self, chunk: bytes) -> bytes:
         """Lines may end in CR, LF or both: make it LF. A CR at the end may be half of both."""
         if not chunk:
             return chunk
-        half = self._returned and chunk.startswith(b"\n")
-        self._returned = chunk.endswith(b"\r")
-        return (chunk[1:] if half else chunk).replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        splits_crlf = self._ended_with_cr and chunk.startswith(b"\n")
+        self._ended_with_cr = chunk.endswith(b"\r")
+        return (chunk[1:] if splits_crlf else chunk).replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
 
-def _event(block: bytes) -> Event | None:
+def _parse_event(block: bytes) -> Event | None:
     # Nearly every event is one line of data, or an id and one line of data.
     if block.startswith(b"id: "):
         first, _, rest = block.partition(b"\n")
@@ -253,4 +255,4 @@ def _event(block: bytes) -> Event | None:
 
 
 def _number(text: bytes) -> int:
-    return int(text) if text.isdigit() and len(text) <= _MOST_DIGITS else 0
+    return int(text) if text.isdigit() and len(text) <= _MAX_DIGITS else 0

@@ -17,7 +17,7 @@ from dragoman.webhooks.request import Secrets, secrets_of
 if TYPE_CHECKING:
     from dragoman.clock import Clock
     from dragoman.engine.ports.store import TaskRow
-    from dragoman.net.guard import Guard
+    from dragoman.net.guard import AddressGuard
     from dragoman.webhooks.request import RequestSigner
 
 logger = logging.getLogger("dragoman.push")
@@ -39,7 +39,7 @@ class SecretSealer(Protocol):
 class WebhookRegistry:
     """An `Outbox` that delivers nothing. Secrets are sealed before they are kept, and shown to nobody."""
 
-    def __init__(self, clock: Clock, sealer: SecretSealer, guard: Guard, signer: RequestSigner | None) -> None:
+    def __init__(self, clock: Clock, sealer: SecretSealer, guard: AddressGuard, signer: RequestSigner | None) -> None:
         self.clock = clock
         self._sealer = sealer
         self._guard = guard
@@ -83,10 +83,10 @@ class WebhookRegistry:
     def follow(self, row: TaskRow, push: Push) -> None:
         """See `Outbox.follow`."""
 
-    def leave(self, task: int, push_id: str) -> None:
+    def unfollow(self, task: int, push_id: str) -> None:
         """See `Outbox.leave`."""
 
-    def same(self, push: Push, config: TaskPushNotificationConfig, dialect: str) -> bool:
+    def is_unchanged(self, push: Push, config: TaskPushNotificationConfig, dialect: str) -> bool:
         """See `Outbox.same`."""
         if push.state is PushState.DEAD or (push.url, push.dialect) != (config.url, dialect):
             return False
@@ -99,7 +99,7 @@ class WebhookRegistry:
         """See `Outbox.replaces`."""
         return push.dialect == dialect and row_of(dialect).webhook.single
 
-    def shown(self, push: Push, task_id: str) -> TaskPushNotificationConfig:
+    def redacted(self, push: Push, task_id: str) -> TaskPushNotificationConfig:
         """See `Outbox.shown`."""
         try:
             scheme = self.secrets(push).scheme

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from dragoman.engine.journal.replay import Compacted
+from dragoman.engine.journal.replay import JournalCompacted
 from dragoman.engine.ports.store import PushState, Write
 from dragoman.keys.errors import BadSeal
 from dragoman.model.error import CannotConnect, DragomanError
 from dragoman.net.exchange import origin_of
-from dragoman.net.guard import Forbidden
+from dragoman.net.guard import AddressForbidden
 from dragoman.webhooks import backoff
 from dragoman.webhooks.config import WebhookRegistry
 from dragoman.webhooks.payload import PayloadBuilder
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from dragoman.model.operation import TaskPushNotificationConfig
     from dragoman.model.record import Record
     from dragoman.net.exchange import HttpClient
-    from dragoman.net.guard import Guard
+    from dragoman.net.guard import AddressGuard
     from dragoman.webhooks.config import SecretSealer
     from dragoman.webhooks.request import RequestSigner
 
@@ -103,7 +103,7 @@ class Delivery:
 
     def start(self) -> None:
         """Listen to the task, and begin with what is owed already."""
-        self._unsubscribe = self._service.bus.call(self._row.id, self._on_generation)
+        self._unsubscribe = self._service.bus.add_callback(self._row.id, self._on_generation)
         delay = backoff.seconds_until_due(self.push, self._service.clock.now())
         if delay > 0:
             self._wait(delay)
@@ -199,7 +199,7 @@ class Delivery:
                 self._has_more = await self._deliver_page(page, payloads) and len(page) == _PAGE
             else:
                 await self._deliver_final_state(stored, payloads)
-        except Compacted:
+        except JournalCompacted:
             await self._deliver_final_state(stored, payloads)
         # What has been put together serves the next page, and nobody after that.
         self._payloads = payloads if self._has_more else None
@@ -253,7 +253,7 @@ class Delivery:
             self._record_failure("TIMED_OUT", 0.0)
         except CannotConnect as error:
             self._record_failure(error.reason, 0.0)
-        except Forbidden as error:
+        except AddressForbidden as error:
             self._give_up(str(error))  # no later try would be better
         except BadSeal:
             self._give_up(LOST_KEY)
@@ -334,7 +334,7 @@ class DeliveryService(WebhookRegistry):
         clock: Clock,
         http: HttpClient,
         sealer: SecretSealer,
-        guard: Guard,
+        guard: AddressGuard,
         *,
         signer: RequestSigner | None = None,
         issuer: str = "dragoman",
@@ -373,7 +373,7 @@ class DeliveryService(WebhookRegistry):
 
     async def start(self) -> None:
         """Take up what a server before this one has left."""
-        for push, row in await self.store.owed():
+        for push, row in await self.store.undelivered_pushes():
             if push.state is PushState.OPEN:
                 self.follow(row, push)
         await self._catch_up()
@@ -383,7 +383,7 @@ class DeliveryService(WebhookRegistry):
 
     async def _catch_up(self) -> None:
         """Notice what tasks did after they were read and before they were listened to."""
-        for push, row in await self.store.owed() if self._deliveries else ():
+        for push, row in await self.store.undelivered_pushes() if self._deliveries else ():
             delivery = self._deliveries.get((push.task, push.id))
             if delivery is not None:
                 delivery.catch_up(row.generation)
@@ -415,12 +415,12 @@ class DeliveryService(WebhookRegistry):
 
     def follow(self, row: TaskRow, push: Push) -> None:
         """See `Outbox.follow`."""
-        self.leave(push.task, push.id)
+        self.unfollow(push.task, push.id)
         if not self._closed and push.state is PushState.OPEN:
             self._deliveries[push.task, push.id] = delivery = Delivery(self, row, push)
             delivery.start()
 
-    def leave(self, task: int, push_id: str) -> None:
+    def unfollow(self, task: int, push_id: str) -> None:
         """See `Outbox.leave`."""
         delivery = self._deliveries.get((task, push_id))
         if delivery is not None:
@@ -437,7 +437,7 @@ class DeliveryService(WebhookRegistry):
 
     def save(self, row: TaskRow, push: Push) -> None:
         """Write down how far a delivery is."""
-        self.store.write(Write(row, _report, progress=(push,)))
+        self.store.write(Write(row, _report, push_progress=(push,)))
 
     # -- webhooks that are woken by hand -------------------------------------------------------------------------------
 
@@ -453,7 +453,7 @@ class DeliveryService(WebhookRegistry):
     async def _resume_woken(self) -> None:
         """Take up the webhooks that somebody has woken by hand: see `dragoman push retry`."""
         try:
-            woken = await self.store.owed(woken=True)
+            woken = await self.store.undelivered_pushes(woken=True)
             for push, row in woken:
                 existing = self._deliveries.get((push.task, push.id))
                 if existing is None or existing.is_waiting:

@@ -31,7 +31,7 @@ class PayloadBuilder:
 
     def renew(self, stored: StoredTask) -> None:
         """Go on with the task as it is now."""
-        self._replay.renew(stored)
+        self._replay.refresh(stored)
 
     @property
     def stored(self) -> StoredTask:
@@ -77,7 +77,7 @@ class PayloadBuilder:
         return self._event(Record.of(stored.row.generation, StatusUpdate(task.id, task.context_id, task.status)))
 
     def _event(self, record: Record) -> bytes:
-        return self._dialect.event(record, last=False)
+        return self._dialect.write_event(record, last=False)
 
     def _task(self, task: Task) -> bytes:
-        return self._dialect.result(Operation.GET, task)
+        return self._dialect.write_result(Operation.GET, task)

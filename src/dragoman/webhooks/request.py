@@ -101,7 +101,7 @@ def post_request(
         headers[TOKEN_HEADER] = secrets.token
     if secrets is not None and secrets.scheme and secrets.credentials:
         headers["Authorization"] = f"{secrets.scheme} {secrets.credentials}"
-    return HttpRequest("POST", url, headers, body, operation="Push", silence=silence)
+    return HttpRequest("POST", url, headers, body, operation="Push", read_timeout=silence)
 
 
 def delivery_request(

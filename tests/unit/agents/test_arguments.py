@@ -10,7 +10,7 @@ import pydantic
 import pytest
 
 from dragoman import Agent, Part
-from dragoman.engine.call import Call
+from dragoman.engine.call import CallContext
 from dragoman.model.state import State
 
 
@@ -171,7 +171,7 @@ async def test_a_caller_who_cannot_be_asked_gets_a_failed_task(start: Any, given
         return a
 
     engine = await start(agent_of(f))
-    task = await engine.send(None, parts=data(**given), call=Call(asks=False))
+    task = await engine.send(None, parts=data(**given), call=CallContext(asks=False))
     assert task.state is State.FAILED
     assert problem in task.error
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dragoman import Agent, Context, Part, User
-from dragoman.engine.call import Call
+from dragoman.engine.call import CallContext
 from dragoman.model.state import State
 from dragoman.sync import Context as SyncContext
 
@@ -416,7 +416,7 @@ async def test_an_authorisation_is_waited_for_and_resumed_from_a_callback(start:
             return [ctx.ask_auth("Log in", url="https://example.org/login"), ctx.user and ctx.user.id]
 
     engine = await start(agent)
-    me = Call(user=User("me"))
+    me = CallContext(user=User("me"))
     for data, seen in (({"token": "t"}, {"token": "t"}), (None, None), ("text", "text")):
         task = await engine.send("go", call=me)
         assert task.state is State.AUTH_REQUIRED
@@ -478,7 +478,7 @@ async def test_a_thread_has_the_same_words_for_everything(start: Any) -> None:
         return "done"
 
     engine = await start(agent)
-    task = await engine.send("Porto", context="c", call=Call(tenant="t"), metadata={"k": 1})
+    task = await engine.send("Porto", context="c", call=CallContext(tenant="t"), metadata={"k": 1})
     assert (task.state, task.text) == (State.COMPLETED, "done")
     assert [artifact.artifact_id for artifact in task.artifacts] == ["s", "work-result"]
     assert seen == {

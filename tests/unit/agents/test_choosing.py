@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dragoman import Agent, Context, Part, User
-from dragoman.engine.call import Call
+from dragoman.engine.call import CallContext
 from dragoman.model.state import State
 
 
@@ -92,7 +92,7 @@ async def test_without_a_name_the_first_skill_that_the_caller_may_use_is_meant(s
         return f"free {text}"
 
     engine = await start(agent)
-    allowed = Call(user=User("me", permissions=frozenset({"key"})))
+    allowed = CallContext(user=User("me", permissions=frozenset({"key"})))
     assert (await engine.send("hello")).text == "free hello"
     assert (await engine.send("hello", call=allowed)).text == "locked hello"
 
@@ -105,7 +105,7 @@ async def test_an_unknown_tool_fails_naming_the_nearest(start: Any, agent: Agent
     assert task.error == "unknown tool `zzz`: this agent has first, second"
     task = await engine.send(None, parts=tool("lockd"))
     assert "locked" not in (task.error or "")
-    allowed = Call(user=User("me", permissions=frozenset({"key"})))
+    allowed = CallContext(user=User("me", permissions=frozenset({"key"})))
     task = await engine.send(None, parts=tool("zzz"), call=allowed)
     assert task.error == "unknown tool `zzz`: this agent has first, second, locked"
     task = await engine.send("x", metadata={"skillId": "secnd"})
@@ -119,11 +119,15 @@ async def test_an_agent_without_skills_says_so(start: Any) -> None:
 
 async def test_a_permission_opens_a_skill(start: Any, agent: Agent) -> None:
     engine = await start(agent)
-    for call in (Call(), Call(user=User("me")), Call(user=User("me", permissions=frozenset({"other"})))):
+    for call in (
+        CallContext(),
+        CallContext(user=User("me")),
+        CallContext(user=User("me", permissions=frozenset({"other"}))),
+    ):
         task = await engine.send(None, parts=tool("locked"), call=call)
         assert (task.state, task.error) == (State.REJECTED, "Unauthorized: locked")
         assert "key" not in task.error
-    allowed = Call(user=User("me", permissions=frozenset({"key"})))
+    allowed = CallContext(user=User("me", permissions=frozenset({"key"})))
     assert (await engine.send(None, parts=tool("locked"), call=allowed)).text == "opened"
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from dragoman import Agent, Context, State
 from dragoman.agents.pause import Pause, Pending, load_state, pause_of, save_state
-from dragoman.engine.execute.outputs import Answered
+from dragoman.engine.execute.outputs import AnsweredQuestion
 from dragoman.stores.sqlite.store import SqliteStore
 
 PAUSE = Pause(
@@ -28,7 +28,7 @@ def _after(pause: Pause, text: str = "", data: Any = None) -> Pause:
     """The pause after an answer, kept as JSON in between as the engine does."""
     ask = pause.ask()
     ref = msgspec.json.decode(msgspec.json.encode(ask.ref))
-    found = pause_of(Answered(ask.question, ref, text, data))
+    found = pause_of(AnsweredQuestion(ask.question, ref, text, data))
     assert found is not None
     return found
 
@@ -104,7 +104,7 @@ async def test_what_is_kept_for_a_pause_is_written_once_and_found_again(start: A
         if pause.open:
             yield pause.ask()
         else:
-            yield f"{(await load_state(ctx, pause.state)) == [large]} {len(msgspec.json.encode(ctx.answered)) < 5000}"
+            yield f"{(await load_state(ctx, pause.state)) == [large]} {len(msgspec.json.encode(ctx.answers)) < 5000}"
 
     engine = await start(Agent("test", run=run), store=SqliteStore(tmp_path / "tasks.db"))
     task = await engine.send("go")

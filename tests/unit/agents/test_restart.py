@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dragoman import Agent, Context, User
-from dragoman.engine.call import Call
+from dragoman.engine.call import CallContext
 from dragoman.model.event import ArtifactUpdate
 from dragoman.model.state import State
 from dragoman.stores.sqlite.store import SqliteStore
@@ -159,7 +159,7 @@ async def test_state_once_and_the_caller_survive_a_restart(server: Any) -> None:
             return [seen, receipt, token, ctx.user and ctx.user.id, ctx.tenant, ctx.metadata]
 
     servers = server(make)
-    me = Call(user=User("me", permissions=frozenset({"key"}), claims={"c": 1}), tenant="t")
+    me = CallContext(user=User("me", permissions=frozenset({"key"}), claims={"c": 1}), tenant="t")
     engine = await servers.restart()
     task = await engine.send("go", call=me, context="c", metadata={"k": 1})
     assert task.state is State.AUTH_REQUIRED

@@ -22,7 +22,7 @@ def bus(clock: Clock) -> LocalBus:
 
 async def test_a_listener_wakes_when_its_task_has_come_further(bus: LocalBus, clock: Clock) -> None:
     with bus.watch("a") as watch:
-        waiting = asyncio.create_task(watch.past(3, 60))
+        waiting = asyncio.create_task(watch.wait_past(3, 60))
         await clock.advance(59)
         assert not waiting.done()
         bus.notify("a", 4)
@@ -32,19 +32,19 @@ async def test_a_listener_wakes_when_its_task_has_come_further(bus: LocalBus, cl
 async def test_news_that_came_before_the_waiting_is_not_missed(bus: LocalBus) -> None:
     with bus.watch("a") as watch:
         bus.notify("a", 5)
-        assert await watch.past(4, 60) is True
+        assert await watch.wait_past(4, 60) is True
 
 
 async def test_old_news_after_new_news_takes_nothing_back(bus: LocalBus) -> None:
     with bus.watch("a") as watch:
         bus.notify("a", 5)
         bus.notify("a", 2)
-        assert await watch.past(4, 60) is True
+        assert await watch.wait_past(4, 60) is True
 
 
 async def test_the_time_is_up_when_nothing_happens(bus: LocalBus, clock: Clock) -> None:
     with bus.watch("a") as watch:
-        waiting = asyncio.create_task(watch.past(0, 15))
+        waiting = asyncio.create_task(watch.wait_past(0, 15))
         await clock.advance(14.999)
         assert not waiting.done()
         await clock.advance(0.001)
@@ -53,10 +53,10 @@ async def test_the_time_is_up_when_nothing_happens(bus: LocalBus, clock: Clock) 
 
 async def test_a_listener_can_wait_again_after_its_time_was_up(bus: LocalBus, clock: Clock) -> None:
     with bus.watch("a") as watch:
-        waiting = asyncio.create_task(watch.past(0, 15))
+        waiting = asyncio.create_task(watch.wait_past(0, 15))
         await clock.advance(15)
         assert await waiting is False
-        waiting = asyncio.create_task(watch.past(0, 15))
+        waiting = asyncio.create_task(watch.wait_past(0, 15))
         await clock.advance(1)
         bus.notify("a", 1)
         assert await waiting is True
@@ -64,7 +64,7 @@ async def test_a_listener_can_wait_again_after_its_time_was_up(bus: LocalBus, cl
 
 async def test_news_that_is_not_new_enough_ends_the_waiting_with_false(bus: LocalBus, clock: Clock) -> None:
     with bus.watch("a") as watch:
-        waiting = asyncio.create_task(watch.past(3, 60))
+        waiting = asyncio.create_task(watch.wait_past(3, 60))
         await clock.advance(1)
         bus.notify("a", 3)
         assert await waiting is False
@@ -72,8 +72,8 @@ async def test_news_that_is_not_new_enough_ends_the_waiting_with_false(bus: Loca
 
 async def test_all_listeners_of_a_task_wake_and_those_of_others_do_not(bus: LocalBus, clock: Clock) -> None:
     with bus.watch("a") as one, bus.watch("a") as two, bus.watch("b") as other:
-        first, second = asyncio.create_task(one.past(0, 60)), asyncio.create_task(two.past(0, 60))
-        third = asyncio.create_task(other.past(0, 60))
+        first, second = asyncio.create_task(one.wait_past(0, 60)), asyncio.create_task(two.wait_past(0, 60))
+        third = asyncio.create_task(other.wait_past(0, 60))
         await clock.advance(1)
         bus.notify("a", 1)
         assert await asyncio.gather(first, second) == [True, True]
@@ -84,7 +84,7 @@ async def test_all_listeners_of_a_task_wake_and_those_of_others_do_not(bus: Loca
 
 async def test_everybody_looks_up_when_the_server_stops(bus: LocalBus, clock: Clock) -> None:
     with bus.watch("a") as one, bus.watch("b") as two:
-        waiting = [asyncio.create_task(one.past(0, 60)), asyncio.create_task(two.past(0, 60))]
+        waiting = [asyncio.create_task(one.wait_past(0, 60)), asyncio.create_task(two.wait_past(0, 60))]
         await clock.advance(1)
         bus.wake_all()
         assert await asyncio.gather(*waiting) == [False, False]
@@ -93,12 +93,12 @@ async def test_everybody_looks_up_when_the_server_stops(bus: LocalBus, clock: Cl
 async def test_nothing_is_left_of_a_listener_that_went(bus: LocalBus, clock: Clock) -> None:
     with bus.watch("a") as one:
         with bus.watch("a") as two:
-            waiting = asyncio.create_task(two.past(0, 60))
+            waiting = asyncio.create_task(two.wait_past(0, 60))
             await clock.advance(1)
             waiting.cancel()
             await asyncio.gather(waiting, return_exceptions=True)
         bus.notify("a", 1)
-        assert await one.past(0, 60) is True
+        assert await one.wait_past(0, 60) is True
     assert bus.listeners == {}
     assert clock.pending == 0
 

@@ -133,7 +133,9 @@ async def test_a_copy_made_while_a_server_writes_is_consistent_and_has_all_that_
 
         async def work(worker: int) -> None:
             for number in count():
-                row = await create(store, row_of(store, f"{worker}-{number}", context_id=f"c{worker}"), joins=True)
+                row = await create(
+                    store, row_of(store, f"{worker}-{number}", context_id=f"c{worker}"), joins_context=True
+                )
                 for _ in range(3):
                     row = await append(store, row, b"x" * 2000)
                 done.append(row.id)

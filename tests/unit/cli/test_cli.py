@@ -159,6 +159,13 @@ def test_serve_has_a_flag_with_help_for_every_setting_that_has_one():
             assert info.help in output
 
 
+def test_the_flag_of_a_former_name_works_and_is_not_in_the_help(tmp_path: Path):
+    assert "patience" not in CliRunner().invoke(group, ["serve", "--help"], terminal_width=200).output
+    done = dragoman(tmp_path, "serve", "--limits-patience", "x")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert '--limits-patience: must be seconds, 0 or more, not "x"' in done.stderr
+
+
 def test_an_unknown_verb_is_told_with_the_nearest():
     done = CliRunner().invoke(group, ["srve"])
     assert done.exit_code == 2

@@ -93,7 +93,7 @@ async def opened(path: Path) -> AsyncIterator[SqliteStore]:
 async def fill(path: Path, *states: State) -> None:
     async with opened(path) as store:
         rows = [row_of(store, f"t{number}", state=state) for number, state in enumerate(states)]
-        await asyncio.gather(*(create(store, row, joins=True) for row in rows))
+        await asyncio.gather(*(create(store, row, joins_context=True) for row in rows))
 
 
 def traces(folder: Path) -> dict[str, tuple[int, int]]:
@@ -185,6 +185,13 @@ def test_it_tells_where_each_setting_comes_from(tmp_path: Path):
     assert told[-1].startswith("ok settings by default ")
     assert ", heartbeat = 15, " in told[-1]
     assert line(done, "store") == "ok store memory: tasks are gone when the server stops"
+
+
+def test_it_tells_where_a_former_name_was_set(tmp_path: Path):
+    done = doctor(tmp_path, DRAGOMAN_LIMITS_PATIENCE="5")
+    assert "limits_request_timeout = 5, from environment DRAGOMAN_LIMITS_PATIENCE\n" in done.stdout
+    (tmp_path / "dragoman.toml").write_text("[limits]\npatience = 6\n")
+    assert "limits_request_timeout = 6, from dragoman.toml [limits] patience\n" in doctor(tmp_path).stdout
 
 
 def test_a_port_that_kubernetes_made_up_is_no_setting(tmp_path: Path):
@@ -335,7 +342,7 @@ async def test_wrong_counters_fail_and_what_it_says_to_run_puts_them_right(tmp_p
     change(tmp_path / "t.db", command[2])
     assert about(examine(tmp_path / "t.db"), "counters").level == "ok"
     async with opened(tmp_path / "t.db") as store:
-        await create(store, row_of(store, "late"), joins=True)
+        await create(store, row_of(store, "late"), joins_context=True)
         assert (await store.page(TaskQuery(SCOPE))).total == 4
         assert (await store.page(TaskQuery(SCOPE, context_id="context"))).total == 4
     assert about(examine(tmp_path / "t.db"), "counters").level == "ok"

@@ -101,7 +101,7 @@ def test_retry_wakes_the_dead_and_the_failing_and_leaves_the_others(place: Path)
     async def owed() -> Any:
         store = SqliteStore(place / "t.db")
         await store.open()
-        found = await store.owed(woken=True)
+        found = await store.undelivered_pushes(woken=True)
         await store.close()
         return found
 

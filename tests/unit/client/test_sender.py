@@ -372,22 +372,22 @@ async def test_opentelemetry_speaks_first_where_a_program_uses_it(monkeypatch: p
             headers["traceparent"] = "of telemetry"
 
     monkeypatch.setitem(sys.modules, "opentelemetry.propagate", Propagate)  # type: ignore[arg-type]
-    trace.remember({"traceparent": PARENT, "tracestate": "a=1"})
+    trace.extract({"traceparent": PARENT, "tracestate": "a=1"})
     async with AgentStub(works) as stub:
         async with Client(stub.url) as client:
             await client.send("hello")
         assert {got.headers["traceparent"] for got in stub.got} == {"of telemetry"}
         assert "tracestate" not in stub.got[0].headers
-    trace.remember({})
+    trace.extract({})
 
 
 async def test_opentelemetry_without_a_trace_leaves_what_came_in() -> None:
     propagate = pytest.importorskip("opentelemetry.propagate")
     assert propagate is sys.modules["opentelemetry.propagate"]
-    trace.remember({"traceparent": PARENT})
+    trace.extract({"traceparent": PARENT})
     headers: dict[str, str] = {}
-    trace.propagate(headers)
-    trace.remember({})
+    trace.inject(headers)
+    trace.extract({})
     assert headers == {"traceparent": PARENT}
 
 

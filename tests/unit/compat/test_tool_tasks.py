@@ -9,7 +9,7 @@ import pytest
 
 from dragoman.compat.tool_server.dialect import TOOL_TASKS
 from dragoman.dialects.negotiate import Dialects
-from dragoman.dialects.v01.dialect import LEGACY
+from dragoman.dialects.v01.dialect import V01_RPC
 from dragoman.dialects.v1.dialect import V1_0
 from dragoman.model.message import Message
 from dragoman.model.operation import Operation, TaskPushNotificationConfig
@@ -28,13 +28,15 @@ def task_of(state: State, *, message: Message | None = None, artifacts: Any = ()
 
 
 def shown(task: Task) -> Any:
-    return json.loads(TOOL_TASKS.result(Operation.GET, task))
+    return json.loads(TOOL_TASKS.write_result(Operation.GET, task))
 
 
 @pytest.mark.requirement("S0-56", "S0-59", "S0-60")
 @pytest.mark.parametrize("operation", [Operation.SEND, Operation.GET, Operation.CANCEL])
 def test_a_task_has_four_members_whatever_was_asked(operation: Operation) -> None:
-    assert json.loads(TOOL_TASKS.result(operation, task_of(State.COMPLETED, message=REASON, artifacts=(RESULT,)))) == {
+    assert json.loads(
+        TOOL_TASKS.write_result(operation, task_of(State.COMPLETED, message=REASON, artifacts=(RESULT,)))
+    ) == {
         "id": "7",
         "status": {"state": "completed", "timestamp": TIME},
         "history": [
@@ -78,11 +80,11 @@ def test_everything_else_is_plain_0_1() -> None:
     webhook = TaskPushNotificationConfig("https://example.com", task_id="7")
     for result in (SAID, webhook):
         mine, plain = (
-            json.loads(dialect.result(Operation.GET_PUSH, result)).keys() for dialect in (TOOL_TASKS, LEGACY)
+            json.loads(dialect.write_result(Operation.GET_PUSH, result)).keys() for dialect in (TOOL_TASKS, V01_RPC)
         )
         assert mine == plain
     assert (TOOL_TASKS.version, TOOL_TASKS.origin, TOOL_TASKS.asks) == ("0.1", "0.1/tools", False)
-    assert (LEGACY.origin, V1_0.origin) == ("0.1", "1.0")
+    assert (V01_RPC.origin, V1_0.origin) == ("0.1", "1.0")
 
 
 def test_tools_are_answered_for_in_their_own_form() -> None:
@@ -90,16 +92,16 @@ def test_tools_are_answered_for_in_their_own_form() -> None:
     assert tools.for_method("tasks/send", None).dialect is TOOL_TASKS
     assert tools.for_method("tasks/get", "0.1").dialect is TOOL_TASKS
     assert tools.for_method("message/send", None).dialect is tools.v03
-    assert plain.for_method("tasks/send", None).dialect is LEGACY
+    assert plain.for_method("tasks/send", None).dialect is V01_RPC
     for method in ("tasks/get", "tasks/cancel", "tasks/resubscribe"):
         choice = tools.for_method(method, None)
-        assert tools.answering(choice, TOOL_TASKS.origin) is TOOL_TASKS
-        assert tools.answering(choice, LEGACY.origin) is LEGACY
-        assert tools.answering(choice, "1.0") is tools.v03
+        assert tools.response_dialect(choice, TOOL_TASKS.origin) is TOOL_TASKS
+        assert tools.response_dialect(choice, V01_RPC.origin) is V01_RPC
+        assert tools.response_dialect(choice, "1.0") is tools.v03
         # Tools that are gone leave tasks behind.
-        assert plain.answering(plain.for_method(method, None), TOOL_TASKS.origin) is LEGACY
+        assert plain.response_dialect(plain.for_method(method, None), TOOL_TASKS.origin) is V01_RPC
         asked = tools.for_method(method, "0.3")
-        assert tools.answering(asked, TOOL_TASKS.origin) is tools.v03
+        assert tools.response_dialect(asked, TOOL_TASKS.origin) is tools.v03
 
 
 @pytest.mark.parametrize(
@@ -120,4 +122,4 @@ def test_tools_are_answered_for_in_their_own_form() -> None:
 def test_a_method_of_0_1_is_known_unless_another_version_is_asked_for(
     method: str, asked: str | None, oldest: bool
 ) -> None:
-    assert Dialects(legacy=TOOL_TASKS).is_oldest(method, asked) is oldest
+    assert Dialects(legacy=TOOL_TASKS).is_v01_call(method, asked) is oldest

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from dragoman import Agent
 from dragoman.dialects.cards.card import card_json
-from dragoman.dialects.cards.rules.validate import Problem, card_problems
+from dragoman.dialects.cards.rules.validate import CardProblem, card_problems
 from dragoman.model.card import AgentExtension
 from dragoman.server.cards.cache import build_card
 
@@ -433,7 +433,7 @@ def test_problems_come_in_the_order_of_the_card_and_what_is_missing_last() -> No
 
 def test_what_two_versions_of_one_card_both_forbid_is_one_problem_in_the_words_of_the_newer() -> None:
     (problem,) = card_problems(changed(BOTH, "name", GONE))
-    assert problem == Problem(
+    assert problem == CardProblem(
         "error", "name", "A2A 1.0, 4.4.1: an agent card has name, a text that is not empty", "missing"
     )
 
@@ -572,7 +572,7 @@ INSIDE = [
 
 @given(VALUES)
 def test_no_json_value_makes_it_raise(value: object) -> None:
-    assert all(isinstance(each, Problem) for each in card_problems(value, url="http://["))
+    assert all(isinstance(each, CardProblem) for each in card_problems(value, url="http://["))
 
 
 @given(st.binary(max_size=50))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.dialects.v01.dialect import LEGACY
+from dragoman.dialects.v01.dialect import V01_RPC
 from dragoman.dialects.v03.dialect import V03_RPC
 from dragoman.dialects.v03_proto.dialect import V03_PROTO
 from dragoman.dialects.v1.dialect import V1_0, V1_1
@@ -23,10 +23,10 @@ OLD_MESSAGE = {"role": "user", "parts": [{"type": "text", "text": "hi"}]}
 
 def refused(dialect: Any, operation: Operation, params: Any) -> InvalidParams:
     with pytest.raises(InvalidParams) as read:
-        dialect.request(operation, json.dumps(params).encode())
+        dialect.read_request(operation, json.dumps(params).encode())
     if isinstance(params, dict):
         with pytest.raises(InvalidParams) as converted:
-            dialect.request_from(operation, params)
+            dialect.read_values(operation, params)
         assert (converted.value.field, converted.value.message) == (read.value.field, read.value.message)
     assert read.value.code == -32602
     return read.value
@@ -229,18 +229,18 @@ def test_0_3_rest_names_the_field(operation: Operation, params: Any, field: str)
     ],
 )
 def test_0_1_names_the_field(operation: Operation, params: Any, field: str) -> None:
-    assert refused(LEGACY, operation, params).field == field
+    assert refused(V01_RPC, operation, params).field == field
 
 
 @pytest.mark.requirement("S0-42", "S0-46")
 @pytest.mark.parametrize("operation", [GET, Operation.CANCEL])
 @pytest.mark.parametrize("params", [b"{}", b"null", b'{"id":""}', b'{"id":null}', b""])
-@pytest.mark.parametrize("dialect", [LEGACY, V03_RPC], ids=["0.1", "0.3"])
+@pytest.mark.parametrize("dialect", [V01_RPC, V03_RPC], ids=["0.1", "0.3"])
 def test_tasks_get_and_cancel_without_an_id_are_invalid_params(
     dialect: Any, operation: Operation, params: bytes
 ) -> None:
     with pytest.raises(InvalidParams) as caught:
-        dialect.request(operation, params)
+        dialect.read_request(operation, params)
 
     assert caught.value.code == -32602
     assert caught.value.field == "id"

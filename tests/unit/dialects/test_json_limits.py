@@ -89,7 +89,7 @@ def test_exactly_what_has_more_values_is_refused_wherever_it_is_cut(value: Any, 
     text = json.dumps(value, ensure_ascii=False).encode()
     limits = JsonLimits(nesting=1000, values=limit)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(json_limits, "_PIECE", piece)
+        patch.setattr(json_limits, "_CHUNK", piece)
         if values_of(value) > limit:
             with pytest.raises(InvalidParams, match=f"the body has more than {limit} values") as caught:
                 limits.check(text)

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from dragoman.dialects.v01.dialect import LEGACY
+from dragoman.dialects.v01.dialect import V01_RPC
 from dragoman.model.error import BadResponse, MethodNotFound
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
 from dragoman.model.message import Message
@@ -38,7 +38,7 @@ RESULT = Artifact("t-result", (Part(text="10", media_type="application/json"),),
 
 
 def sent(**params: Any) -> SendMessageRequest:
-    request = LEGACY.request(Operation.SEND, json.dumps(params).encode())
+    request = V01_RPC.read_request(Operation.SEND, json.dumps(params).encode())
     assert isinstance(request, SendMessageRequest)
     return request
 
@@ -120,9 +120,9 @@ def test_every_parameter_of_a_send_is_read() -> None:
 
 def test_a_caller_that_has_no_task_id_invents_one() -> None:
     message = Message("m", Role.USER, (Part(text="hi"),), context_id="S")
-    fresh = json.loads(LEGACY.params(Operation.SEND, SendMessageRequest(message)))
+    fresh = json.loads(V01_RPC.write_params(Operation.SEND, SendMessageRequest(message)))
     follow_up = json.loads(
-        LEGACY.params(Operation.SEND, SendMessageRequest(Message("m", Role.USER, message.parts, task_id="T")))
+        V01_RPC.write_params(Operation.SEND, SendMessageRequest(Message("m", Role.USER, message.parts, task_id="T")))
     )
 
     assert UUID(fresh["id"]).version == 4
@@ -146,8 +146,8 @@ def test_a_caller_that_has_no_task_id_invents_one() -> None:
     ],
 )
 def test_parameters_are_read_and_written_back(operation: Operation, params: dict[str, Any], expected: Any) -> None:
-    assert LEGACY.request_from(operation, params) == expected
-    assert LEGACY.request(operation, LEGACY.params(operation, expected)) == expected
+    assert V01_RPC.read_values(operation, params) == expected
+    assert V01_RPC.read_request(operation, V01_RPC.write_params(operation, expected)) == expected
 
 
 @pytest.mark.requirement("S0-56")
@@ -155,7 +155,7 @@ def test_parameters_are_read_and_written_back(operation: Operation, params: dict
 def test_every_operation_answers_with_the_same_task_shape(operation: Operation) -> None:
     task = Task("1763200000000", "S", TaskStatus(State.COMPLETED, timestamp=TIME), (RESULT,), (ASKED,))
 
-    assert json.loads(LEGACY.result(operation, task)) == {
+    assert json.loads(V01_RPC.write_result(operation, task)) == {
         "id": "1763200000000",
         "sessionId": "S",
         "status": {"state": "completed", "timestamp": TIME},
@@ -168,7 +168,7 @@ def test_every_operation_answers_with_the_same_task_shape(operation: Operation) 
 def test_history_and_artifacts_are_there_even_when_empty() -> None:
     task = Task("t", "", TaskStatus(State.WORKING, timestamp=TIME))
 
-    assert LEGACY.result(Operation.GET, task).decode() == (
+    assert V01_RPC.write_result(Operation.GET, task).decode() == (
         f'{{"id":"t","status":{{"state":"working","timestamp":"{TIME}"}},"history":[],"artifacts":[]}}'
     )
 
@@ -177,7 +177,7 @@ def test_history_and_artifacts_are_there_even_when_empty() -> None:
 def test_a_result_artifact_is_its_name_and_a_text_part() -> None:
     task = Task("t", "S", TaskStatus(State.COMPLETED), (RESULT,))
 
-    assert LEGACY.result(Operation.SEND, task).endswith(
+    assert V01_RPC.write_result(Operation.SEND, task).endswith(
         b'"artifacts":[{"name":"add_numbers-result","parts":[{"type":"text","text":"10"}]}]}'
     )
 
@@ -186,7 +186,7 @@ def test_later_artifacts_have_their_place_as_index() -> None:
     artifacts = (RESULT, Artifact("b", (), description="d", metadata={"k": 1}))
     task = Task("t", "S", TaskStatus(State.COMPLETED), artifacts, metadata={"z": 1})
 
-    shown = json.loads(LEGACY.result(Operation.GET, task))
+    shown = json.loads(V01_RPC.write_result(Operation.GET, task))
 
     assert shown["artifacts"][1] == {"description": "d", "parts": [], "index": 1, "metadata": {"k": 1}}
     assert shown["metadata"] == {"z": 1}
@@ -207,14 +207,14 @@ def test_later_artifacts_have_their_place_as_index() -> None:
     ],
 )
 def test_states_0_1_does_not_know_become_the_nearest(state: State, word: str) -> None:
-    shown = json.loads(LEGACY.result(Operation.GET, Task("t", "S", TaskStatus(state))))
+    shown = json.loads(V01_RPC.write_result(Operation.GET, Task("t", "S", TaskStatus(state))))
 
     assert shown["status"] == {"state": word}
 
 
 def test_a_bare_message_is_a_completed_task() -> None:
     said = Message("m", Role.AGENT, (Part(text="yo"),), "S")
-    shown = json.loads(LEGACY.result(Operation.SEND, said))
+    shown = json.loads(V01_RPC.write_result(Operation.SEND, said))
 
     assert UUID(shown.pop("id")).version == 4
     assert shown == {
@@ -223,13 +223,13 @@ def test_a_bare_message_is_a_completed_task() -> None:
         "history": [],
         "artifacts": [],
     }
-    read = LEGACY.result_from(Operation.SEND, LEGACY.result(Operation.SEND, said))
+    read = V01_RPC.read_result(Operation.SEND, V01_RPC.write_result(Operation.SEND, said))
     assert isinstance(read, Task)
     assert read.text == "yo"
 
 
 def test_a_message_alone_is_read_with_a_fresh_id() -> None:
-    message = LEGACY.message_from({"role": "agent", "parts": [{"type": "text", "text": "yo"}]})
+    message = V01_RPC.read_message({"role": "agent", "parts": [{"type": "text", "text": "yo"}]})
 
     assert (message.role, message.text) == (Role.AGENT, "yo")
     assert UUID(message.message_id).version == 4
@@ -237,9 +237,9 @@ def test_a_message_alone_is_read_with_a_fresh_id() -> None:
 
 class TestStream:
     def spelled(self, *events: Any) -> list[Any]:
-        stream = LEGACY.stream()
+        stream = V01_RPC.event_writer()
         return [
-            json.loads(stream.event(Record.of(number, event), last=number == len(events)))
+            json.loads(stream.write_event(Record.of(number, event), last=number == len(events)))
             for number, event in enumerate(events, 1)
         ]
 
@@ -293,37 +293,37 @@ class TestStream:
         }
 
     def test_two_streams_do_not_know_of_each_other(self) -> None:
-        one, other = LEGACY.stream(), LEGACY.stream()
+        one, other = V01_RPC.event_writer(), V01_RPC.event_writer()
         for stream, artifact_id in ((one, "a"), (other, "b")):
             record = Record.of(1, ArtifactUpdate("t", "S", Artifact(artifact_id, ())))
-            assert json.loads(stream.event(record, last=False)) == {"id": "t", "artifact": {"parts": []}}
+            assert json.loads(stream.write_event(record, last=False)) == {"id": "t", "artifact": {"parts": []}}
 
 
 @pytest.mark.parametrize("body", [b"{}", b'{"id":"t"}', b'{"id":"t","artifact":{"parts":[{}]}}', b"[]"])
 def test_what_is_no_event_is_a_bad_response(body: bytes) -> None:
     with pytest.raises(BadResponse, match=r"not A2A 0\.1"):
-        LEGACY.event_from(body)
+        V01_RPC.read_event(body)
 
 
 def test_webhooks_are_named_by_their_task() -> None:
     webhook = TaskPushNotificationConfig("u", task_id="t", token="tok")
-    body = LEGACY.result(Operation.CREATE_PUSH, webhook)
+    body = V01_RPC.write_result(Operation.CREATE_PUSH, webhook)
 
     assert json.loads(body) == {"id": "t", "pushNotificationConfig": {"url": "u", "token": "tok"}}
-    assert LEGACY.result_from(Operation.GET_PUSH, body) == webhook
+    assert V01_RPC.read_result(Operation.GET_PUSH, body) == webhook
 
 
 def test_what_0_1_does_not_have_is_not_found() -> None:
     for attempt in (
-        lambda: LEGACY.request(Operation.LIST, b"{}"),
-        lambda: LEGACY.params(Operation.LIST, ListTasksRequest()),
-        lambda: LEGACY.params(Operation.DELETE_PUSH, GetPushConfigRequest("t", "p")),
-        lambda: LEGACY.result(Operation.DELETE_PUSH, None),
+        lambda: V01_RPC.read_request(Operation.LIST, b"{}"),
+        lambda: V01_RPC.write_params(Operation.LIST, ListTasksRequest()),
+        lambda: V01_RPC.write_params(Operation.DELETE_PUSH, GetPushConfigRequest("t", "p")),
+        lambda: V01_RPC.write_result(Operation.DELETE_PUSH, None),
     ):
         with pytest.raises(MethodNotFound, match=r"A2A 0\.1 has no"):
             attempt()
 
 
 def test_0_1_callers_are_never_asked() -> None:
-    assert LEGACY.asks is False
-    assert LEGACY.row.extensions_header == ""
+    assert V01_RPC.asks is False
+    assert V01_RPC.row.extensions_header == ""

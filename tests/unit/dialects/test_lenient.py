@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.dialects.reading.lenient import Reader, from_base64
+from dragoman.dialects.reading.lenient import LenientReader, from_base64
 from dragoman.dialects.v03.dialect import V03_RPC
 from dragoman.dialects.v1.dialect import V1_0, V1_1
 from dragoman.model.error import BadResponse, InvalidParams, ParseError
@@ -27,7 +27,7 @@ from dragoman.model.task import Artifact, Task, TaskStatus
 
 
 def sent(message: dict[str, Any], **params: Any) -> SendMessageRequest:
-    request = V1_0.request(Operation.SEND, json.dumps({"message": message, **params}).encode())
+    request = V1_0.read_request(Operation.SEND, json.dumps({"message": message, **params}).encode())
     assert isinstance(request, SendMessageRequest)
     return request
 
@@ -89,13 +89,13 @@ def test_what_is_not_base64_is_refused_with_the_field_named(text: Any) -> None:
 
 @pytest.mark.parametrize("length", [5, "5", "+5", 5.0])
 def test_a_number_may_be_text_or_have_an_empty_fraction(length: Any) -> None:
-    request = V1_0.request(Operation.GET, json.dumps({"id": "t", "historyLength": length}).encode())
+    request = V1_0.read_request(Operation.GET, json.dumps({"id": "t", "historyLength": length}).encode())
 
     assert request == GetTaskRequest("t", 5)
 
 
 def test_a_query_string_has_only_text() -> None:
-    request = V1_0.request_from(
+    request = V1_0.read_values(
         Operation.LIST,
         {
             "contextId": "c",
@@ -121,7 +121,7 @@ def test_a_query_string_has_only_text() -> None:
 
 @pytest.mark.parametrize(("text", "value"), [("true", True), ("True", True), ("false", False), ("FALSE", False)])
 def test_a_boolean_may_be_text(text: str, value: bool) -> None:
-    request = V1_0.request_from(Operation.LIST, {"includeArtifacts": text})
+    request = V1_0.read_values(Operation.LIST, {"includeArtifacts": text})
 
     assert request == ListTasksRequest(include_artifacts=value)
 
@@ -146,7 +146,7 @@ def test_a_boolean_may_be_text(text: str, value: bool) -> None:
     ],
 )
 def test_a_state_is_understood_in_every_spelling_and_by_its_number(given: Any, state: State | None) -> None:
-    request = V1_0.request(Operation.LIST, json.dumps({"status": given}).encode())
+    request = V1_0.read_request(Operation.LIST, json.dumps({"status": given}).encode())
 
     assert request == ListTasksRequest(status=state)
 
@@ -154,7 +154,7 @@ def test_a_state_is_understood_in_every_spelling_and_by_its_number(given: Any, s
 @pytest.mark.parametrize("given", ["done", 9, -1, "99", True, 1.5, [], ""])
 def test_what_is_no_state_is_refused_with_the_field_named(given: Any) -> None:
     with pytest.raises(InvalidParams) as caught:
-        V1_0.request(Operation.LIST, json.dumps({"status": given}).encode())
+        V1_0.read_request(Operation.LIST, json.dumps({"status": given}).encode())
     assert caught.value.field == "status"
 
 
@@ -166,9 +166,9 @@ def test_what_is_no_role_is_refused_with_the_field_named(given: Any) -> None:
 
 
 def test_snake_case_is_accepted_where_camel_case_is_optional() -> None:
-    read = V1_0.request(Operation.GET, b'{"id":"t","history_length":3}')
-    listed = V1_0.request(Operation.LIST, b'{"context_id":"c","page_size":7}')
-    hook = V1_0.request(Operation.CREATE_PUSH, b'{"task_id":"t","url":"https://x.example"}')
+    read = V1_0.read_request(Operation.GET, b'{"id":"t","history_length":3}')
+    listed = V1_0.read_request(Operation.LIST, b'{"context_id":"c","page_size":7}')
+    hook = V1_0.read_request(Operation.CREATE_PUSH, b'{"task_id":"t","url":"https://x.example"}')
 
     assert read == GetTaskRequest("t", 3)
     assert listed == ListTasksRequest(context_id="c", page_size=7)
@@ -176,8 +176,8 @@ def test_snake_case_is_accepted_where_camel_case_is_optional() -> None:
 
 
 def test_snake_case_is_accepted_where_camel_case_is_required() -> None:
-    assert V1_0.request(Operation.GET_PUSH, b'{"task_id":"t","id":"p"}') == GetPushConfigRequest("t", "p")
-    assert V1_0.request(Operation.LIST_PUSH, b'{"task_id":"t"}') == ListPushConfigsRequest("t")
+    assert V1_0.read_request(Operation.GET_PUSH, b'{"task_id":"t","id":"p"}') == GetPushConfigRequest("t", "p")
+    assert V1_0.read_request(Operation.LIST_PUSH, b'{"task_id":"t"}') == ListPushConfigsRequest("t")
 
 
 def test_camel_case_goes_before_snake_case() -> None:
@@ -185,11 +185,11 @@ def test_camel_case_goes_before_snake_case() -> None:
         b'{"id":"t","history_length":3,"historyLength":4}',
         b'{"id":"t","historyLength":4,"history_length":3}',
     ):
-        assert V1_0.request(Operation.GET, body) == GetTaskRequest("t", 4)
+        assert V1_0.read_request(Operation.GET, body) == GetTaskRequest("t", 4)
 
 
 def test_an_underscore_in_a_value_changes_nothing() -> None:
-    assert V1_0.request(Operation.GET, b'{"id":"task_1"}') == GetTaskRequest("task_1")
+    assert V1_0.read_request(Operation.GET, b'{"id":"task_1"}') == GetTaskRequest("task_1")
 
 
 def test_free_json_is_never_touched() -> None:
@@ -213,7 +213,7 @@ def test_data_alone_may_be_any_json_also_null(value: Any) -> None:
 
 @pytest.mark.parametrize("params", [b"", b"  ", b"null", b"{}"])
 def test_no_parameters_are_an_empty_object(params: bytes) -> None:
-    assert V1_0.request(Operation.LIST, params) == ListTasksRequest()
+    assert V1_0.read_request(Operation.LIST, params) == ListTasksRequest()
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ def test_no_parameters_are_an_empty_object(params: bytes) -> None:
 def test_what_is_not_json_is_a_parse_error(text: bytes) -> None:
     for operation in (Operation.GET, Operation.SEND):
         with pytest.raises(ParseError, match="Invalid JSON payload") as caught:
-            V1_0.request(operation, text if operation is Operation.GET else text.rstrip(b"}"))
+            V1_0.read_request(operation, text if operation is Operation.GET else text.rstrip(b"}"))
         assert caught.value.code == -32700
 
 
@@ -231,57 +231,59 @@ def test_what_is_not_json_is_a_parse_error(text: bytes) -> None:
 def test_json_nested_too_deeply_is_a_parse_error(key: str) -> None:
     deep = b'{"id":"t","%b":%b%b}' % (key.encode(), b"[" * 100_000, b"]" * 100_000)
     with pytest.raises(ParseError, match="nested too deeply"):
-        V1_0.request(Operation.GET, deep)
+        V1_0.read_request(Operation.GET, deep)
 
 
 def test_a_number_beyond_every_range_names_its_field() -> None:
     with pytest.raises(InvalidParams, match="out of range") as caught:
-        V1_0.request(Operation.SEND, b'{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"data":{"x":1e999}}]}}')
+        V1_0.read_request(
+            Operation.SEND, b'{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"data":{"x":1e999}}]}}'
+        )
     assert caught.value.field == "message.parts[0].data"
     with pytest.raises(InvalidParams, match="out of range"):
-        V1_0.request(Operation.GET, b'{"id_":1e999}')
+        V1_0.read_request(Operation.GET, b'{"id_":1e999}')
 
 
 class TestAnswers:
     """Answers come from ProtoJSON writers, which leave empty values out."""
 
     def test_a_task_without_what_protojson_omits(self) -> None:
-        assert V1_0.task_from(b'{"id":"t"}') == Task("t", "", TaskStatus(State.UNSPECIFIED))
+        assert V1_0.read_task(b'{"id":"t"}') == Task("t", "", TaskStatus(State.UNSPECIFIED))
 
     def test_an_artifact_without_parts(self) -> None:
-        event = V1_0.event_from(
+        event = V1_0.read_event(
             b'{"artifactUpdate":{"taskId":"t","contextId":"c","artifact":{"artifactId":"a"},"lastChunk":true}}'
         )
 
         assert event == StreamResponse(artifact_update=ArtifactUpdate("t", "c", Artifact("a", ()), last_chunk=True))
 
     def test_an_envelope_in_snake_case(self) -> None:
-        event = V1_0.event_from(b'{"status_update":{"task_id":"t","context_id":"c","status":{"state":2}}}')
+        event = V1_0.read_event(b'{"status_update":{"task_id":"t","context_id":"c","status":{"state":2}}}')
 
         assert event == StreamResponse(status_update=StatusUpdate("t", "c", TaskStatus(State.WORKING)))
 
     def test_a_generation_as_protojson_spells_it(self) -> None:
-        assert V1_1.task_from(b'{"id":"t","contextId":"c","status":{"state":"completed"},"generation":"12"}') == Task(
+        assert V1_1.read_task(b'{"id":"t","contextId":"c","status":{"state":"completed"},"generation":"12"}') == Task(
             "t", "c", TaskStatus(State.COMPLETED), generation=12
         )
 
     def test_an_unset_field_of_a_task_in_0_3(self) -> None:
-        task = V03_RPC.task_from({"id": "t", "status": {"state": "somewhere new"}, "artifacts": None})
+        task = V03_RPC.read_task({"id": "t", "status": {"state": "somewhere new"}, "artifacts": None})
 
         assert task == Task("t", "", TaskStatus(State.UNSPECIFIED))
 
     @pytest.mark.parametrize("body", [b"{}", b"[]", b"nonsense", b'{"task":5}', b'{"unknown":{}}'])
     def test_what_is_not_an_event_is_a_bad_response(self, body: bytes) -> None:
         with pytest.raises(BadResponse, match="not A2A"):
-            V1_0.event_from(body)
+            V1_0.read_event(body)
 
 
 def test_a_reader_fills_numbers_and_flags_too() -> None:
-    listed = V1_0.result_from(Operation.LIST, b"{}")
+    listed = V1_0.read_result(Operation.LIST, b"{}")
 
-    assert listed == V1_0.result_from(Operation.LIST, {"tasks": [], "nextPageToken": "", "pageSize": 0, "totalSize": 0})
+    assert listed == V1_0.read_result(Operation.LIST, {"tasks": [], "nextPageToken": "", "pageSize": 0, "totalSize": 0})
 
 
 def test_a_reader_of_plain_values_leaves_them_alone() -> None:
-    assert Reader(dict[str, int]).read({"a": 1}) == {"a": 1}
-    assert Reader(list[str]).read(b'["a"]') == ["a"]
+    assert LenientReader(dict[str, int]).read({"a": 1}) == {"a": 1}
+    assert LenientReader(list[str]).read(b'["a"]') == ["a"]

@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 
 from dragoman.dialects.dialect import CallingDialect, Dialect, EventWriter
-from dragoman.dialects.negotiate import METHODS, Dialects, asked_version
+from dragoman.dialects.negotiate import METHODS, Dialects, requested_version
 from dragoman.dialects.table import VERSIONS, rest_row
-from dragoman.dialects.v01.dialect import LEGACY
+from dragoman.dialects.v01.dialect import V01_RPC
 from dragoman.dialects.v1.dialect import V1_0, V1_1
 from dragoman.model.error import MethodNotFound, VersionNotSupported
 from dragoman.model.operation import Operation, SendMessageRequest
 
 ASKED = (None, *VERSIONS)
 DEFAULT = Dialects()
-for_method, for_rest, answering = DEFAULT.for_method, DEFAULT.for_rest, DEFAULT.answering
+for_method, for_rest, answering = DEFAULT.for_method, DEFAULT.for_rest, DEFAULT.response_dialect
 
 
 @pytest.mark.parametrize(
@@ -38,14 +38,14 @@ for_method, for_rest, answering = DEFAULT.for_method, DEFAULT.for_rest, DEFAULT.
     ],
 )
 def test_the_asked_version_is_major_and_minor(header: str | None, query: str | None, version: str | None) -> None:
-    assert asked_version(header, query) == version
+    assert requested_version(header, query) == version
 
 
 @pytest.mark.parametrize("asked", ["2.0", "1.2", "0.4", "0", "latest", "1.0, 0.3", "v1.0"])
 def test_an_unknown_version_is_refused_and_the_known_ones_are_named(asked: str) -> None:
     for header, query in ((asked, None), (None, asked)):
         with pytest.raises(VersionNotSupported) as caught:
-            asked_version(header, query)
+            requested_version(header, query)
         assert caught.value.code == -32009
         assert caught.value.metadata == {"asked": asked, "supported": "0.1, 0.2, 0.3, 1.0, 1.1"}
         assert asked in caught.value.message
@@ -88,7 +88,7 @@ def test_these_methods_are_always_0_3(method: str, operation: Operation, asked: 
 )
 @pytest.mark.parametrize("asked", ASKED)
 def test_these_methods_are_always_0_1(method: str, operation: Operation, asked: str | None) -> None:
-    assert for_method(method, asked) == (operation, LEGACY, False)
+    assert for_method(method, asked) == (operation, V01_RPC, False)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ class TestSharedNames:
         choice = for_method(method, None)
 
         assert choice == (operation, DEFAULT.v03, True)
-        assert answering(choice, "0.1") is LEGACY
+        assert answering(choice, "0.1") is V01_RPC
         for origin in ("0.3", "1.0", "1.1", ""):
             assert answering(choice, origin) is DEFAULT.v03
 
@@ -118,8 +118,8 @@ class TestSharedNames:
     def test_who_asks_for_0_1_gets_it(self, method: str, operation: Operation) -> None:
         choice = for_method(method, "0.1")
 
-        assert choice == (operation, LEGACY, False)
-        assert answering(choice, "0.3") is LEGACY
+        assert choice == (operation, V01_RPC, False)
+        assert answering(choice, "0.3") is V01_RPC
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_every_method_of_the_table_reads_its_parameters() -> None:
     for method in METHODS:
         choice = for_method(method, None)
         if choice.operation is Operation.EXTENDED_CARD:
-            choice.dialect.request(choice.operation, b"{}")
+            choice.dialect.read_request(choice.operation, b"{}")
 
 
 @pytest.mark.parametrize(
@@ -178,10 +178,10 @@ def test_the_path_decides_for_rest(path_is_v1: bool, asked: str | None, dialect:
 
 def test_a_server_may_flip_what_0_3_does_without_blocking() -> None:
     dialects = Dialects(blocking_by_default=False)
-    rpc = dialects.for_method("message/send", None).dialect.request_from(
+    rpc = dialects.for_method("message/send", None).dialect.read_values(
         Operation.SEND, {"message": {"messageId": "m", "role": "user", "parts": [{"kind": "text", "text": "a"}]}}
     )
-    rest = dialects.for_rest(rest_row(["v1"]), None).request_from(
+    rest = dialects.for_rest(rest_row(["v1"]), None).read_values(
         Operation.SEND, {"message": {"messageId": "m", "content": [{"text": "a"}]}}
     )
 
@@ -197,7 +197,7 @@ FACES = pytest.mark.parametrize(
         (V1_1, "1.1", True, "a2a-extensions"),
         (DEFAULT.v03, "0.3", True, "x-a2a-extensions"),
         (DEFAULT.v03_proto, "0.3", True, "x-a2a-extensions"),
-        (LEGACY, "0.1", False, ""),
+        (V01_RPC, "0.1", False, ""),
     ],
 )
 
@@ -208,9 +208,17 @@ def test_every_dialect_has_all_a_transport_and_a_client_need(
 ) -> None:
     promised = {name for face in (EventWriter, Dialect, CallingDialect) for name in vars(face) if name[0] != "_"}
 
-    assert {"request", "result", "stream", "event", "params", "result_from", "task_from"} < promised
+    assert {
+        "read_request",
+        "write_result",
+        "event_writer",
+        "write_event",
+        "write_params",
+        "read_result",
+        "read_task",
+    } < promised
     assert promised <= set(dir(dialect))
-    assert hasattr(dialect.stream(), "event")
+    assert hasattr(dialect.event_writer(), "write_event")
 
 
 @FACES

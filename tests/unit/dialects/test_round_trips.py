@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from dragoman.dialects.v01.dialect import LEGACY
+from dragoman.dialects.v01.dialect import V01_RPC
 from dragoman.dialects.v03.dialect import V03_RPC
 from dragoman.dialects.v03_proto.dialect import V03_PROTO
 from dragoman.dialects.v1.dialect import V1_0, V1_1
@@ -31,7 +31,7 @@ from dragoman.model.task import Artifact, Task, TaskStatus
 # A slow machine is no failure, and nothing is left behind in the tree.
 few = settings(max_examples=40, deadline=None, database=None)
 
-DIALECTS = {"1.0": V1_0, "1.1": V1_1, "0.3": V03_RPC, "0.3 REST": V03_PROTO, "0.1": LEGACY}
+DIALECTS = {"1.0": V1_0, "1.1": V1_1, "0.3": V03_RPC, "0.3 REST": V03_PROTO, "0.1": V01_RPC}
 MODERN = {"1.0": V1_0, "1.1": V1_1, "0.3": V03_RPC, "0.3 REST": V03_PROTO}
 EXACT: dict[str, Any] = {"n": 9007199254740993, "x": 1, "y": 1.0, "k": [None, {"b": 1, "a": 2}]}
 
@@ -171,9 +171,9 @@ def same(read: Any, expected: Any) -> bool:
 @given(task=tasks)
 def test_a_task_survives_every_dialect(name: str, task: Task) -> None:
     dialect = DIALECTS[name]
-    body = dialect.result(Operation.GET, task)
+    body = dialect.write_result(Operation.GET, task)
 
-    assert same(dialect.task_from(body), carried_task(name, task))
+    assert same(dialect.read_task(body), carried_task(name, task))
 
 
 @pytest.mark.parametrize("name", DIALECTS)
@@ -181,9 +181,9 @@ def test_a_task_survives_every_dialect(name: str, task: Task) -> None:
 @given(task=tasks)
 def test_the_answer_to_a_send_survives_every_dialect(name: str, task: Task) -> None:
     dialect = DIALECTS[name]
-    body = dialect.result(Operation.SEND, task)
+    body = dialect.write_result(Operation.SEND, task)
 
-    assert same(dialect.result_from(Operation.SEND, body), carried_task(name, task))
+    assert same(dialect.read_result(Operation.SEND, body), carried_task(name, task))
 
 
 @pytest.mark.parametrize("name", MODERN)
@@ -191,9 +191,9 @@ def test_the_answer_to_a_send_survives_every_dialect(name: str, task: Task) -> N
 @given(message=messages)
 def test_a_bare_message_survives_every_dialect_that_has_one(name: str, message: Message) -> None:
     dialect = MODERN[name]
-    body = dialect.result(Operation.SEND, message)
+    body = dialect.write_result(Operation.SEND, message)
 
-    assert same(dialect.result_from(Operation.SEND, body), carried_message(name, message))
+    assert same(dialect.read_result(Operation.SEND, body), carried_message(name, message))
 
 
 @pytest.mark.parametrize("name", MODERN)
@@ -201,7 +201,7 @@ def test_a_bare_message_survives_every_dialect_that_has_one(name: str, message: 
 @given(event=events, last=st.booleans())
 def test_an_event_survives_every_dialect(name: str, event: Any, last: bool) -> None:
     dialect = MODERN[name]
-    body = dialect.event(Record.of(7, event), last=last)
+    body = dialect.write_event(Record.of(7, event), last=last)
 
     expected = event
     if isinstance(event, StatusUpdate):
@@ -212,25 +212,25 @@ def test_an_event_survives_every_dialect(name: str, event: Any, last: bool) -> N
         expected = carried_message(name, event)
     if name == "1.1" and not isinstance(event, Message):
         expected = replace(expected, generation=7)
-    assert same(dialect.event_from(body), response_of(expected))
+    assert same(dialect.read_event(body), response_of(expected))
 
 
 @few
 @given(event=status_updates, last=st.booleans())
 def test_a_status_event_survives_0_1_but_for_its_context(event: StatusUpdate, last: bool) -> None:
-    body = LEGACY.event(Record.of(7, event), last=last)
+    body = V01_RPC.write_event(Record.of(7, event), last=last)
 
     expected = replace(event, context_id="", status=carried_status("0.1", event.status, event.task_id))
-    assert same(LEGACY.event_from(body), response_of(expected))
+    assert same(V01_RPC.read_event(body), response_of(expected))
 
 
 @few
 @given(event=artifact_updates)
 def test_an_artifact_event_survives_0_1_but_for_its_context_and_ids(event: ArtifactUpdate) -> None:
-    body = LEGACY.event(Record.of(7, event), last=False)
+    body = V01_RPC.write_event(Record.of(7, event), last=False)
 
     expected = replace(event, context_id="", artifact=carried_artifact("0.1", event.artifact, 0))
-    assert same(LEGACY.event_from(body), response_of(expected))
+    assert same(V01_RPC.read_event(body), response_of(expected))
 
 
 @pytest.mark.parametrize("name", MODERN)
@@ -238,7 +238,7 @@ def test_an_artifact_event_survives_0_1_but_for_its_context_and_ids(event: Artif
 @given(request=requests)
 def test_a_send_request_survives_every_dialect(name: str, request: SendMessageRequest) -> None:
     dialect = MODERN[name]
-    read = dialect.request(Operation.SEND, dialect.params(Operation.SEND, request))
+    read = dialect.read_request(Operation.SEND, dialect.write_params(Operation.SEND, request))
 
     assert same(read, replace(request, message=carried_message(name, request.message)))
 
@@ -247,7 +247,7 @@ def test_a_send_request_survives_every_dialect(name: str, request: SendMessageRe
 @given(request=requests, task_id=ids)
 def test_a_send_request_survives_0_1_with_the_id_its_caller_chose(request: SendMessageRequest, task_id: str) -> None:
     chosen = replace(request, new_task_id=task_id)
-    read = LEGACY.request(Operation.SEND, LEGACY.params(Operation.SEND, chosen))
+    read = V01_RPC.read_request(Operation.SEND, V01_RPC.write_params(Operation.SEND, chosen))
 
     assert isinstance(read, SendMessageRequest)
     message = carried_message("0.1", request.message, read.message.message_id, request.message.context_id)
@@ -267,7 +267,7 @@ def test_numbers_nulls_and_key_order_inside_data_stay_exactly_as_they_are(name: 
         metadata=EXACT,
     )
 
-    read = dialect.task_from(dialect.result(Operation.GET, task))
+    read = dialect.read_task(dialect.write_result(Operation.GET, task))
 
     assert same(read, task)
 
@@ -276,13 +276,13 @@ def test_numbers_nulls_and_key_order_inside_data_stay_exactly_as_they_are(name: 
 def test_data_in_a_request_stays_exactly_as_it_is_also_on_the_lenient_way(name: str) -> None:
     dialect = DIALECTS[name]
     message = Message("m", Role.USER, (Part(data=EXACT, metadata=EXACT),), metadata=EXACT)
-    body = dialect.params(Operation.SEND, SendMessageRequest(message, metadata=EXACT))
+    body = dialect.write_params(Operation.SEND, SendMessageRequest(message, metadata=EXACT))
     # A null where a list belongs and a key in snake_case send every dialect down the lenient way.
     relaxed = body.replace(b'"metadata":{"n"', b'"extensions":null,"metadata":{"n"').replace(
         b'"messageId"', b'"message_id"'
     )
 
-    for read in (dialect.request(Operation.SEND, body), dialect.request(Operation.SEND, relaxed)):
+    for read in (dialect.read_request(Operation.SEND, body), dialect.read_request(Operation.SEND, relaxed)):
         assert isinstance(read, SendMessageRequest)
         found = read.message
         for free in (found.parts[0].data, found.parts[0].metadata, found.metadata, read.metadata):
@@ -295,6 +295,6 @@ def test_an_authors_own_key_stands_where_a_media_type_would_travel(name: str) ->
     part = Part(text="1", media_type="application/json", metadata={"mediaType": 5, "filename": ["x"]})
     task = Task("t", "c", TaskStatus(State.COMPLETED), (Artifact("a", (part,)),))
 
-    read = dialect.task_from(dialect.result(Operation.GET, task))
+    read = dialect.read_task(dialect.write_result(Operation.GET, task))
 
     assert read.artifacts[0].parts[0] == replace(part, media_type=None)

@@ -66,7 +66,7 @@ WEBHOOK_TEXT = (
 
 
 def sent(message: dict[str, Any], **params: Any) -> SendMessageRequest:
-    request = V03_RPC.request(Operation.SEND, json.dumps({"message": message, **params}).encode())
+    request = V03_RPC.read_request(Operation.SEND, json.dumps({"message": message, **params}).encode())
     assert isinstance(request, SendMessageRequest)
     return request
 
@@ -80,23 +80,23 @@ def test_results_have_camel_case_keys_and_kinds_and_no_nulls() -> None:
     task = Task("t", "c", STATUS, (ARTIFACT,), (MESSAGE,), {"z": None})
     bare = Task("t", "c", TaskStatus(State.WORKING))
 
-    assert V03_RPC.result(Operation.SEND, MESSAGE).decode() == MESSAGE_TEXT
-    assert V03_RPC.result(Operation.GET, task).decode() == (
+    assert V03_RPC.write_result(Operation.SEND, MESSAGE).decode() == MESSAGE_TEXT
+    assert V03_RPC.write_result(Operation.GET, task).decode() == (
         f'{{"kind":"task","id":"t","contextId":"c","status":{STATUS_TEXT},'
         f'"artifacts":[{ARTIFACT_TEXT}],"history":[{MESSAGE_TEXT}],"metadata":{{"z":null}}}}'
     )
-    assert V03_RPC.result(Operation.SEND, bare).decode() == (
+    assert V03_RPC.write_result(Operation.SEND, bare).decode() == (
         '{"kind":"task","id":"t","contextId":"c","status":{"state":"working"}}'
     )
 
 
 @pytest.mark.requirement("S2-98")
 def test_objects_are_read_from_maps_with_camel_case_keys() -> None:
-    assert V03_RPC.message_from(json.loads(MESSAGE_TEXT)) == MESSAGE
-    assert V03_RPC.task_from(
+    assert V03_RPC.read_message(json.loads(MESSAGE_TEXT)) == MESSAGE
+    assert V03_RPC.read_task(
         {"id": "t", "contextId": "c", "status": json.loads(STATUS_TEXT), "artifacts": [json.loads(ARTIFACT_TEXT)]}
     ) == Task("t", "c", STATUS, (ARTIFACT,))
-    assert V03_RPC.request_from(
+    assert V03_RPC.read_values(
         Operation.SEND, {"message": plain(), "configuration": {"acceptedOutputModes": ["text"], "historyLength": 2}}
     ) == sent(plain(), configuration={"acceptedOutputModes": ["text"], "historyLength": 2})
 
@@ -131,19 +131,19 @@ def test_objects_are_read_from_maps_with_camel_case_keys() -> None:
     ],
 )
 def test_events_are_bare_and_only_a_status_is_final(event: Any, last: bool, text: str) -> None:
-    assert V03_RPC.stream().event(Record.of(1, event), last=last).decode() == text
+    assert V03_RPC.event_writer().write_event(Record.of(1, event), last=last).decode() == text
 
 
 @pytest.mark.requirement("S2-85")
 def test_the_event_reader_goes_by_kind() -> None:
     for event in (Task("t", "c", STATUS), MESSAGE, StatusUpdate("t", "c", STATUS), ArtifactUpdate("t", "c", ARTIFACT)):
-        body = V03_RPC.event(Record.of(1, event), last=False)
-        assert V03_RPC.event_from(body).payload == event
-        assert V03_RPC.event_from(json.loads(body)).payload == event
+        body = V03_RPC.write_event(Record.of(1, event), last=False)
+        assert V03_RPC.read_event(body).payload == event
+        assert V03_RPC.read_event(json.loads(body)).payload == event
         for kind in ('"kind":"surprise"', '"kind":[]', '"kind":null', '"other":1'):
             wrong = b"{" + kind.encode() + body[body.index(b",") :]
             with pytest.raises(BadResponse, match="kind"):
-                V03_RPC.event_from(wrong)
+                V03_RPC.read_event(wrong)
 
 
 @pytest.mark.parametrize(
@@ -163,13 +163,13 @@ def test_the_event_reader_goes_by_kind() -> None:
 def test_states_are_words_with_hyphens(state: State, word: str) -> None:
     task = Task("t", "c", TaskStatus(state))
 
-    assert json.loads(V03_RPC.result(Operation.GET, task))["status"] == {"state": word}
-    assert V03_RPC.task_from({"kind": "task", "id": "t", "contextId": "c", "status": {"state": word}}) == task
+    assert json.loads(V03_RPC.write_result(Operation.GET, task))["status"] == {"state": word}
+    assert V03_RPC.read_task({"kind": "task", "id": "t", "contextId": "c", "status": {"state": word}}) == task
 
 
 @pytest.mark.parametrize("word", ["cancelled", "TASK_STATE_CANCELED", "TASK_STATE_CANCELLED", 5])
 def test_other_spellings_of_a_state_are_read_too(word: Any) -> None:
-    task = V03_RPC.task_from({"id": "t", "contextId": "c", "status": {"state": word}})
+    task = V03_RPC.read_task({"id": "t", "contextId": "c", "status": {"state": word}})
 
     assert task.state is State.CANCELED
 
@@ -224,7 +224,7 @@ def test_parts_are_read_by_kind_by_type_or_by_what_they_hold(part: dict[str, Any
 def test_data_that_is_no_object_is_wrapped_as_a2a_sdk_does(value: Any) -> None:
     message = Message("m", Role.AGENT, (Part(data=value, metadata={"x": 1}),))
 
-    (part,) = json.loads(V03_RPC.result(Operation.SEND, message))["parts"]
+    (part,) = json.loads(V03_RPC.write_result(Operation.SEND, message))["parts"]
 
     assert part == {"kind": "data", "data": {"value": value}, "metadata": {"x": 1, "data_part_compat": True}}
 
@@ -244,7 +244,7 @@ def test_data_that_is_no_object_is_wrapped_as_a2a_sdk_does(value: Any) -> None:
 )
 def test_blocking_is_the_default_a_server_chooses(default: bool, configuration: Any, immediately: bool) -> None:
     dialect = V03(blocking_by_default=default)
-    request = dialect.request_from(Operation.SEND, {"message": plain(), "configuration": configuration})
+    request = dialect.read_values(Operation.SEND, {"message": plain(), "configuration": configuration})
 
     assert isinstance(request, SendMessageRequest)
     assert request.configuration.return_immediately is immediately
@@ -252,7 +252,7 @@ def test_blocking_is_the_default_a_server_chooses(default: bool, configuration: 
 
 def test_a_history_length_of_0_is_none_of_it() -> None:
     assert sent(plain(), configuration={"historyLength": 0}).configuration.history_length == 0
-    assert V03_RPC.request(Operation.GET, b'{"id":"t","historyLength":0}') == GetTaskRequest("t", 0)
+    assert V03_RPC.read_request(Operation.GET, b'{"id":"t","historyLength":0}') == GetTaskRequest("t", 0)
 
 
 @pytest.mark.requirement("S2-74", "S2-75")
@@ -263,17 +263,17 @@ def test_send_parameters_survive_the_round_trip() -> None:
         '"authentication":{"schemes":["Bearer"],"credentials":"c"}}},"metadata":{"k":1}}'
     )
 
-    request = V03_RPC.request(Operation.SEND, text.encode())
+    request = V03_RPC.read_request(Operation.SEND, text.encode())
 
-    assert V03_RPC.params(Operation.SEND, request).decode() == text
+    assert V03_RPC.write_params(Operation.SEND, request).decode() == text
 
 
 @pytest.mark.requirement("S2-72")
 def test_task_id_parameters_survive_the_round_trip() -> None:
-    request = V03_RPC.request(Operation.CANCEL, b'{"id":"t","metadata":{"k":1}}')
+    request = V03_RPC.read_request(Operation.CANCEL, b'{"id":"t","metadata":{"k":1}}')
 
     assert request == CancelTaskRequest("t", {"k": 1})
-    assert V03_RPC.params(Operation.CANCEL, request) == b'{"id":"t","metadata":{"k":1}}'
+    assert V03_RPC.write_params(Operation.CANCEL, request) == b'{"id":"t","metadata":{"k":1}}'
 
 
 @pytest.mark.parametrize(
@@ -291,29 +291,29 @@ def test_task_id_parameters_survive_the_round_trip() -> None:
     ],
 )
 def test_parameters_are_read_and_written_alike(operation: Operation, params: dict[str, Any], request_: Any) -> None:
-    assert V03_RPC.request_from(operation, params) == request_
-    assert json.loads(V03_RPC.params(operation, request_)) == params
+    assert V03_RPC.read_values(operation, params) == request_
+    assert json.loads(V03_RPC.write_params(operation, request_)) == params
 
 
 def test_a_task_id_may_be_a_number_and_extended_card_parameters_may_be_missing() -> None:
-    assert V03_RPC.request(Operation.GET, b'{"id":1763200000000}') == GetTaskRequest("1763200000000")
-    assert V03_RPC.request(Operation.EXTENDED_CARD, b"") == GetExtendedAgentCardRequest()
+    assert V03_RPC.read_request(Operation.GET, b'{"id":1763200000000}') == GetTaskRequest("1763200000000")
+    assert V03_RPC.read_request(Operation.EXTENDED_CARD, b"") == GetExtendedAgentCardRequest()
 
 
 @pytest.mark.requirement("S2-76", "S2-77", "S2-78")
 def test_webhooks_survive_the_round_trip() -> None:
     for text in (WEBHOOK_TEXT, '{"taskId":"t","pushNotificationConfig":{"url":"u"}}'):
         for operation in (Operation.CREATE_PUSH, Operation.GET_PUSH):
-            config = V03_RPC.result_from(operation, text.encode())
-            assert V03_RPC.result(operation, config).decode() == text
+            config = V03_RPC.read_result(operation, text.encode())
+            assert V03_RPC.write_result(operation, config).decode() == text
 
 
 def test_webhooks_are_listed_in_a_bare_array_and_deleted_with_null() -> None:
-    assert V03_RPC.result(Operation.LIST_PUSH, (WEBHOOK,)).decode() == f"[{WEBHOOK_TEXT}]"
-    assert V03_RPC.result_from(Operation.LIST_PUSH, f"[{WEBHOOK_TEXT}]".encode()) == (WEBHOOK,)
-    assert V03_RPC.result_from(Operation.LIST_PUSH, [json.loads(WEBHOOK_TEXT)]) == (WEBHOOK,)
-    assert V03_RPC.result(Operation.DELETE_PUSH, None) == b"null"
-    assert V03_RPC.result_from(Operation.DELETE_PUSH, b"null") is None
+    assert V03_RPC.write_result(Operation.LIST_PUSH, (WEBHOOK,)).decode() == f"[{WEBHOOK_TEXT}]"
+    assert V03_RPC.read_result(Operation.LIST_PUSH, f"[{WEBHOOK_TEXT}]".encode()) == (WEBHOOK,)
+    assert V03_RPC.read_result(Operation.LIST_PUSH, [json.loads(WEBHOOK_TEXT)]) == (WEBHOOK,)
+    assert V03_RPC.write_result(Operation.DELETE_PUSH, None) == b"null"
+    assert V03_RPC.read_result(Operation.DELETE_PUSH, b"null") is None
 
 
 @pytest.mark.parametrize(
@@ -328,7 +328,7 @@ def test_webhooks_are_listed_in_a_bare_array_and_deleted_with_null() -> None:
     ],
 )
 def test_one_of_a_webhooks_schemes_is_taken(authentication: Any, expected: AuthenticationInfo | None) -> None:
-    request = V03_RPC.request_from(
+    request = V03_RPC.read_values(
         Operation.CREATE_PUSH, {"taskId": "t", "pushNotificationConfig": {"url": "u", "authentication": authentication}}
     )
 
@@ -340,18 +340,18 @@ def test_the_extended_card_is_a_0_3_card() -> None:
     card = AgentCard(
         "n", "d", (AgentInterface("https://a.example", "JSONRPC", "0.3"),), "1", AgentCapabilities(), (), (), ()
     )
-    body = V03_RPC.result(Operation.EXTENDED_CARD, card)
+    body = V03_RPC.write_result(Operation.EXTENDED_CARD, card)
 
     assert json.loads(body)["protocolVersion"] == "0.3.0"
-    assert V03_RPC.result_from(Operation.EXTENDED_CARD, body) == card
+    assert V03_RPC.read_result(Operation.EXTENDED_CARD, body) == card
 
 
 def test_listing_tasks_is_not_of_0_3() -> None:
     for attempt in (
-        lambda: V03_RPC.request(Operation.LIST, b"{}"),
-        lambda: V03_RPC.request_from(Operation.LIST, {}),
-        lambda: V03_RPC.params(Operation.LIST, ListTasksRequest()),
-        lambda: V03_RPC.result(Operation.LIST, ListTasksResponse((), "", 1, 0)),
+        lambda: V03_RPC.read_request(Operation.LIST, b"{}"),
+        lambda: V03_RPC.read_values(Operation.LIST, {}),
+        lambda: V03_RPC.write_params(Operation.LIST, ListTasksRequest()),
+        lambda: V03_RPC.write_result(Operation.LIST, ListTasksResponse((), "", 1, 0)),
     ):
         with pytest.raises(MethodNotFound, match=r"A2A 0\.3 has no ListTasks"):
             attempt()
@@ -360,12 +360,12 @@ def test_listing_tasks_is_not_of_0_3() -> None:
 @pytest.mark.parametrize("body", [b"5", b'{"kind":"status-update","taskId":"t"}', b'{"kind":"task","id":5}'])
 def test_an_answer_to_a_send_is_a_task_or_a_message(body: bytes) -> None:
     with pytest.raises(BadResponse, match=r"not A2A 0\.3"):
-        V03_RPC.result_from(Operation.SEND, body)
+        V03_RPC.read_result(Operation.SEND, body)
 
 
 def test_a_part_that_cannot_be_read_in_an_answer_is_named() -> None:
     with pytest.raises(BadResponse, match=r"artifacts\[0\]\.parts\[1\]\.kind"):
-        V03_RPC.result_from(
+        V03_RPC.read_result(
             Operation.GET,
             {"id": "t", "status": {"state": "x"}, "artifacts": [{"artifactId": "a", "parts": [{"text": "a"}, {}]}]},
         )

@@ -81,9 +81,9 @@ WEBHOOK_JSON = {
 
 
 def sent(**params: Any) -> SendMessageRequest:
-    request = V03_PROTO.request(Operation.SEND, json.dumps(params).encode())
+    request = V03_PROTO.read_request(Operation.SEND, json.dumps(params).encode())
     assert isinstance(request, SendMessageRequest)
-    assert request == V03_PROTO.request_from(Operation.SEND, params)
+    assert request == V03_PROTO.read_values(Operation.SEND, params)
     return request
 
 
@@ -101,10 +101,10 @@ def sent(**params: Any) -> SendMessageRequest:
     ],
 )
 def test_results_are_protojson_and_are_read_back(operation: Operation, result: Any, expected: Any) -> None:
-    body = V03_PROTO.result(operation, result)
+    body = V03_PROTO.write_result(operation, result)
 
     assert json.loads(body) == expected
-    assert V03_PROTO.result_from(operation, body) == result
+    assert V03_PROTO.read_result(operation, body) == result
 
 
 @pytest.mark.parametrize(
@@ -123,13 +123,13 @@ def test_results_are_protojson_and_are_read_back(operation: Operation, result: A
     ],
 )
 def test_the_last_status_of_a_stream_is_final(event: Any, expected: Any) -> None:
-    stream = V03_PROTO.stream()
-    last = stream.event(Record.of(1, event), last=True)
-    other = stream.event(Record.of(1, event), last=False)
+    stream = V03_PROTO.event_writer()
+    last = stream.write_event(Record.of(1, event), last=True)
+    other = stream.write_event(Record.of(1, event), last=False)
 
     assert json.loads(last) == expected
     assert b"final" not in other
-    assert V03_PROTO.event_from(last).payload == V03_PROTO.event_from(other).payload == event
+    assert V03_PROTO.read_event(last).payload == V03_PROTO.read_event(other).payload == event
 
 
 def test_a_body_in_json_names_and_one_in_proto_names_are_the_same() -> None:
@@ -208,16 +208,16 @@ def test_who_is_not_the_agent_is_the_user(role: Any) -> None:
 
 @pytest.mark.parametrize("word", ["TASK_STATE_CANCELLED", "TASK_STATE_CANCELED", "canceled", "cancelled", 5])
 def test_a_state_is_read_in_every_spelling(word: Any) -> None:
-    assert V03_PROTO.task_from({"id": "t", "contextId": "c", "status": {"state": word}}).state is State.CANCELED
+    assert V03_PROTO.read_task({"id": "t", "contextId": "c", "status": {"state": word}}).state is State.CANCELED
 
 
 def test_an_answer_in_proto_names_is_read() -> None:
     message = {"message_id": "m", "role": 2, "content": [{"text": "a"}]}
     read = Message("m", Role.AGENT, (Part(text="a"),))
 
-    assert V03_PROTO.message_from(message) == read
-    assert V03_PROTO.event_from(json.dumps({"msg": message}).encode()).payload == read
-    assert V03_PROTO.event_from(
+    assert V03_PROTO.read_message(message) == read
+    assert V03_PROTO.read_event(json.dumps({"msg": message}).encode()).payload == read
+    assert V03_PROTO.read_event(
         b'{"status_update":{"task_id":"t","context_id":"c","status":{"state":2,"update":%b}}}'
         % json.dumps(message).encode()
     ).payload == StatusUpdate("t", "c", TaskStatus(State.WORKING, read))
@@ -227,9 +227,9 @@ def test_a_history_length_of_0_is_all_of_it() -> None:
     message = {"messageId": "m", "content": [{"text": "a"}]}
 
     assert sent(message=message, configuration={"historyLength": 0}).configuration.history_length is None
-    assert V03_PROTO.request_from(Operation.GET, {"id": "t", "historyLength": "0"}) == GetTaskRequest("t")
-    assert V03_PROTO.request_from(Operation.GET, {"id": "t", "historyLength": "4"}) == GetTaskRequest("t", 4)
-    assert V03_PROTO.params(Operation.GET, GetTaskRequest("t", 0)) == b'{"id":"t"}'
+    assert V03_PROTO.read_values(Operation.GET, {"id": "t", "historyLength": "0"}) == GetTaskRequest("t")
+    assert V03_PROTO.read_values(Operation.GET, {"id": "t", "historyLength": "4"}) == GetTaskRequest("t", 4)
+    assert V03_PROTO.write_params(Operation.GET, GetTaskRequest("t", 0)) == b'{"id":"t"}'
 
 
 @pytest.mark.parametrize(
@@ -246,7 +246,7 @@ def test_a_history_length_of_0_is_all_of_it() -> None:
 def test_a_server_chooses_without_a_configuration_and_one_without_blocking_is_protos_false(
     default: bool, said: dict[str, Any], immediately: bool
 ) -> None:
-    request = V03Proto(blocking_by_default=default).request_from(
+    request = V03Proto(blocking_by_default=default).read_values(
         Operation.SEND, {"message": {"messageId": "m", "content": [{"text": "a"}]}, **said}
     )
 
@@ -272,9 +272,9 @@ def test_a_server_chooses_without_a_configuration_and_one_without_blocking_is_pr
     ],
 )
 def test_ids_come_from_the_path_or_from_resource_names(operation: Operation, params: Any, expected: Any) -> None:
-    assert V03_PROTO.request_from(operation, params) == expected
-    assert V03_PROTO.request(operation, json.dumps(params).encode()) == expected
-    assert V03_PROTO.request(operation, V03_PROTO.params(operation, expected)) == expected
+    assert V03_PROTO.read_values(operation, params) == expected
+    assert V03_PROTO.read_request(operation, json.dumps(params).encode()) == expected
+    assert V03_PROTO.read_request(operation, V03_PROTO.write_params(operation, expected)) == expected
 
 
 @pytest.mark.parametrize(
@@ -290,8 +290,11 @@ def test_ids_come_from_the_path_or_from_resource_names(operation: Operation, par
 def test_a_webhook_is_created_from_every_form_of_the_body(params: dict[str, Any]) -> None:
     expected = TaskPushNotificationConfig("u", "p", "t")
 
-    assert V03_PROTO.request_from(Operation.CREATE_PUSH, params) == expected
-    assert V03_PROTO.request(Operation.CREATE_PUSH, V03_PROTO.params(Operation.CREATE_PUSH, expected)) == expected
+    assert V03_PROTO.read_values(Operation.CREATE_PUSH, params) == expected
+    assert (
+        V03_PROTO.read_request(Operation.CREATE_PUSH, V03_PROTO.write_params(Operation.CREATE_PUSH, expected))
+        == expected
+    )
 
 
 def test_the_extended_card_is_a_0_3_card() -> None:
@@ -299,14 +302,14 @@ def test_the_extended_card_is_a_0_3_card() -> None:
         "n", "d", (AgentInterface("https://a.example", "JSONRPC", "0.3"),), "1", AgentCapabilities(), (), (), ()
     )
 
-    assert V03_PROTO.result_from(Operation.EXTENDED_CARD, V03_PROTO.result(Operation.EXTENDED_CARD, card)) == card
+    assert V03_PROTO.read_result(Operation.EXTENDED_CARD, V03_PROTO.write_result(Operation.EXTENDED_CARD, card)) == card
 
 
 def test_listing_tasks_is_not_of_0_3() -> None:
     for attempt in (
-        lambda: V03_PROTO.request(Operation.LIST, b"{}"),
-        lambda: V03_PROTO.params(Operation.LIST, ListTasksRequest()),
-        lambda: V03_PROTO.result(Operation.LIST, ListTasksResponse((), "", 1, 0)),
+        lambda: V03_PROTO.read_request(Operation.LIST, b"{}"),
+        lambda: V03_PROTO.write_params(Operation.LIST, ListTasksRequest()),
+        lambda: V03_PROTO.write_result(Operation.LIST, ListTasksResponse((), "", 1, 0)),
     ):
         with pytest.raises(MethodNotFound, match=r"A2A 0\.3 has no ListTasks"):
             attempt()
@@ -324,4 +327,4 @@ def test_listing_tasks_is_not_of_0_3() -> None:
 )
 def test_an_answer_of_another_shape_is_a_bad_response(operation: Operation, body: bytes) -> None:
     with pytest.raises(BadResponse, match=r"not A2A 0\.3"):
-        V03_PROTO.result_from(operation, body)
+        V03_PROTO.read_result(operation, body)

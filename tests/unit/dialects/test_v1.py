@@ -63,7 +63,7 @@ WEBHOOK_JSON = {
 
 
 def written(dialect: Any, operation: Operation, result: Any) -> Any:
-    return json.loads(dialect.result(operation, result))
+    return json.loads(dialect.write_result(operation, result))
 
 
 @pytest.mark.parametrize(
@@ -110,9 +110,9 @@ def test_every_result_can_be_read_back() -> None:
             (Operation.EXTENDED_CARD, CARD),
         ]
         for operation, result in results:
-            body = dialect.result(operation, result)
-            assert dialect.result_from(operation, body) == result
-            assert dialect.result_from(operation, json.loads(body)) == result
+            body = dialect.write_result(operation, result)
+            assert dialect.read_result(operation, body) == result
+            assert dialect.read_result(operation, json.loads(body)) == result
 
 
 def test_every_request_can_be_read_back() -> None:
@@ -125,25 +125,27 @@ def test_every_request_can_be_read_back() -> None:
         (Operation.EXTENDED_CARD, GetExtendedAgentCardRequest()),
     ]
     for operation, request in requests:
-        assert V1_0.request(operation, V1_0.params(operation, request)) == request
+        assert V1_0.read_request(operation, V1_0.write_params(operation, request)) == request
 
 
 def test_empty_ids_that_may_be_absent_count_as_absent() -> None:
-    assert V1_0.request(Operation.GET, b'{"id":"t","tenant":""}') == GetTaskRequest("t")
-    assert V1_0.request(Operation.GET_PUSH, b'{"taskId":"t","id":"p","tenant":""}') == GetPushConfigRequest("t", "p")
-    hook = V1_0.request(Operation.CREATE_PUSH, b'{"taskId":"t","url":"u","id":"","tenant":""}')
+    assert V1_0.read_request(Operation.GET, b'{"id":"t","tenant":""}') == GetTaskRequest("t")
+    assert V1_0.read_request(Operation.GET_PUSH, b'{"taskId":"t","id":"p","tenant":""}') == GetPushConfigRequest(
+        "t", "p"
+    )
+    hook = V1_0.read_request(Operation.CREATE_PUSH, b'{"taskId":"t","url":"u","id":"","tenant":""}')
     assert hook == TaskPushNotificationConfig("u", task_id="t")
 
 
 def test_what_a_message_reads_like_is_what_it_was() -> None:
-    assert V1_0.message_from(MESSAGE_JSON) == MESSAGE
+    assert V1_0.read_message(MESSAGE_JSON) == MESSAGE
 
 
 class TestGeneration:
     def test_1_0_never_shows_it(self) -> None:
         for operation in (Operation.SEND, Operation.GET):
-            assert b"generation" not in V1_0.result(operation, TASK)
-        assert b"generation" not in V1_0.result(Operation.LIST, ListTasksResponse((TASK,), "", 1, 1))
+            assert b"generation" not in V1_0.write_result(operation, TASK)
+        assert b"generation" not in V1_0.write_result(Operation.LIST, ListTasksResponse((TASK,), "", 1, 1))
 
     def test_1_1_shows_it_as_protojson_spells_an_int64(self) -> None:
         assert written(V1_1, Operation.GET, TASK) == {**TASK_JSON, "generation": "4"}
@@ -159,7 +161,7 @@ class TestGeneration:
         body = json.dumps(
             {"message": {**MESSAGE_JSON, "role": "ROLE_USER"}, "configuration": {"ifGenerationMatch": generation}}
         ).encode()
-        old, new = V1_0.request(Operation.SEND, body), V1_1.request(Operation.SEND, body)
+        old, new = V1_0.read_request(Operation.SEND, body), V1_1.read_request(Operation.SEND, body)
 
         assert isinstance(old, SendMessageRequest)
         assert isinstance(new, SendMessageRequest)
@@ -170,45 +172,45 @@ class TestGeneration:
     def test_only_1_1_waits_for_a_newer_one(self, generation: Any) -> None:
         body = json.dumps({"id": "t", "currentGeneration": generation}).encode()
 
-        assert V1_0.request(Operation.GET, body) == GetTaskRequest("t")
-        assert V1_1.request(Operation.GET, body) == GetTaskRequest("t", current_generation=7)
-        assert V1_1.request_from(Operation.GET, {"id": "t", "currentGeneration": "7"}) == V1_1.request(
+        assert V1_0.read_request(Operation.GET, body) == GetTaskRequest("t")
+        assert V1_1.read_request(Operation.GET, body) == GetTaskRequest("t", current_generation=7)
+        assert V1_1.read_values(Operation.GET, {"id": "t", "currentGeneration": "7"}) == V1_1.read_request(
             Operation.GET, body
         )
 
     def test_1_0_does_not_even_look_at_it(self) -> None:
-        assert V1_0.request(Operation.GET, b'{"id":"t","currentGeneration":"soon"}') == GetTaskRequest("t")
+        assert V1_0.read_request(Operation.GET, b'{"id":"t","currentGeneration":"soon"}') == GetTaskRequest("t")
 
     def test_a_1_0_request_does_not_carry_it(self) -> None:
         condition = SendMessageRequest(MESSAGE, SendMessageConfiguration(if_generation_match=3))
 
-        assert b"ifGenerationMatch" not in V1_0.params(Operation.SEND, condition)
-        assert b'"ifGenerationMatch":3' in V1_1.params(Operation.SEND, condition)
+        assert b"ifGenerationMatch" not in V1_0.write_params(Operation.SEND, condition)
+        assert b'"ifGenerationMatch":3' in V1_1.write_params(Operation.SEND, condition)
 
     def test_1_0_reads_none_from_an_answer(self) -> None:
-        body = V1_1.result(Operation.GET, TASK)
+        body = V1_1.write_result(Operation.GET, TASK)
         as_number = body.replace(b'"4"', b"4")
 
         for text in (body, as_number):
-            assert V1_0.task_from(text).generation is None
-            assert V1_1.task_from(text).generation == 4
+            assert V1_0.read_task(text).generation is None
+            assert V1_1.read_task(text).generation == 4
         for kind, update in (
             ("statusUpdate", StatusUpdate("t", "c", STATUS)),
             ("artifactUpdate", ArtifactUpdate("t", "c", TASK.artifacts[0])),
             ("task", Task("t", "c", STATUS, TASK.artifacts)),
         ):
-            event = V1_1.event(Record.of(9, update), last=False)
-            assert V1_0.event_from(event.replace(b'"9"', b"9")).payload == update
+            event = V1_1.write_event(Record.of(9, update), last=False)
+            assert V1_0.read_event(event.replace(b'"9"', b"9")).payload == update
             assert json.loads(event)[kind]["generation"] == "9"
 
 
 def test_no_1_x_caller_chooses_a_task_id() -> None:
     body = json.dumps({"message": {**MESSAGE_JSON, "role": "ROLE_USER"}, "newTaskId": "mine"}).encode()
     for dialect in (V1_0, V1_1):
-        request = dialect.request(Operation.SEND, body)
+        request = dialect.read_request(Operation.SEND, body)
         assert isinstance(request, SendMessageRequest)
         assert request.new_task_id is None
-        assert b"mine" not in dialect.params(Operation.SEND, SendMessageRequest(MESSAGE, new_task_id="mine"))
+        assert b"mine" not in dialect.write_params(Operation.SEND, SendMessageRequest(MESSAGE, new_task_id="mine"))
 
 
 class TestEvents:
@@ -217,7 +219,7 @@ class TestEvents:
     def test_1_0_forwards_the_stored_bytes_themselves(self) -> None:
         for event in (*self.EVENTS[1:], Task("t", "c", STATUS, metadata={"generation": 5})):
             record = Record.of(3, event)
-            assert V1_0.event(record, last=False) is record.body
+            assert V1_0.write_event(record, last=False) is record.body
 
     def test_1_0_hides_the_generation_a_task_record_may_hold(self) -> None:
         for event, shown in (
@@ -226,13 +228,13 @@ class TestEvents:
         ):
             record = Record(3, encode(response_of(event)))
             assert b"generation" in record.body
-            assert json.loads(V1_0.event(record, last=False)) == shown
-            (body,) = json.loads(V1_1.event(record, last=False)).values()
+            assert json.loads(V1_0.write_event(record, last=False)) == shown
+            (body,) = json.loads(V1_1.write_event(record, last=False)).values()
             assert body["generation"] == "3"
 
     def test_a_generation_in_metadata_is_the_authors(self) -> None:
         task = Task("t", "c", STATUS, metadata={"a": {"b": 1, "generation": 5}}, generation=4)
-        body = V1_0.event(Record(3, encode(response_of(task))), last=False)
+        body = V1_0.write_event(Record(3, encode(response_of(task))), last=False)
 
         assert json.loads(body)["task"]["metadata"] == {"a": {"b": 1, "generation": 5}}
         assert "generation" not in json.loads(body)["task"]
@@ -242,28 +244,28 @@ class TestEvents:
             2, b'{"statusUpdate":{"taskId":"t","contextId":"c","status":{"state":"TASK_STATE_WORKING"},"x":5}}'
         )
 
-        assert V1_0.event(update, last=False) is update.body
+        assert V1_0.write_event(update, last=False) is update.body
 
     def test_1_1_numbers_every_event_but_a_message(self) -> None:
         for event in self.EVENTS:
-            (body,) = json.loads(V1_1.event(Record.of(3, event), last=True)).values()
+            (body,) = json.loads(V1_1.write_event(Record.of(3, event), last=True)).values()
             assert body.get("generation") == (None if event is MESSAGE else "3")
 
     def test_a_record_read_from_a_store_needs_no_decoding(self) -> None:
         stored = Record(3, Record.of(3, self.EVENTS[2]).body)
 
-        assert json.loads(V1_1.event(stored, last=False))["statusUpdate"]["generation"] == "3"
+        assert json.loads(V1_1.write_event(stored, last=False))["statusUpdate"]["generation"] == "3"
         assert stored.decoded is None
 
     def test_a_stream_is_spelled_by_the_dialect_itself(self) -> None:
-        assert V1_0.stream() is V1_0
+        assert V1_0.event_writer() is V1_0
 
 
 def test_the_extended_card_is_a_1_0_card() -> None:
     assert "supportedInterfaces" in written(V1_0, Operation.EXTENDED_CARD, CARD)
     assert "protocolVersion" not in written(V1_0, Operation.EXTENDED_CARD, CARD)
     with pytest.raises(BadCard):
-        V1_0.result_from(Operation.EXTENDED_CARD, b"[]")
+        V1_0.read_result(Operation.EXTENDED_CARD, b"[]")
 
 
 @pytest.mark.parametrize(
@@ -279,8 +281,8 @@ def test_the_extended_card_is_a_1_0_card() -> None:
 )
 def test_an_answer_of_another_shape_is_a_bad_response(operation: Operation, body: bytes) -> None:
     with pytest.raises(BadResponse, match=r"not A2A 1\.0"):
-        V1_0.result_from(operation, body)
+        V1_0.read_result(operation, body)
 
 
 def test_an_event_holds_exactly_what_it_says() -> None:
-    assert V1_0.event_from({"message": MESSAGE_JSON}) == StreamResponse(message=MESSAGE)
+    assert V1_0.read_event({"message": MESSAGE_JSON}) == StreamResponse(message=MESSAGE)

@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 
 from dragoman import Agent
-from dragoman.engine.call import Call
+from dragoman.engine.call import CallContext
 from dragoman.engine.operations import EngineSettings
 from dragoman.model.message import Message
 from dragoman.model.operation import (
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from dragoman.model.record import Record
 
 SECONDS = 10  # what hangs fails, long before the suite's own limit
-ME = Call()
+ME = CallContext()
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -85,7 +85,7 @@ class Engine:
         configured = SendMessageConfiguration(return_immediately=not wait, **configuration)
         return SendMessageRequest(message, configured, metadata, tenant, new_task_id)
 
-    async def answer(self, *args: Any, call: Call = ME, **options: Any) -> Answer:
+    async def answer(self, *args: Any, call: CallContext = ME, **options: Any) -> Answer:
         async with asyncio.timeout(SECONDS):
             return await self.service.send(call, self.request(*args, **options))
 
@@ -96,23 +96,23 @@ class Engine:
         """Send without waiting for the answer here."""
         return asyncio.create_task(self.send(*args, **options))
 
-    async def stream(self, *args: Any, call: Call = ME, **options: Any) -> list[Record]:
+    async def stream(self, *args: Any, call: CallContext = ME, **options: Any) -> list[Record]:
         async with asyncio.timeout(SECONDS):
             return await records_of(await self.service.stream(call, self.request(*args, **options)))
 
-    async def get(self, task: Task | str, *, call: Call = ME, **options: Any) -> Task:
+    async def get(self, task: Task | str, *, call: CallContext = ME, **options: Any) -> Task:
         async with asyncio.timeout(SECONDS):
             result = (await self.service.get(call, GetTaskRequest(_id(task), **options))).result
         assert isinstance(result, Task)
         return result
 
-    async def cancel(self, task: Task | str, *, call: Call = ME) -> Task:
+    async def cancel(self, task: Task | str, *, call: CallContext = ME) -> Task:
         async with asyncio.timeout(SECONDS):
             result = (await self.service.cancel(call, CancelTaskRequest(_id(task)))).result
         assert isinstance(result, Task)
         return result
 
-    async def subscribe(self, task: Task | str, after: int | None = None, *, call: Call = ME) -> Stream:
+    async def subscribe(self, task: Task | str, after: int | None = None, *, call: CallContext = ME) -> Stream:
         return await self.service.subscribe(call, SubscribeToTaskRequest(_id(task)), after)
 
     async def follow(self, task: Task | str, after: int | None = None) -> list[Record]:
@@ -120,7 +120,7 @@ class Engine:
         async with asyncio.timeout(SECONDS):
             return await records_of(await self.subscribe(task, after))
 
-    async def list(self, *, call: Call = ME, **options: Any) -> Any:
+    async def list(self, *, call: CallContext = ME, **options: Any) -> Any:
         return await self.service.list(call, ListTasksRequest(**options))
 
     # Looking
@@ -134,7 +134,7 @@ class Engine:
         events = [event for event in await self.journal(task) if hasattr(event, "status")]
         return [event.status.state for event in events]
 
-    async def until_state(self, task: Task | str, state: State, *, call: Call = ME) -> Task:
+    async def until_state(self, task: Task | str, state: State, *, call: CallContext = ME) -> Task:
         async with asyncio.timeout(SECONDS):
             while (found := await self.get(task, call=call)).state is not state:  # noqa: ASYNC110
                 await asyncio.sleep(0)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dragoman import Agent, User
-from dragoman.engine.call import Call
+from dragoman.engine.call import CallContext
 from dragoman.engine.operations import EngineSettings
 from dragoman.model.card import AgentExtension
 from dragoman.model.error import (
@@ -55,7 +55,7 @@ async def test_a_caller_may_choose_the_id_of_a_task_and_go_on_with_it(start: Any
 
 async def test_an_id_that_somebody_else_has_taken_is_refused_without_saying_so(start: Any) -> None:
     engine = await start(asking)
-    await engine.send("go", new_task_id="taken", call=Call(user=User("you")))
+    await engine.send("go", new_task_id="taken", call=CallContext(user=User("you")))
     with pytest.raises(InvalidParams) as caught:
         await engine.send("go", new_task_id="taken")
     assert str(caught.value) == "this id cannot be used: choose another"
@@ -90,7 +90,7 @@ async def test_two_who_choose_one_id_at_one_moment_do_not_harm_each_other(start:
         yield f"for {ctx.user.id}"
 
     engine = await start(run, store=SqliteStore(tmp_path / "t.db"))
-    ada, eve = Call(User("ada")), Call(User("eve"))
+    ada, eve = CallContext(User("ada")), CallContext(User("eve"))
     sent = await asyncio.gather(
         *(engine.send("go", new_task_id="mine", call=call) for call in (ada, eve)), return_exceptions=True
     )
@@ -108,11 +108,11 @@ async def test_an_extension_that_is_demanded_must_be_declared(start: Any) -> Non
 
     extensions = [AgentExtension("https://a", required=True), "https://b"]
     engine = await start(Agent("test", run=run, extensions=extensions))
-    for call in (Call(), Call(extensions=frozenset({"https://b"}))):
+    for call in (CallContext(), CallContext(extensions=frozenset({"https://b"}))):
         for asking in (engine.send(call=call), engine.get("x", call=call), engine.list(call=call)):
             with pytest.raises(ExtensionSupportRequired, match="https://a"):
                 await asking
-    declared = Call(extensions=frozenset({"https://a", "https://b"}))
+    declared = CallContext(extensions=frozenset({"https://a", "https://b"}))
     assert (await engine.send(call=declared)).data == ["https://a", "https://b"]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dragoman import Agent, User
-from dragoman.engine.call import Call
+from dragoman.engine.call import CallContext
 from dragoman.model.state import State
 from dragoman.outputs import Ask
 
@@ -74,8 +74,8 @@ async def test_different_conversations_owners_and_tenants_do_not_wait_for_each_o
     engine = await start(agent.run)
     await engine.send("a", context="c", wait=False)
     await engine.send("b", context="d", wait=False)
-    await engine.send("c", context="c", wait=False, call=Call(user=User("me")))
-    await engine.send("d", context="c", wait=False, call=Call(tenant="t"))
+    await engine.send("c", context="c", wait=False, call=CallContext(user=User("me")))
+    await engine.send("d", context="c", wait=False, call=CallContext(tenant="t"))
     await engine.send("e", wait=False)
     await turns()
     assert len(agent.log) == 5
@@ -117,16 +117,16 @@ async def remembering(ctx: Any) -> Any:
 
 async def test_state_is_kept_per_conversation_owner_and_tenant(start: Any) -> None:
     engine = await start(remembering)
-    me = Call(user=User("me"))
+    me = CallContext(user=User("me"))
     await engine.send("set a=1", context="c")
     await engine.send("set b=2", context="c")
     await engine.send("set a=other", context="d")
     await engine.send("set a=mine", context="c", call=me)
-    await engine.send("set a=tenant", context="c", call=Call(tenant="t"))
+    await engine.send("set a=tenant", context="c", call=CallContext(tenant="t"))
     assert (await engine.send("show", context="c")).data == {"a": "1", "b": "2"}
     assert (await engine.send("show", context="d")).data == {"a": "other"}
     assert (await engine.send("show", context="c", call=me)).data == {"a": "mine"}
-    assert (await engine.send("show", context="c", call=Call(tenant="t"))).data == {"a": "tenant"}
+    assert (await engine.send("show", context="c", call=CallContext(tenant="t"))).data == {"a": "tenant"}
     assert (await engine.send("show")).data == {}
 
 
@@ -268,7 +268,7 @@ async def test_a_run_knows_its_task_its_caller_and_its_message(start: Any) -> No
         "hi",
         parts=(Part(data={"n": 1}), Part(raw=b"x")),
         context="c",
-        call=Call(user=me, tenant="t", asks=False),
+        call=CallContext(user=me, tenant="t", asks=False),
         metadata={"a": "request", "b": 2},
         message_metadata={"a": "message", "c": 3},
     )

@@ -265,7 +265,7 @@ async def test_what_is_folded_alive_is_what_the_journal_folds_to(start: Any) -> 
     await engine.idle()
     assert await engine.get(task) == ended
     stored = await engine.store.task(task.id)
-    replayed = await engine.service._tasks.folded(stored._replace(snapshot=None, snapshot_generation=0))
+    replayed = await engine.service._tasks.read(stored._replace(snapshot=None, snapshot_generation=0))
     assert replayed == ended
 
 

@@ -9,8 +9,8 @@ from uuid import uuid4
 import pytest
 
 from dragoman import Agent, Context, Failed
-from dragoman.engine.accept.quota import Lease, Memory
-from dragoman.engine.call import Call
+from dragoman.engine.accept.quota import Lease, MemoryQuota
+from dragoman.engine.call import CallContext
 from dragoman.engine.operations import EngineSettings
 from dragoman.model.error import TaskNotFound
 from dragoman.model.message import Message
@@ -101,7 +101,7 @@ async def test_an_answer_starts_the_code_again_only_when_it_is_durable(start: An
 
     @agent.skill
     async def work(ctx: Context) -> str:
-        calls.append(len(ctx.answered))
+        calls.append(len(ctx.answers))
         return str(await ctx.ask("Which?"))
 
     engine = await start(agent, store=disk)
@@ -204,8 +204,8 @@ async def test_an_answer_gives_new_attempts(start: Any, disk: Any, turns: Any) -
 
     @agent.skill(restart=True)
     async def work(ctx: Context) -> str:
-        calls.append(len(ctx.answered))
-        if len(calls) == 2 or ctx.answered:
+        calls.append(len(ctx.answers))
+        if len(calls) == 2 or ctx.answers:
             await go_on.wait() if len(calls) > 4 else await asyncio.Event().wait()
         elif len(calls) == 1:
             await asyncio.Event().wait()
@@ -522,7 +522,7 @@ async def test_what_waits_for_its_conversation_is_on_the_disk_and_not_in_memory(
     await turns()
     for task in waiting:
         live = engine.service._tasks.live[task.id]
-        assert (live.dormant, live.folding.history, len(live._window)) == (True, [], 0)
+        assert (live.unloaded, live.folding.history, len(live._window)) == (True, [], 0)
         assert await engine.get(task) == task  # with its message
     assert (await engine.list()).total_size == 4
     # One is canceled, one gets another message, and they are what they were.
@@ -544,7 +544,7 @@ async def test_what_waits_after_a_restart_is_on_the_disk_too(start: Any, disk: A
     await turns()
     after = await start(work.agent, store=await crash(engine))
     await turns()
-    assert [after.service._tasks.live[task.id].dormant for task in waiting] == [True, True]
+    assert [after.service._tasks.live[task.id].unloaded for task in waiting] == [True, True]
     work.go_on.set()
     await after.until_state(waiting[1], State.COMPLETED)
     assert work.calls == ["first", "first", f"0 {text}", f"1 {text}"]
@@ -560,14 +560,14 @@ async def test_what_is_small_or_in_a_store_without_a_disk_stays_where_it_is(
         await turns()
         waiting = await engine.send(text, context="c", wait=False)
         await turns()
-        assert not engine.service._tasks.live[waiting.id].dormant
+        assert not engine.service._tasks.live[waiting.id].unloaded
         work.go_on.set()
         await first
         await engine.until_state(waiting, State.COMPLETED)
 
 
 async def test_a_message_on_the_disk_takes_no_memory_of_its_callers_quota(start: Any, disk: Any, turns: Any) -> None:
-    work, memory = Counting(), Memory(10_000_000, 1_000_000)
+    work, memory = Counting(), MemoryQuota(10_000_000, 1_000_000)
     engine = await start(work.agent, store=disk)
     first = engine.sending("first", context="c")
     await turns()
@@ -575,7 +575,7 @@ async def test_a_message_on_the_disk_takes_no_memory_of_its_callers_quota(start:
         lease = Lease(memory, "somebody")
         lease.resize(400_000)
         request = engine.request(f"{number} " + "x" * 200_000, context="c", wait=False)
-        await engine.service.send(Call(), request, "somebody", lease)
+        await engine.service.send(CallContext(), request, "somebody", lease)
         lease.release()  # as when the request has been answered
         await turns()
         assert memory.used == 0

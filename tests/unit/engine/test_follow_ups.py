@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dragoman import Part, User
-from dragoman.engine.call import Call
+from dragoman.engine.call import CallContext
 from dragoman.model.error import InvalidParams, TaskGenerationMismatch, TaskNotFound, UnsupportedOperation
 from dragoman.model.state import Role, State
 from dragoman.outputs import Ask
@@ -350,9 +350,9 @@ async def test_an_ended_task_takes_no_message(start: Any) -> None:
 
 async def test_somebody_elses_task_and_an_unknown_one_cannot_be_told_apart(start: Any) -> None:
     engine = await start(asking)
-    mine = await engine.send(call=Call(user=User("me")))
+    mine = await engine.send(call=CallContext(user=User("me")))
     errors = []
-    for call in (Call(user=User("you")), Call(), Call(user=User("me"), tenant="other")):
+    for call in (CallContext(user=User("you")), CallContext(), CallContext(user=User("me"), tenant="other")):
         for task in (mine.id, "unknown"):
             for ask in (
                 engine.send("3", task=task, call=call),
@@ -365,7 +365,7 @@ async def test_somebody_elses_task_and_an_unknown_one_cannot_be_told_apart(start
                     await ask
                 errors.append(str(caught.value))
     assert len(set(errors)) == 1
-    assert (await engine.get(mine, call=Call(user=User("me")))) == mine
+    assert (await engine.get(mine, call=CallContext(user=User("me")))) == mine
 
 
 async def test_a_message_can_insist_on_the_generation_it_saw(start: Any) -> None:
@@ -387,10 +387,10 @@ async def test_a_callback_can_continue_a_task_with_data(start: Any) -> None:
         yield Ask("log in", auth=True) if ctx.resume is None else ctx.resume.data
 
     engine = await start(run)
-    task = await engine.send(call=Call(user=User("me")))
+    task = await engine.send(call=CallContext(user=User("me")))
     await engine.service.resume(task.id, {"token": "t"})
     await engine.idle()
-    assert (await engine.get(task, call=Call(user=User("me")))).data == {"token": "t"}
+    assert (await engine.get(task, call=CallContext(user=User("me")))).data == {"token": "t"}
     with pytest.raises(UnsupportedOperation):
         await engine.service.resume(task.id)
     with pytest.raises(TaskNotFound):

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman import Agent, User
-from dragoman.engine.call import Call
+from dragoman.engine.call import CallContext
 from dragoman.engine.operations import EngineSettings
 from dragoman.model.error import InvalidParams
 from dragoman.model.operation import ListTasksRequest, SendMessageRequest
@@ -52,7 +52,7 @@ async def test_a_list_shows_the_callers_tasks_newest_status_first(start: Any, cl
     for text in ("one", "ask", "fail"):
         clock.move(1)
         tasks.append(await engine.send(text))
-    await engine.send("other", call=Call(user=User("somebody else")))
+    await engine.send("other", call=CallContext(user=User("somebody else")))
     page = await engine.list()
     assert [task.id for task in page.tasks] == [task.id for task in reversed(tasks)]
     assert (page.total_size, page.page_size, page.next_page_token) == (3, 50, "")
@@ -142,7 +142,7 @@ async def test_a_token_fits_its_own_list_only(start: Any) -> None:
         with pytest.raises(InvalidParams, match="other filters"):
             await engine.list(page_size=1, page_token=token, **filters)
     with pytest.raises(InvalidParams):
-        await engine.list(page_size=1, page_token=token, call=Call(user=User("somebody else")))
+        await engine.list(page_size=1, page_token=token, call=CallContext(user=User("somebody else")))
 
 
 async def test_a_token_with_numbers_no_store_can_take_is_refused(start: Any) -> None:
@@ -197,12 +197,12 @@ def test_pages_of_any_size_show_every_task_once_and_in_order(
         service = connection.service
         for text, context_id, pause in steps:
             clock.move(pause)
-            await service.send(Call(), _request(text, context_id))
-        whole = await service.list(Call(), ListTasksRequest(context, state, 100))
+            await service.send(CallContext(), _request(text, context_id))
+        whole = await service.list(CallContext(), ListTasksRequest(context, state, 100))
         found: list[Any] = []
         token = ""
         while True:
-            page = await service.list(Call(), ListTasksRequest(context, state, size, token))
+            page = await service.list(CallContext(), ListTasksRequest(context, state, size, token))
             assert page.total_size == whole.total_size == len(whole.tasks)
             assert len(page.tasks) == min(size, len(whole.tasks) - len(found))
             found += page.tasks

@@ -10,7 +10,7 @@ import pydantic
 import pytest
 
 from dragoman import Agent, File, Part
-from dragoman.engine.execute.outputs import Marks
+from dragoman.engine.execute.outputs import OutputMetadata
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
 from dragoman.model.message import Message
 from dragoman.model.state import Role, State
@@ -489,7 +489,7 @@ async def test_the_marks_of_an_agent_are_on_its_task_its_statuses_and_its_notes(
         await ctx.progress("looking", done=1)
         yield "found"
 
-    agent = Agent("marked", Backend(run, marks=Marks({"their/key": True}, {"thought": True})))
+    agent = Agent("marked", Backend(run, output_metadata=OutputMetadata({"their/key": True}, {"thought": True})))
     engine = await start(agent)
     task = await engine.send("go")
     events = await engine.journal(task)

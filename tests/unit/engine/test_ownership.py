@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dragoman.bus.local import LocalBus
-from dragoman.engine.call import Call
+from dragoman.engine.call import CallContext
 from dragoman.engine.execute.outputs import Ask
 from dragoman.engine.operations import Service
 from dragoman.engine.ownership.port import Claim, OwnershipLost
@@ -24,7 +24,7 @@ from dragoman.model.state import Role, State
 from dragoman.stores.memory import MemoryStore
 from dragoman.testing import Clock
 
-ME = Call()
+ME = CallContext()
 
 
 class Agent:
@@ -35,7 +35,7 @@ class Agent:
     closing = "whole"
     parallel = False
     streams = True
-    marks = None
+    output_metadata = None
 
     def __init__(self) -> None:
         self.stopped = asyncio.Event()

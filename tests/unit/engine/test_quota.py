@@ -12,8 +12,16 @@ from hypothesis import strategies as st
 
 from dragoman import Agent, User
 from dragoman.engine.accept import quota as quota_module
-from dragoman.engine.accept.quota import SMALL, Lease, Memory, Quota, Rate, Tally, caller_of
-from dragoman.engine.call import Call
+from dragoman.engine.accept.quota import (
+    SMALL_REQUEST_BYTES,
+    CallerCounter,
+    Lease,
+    MemoryQuota,
+    Quota,
+    RateLimiter,
+    caller_of,
+)
+from dragoman.engine.call import CallContext
 from dragoman.engine.settings import EngineSettings
 from dragoman.model.error import InvalidParams, Overloaded
 from dragoman.model.operation import SubscribeToTaskRequest
@@ -47,7 +55,7 @@ def limited(**settings: int) -> EngineSettings:
 
 def begin(engine: Any, caller: str, *args: Any, **options: Any) -> Any:
     """Send a message for a caller and do not wait for its end."""
-    return engine.service.send(Call(), engine.request(*args, wait=False, **options), caller)
+    return engine.service.send(CallContext(), engine.request(*args, wait=False, **options), caller)
 
 
 def test_a_user_and_a_stranger_of_the_same_name_are_two_callers() -> None:
@@ -59,11 +67,11 @@ def test_a_user_and_a_stranger_of_the_same_name_are_two_callers() -> None:
 
 # Memory
 
-LARGE = SMALL + 1
+LARGE = SMALL_REQUEST_BYTES + 1
 
 
 def test_memory_is_counted_for_its_caller_and_for_all() -> None:
-    memory = Memory(10 * LARGE, 2 * LARGE)
+    memory = MemoryQuota(10 * LARGE, 2 * LARGE)
     lease = Lease(memory, ALICE)
     lease.resize(LARGE)
     Lease(memory, BOB).resize(LARGE)
@@ -78,14 +86,14 @@ def test_memory_is_counted_for_its_caller_and_for_all() -> None:
 
 
 def test_the_last_quarter_of_the_memory_is_for_small_requests() -> None:
-    memory = Memory(4 * LARGE)
+    memory = MemoryQuota(4 * LARGE)
     for _ in range(3):
         Lease(memory, ALICE).resize(LARGE)
     large, small = Lease(memory, BOB), Lease(memory, BOB)
     with pytest.raises(Overloaded, match="the memory for requests is full") as caught:
         large.resize(LARGE)
     assert caught.value.metadata == {"limit": "memory", "retryAfter": "1"}
-    small.resize(SMALL)
+    small.resize(SMALL_REQUEST_BYTES)
     with pytest.raises(Overloaded):
         small.resize(LARGE)
     with pytest.raises(Overloaded):
@@ -93,7 +101,7 @@ def test_the_last_quarter_of_the_memory_is_for_small_requests() -> None:
 
 
 def test_memory_is_free_with_its_last_holder() -> None:
-    memory = Memory(100)
+    memory = MemoryQuota(100)
     lease = Lease(memory, ALICE)
     lease.resize(60)
     lease.hold()
@@ -104,7 +112,7 @@ def test_memory_is_free_with_its_last_holder() -> None:
 
 
 def test_an_answer_is_counted_where_it_is_larger_than_its_request() -> None:
-    memory = Memory(100)
+    memory = MemoryQuota(100)
     lease = Lease(memory, ALICE)
     lease.resize(40)
     with lease.covering(30):
@@ -114,24 +122,26 @@ def test_an_answer_is_counted_where_it_is_larger_than_its_request() -> None:
     assert memory.used == 40
     with pytest.raises(Overloaded), lease.covering(120):
         pytest.fail("there is no room")
-    with lease.covering(120, anyway=True):
+    with lease.covering(120, force=True):
         assert memory.used == 120
     assert memory.used == 40
 
 
 async def test_the_memory_of_a_message_is_held_until_its_run_is_over(start: Any) -> None:
-    gate, memory = Gate(), Memory(1000)
+    gate, memory = Gate(), MemoryQuota(1000)
     engine = await start(gate.run)
     task = None
     for size, context in ((10, "a"), (20, "a"), (30, "b")):  # the second waits for the first
         lease = Lease(memory, ALICE)
         lease.resize(size)
-        answer = await engine.service.send(Call(), engine.request("go", context=context, wait=False), ALICE, lease)
+        answer = await engine.service.send(
+            CallContext(), engine.request("go", context=context, wait=False), ALICE, lease
+        )
         task = task or answer.result
         lease.release()  # the request has been answered
     lease = Lease(memory, ALICE)
     lease.resize(40)
-    await engine.service.send(Call(), engine.request("more", task=task, wait=False), ALICE, lease)
+    await engine.service.send(CallContext(), engine.request("more", task=task, wait=False), ALICE, lease)
     lease.release()
     assert memory.used == 100
     gate.open.set()
@@ -140,7 +150,7 @@ async def test_the_memory_of_a_message_is_held_until_its_run_is_over(start: Any)
 
 
 async def test_a_message_that_is_refused_or_repeated_holds_no_memory(start: Any) -> None:
-    gate, memory = Gate(), Memory(1000)
+    gate, memory = Gate(), MemoryQuota(1000)
     engine = await start(gate.run, settings=limited(caller_tasks=1))
 
     async def send(message_id: str) -> None:
@@ -148,7 +158,7 @@ async def test_a_message_that_is_refused_or_repeated_holds_no_memory(start: Any)
         lease.resize(10)
         try:
             request = engine.request("go", message_id=message_id, wait=False)
-            await engine.service.send(Call(), request, ALICE, lease)
+            await engine.service.send(CallContext(), request, ALICE, lease)
         finally:
             lease.release()
 
@@ -224,7 +234,7 @@ async def test_words_for_a_task_at_work_are_taken_at_the_limit_too(start: Any) -
 async def test_a_task_that_waits_for_its_caller_holds_no_place(start: Any) -> None:
     engine = await start(Gate().run, settings=limited(caller_tasks=1))
     for _ in range(3):
-        answer = await engine.service.send(Call(), engine.request("ask"), ALICE)
+        answer = await engine.service.send(CallContext(), engine.request("ask"), ALICE)
         assert answer.result.state is State.INPUT_REQUIRED
         await engine.idle()
     assert engine.service._quota.tasks.counts == {}
@@ -263,7 +273,7 @@ async def test_runs_that_begin_again_after_a_crash_count_for_their_users(start: 
     agent = Agent("test", run=gate.run, restart=True)
     engine = await start(agent, store=store, settings=limited())
     request = engine.request(wait=False)
-    await engine.service.send(Call(user=User("alice")), request, ALICE)
+    await engine.service.send(CallContext(user=User("alice")), request, ALICE)
     later = await start(agent, store=store, settings=limited(caller_tasks=1))
     assert later.service._quota.tasks.counts == {ALICE: 1}
     with pytest.raises(Overloaded):
@@ -290,7 +300,7 @@ async def test_streams_of_one_caller_are_limited_however_many_are_asked_for_at_o
     task = await engine.send(wait=False)
 
     async def opened(caller: str) -> Any:
-        stream = await engine.service.subscribe(Call(), SubscribeToTaskRequest(task.id), None, caller)
+        stream = await engine.service.subscribe(CallContext(), SubscribeToTaskRequest(task.id), None, caller)
         await anext(stream.batches)
         return stream
 
@@ -315,7 +325,7 @@ async def test_streams_of_one_caller_are_limited_however_many_are_asked_for_at_o
 
 
 def test_a_tally_never_goes_below_nothing_and_forgets_who_has_nothing() -> None:
-    tally = Tally("x", "things", 2)
+    tally = CallerCounter("x", "things", 2)
     tally.remove(ALICE)
     tally.add(ALICE)
     tally.add(ALICE)
@@ -331,17 +341,17 @@ def test_a_tally_never_goes_below_nothing_and_forgets_who_has_nothing() -> None:
 def test_no_limit_counts_nothing() -> None:
     quota = Quota(EngineSettings(caller_tasks=0))
     for _ in range(3):
-        quota.expect(ALICE)
+        quota.reserve(ALICE)
         run = object()
-        quota.begun(run, ALICE)
-        quota.ended(run)
+        quota.start_run(run, ALICE)
+        quota.end_run(run)
     assert quota.tasks.counts == {}
 
 
 # The rate
 
 
-def refused(rate: Rate, caller: str = ALICE) -> int | None:
+def refused(rate: RateLimiter, caller: str = ALICE) -> int | None:
     """Ask once: None when it was let through, else after how many seconds to come back."""
     try:
         rate.take(caller)
@@ -352,7 +362,7 @@ def refused(rate: Rate, caller: str = ALICE) -> int | None:
 
 
 def test_a_burst_is_let_through_and_then_so_many_a_second(clock: Clock) -> None:
-    rate = Rate(2, 5, clock)
+    rate = RateLimiter(2, 5, clock)
     assert [refused(rate) for _ in range(5)] == [None] * 5
     assert refused(rate) == 1
     clock.move(0.49)
@@ -364,7 +374,7 @@ def test_a_burst_is_let_through_and_then_so_many_a_second(clock: Clock) -> None:
 
 
 def test_a_caller_who_waits_as_long_as_it_is_told_is_let_through(clock: Clock) -> None:
-    rate = Rate(0.1, 1, clock)
+    rate = RateLimiter(0.1, 1, clock)
     assert refused(rate) is None
     wait = refused(rate)
     assert wait == 10
@@ -373,18 +383,18 @@ def test_a_caller_who_waits_as_long_as_it_is_told_is_let_through(clock: Clock) -
 
 
 def test_the_burst_is_that_of_one_second_unless_it_is_said(clock: Clock) -> None:
-    assert [refused(Rate(0.5, 0, clock)) for _ in range(1)] == [None]
-    rate = Rate(7, 0, clock)
+    assert [refused(RateLimiter(0.5, 0, clock)) for _ in range(1)] == [None]
+    rate = RateLimiter(7, 0, clock)
     assert [refused(rate) for _ in range(8)] == [None] * 7 + [1]
 
 
 def test_one_caller_does_not_use_up_what_another_may(clock: Clock) -> None:
-    rate = Rate(1, 1, clock)
+    rate = RateLimiter(1, 1, clock)
     assert [refused(rate, ALICE), refused(rate, ALICE), refused(rate, BOB)] == [None, 1, None]
 
 
 def test_requests_that_are_refused_do_not_make_it_longer(clock: Clock) -> None:
-    rate = Rate(1, 1, clock)
+    rate = RateLimiter(1, 1, clock)
     rate.take(ALICE)
     assert {refused(rate) for _ in range(100)} == {1}
     clock.move(1)
@@ -392,7 +402,7 @@ def test_requests_that_are_refused_do_not_make_it_longer(clock: Clock) -> None:
 
 
 def test_callers_who_rest_are_forgotten(clock: Clock) -> None:
-    rate = Rate(10, 10, clock)
+    rate = RateLimiter(10, 10, clock)
     for number in range(1000):
         rate.take(f"address {number}")
     assert len(rate) == 1000
@@ -402,8 +412,8 @@ def test_callers_who_rest_are_forgotten(clock: Clock) -> None:
 
 
 def test_there_is_room_for_so_many_callers_and_no_more(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quota_module, "CALLERS", 100)
-    rate = Rate(0.01, 1, clock)
+    monkeypatch.setattr(quota_module, "MAX_CALLERS", 100)
+    rate = RateLimiter(0.01, 1, clock)
     for number in range(1000):
         rate.take(f"address {number}")
     assert len(rate) == 100
@@ -425,7 +435,7 @@ class Wall:
 
 def test_a_clock_that_is_set_back_locks_nobody_out() -> None:
     wall = Wall()
-    rate = Rate(1, 2, wall)
+    rate = RateLimiter(1, 2, wall)
     for _ in range(2):
         rate.take(ALICE)
     wall.time -= 3_600_000
@@ -447,7 +457,7 @@ def test_never_more_than_the_burst_and_the_rate_since_are_let_through(
 ) -> None:
     clock = Clock()
     began = clock.now()
-    rate = Rate(per_second, burst, clock)
+    rate = RateLimiter(per_second, burst, clock)
     let = 0
     for pause in pauses:
         clock.move(pause)

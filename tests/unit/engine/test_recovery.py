@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dragoman import Agent, Context, User
-from dragoman.engine.call import Call
+from dragoman.engine.call import CallContext
 from dragoman.model.state import State
 from dragoman.outputs import Ask
 
@@ -149,7 +149,7 @@ async def test_tasks_that_never_began_run(start: Any, turns: Any) -> None:
                 break
         yield f"{ctx.text} heard {heard}"
 
-    me = Call(user=User("me", permissions=frozenset({"p"})))
+    me = CallContext(user=User("me", permissions=frozenset({"p"})))
     before = await start(run)
     first = await before.send("first", context="c", wait=False, call=me)
     second = await before.send("second", context="c", wait=False, call=me, metadata={"k": 1})

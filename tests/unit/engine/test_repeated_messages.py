@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from dragoman import User
-from dragoman.engine.call import Call
+from dragoman.engine.call import CallContext
 from dragoman.engine.operations import EngineSettings
 from dragoman.model.error import ServerError
 from dragoman.model.state import State
@@ -58,7 +58,7 @@ async def test_a_repeated_stream_shows_the_task_from_its_beginning_also_when_it_
     agent, message_id = Counting(), str(uuid4())
     engine = await start(agent.run)
     first = await engine.stream("go", message_id=message_id)
-    again = await engine.service.stream(Call(), engine.request("go", message_id=message_id))
+    again = await engine.service.stream(CallContext(), engine.request("go", message_id=message_id))
     assert again.repeat is True
     records = [record async for batch in again.batches for record in batch.records]
     assert [(record.generation, record.body) for record in records] == [
@@ -104,7 +104,7 @@ async def test_a_repeat_of_a_reply_under_way_gets_the_same_reply(start: Any, tur
 
     engine = await start(run)
     answers = [asyncio.create_task(engine.answer(message_id=message_id)) for _ in range(2)]
-    streaming = asyncio.create_task(engine.service.stream(Call(), engine.request(message_id=message_id)))
+    streaming = asyncio.create_task(engine.service.stream(CallContext(), engine.request(message_id=message_id)))
     await turns()
     go_on.set()
     first, second = await asyncio.gather(*answers)
@@ -126,7 +126,7 @@ async def test_the_same_id_with_other_words_or_from_somebody_else_is_no_repeat(s
     engine = await start(agent.run)
     await engine.send("go", message_id=message_id)
     await engine.send("stop", message_id=message_id)
-    await engine.send("go", message_id=message_id, call=Call(user=User("me")))
+    await engine.send("go", message_id=message_id, call=CallContext(user=User("me")))
     await engine.send("go", message_id=message_id, tenant="other")
     assert agent.runs == 4
 

@@ -135,5 +135,5 @@ async def test_random_callers_and_a_random_agent_leave_whole_journals(
         stored = await engine.store.task(task_id)
         task = await engine.get(task_id)
         assert task.generation == stored.row.generation == len(events)
-        replayed = await engine.service._tasks.folded(stored._replace(snapshot=None, snapshot_generation=0))
+        replayed = await engine.service._tasks.read(stored._replace(snapshot=None, snapshot_generation=0))
         assert replayed == task

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dragoman import Agent
-from dragoman.engine.call import Call
+from dragoman.engine.call import CallContext
 from dragoman.engine.journal.writer import WINDOW_EVENTS
 from dragoman.engine.operations import EngineSettings
 from dragoman.engine.ports.store import Sweep
@@ -64,7 +64,7 @@ async def test_a_stream_ends_at_a_terminal_state(start: Any) -> None:
     agent = Steps()
     let(agent)
     engine = await start(agent.run)
-    stream = await engine.service.stream(Call(), engine.request())
+    stream = await engine.service.stream(CallContext(), engine.request())
     batches = [batch async for batch in stream.batches]
     assert [batch.ended for batch in batches][-1] is True
     assert not any(batch.ended for batch in batches[:-1])
@@ -258,7 +258,7 @@ async def test_a_slow_reader_rereads_the_journal_and_misses_nothing(start: Any) 
             yield f"{number} "
 
     engine = await start(run)
-    stream = await engine.service.stream(Call(), engine.request())
+    stream = await engine.service.stream(CallContext(), engine.request())
     async with asyncio.timeout(30), aclosing(stream.batches) as batches:
         first = await anext(batches)
         await engine.idle()  # the agent is done long before the reader reads on: it never waited for the reader
@@ -299,9 +299,9 @@ async def test_a_reader_who_leaves_ends_nothing_and_is_forgotten(start: Any, tur
     streams = [
         await engine.subscribe(task),
         await engine.subscribe(task, 0),
-        await engine.service.stream(Call(), engine.request("hi", task=task)),
+        await engine.service.stream(CallContext(), engine.request("hi", task=task)),
     ]
-    new = await engine.service.stream(Call(), engine.request("two", history_length=0))
+    new = await engine.service.stream(CallContext(), engine.request("two", history_length=0))
     for stream in (*streams, new):
         await anext(stream.batches)
     assert engine.left()["listeners"] == 2  # tasks that are listened to
@@ -412,7 +412,7 @@ async def test_what_was_compacted_cannot_be_resumed_and_nobody_waits_for_it(
     let(agent, 20)
     engine = await start(agent.run, store=in_file)
     request = engine.request()
-    await engine.service.send(Call(), request)
+    await engine.service.send(CallContext(), request)
     (task,) = (await engine.list()).tasks
     await engine.idle()
     assert await in_file.sweep(Sweep(compact_before_ms=clock.now() + 1)) == 1
@@ -420,7 +420,7 @@ async def test_what_was_compacted_cannot_be_resumed_and_nobody_waits_for_it(
         with pytest.raises(UnsupportedOperation):
             await engine.subscribe(task, after)
     async with asyncio.timeout(10):
-        repeated = await engine.service.stream(Call(), request)
+        repeated = await engine.service.stream(CallContext(), request)
         records = [record async for batch in repeated.batches for record in batch.records]
     assert [record.event.text for record in records] == ["1 2 3 4 "]
     assert repeated.repeat is True
@@ -437,7 +437,7 @@ async def test_a_reader_whose_task_is_swept_away_meanwhile_is_let_go(
             yield f"{number} "
 
     engine = await start(run, store=in_file)
-    stream = await engine.service.stream(Call(), engine.request())
+    stream = await engine.service.stream(CallContext(), engine.request())
     async with asyncio.timeout(10), aclosing(stream.batches) as batches:
         await anext(batches)
         await engine.idle()

@@ -18,8 +18,8 @@ from dragoman.clock import milliseconds, timestamp
 from dragoman.compat.tool_server.answers import ToolAnswers
 from dragoman.compat.tool_server.dialect import TOOL_TASKS
 from dragoman.compat.tool_server.rows import A2A_TASKS, A2ATask, NumberedTasks, number_of, user_number
-from dragoman.dialects.negotiate import Choice
-from dragoman.engine.call import Call
+from dragoman.dialects.negotiate import MethodMatch
+from dragoman.engine.call import CallContext
 from dragoman.engine.settings import EngineSettings
 from dragoman.errors import Failed, Rejected
 from dragoman.model.error import TaskGenerationMismatch, TaskNotCancelable
@@ -30,8 +30,8 @@ from dragoman.stores.sqlite.store import SqliteStore
 from dragoman.transports.endpoint import Endpoint
 
 NOW = 1_800_000_000_000
-OWNER = Call(User("7"))
-OLD = Call(User("7"), origin=TOOL_TASKS.origin, asks=False)
+OWNER = CallContext(User("7"))
+OLD = CallContext(User("7"), origin=TOOL_TASKS.origin, asks=False)
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ async def cancel(engine: Any, task: Any, *, dialect: Any = TOOL_TASKS) -> Any:
     answers = ToolAnswers(engine.store, engine.clock)
     endpoint = Endpoint(engine.service, (), body_limit=0, blocking=True)
     request = CancelTaskRequest(getattr(task, "id", task))
-    return (await answers.perform(endpoint, Choice(Operation.CANCEL, dialect), OLD, request)).result
+    return (await answers.perform(endpoint, MethodMatch(Operation.CANCEL, dialect), OLD, request)).result
 
 
 async def as_in_row(engine: Any, task: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Threads for code that blocks."""
+"""FairThreadPool for code that blocks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 
 from dragoman.engine.accept.quota import caller_of
 from dragoman.engine.execute.containment import Work, begin_work
-from dragoman.engine.execute.threads import WARN_SECONDS, LoopThreads, Threads, in_thread
+from dragoman.engine.execute.threads import WARN_SECONDS, FairThreadPool, LoopThreads, in_thread
 from dragoman.model.user import User
 
 SECONDS = 10
@@ -33,7 +33,7 @@ def _of(caller: str, fn: Callable[..., Any], *args: Any, agent: str = "agent") -
 class Blocked:
     """Calls that block until they are released, and the order in which they began."""
 
-    def __init__(self, pool: Threads) -> None:
+    def __init__(self, pool: FairThreadPool) -> None:
         self.pool = pool
         self.began: SimpleQueue[str] = SimpleQueue()
         self.release = threading.Semaphore(0)
@@ -54,7 +54,7 @@ def blocked() -> Iterator[Callable[..., Blocked]]:
     made: list[Blocked] = []
 
     def make(most: int, **options: Any) -> Blocked:
-        made.append(Blocked(Threads("test", most, **options)))
+        made.append(Blocked(FairThreadPool("test", most, **options)))
         return made[-1]
 
     yield make
@@ -99,7 +99,7 @@ async def test_the_callers_context_variables_are_there_and_stay_as_they_are() ->
 
 
 def test_a_thread_that_is_free_is_used_again() -> None:
-    pool = Threads("test")
+    pool = FairThreadPool("test")
     names = set()
     for _ in range(20):
         names.add(pool.submit(lambda: threading.current_thread().name).result(SECONDS))
@@ -109,7 +109,7 @@ def test_a_thread_that_is_free_is_used_again() -> None:
 
 
 def test_there_are_never_more_threads_than_allowed_and_nothing_is_lost() -> None:
-    pool = Threads("test", most=3)
+    pool = FairThreadPool("test", max_threads=3)
     together, release = threading.Semaphore(0), threading.Event()
 
     def work(number: int) -> tuple[int, str]:
@@ -128,7 +128,7 @@ def test_there_are_never_more_threads_than_allowed_and_nothing_is_lost() -> None
 
 
 def test_a_call_that_is_given_up_before_it_began_never_begins() -> None:
-    pool, began, release = Threads("test", most=1), [], threading.Event()
+    pool, began, release = FairThreadPool("test", max_threads=1), [], threading.Event()
     first = _of("alice", pool.submit, release.wait, SECONDS)
     second = _of("alice", pool.submit, began.append, 1)
     assert second.cancel()
@@ -139,7 +139,7 @@ def test_a_call_that_is_given_up_before_it_began_never_begins() -> None:
 
 
 def test_the_threads_end_with_the_process() -> None:
-    pool = Threads("test")
+    pool = FairThreadPool("test")
     assert pool.submit(lambda: threading.current_thread().daemon).result(SECONDS) is True
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dragoman import Agent
-from dragoman.engine.call import Call
+from dragoman.engine.call import CallContext
 from dragoman.engine.execute.runner import LAST_WORDS
 from dragoman.engine.operations import EngineSettings
 from dragoman.model.error import ServerError
@@ -335,7 +335,7 @@ async def test_a_cancel_at_the_same_moment_as_the_timeout_is_a_cancel(start: Any
     engine = await start(agent)
     task = await engine.send(wait=False)
     await turns()
-    cancelling = asyncio.create_task(engine.service.cancel(Call(), _cancel(task)))
+    cancelling = asyncio.create_task(engine.service.cancel(CallContext(), _cancel(task)))
     await asyncio.sleep(0)
     clock.move(5)
     assert (await cancelling).result.state is State.CANCELED

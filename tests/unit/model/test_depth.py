@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.model.message import DEPTH, depth_of, passed_on, told_depth
+from dragoman.model.message import DEPTH_KEY, depth_from_environ, depth_of, with_depth
 
 
 @pytest.mark.parametrize(
@@ -26,12 +26,12 @@ from dragoman.model.message import DEPTH, depth_of, passed_on, told_depth
     ids=lambda value: repr(value)[:10],
 )
 def test_a_depth_is_a_number_or_its_digits(given: Any, depth: int) -> None:
-    assert depth_of({DEPTH: given}) == depth
+    assert depth_of({DEPTH_KEY: given}) == depth
 
 
 def test_of_several_depths_the_largest_counts() -> None:
-    assert depth_of({DEPTH: 0}, {DEPTH: "4"}, None, {}) == 4
-    assert depth_of({DEPTH: 4}, {DEPTH: 0}) == 4
+    assert depth_of({DEPTH_KEY: 0}, {DEPTH_KEY: "4"}, None, {}) == 4
+    assert depth_of({DEPTH_KEY: 4}, {DEPTH_KEY: 0}) == 4
     assert depth_of(None, {}) == depth_of() == 0
 
 
@@ -39,11 +39,11 @@ def test_of_several_depths_the_largest_counts() -> None:
     ("told", "depth"), [("3", 3), ("0", 0), ("", None), ("deep", None), ("-1", None), (" 3", None)]
 )
 def test_a_program_is_told_its_depth(told: str, depth: int | None) -> None:
-    assert told_depth({"DRAGOMAN_DEPTH": told}) == depth
-    assert passed_on({"a": 1}, {"DRAGOMAN_DEPTH": told}) == {"a": 1, **({} if depth is None else {DEPTH: depth})}
+    assert depth_from_environ({"DRAGOMAN_DEPTH": told}) == depth
+    assert with_depth({"a": 1}, {"DRAGOMAN_DEPTH": told}) == {"a": 1, **({} if depth is None else {DEPTH_KEY: depth})}
 
 
 def test_nobody_is_told_nothing() -> None:
-    assert told_depth({}) is None
-    assert passed_on(None, {}) is None
-    assert passed_on({DEPTH: 1}, {"DRAGOMAN_DEPTH": "3"}) == {DEPTH: 1}
+    assert depth_from_environ({}) is None
+    assert with_depth(None, {}) is None
+    assert with_depth({DEPTH_KEY: 1}, {"DRAGOMAN_DEPTH": "3"}) == {DEPTH_KEY: 1}

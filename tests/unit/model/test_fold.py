@@ -94,7 +94,7 @@ def test_a_question_becomes_history_when_it_is_over_and_progress_never_does() ->
     assert folding.task().question == "how many?"
     folding.apply(status(State.WORKING))
     answer = Message("m2", Role.USER, (Part(text="3"),), "c", "t")
-    folding.say(answer)
+    folding.add_message(answer)
     folding.apply(status(State.AUTH_REQUIRED, "log in"))
     folding.apply(status(State.COMPLETED, "done"))
     assert [message.text for message in folding.task().history] == ["hi", "how many?", "3", "log in"]
@@ -104,7 +104,7 @@ def test_the_generation_counts_events_and_not_messages() -> None:
     folding = Folding(FIRST)
     assert folding.task().generation == 1
     folding.apply(status(State.WORKING))
-    folding.say(FIRST.history[0])
+    folding.add_message(FIRST.history[0])
     folding.apply(chunk("x"))
     assert folding.task().generation == 3
 
@@ -114,7 +114,7 @@ def test_a_task_handed_out_does_not_change_any_more() -> None:
     folding.apply(chunk("one "))
     before = folding.task()
     folding.apply(chunk("two", append=True))
-    folding.say(FIRST.history[0])
+    folding.add_message(FIRST.history[0])
     assert before.text == "one "
     assert len(before.history) == 1
 
@@ -148,7 +148,7 @@ ends = st.none() | st.builds(status, st.sampled_from(FINAL), st.none() | words)
 
 def take(folding: Folding, step: Any) -> None:
     if isinstance(step, Message):
-        folding.say(step)
+        folding.add_message(step)
     else:
         folding.apply(step)
 

@@ -135,7 +135,7 @@ async def test_an_app_that_says_nothing_is_given_up_after_the_silence() -> None:
     for answer in (never, no_more):
         http = AsgiClient(App(answer))
         with pytest.raises(CannotConnect, match="nothing for 0") as caught:
-            await read(http, silence=0.05)
+            await read(http, read_timeout=0.05)
         assert caught.value.reason == "TIMED_OUT"
         await http.close()
 

@@ -135,7 +135,7 @@ async def test_silence_is_counted_anew_with_every_word(http: HttpClient) -> None
             yield b"x"
 
     async with asyncio.timeout(10), Stub(lambda _: slowly()) as stub:
-        response = await http.send(HttpRequest("GET", stub.url, silence=1.0))
+        response = await http.send(HttpRequest("GET", stub.url, read_timeout=1.0))
         assert await response.read() == b"x" * 11
 
 
@@ -176,7 +176,7 @@ async def test_an_answer_in_a_coding_nobody_knows_is_told_and_the_connection_clo
         start = head(200, Content_Encoding=coding, Content_Length="100000") + body
         async with asyncio.timeout(10), Stub(lambda _, start=start: After(start, Hold)) as stub:
             with pytest.raises((BadResponse, CannotConnect)):
-                await (await http.send(HttpRequest("GET", stub.url, silence=0.5))).read()
+                await (await http.send(HttpRequest("GET", stub.url, read_timeout=0.5))).read()
             await stub.left.wait()
 
 

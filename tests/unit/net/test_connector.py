@@ -17,7 +17,7 @@ from aiohttp import web
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 from dragoman.net.connector import GuardedConnector, GuardedResolver
-from dragoman.net.guard import Forbidden, Guard
+from dragoman.net.guard import AddressForbidden, AddressGuard
 
 PUBLIC = "8.8.8.8"
 METADATA = "http://169.254.169.254/latest/meta-data/"
@@ -102,7 +102,7 @@ def sockets() -> Sockets:
 async def session(
     names: Names, sockets: Sockets, *allow: str, trust_env: bool = False, **options: Any
 ) -> AsyncGenerator[aiohttp.ClientSession, None]:
-    connector = GuardedConnector(Guard(allow), resolver=names, socket_factory=sockets, **options)
+    connector = GuardedConnector(AddressGuard(allow), resolver=names, socket_factory=sockets, **options)
     async with aiohttp.ClientSession(connector=connector, trust_env=trust_env) as each:
         yield each
 
@@ -129,7 +129,7 @@ async def test_a_name_that_moved_inside_is_refused_at_the_next_look_up(sockets: 
     async with session(names, sockets, use_dns_cache=False) as http:
         with pytest.raises(aiohttp.ClientConnectorError):
             await get(http, "http://rebinding.example/")
-        with pytest.raises(Forbidden, match=r"^rebinding\.example is a loopback address"):
+        with pytest.raises(AddressForbidden, match=r"^rebinding\.example is a loopback address"):
             await get(http, "http://rebinding.example/")
     assert sockets.asked == [(PUBLIC, 80)]
 
@@ -141,7 +141,7 @@ async def test_a_name_that_moved_inside_is_refused_at_the_next_look_up(sockets: 
 async def test_one_address_inside_refuses_all_of_them(sockets: Sockets, inside: str, first: bool) -> None:
     names = Names([inside, PUBLIC] if first else [PUBLIC, "2600::1", inside])
     async with session(names, sockets) as http:
-        with pytest.raises(Forbidden, match=r"^mixed\.example ") as caught:
+        with pytest.raises(AddressForbidden, match=r"^mixed\.example ") as caught:
             await get(http, "https://mixed.example/")
     assert ip_address(caught.value.address) == ip_address(inside)
     assert sockets.asked == []
@@ -156,7 +156,7 @@ async def test_every_public_address_of_a_name_is_tried(sockets: Sockets) -> None
 
 async def test_an_answer_that_is_no_address_is_not_looked_up_again_by_anyone(sockets: Sockets) -> None:
     async with session(Names(["localhost"]), sockets, "odd.example") as http:
-        with pytest.raises(Forbidden):
+        with pytest.raises(AddressForbidden):
             await get(http, "http://odd.example/")
     assert sockets.asked == []
 
@@ -171,7 +171,7 @@ async def test_all_who_wait_for_one_look_up_are_refused(sockets: Sockets) -> Non
     names = Names(["192.168.1.1"])
     async with session(names, sockets) as http:
         said = await asyncio.gather(*(get(http, "http://slow.example/") for _ in range(5)), return_exceptions=True)
-    assert [type(each) for each in said] == [Forbidden] * 5
+    assert [type(each) for each in said] == [AddressForbidden] * 5
     assert sockets.asked == []
 
 
@@ -180,7 +180,7 @@ async def test_a_name_that_is_allowed_may_lead_inside(here: Web, sockets: Socket
     async with session(names, sockets, f"hooks.internal:{here.port}") as http:
         assert await get(http, f"http://hooks.internal:{here.port}/a") == "here"
         assert await get(http, f"http://hooks.internal:{here.port}/b") == "here"
-        with pytest.raises(Forbidden):
+        with pytest.raises(AddressForbidden):
             await get(http, f"http://hooks.internal:{here.port + 1}/")
     assert here.got == ["/a", "/b"]
     # The second one went over the same connection.
@@ -214,7 +214,7 @@ async def test_tls_still_asks_for_the_certificate_of_the_name(sockets: Sockets) 
 async def test_a_host_inside_is_neither_looked_up_nor_connected_to(sockets: Sockets, host: str) -> None:
     names = Names([PUBLIC])
     async with session(names, sockets) as http:
-        with pytest.raises(Forbidden):
+        with pytest.raises(AddressForbidden):
             await get(http, f"http://{host}:8080/")
     assert names.asked == []
     assert sockets.asked == []
@@ -223,7 +223,7 @@ async def test_a_host_inside_is_neither_looked_up_nor_connected_to(sockets: Sock
 async def test_an_address_that_is_allowed_is_reached_and_its_neighbours_are_not(here: Web, sockets: Sockets) -> None:
     async with session(Names([PUBLIC]), sockets, "127.0.0.1") as http:
         assert await get(http, f"http://127.0.0.1:{here.port}/") == "here"
-        with pytest.raises(Forbidden):
+        with pytest.raises(AddressForbidden):
             await get(http, f"http://127.0.0.2:{here.port}/")
     assert sockets.asked == [("127.0.0.1", here.port)]
 
@@ -237,9 +237,9 @@ async def test_what_did_not_come_from_the_resolver_is_checked_when_its_socket_is
         async def _resolve_host(self, host: str, port: int, traces: Any = None) -> list[ResolveResult]:
             return [{"hostname": host, "host": ip, "port": port, "family": 0, "proto": 0, "flags": 0} for ip in answers]
 
-    connector = Poisoned(Guard(), resolver=Names([PUBLIC]), socket_factory=sockets, happy_eyeballs_delay=delay)
+    connector = Poisoned(AddressGuard(), resolver=Names([PUBLIC]), socket_factory=sockets, happy_eyeballs_delay=delay)
     async with aiohttp.ClientSession(connector=connector) as http:
-        with pytest.raises(Forbidden, match=r"^poisoned\.example is a"):
+        with pytest.raises(AddressForbidden, match=r"^poisoned\.example is a"):
             await get(http, "http://poisoned.example/")
     assert sockets.asked == []
 
@@ -250,9 +250,9 @@ async def test_a_socket_to_another_port_is_not_made(here: Web, sockets: Sockets)
             found = await super()._resolve_host(host, port, traces)
             return [{**each, "port": here.port} for each in found]
 
-    connector = Astray(Guard(["127.0.0.1"]), resolver=Names(["127.0.0.1"]), socket_factory=sockets)
+    connector = Astray(AddressGuard(["127.0.0.1"]), resolver=Names(["127.0.0.1"]), socket_factory=sockets)
     async with aiohttp.ClientSession(connector=connector) as http:
-        with pytest.raises(Forbidden, match="port 9000"):
+        with pytest.raises(AddressForbidden, match="port 9000"):
             await get(http, "http://hooks.example:9000/")
     assert (here.got, sockets.asked) == ([], [])
 
@@ -265,7 +265,7 @@ async def test_a_redirect_is_not_followed_to_the_metadata_service(here: Web, soc
         async with http.post(f"http://127.0.0.1:{here.port}/away", allow_redirects=False) as response:
             assert (response.status, response.headers["Location"]) == (302, METADATA)
         # Nor by someone who forgot to say so.
-        with pytest.raises(Forbidden, match=r"^169\.254\.169\.254 is a metadata service"):
+        with pytest.raises(AddressForbidden, match=r"^169\.254\.169\.254 is a metadata service"):
             await get(http, f"http://127.0.0.1:{here.port}/away")
     assert here.got == ["/away", "/away"]
     assert set(sockets.asked) == {("127.0.0.1", here.port)}
@@ -289,9 +289,9 @@ async def test_the_proxy_of_the_environment_is_not_used(here: Web, proxy: Web, s
 
 async def test_a_request_over_a_proxy_is_refused(proxy: Web, sockets: Sockets) -> None:
     async with session(Names([PUBLIC]), sockets, "127.0.0.1", trust_env=True) as http:
-        with pytest.raises(Forbidden, match="proxy"):
+        with pytest.raises(AddressForbidden, match="proxy"):
             await get(http, "http://hooks.example/")
-        with pytest.raises(Forbidden, match="proxy"):
+        with pytest.raises(AddressForbidden, match="proxy"):
             await get(http, "http://hooks.example/", proxy=f"http://127.0.0.1:{proxy.port}")
     assert (proxy.got, sockets.asked) == ([], [])
 
@@ -300,7 +300,7 @@ async def test_a_request_over_a_proxy_is_refused(proxy: Web, sockets: Sockets) -
 
 
 async def test_a_resolver_gives_out_numbers_and_the_port_that_was_asked_for() -> None:
-    resolver = GuardedResolver(Guard(), Names([PUBLIC, "2600:0:0::1"]))
+    resolver = GuardedResolver(AddressGuard(), Names([PUBLIC, "2600:0:0::1"]))
     found = await resolver.resolve("hooks.example", 443)
     assert [(each["host"], each["port"], each["family"]) for each in found] == [
         (PUBLIC, 443, socket.AF_INET),
@@ -312,16 +312,16 @@ async def test_a_resolver_gives_out_numbers_and_the_port_that_was_asked_for() ->
 @pytest.mark.parametrize("host", ["localhost", "db.internal", "metadata", "127.0.0.1", "2130706433"])
 async def test_a_resolver_does_not_look_up_what_is_inside(host: str) -> None:
     names = Names([PUBLIC])
-    with pytest.raises(Forbidden):
-        await GuardedResolver(Guard(), names).resolve(host, 80)
+    with pytest.raises(AddressForbidden):
+        await GuardedResolver(AddressGuard(), names).resolve(host, 80)
     assert names.asked == []
 
 
 async def test_a_resolver_closes_what_it_made_and_not_what_it_was_given() -> None:
     names = Names([PUBLIC])
-    await GuardedResolver(Guard(), names).close()
+    await GuardedResolver(AddressGuard(), names).close()
     assert not names.closed
     # The system's own resolver knows localhost without asking anyone.
-    own = GuardedResolver(Guard(["localhost"]))
+    own = GuardedResolver(AddressGuard(["localhost"]))
     assert {each["host"] for each in await own.resolve("localhost", 80)} == {"127.0.0.1"}
     await own.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.net.exchange import is_loopback, origin_of, shown
+from dragoman.net.exchange import is_loopback, origin_of, redact_url
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_different_origins(one: str, other: str) -> None:
 
 def test_a_url_is_shown_without_what_may_be_secret() -> None:
     url = "https://user:password@example.org:8443/a/b?key=secret#part"
-    assert shown(url) == "https://example.org:8443/a/b"
+    assert redact_url(url) == "https://example.org:8443/a/b"
 
 
 @pytest.mark.parametrize(

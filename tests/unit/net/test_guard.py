@@ -9,10 +9,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dragoman.model.error import ConfigError, DragomanError
-from dragoman.net.guard import Forbidden, Guard
+from dragoman.net.guard import AddressForbidden, AddressGuard
 
-GUARD = Guard()
-OPEN = Guard(["0.0.0.0/0", "::/0"])
+GUARD = AddressGuard()
+OPEN = AddressGuard(["0.0.0.0/0", "::/0"])
 
 # Written out once more, from the registries of IANA: the tables of the code are what is to be checked.
 CLOSED_4 = [
@@ -34,8 +34,8 @@ def within(*networks: str) -> st.SearchStrategy[int]:
     return st.sampled_from(spans).flatmap(lambda span: st.integers(*span) | st.sampled_from(span))
 
 
-def refused(url: str, guard: Guard = GUARD) -> Forbidden:
-    with pytest.raises(Forbidden) as caught:
+def refused(url: str, guard: AddressGuard = GUARD) -> AddressForbidden:
+    with pytest.raises(AddressForbidden) as caught:
         guard.check_url(url)
     assert caught.value.reason == "FORBIDDEN_ADDRESS"
     return caught.value
@@ -181,12 +181,12 @@ def test_a_refusal_names_the_host_and_the_setting() -> None:
 
 
 def test_a_refusal_names_the_setting_of_whoever_asks() -> None:
-    assert "with --allow localhost" in str(refused("http://localhost/", Guard(setting="--allow")))
+    assert "with --allow localhost" in str(refused("http://localhost/", AddressGuard(setting="--allow")))
 
 
 def test_a_refusal_does_not_tell_the_address_behind_a_name() -> None:
     with pytest.raises(
-        Forbidden, match=r"^hooks\.example is a private address: .*--push-allow hooks\.example$"
+        AddressForbidden, match=r"^hooks\.example is a private address: .*--push-allow hooks\.example$"
     ) as caught:
         GUARD.check_address("10.20.30.40", "hooks.example", 443)
     assert "10.20.30.40" not in str(caught.value)
@@ -230,7 +230,7 @@ def spellings(address: IPv4Address) -> list[str]:
 def test_every_ipv4_address_inside_is_refused_in_every_spelling(value: int) -> None:
     for host in spellings(IPv4Address(value)):
         assert "--push-allow" in str(refused(f"http://{host}/")), host
-        with pytest.raises(Forbidden):
+        with pytest.raises(AddressForbidden):
             GUARD.check_address(host.strip("[]"), "hooks.example", 80)
 
 
@@ -239,7 +239,7 @@ def test_every_ipv6_address_inside_is_refused_in_every_spelling(value: int) -> N
     address = IPv6Address(value)
     for text in (str(address), str(address).upper(), address.exploded):
         assert "--push-allow" in str(refused(f"http://[{text}]/"))
-        with pytest.raises(Forbidden, match="--push-allow"):
+        with pytest.raises(AddressForbidden, match="--push-allow"):
             GUARD.check_address(text, "hooks.example", 80)
 
 
@@ -265,7 +265,7 @@ def test_no_text_breaks_the_guard(text: str) -> None:
     for url in (text, f"http://{text}/", f"http://[{text}]/", f"http://h:{text}"):
         try:
             GUARD.check_url(url)
-        except Forbidden as error:
+        except AddressForbidden as error:
             assert str(error).isprintable()
 
 
@@ -273,8 +273,8 @@ def test_no_text_breaks_the_guard(text: str) -> None:
     "ip", ["", "localhost", "2130706433", "127.1", "fe80::1%eth0", "2600::1%1", "8.8.8.8:80", "[::1]"]
 )
 def test_what_is_no_address_is_never_connected_to(ip: str) -> None:
-    with pytest.raises(Forbidden):
-        Guard(["0.0.0.0/0", "::/0", "hooks.example"]).check_address(ip, "hooks.example", 80)
+    with pytest.raises(AddressForbidden):
+        AddressGuard(["0.0.0.0/0", "::/0", "hooks.example"]).check_address(ip, "hooks.example", 80)
 
 
 # -- what is allowed -------------------------------------------------------------------------------------------------
@@ -323,7 +323,7 @@ def test_what_is_no_address_is_never_connected_to(ip: str) -> None:
     ],
 )  # fmt: skip
 def test_what_is_allowed_passes_and_nothing_else(entry: str, url: str, passes: bool) -> None:
-    guard = Guard([entry])
+    guard = AddressGuard([entry])
     if passes:
         assert guard.check_url(url) is None
     else:
@@ -331,12 +331,12 @@ def test_what_is_allowed_passes_and_nothing_else(entry: str, url: str, passes: b
 
 
 def test_an_allowed_name_may_have_an_address_inside() -> None:
-    guard = Guard(["hooks.corp", "*.dev.corp:8080"])
+    guard = AddressGuard(["hooks.corp", "*.dev.corp:8080"])
     guard.check_address("10.0.0.1", "hooks.corp", 443)
     guard.check_address("::1", "Hooks.CORP.", 443)
     guard.check_address("10.0.0.1", "a.dev.corp", 8080)
     for host, port in [("a.dev.corp", 80), ("dev.corp", 8080), ("hooks.corp.evil.example", 443), ("xhooks.corp", 443)]:
-        with pytest.raises(Forbidden):
+        with pytest.raises(AddressForbidden):
             guard.check_address("10.0.0.1", host, port)
 
 
@@ -350,9 +350,9 @@ def test_an_allowed_name_may_have_an_address_inside() -> None:
     ],
 )  # fmt: skip
 def test_a_metadata_service_is_never_reached_by_a_name_that_is_allowed(ip: str) -> None:
-    with pytest.raises(Forbidden, match="with --push-allow and its address"):
-        Guard(["hooks.corp"]).check_address(ip, "hooks.corp", 80)
-    Guard([ip]).check_address(ip, "hooks.corp", 80)
+    with pytest.raises(AddressForbidden, match="with --push-allow and its address"):
+        AddressGuard(["hooks.corp"]).check_address(ip, "hooks.corp", 80)
+    AddressGuard([ip]).check_address(ip, "hooks.corp", 80)
 
 
 @given(within("0.0.0.0/0").map(IPv4Address) | within("::/0").map(IPv6Address))
@@ -385,6 +385,6 @@ def test_who_allows_every_address_gets_every_address(address: IPv4Address | IPv6
 )
 def test_an_entry_that_cannot_be_read_is_told_with_its_setting(entry: str, told: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        Guard(["example.com", entry])
+        AddressGuard(["example.com", entry])
     assert str(caught.value).startswith(f"--push-allow {entry.rpartition('@')[2]}")
     assert told in str(caught.value)

@@ -139,6 +139,25 @@ def test_development_repeats_everything_unless_told_otherwise(tmp_path: Path):
     assert load(tmp_path, dev=False).dedupe == 600
 
 
+def test_a_former_name_of_a_setting_works_in_every_source(tmp_path: Path):
+    assert load(tmp_path, limits={"patience": 1}).limits.request_timeout == 1
+    assert load(tmp_path, environ={"DRAGOMAN_LIMITS_PATIENCE": "2"}).limits.request_timeout == 2
+    assert flags(tmp_path, limits_patience="3").limits.request_timeout == 3
+    write(tmp_path, "[limits]\npatience = 4\n")
+    assert load(tmp_path).limits.request_timeout == 4
+    with pytest.raises(ConfigError, match=r"^--limits-patience: must be seconds"):
+        flags(tmp_path, limits_patience="x")
+
+
+@pytest.mark.parametrize("names", [("PATIENCE", "REQUEST_TIMEOUT"), ("REQUEST_TIMEOUT", "PATIENCE")])
+def test_the_current_name_of_a_setting_counts_before_its_former_one(tmp_path: Path, names: tuple[str, str]):
+    set_to = {"PATIENCE": "1", "REQUEST_TIMEOUT": "2"}
+    environ = {f"DRAGOMAN_LIMITS_{name}": set_to[name] for name in names}
+    assert load(tmp_path, environ=environ).limits.request_timeout == 2
+    write(tmp_path, "".join(["[limits]\n", *(f"{name.lower()} = {set_to[name]}\n" for name in names)]))
+    assert load(tmp_path).limits.request_timeout == 2
+
+
 def test_limits_come_from_keyword_environment_and_table(tmp_path: Path):
     write(tmp_path, "[limits]\nbody = 1\n")
     assert load(tmp_path).limits.body == 1

@@ -7,7 +7,7 @@ import sqlite3
 from pathlib import Path
 
 from dragoman import Agent, Context
-from dragoman.engine.call import Call
+from dragoman.engine.call import CallContext
 from dragoman.engine.ports.store import Sweep
 from dragoman.model.message import Message
 from dragoman.model.operation import GetTaskRequest, ListTasksRequest, Operation, SendMessageRequest
@@ -50,9 +50,11 @@ async def test_a_store_of_version_1_opens_with_all_its_tasks(tmp_path: Path) -> 
     connection = connect(golden_agent(), store=SqliteStore(path))
     await connection.open()
     try:
-        listed = await connection.service.list(Call(), ListTasksRequest(include_artifacts=True))
-        talk = await connection.service.list(Call(), ListTasksRequest(context_id="talk"))
-        done = await connection.service.list(Call(), ListTasksRequest(status=State.COMPLETED, include_artifacts=True))
+        listed = await connection.service.list(CallContext(), ListTasksRequest(include_artifacts=True))
+        talk = await connection.service.list(CallContext(), ListTasksRequest(context_id="talk"))
+        done = await connection.service.list(
+            CallContext(), ListTasksRequest(status=State.COMPLETED, include_artifacts=True)
+        )
         parked = next(task for task in listed.tasks if task.state is State.INPUT_REQUIRED)
         answer = Message("m", Role.USER, (Part(text="Ada"),), task_id=parked.id)
         answered = await connection.perform(Operation.SEND, SendMessageRequest(answer))
@@ -118,11 +120,11 @@ async def test_a_file_of_the_version_before_keeps_its_tasks_and_can_be_swept(tmp
     await store.open()
     try:
         assert [len(await store.records(number, 0, 9)) for number in (1, 2, 3, 4)] == [1, 1, 1, 1]
-        assert await store.repeated(b"a", NOW) == "a"
+        assert await store.duplicate_of(b"a", NOW) == "a"
         assert await store.sweep(Sweep(keep_tasks=1)) == 2  # of both owners, the oldest that have ended
         assert [await store.task(name) is None for name in "abcd"] == [True, True, False, False]
-        assert await store.repeated(b"a", NOW) is None
-        assert await store.repeated(b"c", NOW) == "c"
+        assert await store.duplicate_of(b"a", NOW) is None
+        assert await store.duplicate_of(b"c", NOW) == "c"
     finally:
         await store.close()
     assert version_of(path) == VERSION

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from dragoman.engine.ports.store import Note, Repeat, Sweep, TaskQuery
+from dragoman.engine.ports.store import DedupeKey, Note, Sweep, TaskQuery
 from dragoman.model.record import Record
 from dragoman.model.state import State
 from dragoman.stores.sqlite import retention as sweeping
@@ -50,7 +50,9 @@ async def ended(store: SqliteStore, name: str, *, snapshot: bytes = b"{}", gener
     """A task that ended a moment before NOW. Gives its number."""
     row = await create(store, row_of(store, name, context_id=f"talk-{name}"), notes=(Note(1, "request", b"r"),))
     row = structs.replace(row, state=State.COMPLETED, status_ms=NOW - 1, generation=2)
-    await write(store, row, records=(Record(2, b"{}"),), before=State.SUBMITTED, snapshot=snapshot, context_state=b"{}")
+    await write(
+        store, row, records=(Record(2, b"{}"),), previous_state=State.SUBMITTED, snapshot=snapshot, context_state=b"{}"
+    )
     if generation > 2:
         await run(store, lambda db: db.execute("UPDATE tasks SET generation = ?", (generation,)))
         await run(store, lambda db: db.execute("UPDATE snapshots SET generation = ?", (generation,)))
@@ -200,10 +202,14 @@ async def test_a_step_ends_when_somebody_waits_to_write(store: SqliteStore) -> N
 async def test_nothing_of_swept_tasks_is_left_in_the_file(store: SqliteStore) -> None:
     for name in range(40):
         row = row_of(store, f"t{name}", context_id=f"c{name % 7}")
-        await create(store, row, notes=[Note(1, "request", b"r")] * (name % 3), repeat=Repeat(b"%d" % name, NOW + 1))
+        await create(
+            store, row, notes=[Note(1, "request", b"r")] * (name % 3), dedupe_key=DedupeKey(b"%d" % name, NOW + 1)
+        )
         done = structs.replace(row, state=State.FAILED, status_ms=NOW - 1, generation=2)
         parts = {"snapshot": b"{}"} if name % 2 else {}
-        await write(store, done, records=(Record(2, b"{}"),), before=State.SUBMITTED, context_state=b"{}", **parts)
+        await write(
+            store, done, records=(Record(2, b"{}"),), previous_state=State.SUBMITTED, context_state=b"{}", **parts
+        )
     while await store.sweep(RULES):
         pass
     assert [await count(store, table) for table in EMPTIED] == [0] * len(EMPTIED)
@@ -213,11 +219,11 @@ async def test_nothing_of_swept_tasks_is_left_in_the_file(store: SqliteStore) ->
 
 
 async def test_expired_dedupe_keys_go_and_the_others_stay(store: SqliteStore) -> None:
-    await create(store, row_of(store, "a"), repeat=Repeat(b"young", NOW))
+    await create(store, row_of(store, "a"), dedupe_key=DedupeKey(b"young", NOW))
     await fill(store, "repeats", ((b"%d" % number, "a", NOW - 1 - number, None) for number in range(3000)))
     while await store.sweep(Sweep(expired_before_ms=NOW)):
         pass
-    assert await store.marks(0) == [b"young"]
+    assert await store.dedupe_keys(0) == [b"young"]
 
 
 async def test_a_deleted_task_with_a_long_journal_leaves_the_rest_to_the_next_sweep(store: SqliteStore) -> None:

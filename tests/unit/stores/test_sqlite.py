@@ -445,11 +445,11 @@ def test_what_is_counted_beforehand_is_what_there_is(
             row = row_of(store, f"t{number}", scope=SCOPES[scope], context_id=context_id)
             joins = (scope, context_id) in contexts or not alone
             contexts.add((scope, context_id))
-            rows.append(await create(store, row, joins=joins))
+            rows.append(await create(store, row, joins_context=joins))
         for number, state in changes:
             if number < len(rows):
                 row = structs.replace(rows[number], state=state)
-                rows[number] = await append(store, row, before=rows[number].state)
+                rows[number] = await append(store, row, previous_state=rows[number].state)
         for number in deleted:
             if number < len(rows):
                 assert await outcome(store, rows[number], delete=True) is None

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.dialects.v01.dialect import LEGACY
+from dragoman.dialects.v01.dialect import V01_RPC
 from dragoman.dialects.v03.dialect import V03_RPC
 from dragoman.dialects.v03_proto.dialect import V03_PROTO
 from dragoman.dialects.v1.dialect import V1_0
@@ -23,7 +23,7 @@ URL = "http://agent.example/rpc?key=secret"
 BINDINGS = [
     JsonRpcBinding(URL, V1_0),
     JsonRpcBinding(URL, V03_RPC),
-    JsonRpcBinding(URL, LEGACY),
+    JsonRpcBinding(URL, V01_RPC),
     RestBinding("http://agent.example/rest/", V1_0),
     RestBinding("http://agent.example/rest/", V03_PROTO),
 ]

@@ -13,7 +13,7 @@ import pytest
 
 from dragoman import Agent, Context
 from dragoman.bus.local import LocalBus
-from dragoman.engine.call import Call
+from dragoman.engine.call import CallContext
 from dragoman.engine.operations import EngineSettings, Service
 from dragoman.engine.ports.store import Push, Store
 from dragoman.keys.ring import KeyRing
@@ -24,7 +24,7 @@ from dragoman.model.part import Part
 from dragoman.model.state import Role
 from dragoman.model.task import Task
 from dragoman.net.exchange import HttpRequest
-from dragoman.net.guard import Guard
+from dragoman.net.guard import AddressGuard
 from dragoman.outputs import Reply
 from dragoman.server.agent.adapter import EngineAgent
 from dragoman.stores.memory import MemoryStore
@@ -159,7 +159,7 @@ class World:
         self.receiver = receiver
         self.keys = keys
         self.bus = LocalBus(clock)
-        self.guard = options.pop("guard", None) or Guard()
+        self.guard = options.pop("guard", None) or AddressGuard()
         signer = options.pop("signer", keys.signer())
         self.courier = DeliveryService(store, self.bus, clock, receiver, keys, self.guard, signer=signer, **options)
         settings = EngineSettings(drain=0)
@@ -209,13 +209,13 @@ class World:
         metadata = {"skillId": skill} if skill else None
         message = Message(message_id, Role.USER, (Part(text=text),), task_id=task, metadata=metadata)
         configuration = SendMessageConfiguration(return_immediately=not wait, task_push_notification_config=config)
-        answer = await self.service.send(Call(origin=origin), SendMessageRequest(message, configuration))
+        answer = await self.service.send(CallContext(origin=origin), SendMessageRequest(message, configuration))
         return answer.result
 
     async def hook(self, task: Task | str, url: str = URL, origin: str = "1.0", **more: Any) -> Any:
         task_id = task if isinstance(task, str) else task.id
         config = TaskPushNotificationConfig(url, task_id=task_id, **more)
-        return await self.service.create_push(Call(origin=origin), config)
+        return await self.service.create_push(CallContext(origin=origin), config)
 
     async def pushes(self, task: Task) -> list[Push]:
         stored = await self.store.task(task.id)

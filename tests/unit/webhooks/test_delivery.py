@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from dragoman.engine.call import Call
+from dragoman.engine.call import CallContext
 from dragoman.engine.ports.store import WOKEN, PushState, Write
 from dragoman.keys.ring import KeyRing
 from dragoman.model.error import CannotConnect, ServerError
 from dragoman.model.operation import AuthenticationInfo, CancelTaskRequest, TaskPushNotificationConfig
-from dragoman.net.guard import Forbidden
+from dragoman.net.guard import AddressForbidden
 from dragoman.stores.memory import MemoryStore
 from dragoman.testing import Clock
 from dragoman.webhooks import backoff, delivery
@@ -54,7 +54,7 @@ async def test_a_task_without_a_webhook_and_one_without_a_task_call_nobody(world
     await arrived(world, 0)
     assert answer.text == "hi"
     assert world.courier.open_count == 0
-    assert await world.store.owed() == []
+    assert await world.store.undelivered_pushes() == []
 
 
 async def test_a_parked_task_goes_on_telling_after_the_answer(world: Any) -> None:
@@ -70,7 +70,7 @@ async def test_a_parked_task_goes_on_telling_after_the_answer(world: Any) -> Non
 
 async def test_a_canceled_task_says_so(world: Any) -> None:
     task = await world.send("plan")
-    await world.service.cancel(Call(), CancelTaskRequest(task.id))
+    await world.service.cancel(CallContext(), CancelTaskRequest(task.id))
     came = await arrived(world, 3)
     assert came[-1].state == "TASK_STATE_CANCELED"
 
@@ -316,7 +316,9 @@ async def test_retry_after_is_respected_up_to_an_hour(world: Any, said: str, sec
 
 async def test_an_address_that_turns_out_to_be_private_ends_it_with_the_reason(world: Any) -> None:
     async def rebound(_: Any) -> None:
-        raise Forbidden("hooks.example.com is in a private network", host="hooks.example.com", address="10.0.0.1")
+        raise AddressForbidden(
+            "hooks.example.com is in a private network", host="hooks.example.com", address="10.0.0.1"
+        )
 
     world.receiver.does = rebound
     task = await world.send("echo")
@@ -431,7 +433,7 @@ async def test_a_webhook_deleted_in_the_middle_hears_no_more(world: Any) -> None
     await held.entered.wait()
     from dragoman.model.operation import GetPushConfigRequest
 
-    await world.service.delete_push(Call(), GetPushConfigRequest(task.id, "p"))
+    await world.service.delete_push(CallContext(), GetPushConfigRequest(task.id, "p"))
     held.go.set()
     await world.pass_time(3600)
     assert world.receiver.came == []
@@ -463,7 +465,7 @@ async def test_one_replaced_within_a_millisecond_is_not_taken_for_the_other(worl
     assert world.clock.now() <= old.created_ms < new.created_ms
     stored = await world.store.task(task.id)
     done = structs.replace(old, state=PushState.DEAD)
-    world.store.write(Write(stored.row, lambda _: None, progress=(done,)))
+    world.store.write(Write(stored.row, lambda _: None, push_progress=(done,)))
     assert await world.pushes(task) == [new]
 
 
@@ -491,7 +493,7 @@ class Failing(MemoryStore):
     unreadable = False
 
     def write(self, write: Write) -> None:
-        if self.full and write.progress:
+        if self.full and write.push_progress:
             asyncio.get_running_loop().call_soon(write.done, OSError(28, "No space left on device"))
             return
         super().write(write)
@@ -626,7 +628,7 @@ async def test_a_lost_key_ends_it_with_a_reason(make: Any) -> None:
     assert (push.state, push.error, second.receiver.tries) == (PushState.DEAD, LOST_KEY, 0)
     from dragoman.model.operation import GetPushConfigRequest
 
-    shown = await second.service.get_push(Call(), GetPushConfigRequest(task.id, ""))
+    shown = await second.service.get_push(CallContext(), GetPushConfigRequest(task.id, ""))
     assert (shown.url, shown.token, shown.authentication) == ("https://hooks.example.com/", None, None)
 
 
@@ -638,7 +640,7 @@ async def wake(world: Any, task: Any) -> None:
     stored = await world.store.task(task.id)
     (push,) = await world.pushes(task)
     fresh = structs.replace(push, state=PushState.OPEN, tries=0, failing_ms=0, due_ms=WOKEN)
-    world.store.write(Write(stored.row, lambda _: None, progress=(fresh,)))
+    world.store.write(Write(stored.row, lambda _: None, push_progress=(fresh,)))
 
 
 async def test_a_dead_webhook_that_is_woken_gets_all_it_missed(world: Any) -> None:
@@ -670,8 +672,8 @@ class Hesitant(MemoryStore):
         super().__init__()
         self.meanwhile: Any = None
 
-    async def owed(self, *, woken: bool = False) -> Any:
-        found = await super().owed(woken=woken)
+    async def undelivered_pushes(self, *, woken: bool = False) -> Any:
+        found = await super().undelivered_pushes(woken=woken)
         meanwhile, self.meanwhile = self.meanwhile, None
         if meanwhile is not None:
             await meanwhile()
@@ -684,7 +686,7 @@ async def test_what_a_task_does_while_its_webhook_is_taken_up_is_brought_too(mak
     await world.settle()
     told = len(world.receiver.came)
     (push,) = await world.pushes(task)
-    world.courier.leave(push.task, push.id)
+    world.courier.unfollow(push.task, push.id)
 
     async def answered() -> None:
         await world.send("", "3", None, task=task.id)
@@ -701,10 +703,10 @@ async def test_looking_goes_on_after_a_store_that_could_not_be_read(make: Any) -
     class Unreadable(MemoryStore):
         unreadable = False
 
-        async def owed(self, *, woken: bool = False) -> Any:
+        async def undelivered_pushes(self, *, woken: bool = False) -> Any:
             if self.unreadable:
                 raise ServerError("the store cannot be read now")
-            return await super().owed(woken=woken)
+            return await super().undelivered_pushes(woken=woken)
 
     store = Unreadable()
     world = await make(store)

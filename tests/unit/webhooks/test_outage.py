@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dragoman import Agent
-from dragoman.engine.call import Call
+from dragoman.engine.call import CallContext
 from dragoman.engine.ports.store import PushState
 from dragoman.model.message import Message
 from dragoman.model.operation import SendMessageConfiguration, SendMessageRequest, TaskPushNotificationConfig
@@ -52,7 +52,7 @@ async def test_an_hour_without_the_receiver_loses_nothing_of_a_thousand_tasks(ma
     await world.pass_time(HOUR // 4)
     check(world, tasks)
     assert len(world.receiver.came) == 3 * TASKS
-    assert await world.store.owed() == []
+    assert await world.store.undelivered_pushes() == []
     assert world.courier.open_count == world.courier.busy_count == 0
 
 
@@ -71,7 +71,7 @@ async def test_a_crash_in_that_hour_loses_nothing_either(make: Any, tmp_path: Pa
     await after.pass_time(HOUR // 4, step=300)
     check(after, tasks)
     # Time is virtual, the thread that writes down what has arrived is not: each look waits for a real read.
-    while await after.store.owed():
+    while await after.store.undelivered_pushes():
         assert after.courier.open_count + after.courier.busy_count <= FEWER
 
 
@@ -130,7 +130,7 @@ async def test_a_webhook_that_takes_half_a_minute_delays_no_stream_at_all(make: 
     began = world.clock.now()
     message = Message("m", Role.USER, (Part(text="go"),))
     config = SendMessageConfiguration(task_push_notification_config=TaskPushNotificationConfig(URL))
-    stream = await world.service.stream(Call(), SendMessageRequest(message, config))
+    stream = await world.service.stream(CallContext(), SendMessageRequest(message, config))
     records = [record async for batch in stream.batches for record in batch.records]
     assert records[-1].state is not None
     assert records[-1].state.final

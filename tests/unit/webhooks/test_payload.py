@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dragoman import Agent, Context
-from dragoman.engine.journal.replay import Compacted
+from dragoman.engine.journal.replay import JournalCompacted
 from dragoman.engine.ports.store import Sweep
 from dragoman.webhooks.payload import PayloadBuilder
 
@@ -137,5 +137,5 @@ async def test_what_is_gone_is_said_to_be_gone(make: Any) -> None:
     stored = await world.store.task(task.id)
     records = await world.store.records(stored.row.number, 0, 100)
     await world.store.sweep(Sweep(compact_before_ms=world.clock.now() + 1))
-    with pytest.raises(Compacted):
+    with pytest.raises(JournalCompacted):
         await PayloadBuilder(world.store, stored, "0.3", chunks=False).build(records[1])

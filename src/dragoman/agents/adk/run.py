@@ -26,7 +26,7 @@ from dragoman.agents.adk.offers import description_of, offers_of
 from dragoman.agents.adk.parts import THOUGHT, TYPE, to_genai
 from dragoman.agents.adk.replies import read_answers
 from dragoman.agents.adk.turn import AdkTurn
-from dragoman.engine.execute.outputs import Ask, Marks
+from dragoman.engine.execute.outputs import Ask, OutputMetadata
 from dragoman.model.error import ConfigError, Failed, Rejected
 from dragoman.model.part import Part
 
@@ -146,9 +146,9 @@ class AdkRuns:
         self._can_abort = "abort_signal" in inspect.signature(self.runner.run_async).parameters
 
     @property
-    def marks(self) -> Marks:
+    def output_metadata(self) -> OutputMetadata:
         """What ADK's clients look for on tasks and on what is said on the way."""
-        return Marks(task={_EXTENSION: {"adk_agent_executor_v2": True}}, note={THOUGHT: True})
+        return OutputMetadata(task={_EXTENSION: {"adk_agent_executor_v2": True}}, progress={THOUGHT: True})
 
     @property
     def name(self) -> str:

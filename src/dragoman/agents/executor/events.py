@@ -61,18 +61,18 @@ def _parse(value: Any, name: str) -> Event:
         if member is None:
             raise TypeError("it is no event")
         as_dict: Any = import_module("google.protobuf.json_format").MessageToDict
-        return V1_0.event_from({member: _with_integers(as_dict(value))}).payload
+        return V1_0.read_event({member: _with_integers(as_dict(value))}).payload
     if hasattr(value, "model_dump"):
-        return V03_RPC.event_from(value.model_dump(mode="json", by_alias=True, exclude_none=True)).payload
+        return V03_RPC.read_event(value.model_dump(mode="json", by_alias=True, exclude_none=True)).payload
     plain = _to_json_value(value)
     if not isinstance(plain, dict):
         raise TypeError("it is no event")
     fields = cast("dict[str, Any]", plain)
     if "kind" in fields:
-        return V03_RPC.event_from(fields).payload
+        return V03_RPC.read_event(fields).payload
     if not fields.keys() & _WRAPPER_MEMBERS:
         fields = {_MEMBER_BY_TYPE.get(name) or _member_by_fields(fields): fields}
-    return V1_0.event_from(fields).payload
+    return V1_0.read_event(fields).payload
 
 
 def _member_by_fields(fields: dict[str, Any]) -> str:

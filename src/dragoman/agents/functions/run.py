@@ -19,7 +19,7 @@ from dragoman.agents.functions.skill import FunctionKind
 from dragoman.agents.functions.sync_context import SyncContext
 from dragoman.agents.offers import may_use, permit, request_of
 from dragoman.agents.timeout import DeadlineExceeded, Timeout
-from dragoman.engine.execute.outputs import Answered, Ask
+from dragoman.engine.execute.outputs import AnsweredQuestion, Ask
 from dragoman.engine.execute.threads import in_thread, skill_threads
 from dragoman.engine.ports.agent import Plan
 from dragoman.model.error import ConfigError, Failed
@@ -56,7 +56,7 @@ class QuestionReplay:
     `first_state` is the conversation state at the start of the first run; it is stored with the first question.
     """
 
-    def __init__(self, answered: tuple[Answered, ...], first_state: dict[str, Any]) -> None:
+    def __init__(self, answered: tuple[AnsweredQuestion, ...], first_state: dict[str, Any]) -> None:
         self._answered = answered
         self._first_state = first_state
         self._next = 0
@@ -67,14 +67,14 @@ class QuestionReplay:
         """True until the last answered question has been asked again: outputs before it are journaled already."""
         return self._next < len(self._answered)
 
-    async def ask(self, question: str, wanted: Any, choices: Sequence[Any] | None) -> Any:
+    async def ask(self, question: str, expected_type: Any, choices: Sequence[Any] | None) -> Any:
         """Return the answer; ask again when it does not fit. Raises PauseSignal when there is none yet."""
         text = question if choices is None else f"{question} ({', '.join(str(choice) for choice in choices)})"
         prompt = text
         while True:
             answer = self._answer(prompt, Ask(prompt, self._ref()))
             try:
-                return read_answer(answer.text, answer.data, wanted, choices)
+                return read_answer(answer.text, answer.data, expected_type, choices)
             except TypeMismatch as problem:
                 prompt = f"{text} Please answer with {problem}."
 
@@ -92,7 +92,7 @@ class QuestionReplay:
     def _ref(self) -> dict[str, Any] | None:
         return {"state": self._first_state} if self._next == 0 else None
 
-    def _answer(self, question: str, ask: Ask) -> Answered:
+    def _answer(self, question: str, ask: Ask) -> AnsweredQuestion:
         self.check()
         if not self.replaying:
             self.paused = True
@@ -138,8 +138,8 @@ class Functions:
         Raises:
             Failed: the named skill does not exist.
         """
-        parts = ctx.first.parts
-        if not ctx.opening and len(parts) == 1 and parts[0].text is not None:  # nearly every message
+        parts = ctx.first_message.parts
+        if not ctx.first_metadata and len(parts) == 1 and parts[0].text is not None:  # nearly every message
             name, arguments = None, dict[str, Any]()
         else:
             name, arguments = request_of(ctx)
@@ -179,14 +179,14 @@ class Functions:
         return self._run(*self.choose_skill(ctx), ctx)
 
     def _run(self, skill: Skill, arguments: dict[str, Any], ctx: Context) -> AsyncGenerator[Any, None]:
-        ctx.message, ctx.metadata = ctx.first, ctx.opening
-        ctx.listen_again()
+        ctx.message, ctx.metadata = ctx.first_message, ctx.first_metadata
+        ctx.replay_followups()
         ctx.skill = skill.id
         if skill.permission is not None:
             permit(ctx, skill, skill.name)
         text = ctx.text if skill.only_text is not None and not arguments else ""
         values = {skill.only_text: text} if skill.only_text is not None and text else None
-        if values is None or skill.context is not None or ctx.answered:
+        if values is None or skill.context is not None or ctx.answers:
             return _run_with_replay(skill, ctx, arguments, values)
         # Most messages are one text for a function that cannot ask: nothing to bind, to replay or to store.
         return _outputs(skill, ctx, values)
@@ -197,11 +197,11 @@ async def _run_with_replay(
 ) -> AsyncGenerator[Any, None]:
     """Yield the outputs of a skill that may ask, or has arguments to ask for, without those of earlier runs."""
     loaded = first = _copy_state(ctx.state)
-    if ctx.answered:
-        _replace_state(ctx.state, cast("dict[str, Any]", ctx.answered[0].ref or {}).get("state", {}))
+    if ctx.answers:
+        _replace_state(ctx.state, cast("dict[str, Any]", ctx.answers[0].ref or {}).get("state", {}))
         first = _copy_state(ctx.state)
-    replay = QuestionReplay(ctx.answered, first)
-    ctx.questions = replay
+    replay = QuestionReplay(ctx.answers, first)
+    ctx.ask_handler = replay
     pause: PauseSignal | None = None
     try:
         if values is None:
@@ -209,7 +209,7 @@ async def _run_with_replay(
         async with aclosing(_outputs(skill, ctx, values)) as outputs:
             async for value in outputs:
                 replay.check()
-                if not ctx.answered or not replay.replaying:
+                if not ctx.answers or not replay.replaying:
                     yield value
         replay.check()
         if replay.replaying:
@@ -222,7 +222,7 @@ async def _run_with_replay(
         if pause is not None:
             # Changes to the state take effect when the task ends, not when it pauses.
             _replace_state(ctx.state, loaded)
-        elif ctx.answered:
+        elif ctx.answers:
             _replace_state(ctx.state, _merge_state(loaded, first, ctx.state))
     if pause is not None:
         yield pause.ask

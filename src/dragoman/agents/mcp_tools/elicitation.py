@@ -19,7 +19,7 @@ from dragoman.schema.arguments import Problem, Schema
 
 if TYPE_CHECKING:
     from dragoman.clock import Clock, Timer
-    from dragoman.engine.execute.outputs import Answered
+    from dragoman.engine.execute.outputs import AnsweredQuestion
 
 _PARAMS: TypeAdapter[types.ElicitRequestParams] = TypeAdapter(types.ElicitRequestParams)
 _ACTION_WORDS: dict[str, Literal["decline", "cancel"]] = {
@@ -45,7 +45,7 @@ def build_question(params: types.ElicitRequestParams, ref: dict[str, Any], probl
     return Ask(question, ref=ref, details=(details,))
 
 
-def parse_answer(params: types.ElicitRequestParams, answer: Answered) -> types.ElicitResult | str:
+def parse_answer(params: types.ElicitRequestParams, answer: AnsweredQuestion) -> types.ElicitResult | str:
     """What the caller said, as the server wants it; or what is wrong with it.
 
     "decline" and "cancel" are understood as such, in the text or as `{"action": …}`.

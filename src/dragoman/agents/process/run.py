@@ -189,7 +189,7 @@ class SessionRuns:
 def _depth(ctx: Context) -> int:
     """How deep a task is: of what its message says and what came with the request, the larger counts."""
     first = ctx.history[0] if ctx.history else ctx.message
-    return depth_of(ctx.opening, first.metadata)
+    return depth_of(ctx.first_metadata, first.metadata)
 
 
 def _has_lost_conversation(first_error: Event | None) -> bool:

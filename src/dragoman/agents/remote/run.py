@@ -35,7 +35,7 @@ from dragoman.model.operation import (
 )
 from dragoman.model.state import Role, State
 from dragoman.model.task import Task, TaskStatus
-from dragoman.net.exchange import size_in_words
+from dragoman.net.exchange import format_size
 
 if TYPE_CHECKING:
     from dragoman.client.connection import Connection
@@ -155,7 +155,7 @@ def _public_error(error: DragomanError, *, has_task: bool) -> str:
     if isinstance(error, TaskNotFound) and has_task:
         return "the agent behind this one does not know the task any more"
     if isinstance(error, ResponseTooLarge):
-        return f"the agent behind this one sends more than {size_in_words(error.limit)}, the limit of this server"
+        return f"the agent behind this one sends more than {format_size(error.limit)}, the limit of this server"
     return public_error_text(error, "the agent behind this one")
 
 
@@ -192,7 +192,7 @@ class RemoteRun:
     async def outputs(self) -> AsyncGenerator[Any, None]:
         """What the run yields."""
         # Kept before anything is passed on: whatever our callers see belongs to a task that is known after a restart.
-        sent = await self._ctx.once(f"remote {len(self._ctx.answered)}", self._send, retry=True)
+        sent = await self._ctx.once(f"remote {len(self._ctx.answers)}", self._send, retry=True)
         if sent.get("context"):
             self._ctx.state[STATE] = sent["context"]
         if "message" in sent:

@@ -11,7 +11,7 @@ import msgspec
 from dragoman.clock import Clock
 from dragoman.model.error import BadResponse, CannotConnect, ConfigError, ServerError
 from dragoman.model.json import decode_any
-from dragoman.net.exchange import HttpClient, HttpRequest, is_loopback, shown
+from dragoman.net.exchange import HttpClient, HttpRequest, is_loopback, redact_url
 
 logger = logging.getLogger("dragoman.auth")
 
@@ -126,7 +126,7 @@ class FetchedKeys:
                 self._requested_at = now - REFRESH_MS + RETRY_MS
                 return
             if not isinstance(jwks.get("keys"), list):
-                logger.warning("no keys from the issuer of tokens: %s has no list of keys", shown(url))
+                logger.warning("no keys from the issuer of tokens: %s has no list of keys", redact_url(url))
                 return
             self._fetched_at = now
             if jwks != self._jwks:
@@ -139,10 +139,10 @@ class FetchedKeys:
             return self._url
         document = await fetch_object(self._http, self._url)
         if document.get("issuer") != self._issuer:
-            raise BadResponse(f"{shown(self._url)} speaks for another issuer than {self._issuer}")
+            raise BadResponse(f"{redact_url(self._url)} speaks for another issuer than {self._issuer}")
         found = document.get("jwks_uri")
         if not isinstance(found, str) or not is_secure_url(found):
-            raise BadResponse(f"{shown(self._url)} has no jwks_uri that begins with https://")
+            raise BadResponse(f"{redact_url(self._url)} has no jwks_uri that begins with https://")
         return found
 
 
@@ -153,18 +153,18 @@ async def fetch_object(http: HttpClient, url: str) -> Json:
         CannotConnect: nobody answers.
         BadResponse: the answer is not one; redirects are not followed.
     """
-    request = HttpRequest("GET", url, {"Accept": "application/json"}, connect=_CONNECT, silence=_SILENCE)
+    request = HttpRequest("GET", url, {"Accept": "application/json"}, connect_timeout=_CONNECT, read_timeout=_SILENCE)
     response = await http.send(request)
     try:
         if response.status != 200:
-            raise BadResponse(f"{shown(url)} answers with HTTP {response.status}", status=response.status)
+            raise BadResponse(f"{redact_url(url)} answers with HTTP {response.status}", status=response.status)
         body: Any = decode_any(await response.read(MAX_DOCUMENT))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise BadResponse(f"the answer of {shown(url)} is not JSON") from None
+        raise BadResponse(f"the answer of {redact_url(url)} is not JSON") from None
     finally:
         await response.close()
     if not isinstance(body, dict):
-        raise BadResponse(f"the answer of {shown(url)} is not a JSON object")
+        raise BadResponse(f"the answer of {redact_url(url)} is not a JSON object")
     return cast("Json", body)
 
 

@@ -51,7 +51,8 @@ class TokenCredential(BaseCredential):
         """See `Credential.apply`."""
         source = self._source(request, card)
         cache = self._caches.setdefault(source, TokenCache(self._now))
-        put_bearer(request, await cache.get(lambda refresh: self._fetch(http, source, refresh, request.connect)))
+        timeout = request.connect_timeout
+        put_bearer(request, await cache.get(lambda refresh: self._fetch(http, source, refresh, timeout)))
 
     async def _fetch(self, http: HttpClient, source: TokenSource, refresh: str | None, connect: float | None) -> Token:
         raise NotImplementedError

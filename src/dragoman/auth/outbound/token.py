@@ -73,7 +73,13 @@ async def post_to_issuer(
     """
     all_headers = {"Accept": "application/json", "Content-Type": "application/x-www-form-urlencoded", **(headers or {})}
     request = HttpRequest(
-        "POST", url, all_headers, urlencode(form).encode(), operation="token", connect=connect, silence=_READ_TIMEOUT
+        "POST",
+        url,
+        all_headers,
+        urlencode(form).encode(),
+        operation="token",
+        connect_timeout=connect,
+        read_timeout=_READ_TIMEOUT,
     )
     try:
         response = await http.send(request)

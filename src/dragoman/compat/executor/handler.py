@@ -24,7 +24,7 @@ from dragoman.compat.executor.task_store import ORIGIN, TaskStore
 from dragoman.compat.executor.webhooks import PushConfigStore
 from dragoman.dialects.errors import rpc_error
 from dragoman.dialects.table import V0_3
-from dragoman.engine.call import Call
+from dragoman.engine.call import CallContext
 from dragoman.engine.journal.follow import Stream
 from dragoman.engine.operations import EngineSettings, Service
 from dragoman.model.error import A2AError, ExtendedAgentCardNotConfigured, InternalError, MethodNotFound
@@ -168,19 +168,19 @@ class RequestHandler:
         await self.start()
         endpoint = self._endpoint
         operation, dialect, _ = endpoint.dialects.for_method(request.method, ORIGIN)
-        params = dialect.request_from(operation, request.params)
+        params = dialect.read_values(operation, request.params)
         if operation is Operation.EXTENDED_CARD:
             yield self._extended()
             return
-        outcome = await endpoint.perform(operation, Call(origin=ORIGIN, asks=dialect.asks), params, None)
+        outcome = await endpoint.perform(operation, CallContext(origin=ORIGIN, asks=dialect.asks), params, None)
         if not isinstance(outcome.result, Stream):
-            yield decode_any(dialect.result(operation, outcome.result))
+            yield decode_any(dialect.write_result(operation, outcome.result))
             return
-        spelling = dialect.stream()
+        spelling = dialect.event_writer()
         async with aclosing(outcome.result.batches) as batches:
             async for records, ended in batches:
                 for index, record in enumerate(records, 1):
-                    yield decode_any(spelling.event(record, last=ended and index == len(records)))
+                    yield decode_any(spelling.write_event(record, last=ended and index == len(records)))
 
     def _extended(self) -> dict[str, Any]:
         if self._extended_card is None:

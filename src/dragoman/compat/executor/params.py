@@ -36,12 +36,12 @@ class Params(Wire, Generic[R], frozen=True):
 
     def to_model(self) -> R:
         """The request in the words of A2A 1.0. Raises InvalidParams when it cannot be asked for."""
-        return cast("R", V03_RPC.request_from(self.operation, self.to_map()))
+        return cast("R", V03_RPC.read_values(self.operation, self.to_map()))
 
     @classmethod
     def from_model(cls, request: R) -> Self:
         """Spell a request of A2A 1.0."""
-        return read(cls, decode_any(V03_RPC.params(cls.operation, request)))
+        return read(cls, decode_any(V03_RPC.write_params(cls.operation, request)))
 
 
 class TaskIDParams(Params[CancelTaskRequest], frozen=True):

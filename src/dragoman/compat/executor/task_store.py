@@ -149,7 +149,7 @@ class TaskStore:
         return stored if stored is not None and stored.row.scope.agent == self.agent else None
 
     async def _read(self, stored: StoredTask) -> Task:
-        return Task.from_model(await self._tasks.folded(stored))
+        return Task.from_model(await self._tasks.read(stored))
 
     def _running(self, task_id: str) -> bool:
         return self._queues is not None and self._queues.lookup(task_id)[0] == "ok"

@@ -15,7 +15,7 @@ from msgspec import Struct, field, structs
 
 from dragoman.clock import SystemClock, timestamp
 from dragoman.compat.executor.ids import new_id
-from dragoman.dialects.reading.lenient import Reader, from_base64
+from dragoman.dialects.reading.lenient import LenientReader, from_base64
 from dragoman.dialects.spelling import ROLE_WORDS, WORDS, role_of, state_of
 from dragoman.dialects.v03.codec import event_to_03, part_from_03, part_to_03
 from dragoman.dialects.v03.dialect import V03_RPC
@@ -60,7 +60,7 @@ class WireEvent(Wire, Generic[M], frozen=True):
 
     def to_model(self) -> M:
         """The object in the words of A2A 1.0. Raises BadResponse when a file is not base64."""
-        return cast("M", V03_RPC.event_from(self.to_map()).payload)
+        return cast("M", V03_RPC.read_event(self.to_map()).payload)
 
     @classmethod
     def from_model(cls, model: M) -> Self:
@@ -74,12 +74,12 @@ def read(cls: type[W], map: Mapping[str, Any]) -> W:
     Raises:
         InvalidParams: with the field named.
     """
-    return _reader(cls).value(dict(map) if isinstance(map, Mapping) else map)  # pyright: ignore[reportUnnecessaryIsInstance]
+    return _reader(cls).read_value(dict(map) if isinstance(map, Mapping) else map)  # pyright: ignore[reportUnnecessaryIsInstance]
 
 
 @cache
-def _reader(cls: type[W]) -> Reader[W]:
-    return Reader(cls)
+def _reader(cls: type[W]) -> LenientReader[W]:
+    return LenientReader(cls)
 
 
 def _plain(value: Struct) -> dict[str, Any]:

@@ -10,12 +10,12 @@ from dragoman.compat.executor.result import NOT_FOUND
 from dragoman.compat.executor.task_store import ORIGIN, TaskStore
 from dragoman.engine.journal.tasks import Tasks
 from dragoman.engine.ports.store import Scope
-from dragoman.engine.webhooks import Pushes
+from dragoman.engine.webhooks import WebhookOperations
 from dragoman.model.error import A2AError, DragomanError, TaskNotFound
 from dragoman.model.ids import new_id
 from dragoman.model.json import encode
 from dragoman.model.operation import AuthenticationInfo, GetPushConfigRequest, TaskPushNotificationConfig
-from dragoman.net.guard import Guard
+from dragoman.net.guard import AddressGuard
 from dragoman.server.http.lazy import LazyHttp, LazyKeys
 from dragoman.webhooks.config import WebhookRegistry
 from dragoman.webhooks.delivery import DeliveryService
@@ -38,7 +38,7 @@ class PushSender:
     """
 
     def __init__(self, *, allow: Sequence[str] = (), secret: str | None = None) -> None:
-        self.guard = Guard(allow, setting="allow")
+        self.guard = AddressGuard(allow, setting="allow")
         self.keys = LazyKeys(secret, None)
         self._http = LazyHttp(self.client)
 
@@ -92,7 +92,7 @@ class PushConfigStore:
 
     def _use(self, outbox: WebhookRegistry) -> None:
         self._outbox = outbox
-        self._pushes = Pushes(self._tasks, outbox)
+        self._pushes = WebhookOperations(self._tasks, outbox)
 
     async def set(self, task_id: str, config: PushConfig) -> Ok[PushConfig] | Failure:
         """Keep a webhook, in place of one with the same id; one without an id gets one."""

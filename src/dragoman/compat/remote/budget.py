@@ -10,7 +10,7 @@ from dragoman.clock import SystemClock
 from dragoman.compat.remote.exchange import under
 from dragoman.compat.sessions.errors import BudgetExceededError
 from dragoman.compat.sessions.invocation_guard import limit_of
-from dragoman.net.addresses import read_host
+from dragoman.net.addresses import parse_host
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -126,7 +126,7 @@ def _origin(base_url: str) -> Origin:
     parts = urlsplit(under(base_url, ""))
     host = parts.hostname or ""
     try:
-        found = read_host(host)
+        found = parse_host(host)
     except ValueError:
         name = host.lower()
     else:

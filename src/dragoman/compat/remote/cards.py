@@ -10,7 +10,7 @@ from dragoman.compat.sessions.errors import ExternalServiceError, ValidationErro
 from dragoman.model.error import BadResponse, CannotConnect, DragomanError
 from dragoman.net.aio import fetch
 from dragoman.net.exchange import HttpRequest
-from dragoman.net.guard import Forbidden, Guard
+from dragoman.net.guard import AddressForbidden, AddressGuard
 
 if TYPE_CHECKING:
     from dragoman.clock import Clock
@@ -31,7 +31,7 @@ class CardCache:
 
     def __init__(self) -> None:
         # Bytes, so that a caller who changes the map it was given changes no one else's.
-        self._kept: dict[tuple[str, Guard | None], tuple[int, bytes]] = {}
+        self._kept: dict[tuple[str, AddressGuard | None], tuple[int, bytes]] = {}
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -40,7 +40,7 @@ class CardCache:
         """Forget every card."""
         self._kept.clear()
 
-    async def fetch(self, base_url: str, clock: Clock, guard: Guard | None = None) -> dict[str, Any]:
+    async def fetch(self, base_url: str, clock: Clock, guard: AddressGuard | None = None) -> dict[str, Any]:
         """See `fetch_agent_card`."""
         url = base_url
         try:
@@ -52,8 +52,8 @@ class CardCache:
             if kept is not None:
                 return _card(url, kept[1])
             request = HttpRequest("GET", url, {"Accept": "application/json"}, operation="card")
-            status, body = await fetch(request, clock=clock, seconds=FETCH_SECONDS, most=MAX_CARD, guard=guard)
-        except Forbidden as error:
+            status, body = await fetch(request, clock=clock, seconds=FETCH_SECONDS, limit=MAX_CARD, guard=guard)
+        except AddressForbidden as error:
             raise ValidationError(f"Blocked URL: {error}") from error
         except CannotConnect as error:
             text = f"A2A: Failed to fetch Agent Card from {url}: {error}"
@@ -78,7 +78,7 @@ _CARDS = CardCache()
 
 
 async def fetch_agent_card(
-    base_url: str, *, clock: Clock | None = None, guard: Guard | bool | None = None
+    base_url: str, *, clock: Clock | None = None, guard: AddressGuard | bool | None = None
 ) -> dict[str, Any]:
     """The card at `/.well-known/agent-card.json` as a map; for five minutes the one that was fetched before.
 
@@ -92,7 +92,7 @@ async def fetch_agent_card(
 
 
 async def discover_agent(
-    base_url: str, *, clock: Clock | None = None, guard: Guard | bool | None = None
+    base_url: str, *, clock: Clock | None = None, guard: AddressGuard | bool | None = None
 ) -> dict[str, Any] | None:
     """Like `fetch_agent_card`, but None when there is no card to be had."""
     try:

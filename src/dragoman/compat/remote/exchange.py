@@ -8,15 +8,15 @@ from urllib.parse import urlsplit
 
 from dragoman.model.error import CannotConnect
 from dragoman.model.json import decode_any
-from dragoman.net.guard import Guard
+from dragoman.net.guard import AddressGuard
 
 _EXCERPT = 200
-_PUBLIC = Guard(setting="the guard's allow")
+_PUBLIC = AddressGuard(setting="the guard's allow")
 
 
-def guard_of(guard: Guard | bool | None) -> Guard | None:
+def guard_of(guard: AddressGuard | bool | None) -> AddressGuard | None:
     """The guard that is meant: with True one that lets requests go to the public internet alone."""
-    if isinstance(guard, Guard):
+    if isinstance(guard, AddressGuard):
         return guard
     return _PUBLIC if guard else None
 

@@ -14,10 +14,10 @@ from dragoman.compat.sessions.errors import BudgetExceededError
 from dragoman.compat.sessions.invocation_guard import max_depth_of
 from dragoman.model.error import BadResponse, DragomanError
 from dragoman.model.json import decode_any, encode
-from dragoman.model.message import told_depth
+from dragoman.model.message import depth_from_environ
 from dragoman.net.aio import fetch
 from dragoman.net.exchange import HttpRequest
-from dragoman.net.guard import Forbidden, Guard
+from dragoman.net.guard import AddressForbidden, AddressGuard
 
 if TYPE_CHECKING:
     from dragoman.clock import Clock
@@ -62,7 +62,7 @@ async def invoke_remote_agent(
     source_agent: str | None = None,
     budget: SessionBudget | None = None,
     session: str | None = None,
-    guard: Guard | bool | None = None,
+    guard: AddressGuard | bool | None = None,
 ) -> RemoteInvocationResult:
     """Submit a message to a remote agent and look every three seconds, at first at once, whether its task has ended.
 
@@ -78,7 +78,7 @@ async def invoke_remote_agent(
     Whatever goes wrong, here or over there, is in the result's `error`; nothing is raised for it.
     """
     clock = clock or SystemClock()
-    depth = told_depth(os.environ) if depth is None else depth
+    depth = depth_from_environ(os.environ) if depth is None else depth
     params: dict[str, Any] = {"message": message}
     if skill is not None:
         params["skill"] = skill
@@ -101,7 +101,7 @@ async def invoke_remote_agent(
             # Last of all: what is not sent for another reason costs nothing.
             budget.take(session, base_url)
         task_id = _task_id(*await fetch(request, clock=clock, seconds=SUBMIT_SECONDS, guard=guard))
-    except Forbidden as error:
+    except AddressForbidden as error:
         return _not_sent(f"Blocked URL: {error}")
     except BudgetExceededError as error:
         return _not_sent(str(error))
@@ -132,7 +132,7 @@ def _task_id(status: int, body: bytes) -> str:
 # -- poll ----------------------------------------------------------------------------------------------------------
 
 
-async def _ended(url: str, timeout_ms: int, clock: Clock, guard: Guard | None) -> dict[str, Any] | None:
+async def _ended(url: str, timeout_ms: int, clock: Clock, guard: AddressGuard | None) -> dict[str, Any] | None:
     """The task once it has ended, or None when the time is up before."""
     until = clock.now() + timeout_ms
     while (left := (until - clock.now()) / 1000) > 0:
@@ -145,7 +145,7 @@ async def _ended(url: str, timeout_ms: int, clock: Clock, guard: Guard | None) -
     return None
 
 
-async def _look(url: str, seconds: float, clock: Clock, guard: Guard | None) -> dict[str, Any] | None:
+async def _look(url: str, seconds: float, clock: Clock, guard: AddressGuard | None) -> dict[str, Any] | None:
     request = HttpRequest("GET", url, {"Accept": "application/json"}, operation="get")
     try:
         status, body = await fetch(request, clock=clock, seconds=seconds, guard=guard)

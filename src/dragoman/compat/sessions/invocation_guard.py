@@ -6,7 +6,7 @@ import logging
 from collections import OrderedDict, deque
 from typing import TYPE_CHECKING
 
-from dragoman.engine.accept.quota import busy
+from dragoman.engine.accept.quota import overloaded
 from dragoman.model.error import InvalidParams
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class InvocationGuard:
             begun.popleft()
         if len(begun) >= self._per_minute:
             seconds = (begun[0] + _WINDOW_MS - now) / 1000
-            raise busy(f"an agent may begin {self._per_minute} tasks a minute", "source", seconds)
+            raise overloaded(f"an agent may begin {self._per_minute} tasks a minute", "source", seconds)
         begun.append(now)
 
     def _make_room(self, now: int) -> None:

@@ -16,7 +16,7 @@ from dragoman.engine.ports.store import Scope
 from dragoman.engine.session_id import session_id
 from dragoman.model.error import A2AError, TaskNotFound
 from dragoman.model.ids import new_id
-from dragoman.model.message import DEPTH, Message
+from dragoman.model.message import DEPTH_KEY, Message
 from dragoman.model.operation import GetTaskRequest, SendMessageConfiguration, SendMessageRequest
 from dragoman.model.part import Part
 from dragoman.model.state import Role, State
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from dragoman.compat.sessions.dialect import AskedTask, Json
     from dragoman.compat.sessions.invocation_guard import InvocationGuard
     from dragoman.engine.accept.quota import Lease
-    from dragoman.engine.call import Call
+    from dragoman.engine.call import CallContext
     from dragoman.engine.operations import Service
     from dragoman.engine.ports.bus import Bus
 
@@ -56,7 +56,7 @@ class AgentEngine(NamedTuple):
 class _Entry:
     """What the registry knows of one task."""
 
-    def __init__(self, engine: AgentEngine, call: Call, task_id: str, created_ms: int, timeout_ms: int) -> None:
+    def __init__(self, engine: AgentEngine, call: CallContext, task_id: str, created_ms: int, timeout_ms: int) -> None:
         self.engine = engine
         self.call = call
         self.scope = Scope(engine.agent, call.tenant, call.owner)
@@ -104,7 +104,7 @@ class TaskRegistry:
         return len(self._entries)
 
     async def send(
-        self, engine: AgentEngine, call: Call, asked: AskedTask, caller: str = "", lease: Lease | None = None
+        self, engine: AgentEngine, call: CallContext, asked: AskedTask, caller: str = "", lease: Lease | None = None
     ) -> Json:
         """Begin a task, and give it once the work has begun, has ended, or a second has passed.
 
@@ -122,7 +122,7 @@ class TaskRegistry:
         await wait(engine.clock, entry.begun, BEGIN_SECONDS)
         return await self._json(entry)
 
-    async def get(self, call: Call, task_id: str, agent: str | None = None) -> Json:
+    async def get(self, call: CallContext, task_id: str, agent: str | None = None) -> Json:
         """A task that the same caller has sent through this; with `agent`, only one of that agent.
 
         Raises:
@@ -152,7 +152,7 @@ class TaskRegistry:
     # -- sending ---------------------------------------------------------------------------------------------------
 
     async def _take(
-        self, engine: AgentEngine, call: Call, asked: AskedTask, caller: str, lease: Lease | None
+        self, engine: AgentEngine, call: CallContext, asked: AskedTask, caller: str, lease: Lease | None
     ) -> _Entry:
         call = structs.replace(call, asks=False)
         now = engine.clock.now()
@@ -166,7 +166,7 @@ class TaskRegistry:
             self._keep(entry)
             return entry
         entry = _Entry(engine, call, result.id, now, asked.timeout_ms)
-        entry.unfollow = engine.bus.call(entry.task_id, partial(self._advanced, entry))
+        entry.unfollow = engine.bus.add_callback(entry.task_id, partial(self._advanced, entry))
         self._keep(entry)
         # Something may have happened before anybody listened.
         self._advanced(entry, (await self._task(entry)).generation or _CREATED)
@@ -249,7 +249,7 @@ class TaskRegistry:
 
 
 def _request(asked: AskedTask) -> SendMessageRequest:
-    said: dict[str, Any] = {"skillId": asked.skill, DEPTH: asked.depth}
+    said: dict[str, Any] = {"skillId": asked.skill, DEPTH_KEY: asked.depth}
     return SendMessageRequest(
         Message(new_id(), Role.USER, (Part(text=asked.message),)),
         SendMessageConfiguration(return_immediately=True),

@@ -13,7 +13,7 @@ from dragoman.compat.sessions.dialect import InvalidBody, read_body, read_task
 from dragoman.compat.sessions.registry import AgentEngine, TaskRegistry
 from dragoman.dialects.errors import status_of
 from dragoman.dialects.table import V1_0
-from dragoman.engine.call import Call
+from dragoman.engine.call import CallContext
 from dragoman.model.error import (
     A2AError,
     InvalidParams,
@@ -25,7 +25,7 @@ from dragoman.model.error import (
 )
 from dragoman.server.http.pages import not_allowed
 from dragoman.server.plugins import RoutePath
-from dragoman.transports.http import Disconnected, failure_of, limit_status, refusal_headers, respond
+from dragoman.transports.http import Disconnected, error_headers, limit_status, respond, unexpected_error
 
 if TYPE_CHECKING:
     from dragoman.compat.sessions.dialect import AskedTask
@@ -108,19 +108,19 @@ class SessionRoutes:
         try:
             body = await (self._send(hosted, request, user) if sends else self._get(hosted, request, user))
         except A2AError as error:
-            self._site.denials.note(request.caller, error)
+            self._site.denials.log(request.caller, error)
             await self.refuse(send, error)
         except (Disconnected, OSError):
             return
         except Exception as error:  # noqa: BLE001 - it is logged there
-            await self.refuse(send, failure_of(error))
+            await self.refuse(send, unexpected_error(error))
         else:
             # What a task says is for its sender alone, and changes until it has ended.
             await respond(send, 200, msgspec.json.encode(body), headers=[(b"cache-control", b"private, no-store")])
 
     async def refuse(self, send: Send, error: A2AError, *, challenged: bool = True) -> None:
         """Answer with an error. One who is not known is told how to be, unless that stands in a header already."""
-        headers: list[Header] = refusal_headers(error)
+        headers: list[Header] = error_headers(error)
         status = 404 if isinstance(error, NoSuchAgent) else limit_status(error) or status_of(error).http
         body: dict[str, Any] = {"error": error.message}
         if isinstance(error, Unauthenticated):
@@ -145,12 +145,14 @@ class SessionRoutes:
         source = (asked.source or "").strip() or request.headers.get("x-source-agent")
         asked = structs.replace(asked, source=source, skill=_skill(hosted, asked))
         engine = AgentEngine(hosted.agent.name, hosted.service, site.bus, site.clock)
-        return await self._registry.send(engine, Call(user=user, origin=V1_0), asked, request.caller, request.lease)
+        return await self._registry.send(
+            engine, CallContext(user=user, origin=V1_0), asked, request.caller, request.lease
+        )
 
     async def _get(self, hosted: HostedAgent | None, request: Request, user: User | None) -> dict[str, Any]:
         # At the root are all tasks, whoever works on them.
         agent = hosted.agent.name if hosted is not None and request.prefix else None
-        return await self._registry.get(Call(user=user), request.segments[-1], agent)
+        return await self._registry.get(CallContext(user=user), request.segments[-1], agent)
 
 
 def _skill(hosted: HostedAgent, asked: AskedTask) -> str | None:

@@ -14,7 +14,7 @@ from dragoman.compat.sessions.errors import RateLimitError, ValidationError
 from dragoman.compat.sessions.registry import MOST, PRUNED, AgentEngine, TaskRegistry
 from dragoman.compat.sessions.worker import Worker
 from dragoman.dialects.table import V1_0
-from dragoman.engine.call import Call
+from dragoman.engine.call import CallContext
 from dragoman.engine.operations import Service
 from dragoman.engine.ports.store import Sweep
 from dragoman.engine.settings import EngineSettings
@@ -66,7 +66,7 @@ class _Tasks:
         if self._sent % PRUNED == 0:
             # What the registry has forgotten, nobody can ask for.
             await engine.store.sweep(Sweep(keep_tasks=MOST))
-        return await self.registry.send(engine.parts, Call(origin=V1_0), asked)
+        return await self.registry.send(engine.parts, CallContext(origin=V1_0), asked)
 
     async def _engine(self, deps: TaskDeps, agent: Chosen) -> _Engine:
         async with self._opening:
@@ -164,7 +164,7 @@ async def handle_task_send(deps: TaskDeps, body: object) -> dict[str, Any]:
 async def handle_task_get(task_id: str) -> dict[str, Any] | None:
     """A task as it is now, or None when there is none: each time a new map."""
     try:
-        return await _PROCESS.tasks().registry.get(Call(), task_id)
+        return await _PROCESS.tasks().registry.get(CallContext(), task_id)
     except TaskNotFound:
         return None
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from dragoman.compat.sessions.deps import Chosen, TaskDeps
     from dragoman.engine.execute.context import Context
-    from dragoman.engine.execute.outputs import Marks
+    from dragoman.engine.execute.outputs import OutputMetadata
     from dragoman.model.card import AgentExtension
 
 
@@ -23,7 +23,7 @@ class Worker:
     closing: Literal["whole", "last"] = "whole"
     parallel = False
     streams = True
-    marks: Marks | None = None
+    output_metadata: OutputMetadata | None = None
 
     def __init__(self, deps: TaskDeps, agent: Chosen) -> None:
         self.name = agent.id

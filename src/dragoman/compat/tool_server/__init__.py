@@ -25,8 +25,8 @@ from dragoman.compat.tool_server.dialect import TOOL_TASKS
 from dragoman.compat.tool_server.rows import NumberedTasks
 from dragoman.dialects.cards.v01 import plain_card
 from dragoman.dialects.errors import rpc_error
-from dragoman.dialects.negotiate import Choice
-from dragoman.engine.call import Call
+from dragoman.dialects.negotiate import MethodMatch
+from dragoman.engine.call import CallContext
 from dragoman.engine.settings import EngineSettings
 from dragoman.model.error import A2AError, ConfigError, InvalidParams, Unauthenticated
 from dragoman.model.json import decode_any, encode
@@ -260,16 +260,16 @@ def _opened() -> ToolServer:
 async def _perform(
     service: Service, operation: Operation, params: Any, user: User | None, answers: ToolAnswers | None = None
 ) -> Outcome:
-    call = Call(user=user, origin=TOOL_TASKS.origin, asks=TOOL_TASKS.asks)
+    call = CallContext(user=user, origin=TOOL_TASKS.origin, asks=TOOL_TASKS.asks)
     try:
-        request = TOOL_TASKS.request(operation, _json(params))
+        request = TOOL_TASKS.read_request(operation, _json(params))
         endpoint = Endpoint(service, (), body_limit=0, blocking=True)
         if answers is None:
             outcome = await endpoint.perform(operation, call, request, None)
         else:
-            outcome = await answers.perform(endpoint, Choice(operation, TOOL_TASKS), call, request)
+            outcome = await answers.perform(endpoint, MethodMatch(operation, TOOL_TASKS), call, request)
         assert isinstance(outcome.result, Task)
-        return ("ok", decode_any(TOOL_TASKS.result(operation, outcome.result)))
+        return ("ok", decode_any(TOOL_TASKS.write_result(operation, outcome.result)))
     except A2AError as error:
         return _refused(error)
 

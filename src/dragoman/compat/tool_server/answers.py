@@ -18,8 +18,8 @@ from dragoman.transports.endpoint import Outcome
 
 if TYPE_CHECKING:
     from dragoman.clock import Clock
-    from dragoman.dialects.negotiate import Choice
-    from dragoman.engine.call import Call
+    from dragoman.dialects.negotiate import MethodMatch
+    from dragoman.engine.call import CallContext
     from dragoman.engine.ports.store import Store
     from dragoman.model.operation import CancelTaskRequest
     from dragoman.transports.endpoint import Endpoint
@@ -43,23 +43,23 @@ class ToolAnswers:
     async def perform(
         self,
         endpoint: Endpoint,
-        choice: Choice,
-        call: Call,
+        match: MethodMatch,
+        call: CallContext,
         params: Any,
         after: int | None = None,
         request: Request | None = None,
     ) -> Outcome:
         """Carry out an operation. Raises A2AError."""
         try:
-            outcome = await endpoint.perform(choice.operation, call, params, after, request)
+            outcome = await endpoint.perform(match.operation, call, params, after, request)
         except TaskNotCancelable as refused:
             return await self._cancel_ended(endpoint, call, params, refused)
-        if isinstance(outcome.result, Task) and self.dialect.origin in (outcome.origin, choice.dialect.origin):
+        if isinstance(outcome.result, Task) and self.dialect.origin in (outcome.origin, match.dialect.origin):
             return outcome._replace(result=await self.as_in_row(outcome.result))
         return outcome
 
     async def _cancel_ended(
-        self, endpoint: Endpoint, call: Call, request: CancelTaskRequest, refused: TaskNotCancelable
+        self, endpoint: Endpoint, call: CallContext, request: CancelTaskRequest, refused: TaskNotCancelable
     ) -> Outcome:
         """Cancel a task that has ended in its row alone.
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from dragoman.dialects.spelling import LEGACY_WORDS
 from dragoman.dialects.v01.codec import artifact_to_01, message_to_01
-from dragoman.dialects.v01.dialect import Legacy
+from dragoman.dialects.v01.dialect import V01
 from dragoman.dialects.v01.types import Artifact01, Message01, Status01, Task01
 from dragoman.model.json import encode
 from dragoman.model.state import State
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from dragoman.model.operation import Operation
 
 
-class ToolTasks(Legacy):
+class ToolTasks(V01):
     """0.1 with tasks of `id`, `status`, `history` and `artifacts`, and in each of these no more than is needed.
 
     Streams and webhooks are plain 0.1. It also spells the columns of the table in which such tasks stand.
     """
 
-    origin = f"{Legacy.version}/tools"
+    origin = f"{V01.version}/tools"
 
-    def result(self, operation: Operation, result: Result) -> bytes:
+    def write_result(self, operation: Operation, result: Result) -> bytes:
         """See `Dialect.result`."""
-        return encode(_task(result)) if isinstance(result, Task) else super().result(operation, result)
+        return encode(_task(result)) if isinstance(result, Task) else super().write_result(operation, result)
 
     def history(self, task: Task) -> bytes:
         """The messages of a task as a JSON array."""

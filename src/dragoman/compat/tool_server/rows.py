@@ -17,7 +17,7 @@ from dragoman.model.state import State
 
 if TYPE_CHECKING:
     from dragoman.clock import Clock
-    from dragoman.engine.call import Call
+    from dragoman.engine.call import CallContext
     from dragoman.engine.ports.store import Store, TaskRow
     from dragoman.model.task import Task
 
@@ -114,7 +114,7 @@ class NumberedTasks:
         if last <= self._clock.now() + _DAY_MS:
             self._last = max(self._last, last)
 
-    def names(self, call: Call) -> bool:
+    def assigns_id(self, call: CallContext) -> bool:
         """True for known callers. All strangers are one owner: the ids of their tasks must not be guessed."""
         return call.user is not None
 

@@ -13,7 +13,7 @@ from dragoman.dialects.cards.security import (
     schemes_from_01,
     schemes_to_01,
 )
-from dragoman.dialects.reading.lenient import Reader
+from dragoman.dialects.reading.lenient import LenientReader
 from dragoman.dialects.table import CARD_FORMATS, CARD_PROTOCOL_VERSION, JSONRPC, V0_1, V0_3, CardVersion
 from dragoman.model.card import AgentCard, AgentInterface
 from dragoman.model.error import BadCard, InvalidParams
@@ -26,7 +26,7 @@ _MODES_01 = ("text",)
 # What a 0.3 card shares with 1.0, key by key.
 _SAME = ("name", "description", "version", "defaultInputModes", "defaultOutputModes")
 _SAME_OPTIONAL = ("provider", "documentationUrl", "iconUrl")
-_CARD = Reader(AgentCard, fill=True)
+_CARD = LenientReader(AgentCard, fill_defaults=True)
 
 
 def card_json(card: AgentCard, extra: Json, version: CardVersion) -> Json:
@@ -37,10 +37,10 @@ def card_json(card: AgentCard, extra: Json, version: CardVersion) -> Json:
     """
     # Through JSON, so that it holds lists and nothing of the card itself.
     modern: Json = decode_any(encode(card))
-    form = CARD_FORMATS[version]
-    if form.older:
-        modern = _as_both(modern, card) if form.modern else _as_03(modern, card)
-    return _merged(modern, extra)
+    card_format = CARD_FORMATS[version]
+    if card_format.older:
+        modern = _to_both(modern, card) if card_format.modern else _to_03(modern, card)
+    return _merge(modern, extra)
 
 
 def parse_card(data: bytes) -> AgentCard:
@@ -67,7 +67,7 @@ def read_card(data: Any) -> AgentCard:
     if not isinstance(data, dict):
         raise BadCard("the agent card is not a JSON object")
     try:
-        card = _CARD.value(_modernised(cast("Json", data)))
+        card = _CARD.read_value(_to_v1(cast("Json", data)))
     except InvalidParams as error:
         raise BadCard(f"the agent card is wrong: {error.message}") from None
     if not card.name:
@@ -79,47 +79,47 @@ def read_card(data: Any) -> AgentCard:
     return card
 
 
-def _as_03(modern: Json, card: AgentCard) -> Json:
+def _to_03(modern: Json, card: AgentCard) -> Json:
     main, others = _interfaces_03(card)
-    shown: Json = {"protocolVersion": CARD_PROTOCOL_VERSION} | {key: modern[key] for key in _SAME}
+    result: Json = {"protocolVersion": CARD_PROTOCOL_VERSION} | {key: modern[key] for key in _SAME}
     if main is not None:
-        shown["url"] = main.url
-        shown["preferredTransport"] = main.protocol_binding
+        result["url"] = main.url
+        result["preferredTransport"] = main.protocol_binding
     if others:
-        shown["additionalInterfaces"] = [{"url": each.url, "transport": each.protocol_binding} for each in others]
-    shown["capabilities"] = {key: value for key, value in modern["capabilities"].items() if key != "extendedAgentCard"}
-    shown["skills"] = [_skill_03(skill) for skill in modern["skills"]]
-    shown |= {key: modern[key] for key in _SAME_OPTIONAL if key in modern}
+        result["additionalInterfaces"] = [{"url": each.url, "transport": each.protocol_binding} for each in others]
+    result["capabilities"] = {key: value for key, value in modern["capabilities"].items() if key != "extendedAgentCard"}
+    result["skills"] = [_skill_03(skill) for skill in modern["skills"]]
+    result |= {key: modern[key] for key in _SAME_OPTIONAL if key in modern}
     if "securitySchemes" in modern:
-        shown["securitySchemes"] = {name: scheme_to_03(each) for name, each in modern["securitySchemes"].items()}
+        result["securitySchemes"] = {name: scheme_to_03(each) for name, each in modern["securitySchemes"].items()}
     if "securityRequirements" in modern:
-        shown["security"] = [requirement_to_03(each) for each in modern["securityRequirements"]]
+        result["security"] = [requirement_to_03(each) for each in modern["securityRequirements"]]
     if card.capabilities.extended_agent_card is not None:
-        shown["supportsAuthenticatedExtendedCard"] = card.capabilities.extended_agent_card
+        result["supportsAuthenticatedExtendedCard"] = card.capabilities.extended_agent_card
     if "signatures" in modern:
-        shown["signatures"] = modern["signatures"]
-    return shown
+        result["signatures"] = modern["signatures"]
+    return result
 
 
-def _as_both(modern: Json, card: AgentCard) -> Json:
-    older = _as_03(modern, card)
-    shown = modern | {key: value for key, value in older.items() if key not in modern}
-    shown["skills"] = [
+def _to_both(modern: Json, card: AgentCard) -> Json:
+    older = _to_03(modern, card)
+    result = modern | {key: value for key, value in older.items() if key not in modern}
+    result["skills"] = [
         new | old for new, old in zip(modern["skills"], cast("list[Json]", older["skills"]), strict=True)
     ]
     if "securitySchemes" in modern:
-        shown["securitySchemes"] = {name: scheme_to_both(each) for name, each in modern["securitySchemes"].items()}
+        result["securitySchemes"] = {name: scheme_to_both(each) for name, each in modern["securitySchemes"].items()}
         if modern.get("securityRequirements"):
             # Readers of 0.1 know no other word for it.
-            shown["authentication"] = {"schemes": schemes_to_01(modern["securitySchemes"])}
-    return shown
+            result["authentication"] = {"schemes": schemes_to_01(modern["securitySchemes"])}
+    return result
 
 
 def _skill_03(skill: Json) -> Json:
-    shown = {key: value for key, value in skill.items() if key != "securityRequirements"}
+    result = {key: value for key, value in skill.items() if key != "securityRequirements"}
     if "securityRequirements" in skill:
-        shown["security"] = [requirement_to_03(each) for each in skill["securityRequirements"]]
-    return shown
+        result["security"] = [requirement_to_03(each) for each in skill["securityRequirements"]]
+    return result
 
 
 def _interfaces_03(card: AgentCard) -> tuple[AgentInterface | None, list[AgentInterface]]:
@@ -131,16 +131,16 @@ def _interfaces_03(card: AgentCard) -> tuple[AgentInterface | None, list[AgentIn
     return main, usable if len(usable) > 1 else []
 
 
-def _merged(card: Json, extra: Json) -> Json:
+def _merge(card: Json, extra: Json) -> Json:
     merged = dict(card)
     for key, value in extra.items():
         old = merged.get(key)
         both = isinstance(old, dict) and isinstance(value, dict)
-        merged[key] = _merged(cast("Json", old), cast("Json", value)) if both else value
+        merged[key] = _merge(cast("Json", old), cast("Json", value)) if both else value
     return merged
 
 
-def _modernised(card: Json) -> Json:
+def _to_v1(card: Json) -> Json:
     """A card of any version in the form of 1.0."""
     modern = {key: value for key, value in card.items() if value is not None}
     if not modern.get("supportedInterfaces"):
@@ -158,15 +158,15 @@ def _modernised(card: Json) -> Json:
     modern["capabilities"] = _capabilities_from(modern)
     if isinstance(modern.get("skills"), list):
         modern["skills"] = [_skill_from(each) for each in cast("list[Any]", modern["skills"])]
-    modes = _MODES_01 if _speaks_01(card) else _MODES
+    modes = _MODES_01 if _is_v01_card(card) else _MODES
     return {"defaultInputModes": list(modes), "defaultOutputModes": list(modes)} | modern
 
 
 def _interfaces_from(card: Json) -> list[Json]:
-    said = card.get("protocolVersion")
-    version = ".".join(said.split(".")[:2]) if isinstance(said, str) else V0_1 if _speaks_01(card) else V0_3
+    declared = card.get("protocolVersion")
+    version = ".".join(declared.split(".")[:2]) if isinstance(declared, str) else V0_1 if _is_v01_card(card) else V0_3
     main = {"url": card.get("url"), "transport": card.get("preferredTransport") or JSONRPC}
-    found: list[Json] = []
+    interfaces: list[Json] = []
     for each in (main, *as_objects(card.get("additionalInterfaces"))):
         interface = {
             "url": each.get("url"),
@@ -174,12 +174,12 @@ def _interfaces_from(card: Json) -> list[Json]:
             "protocolVersion": version,
         }
         # 0.3 wants the main address among the additional ones once more.
-        if interface["url"] and interface not in found:
-            found.append(interface)
-    return found
+        if interface["url"] and interface not in interfaces:
+            interfaces.append(interface)
+    return interfaces
 
 
-def _speaks_01(card: Json) -> bool:
+def _is_v01_card(card: Json) -> bool:
     """True for a card of 0.1, which does not say so: it has what later versions dropped and lacks what they demand."""
     if any(key in card for key in ("protocolVersion", "supportedInterfaces", "preferredTransport", "securitySchemes")):
         return False
@@ -189,11 +189,11 @@ def _speaks_01(card: Json) -> bool:
 
 
 def _capabilities_from(card: Json) -> Any:
-    said = card.get("capabilities", {})
+    declared = card.get("capabilities", {})
     extended = card.get("supportsAuthenticatedExtendedCard")
-    if extended is None or not isinstance(said, dict):
-        return said
-    return {"extendedAgentCard": extended} | cast("Json", said)
+    if extended is None or not isinstance(declared, dict):
+        return declared
+    return {"extendedAgentCard": extended} | cast("Json", declared)
 
 
 def _skill_from(skill: Any) -> Any:

@@ -26,7 +26,7 @@ Json = dict[str, Any]
 
 def scheme_to_03(scheme: Json) -> Json:
     """Spell a 1.0 scheme as 0.3 does, with exactly the keys 0.3 has; one of no known kind stays as it is."""
-    flat = _flat(scheme)
+    flat = _flatten(scheme)
     flat.pop("location", None)
     if "flows" in flat:
         flows = as_object(flat["flows"])
@@ -39,7 +39,7 @@ def scheme_to_03(scheme: Json) -> Json:
 
 def scheme_to_both(scheme: Json) -> Json:
     """Spell a 1.0 scheme so that readers of 0.3 and of 1.0 both find theirs."""
-    return _flat(scheme) | scheme
+    return _flatten(scheme) | scheme
 
 
 def scheme_from(scheme: Json) -> Json:
@@ -87,7 +87,7 @@ def schemes_to_01(schemes: Json) -> list[str]:
     return names
 
 
-def _flat(scheme: Json) -> Json:
+def _flatten(scheme: Json) -> Json:
     for kind, member in _MEMBERS.items():
         if isinstance(scheme.get(member), dict):
             flat = {"type": kind, **as_object(scheme[member])}

@@ -19,7 +19,7 @@ def plain_card(card: AgentCard, skills: Iterable[tuple[str, str]], extra: Json) 
 
     What the author says in `extra` counts before it, as far as a plain card has a place for it.
     """
-    shown: Json = {
+    defaults: Json = {
         "name": card.name,
         "description": card.description,
         "url": next((each.url for each in card.supported_interfaces if each.protocol_binding == "JSONRPC"), ""),
@@ -31,27 +31,27 @@ def plain_card(card: AgentCard, skills: Iterable[tuple[str, str]], extra: Json) 
         "defaultOutputModes": _MODES,
         "skills": [_skill({"id": name, "description": description}) for name, description in skills],
     }
-    said = _said(shown, extra)
-    if not said["authentication"]["schemes"]:
-        del said["authentication"]
-    return said
+    result = _apply_overrides(defaults, extra)
+    if not result["authentication"]["schemes"]:
+        del result["authentication"]
+    return result
 
 
-def _said(shown: Json, extra: Json) -> Json:
+def _apply_overrides(card: Json, extra: Json) -> Json:
     """What is shown, in the author's words where there are some of the same kind."""
-    said: Json = {}
-    for key, value in shown.items():
+    result: Json = {}
+    for key, value in card.items():
         own: Any = extra.get(key, value)
         if isinstance(value, dict):
-            said[key] = _said(cast("Json", value), as_object(own))
+            result[key] = _apply_overrides(cast("Json", value), as_object(own))
         elif key == "skills" and isinstance(own, list):
-            said[key] = [_skill(as_object(each)) for each in cast("list[Any]", own)]
+            result[key] = [_skill(as_object(each)) for each in cast("list[Any]", own)]
         else:
-            said[key] = own
-    return said
+            result[key] = own
+    return result
 
 
 def _skill(skill: Json) -> Json:
     name = skill.get("id", "")
-    shown: Json = {"id": name, "name": name, "description": "", "tags": [], "examples": []}
-    return {key: skill.get(key, value) for key, value in shown.items()}
+    defaults: Json = {"id": name, "name": name, "description": "", "tags": [], "examples": []}
+    return {key: skill.get(key, value) for key, value in defaults.items()}

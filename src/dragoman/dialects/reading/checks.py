@@ -21,7 +21,7 @@ from dragoman.model.operation import ListTasksRequest, Operation, SendMessageReq
 from dragoman.model.state import Role, State
 
 
-def sound_message(message: Message, parts: str = "parts") -> Message:
+def check_message(message: Message, parts: str = "parts") -> Message:
     """Check a caller's message; `parts` is what this dialect calls its parts.
 
     Raises:
@@ -40,7 +40,7 @@ def sound_message(message: Message, parts: str = "parts") -> Message:
     return message
 
 
-def sound_send(request: SendMessageRequest) -> SendMessageRequest:
+def check_send(request: SendMessageRequest) -> SendMessageRequest:
     """Check a 1.x send request.
 
     Raises:
@@ -56,13 +56,13 @@ def sound_send(request: SendMessageRequest) -> SendMessageRequest:
         and "" not in (message.task_id, message.context_id, request.tenant)
     ):
         return request
-    message = sound_message(message)
+    message = check_message(message)
     if push is not None and not push.url:
         raise missing_field("configuration.taskPushNotificationConfig.url")
     return replace(request, message=message, tenant=request.tenant or None)
 
 
-def _sound_list(request: ListTasksRequest) -> ListTasksRequest:
+def _check_list(request: ListTasksRequest) -> ListTasksRequest:
     """Check a list request; an empty filter is none.
 
     Raises:
@@ -87,37 +87,37 @@ def _sound_list(request: ListTasksRequest) -> ListTasksRequest:
     )
 
 
-class _Needs(NamedTuple):
+class _FieldNeeds(NamedTuple):
     """The fields an operation cannot do without, and those that are absent when they are empty."""
 
     required: tuple[str, ...]
     optional: tuple[str, ...] = ("tenant",)
 
 
-_OF_TASK, _OF_WEBHOOK = _Needs(("id",)), _Needs(("task_id", "id"))
+_OF_TASK, _OF_WEBHOOK = _FieldNeeds(("id",)), _FieldNeeds(("task_id", "id"))
 _NEEDS = {
     Operation.GET: _OF_TASK,
     Operation.CANCEL: _OF_TASK,
     Operation.SUBSCRIBE: _OF_TASK,
     # One without an id gets it later.
-    Operation.CREATE_PUSH: _Needs(("task_id", "url"), ("id", "tenant")),
+    Operation.CREATE_PUSH: _FieldNeeds(("task_id", "url"), ("id", "tenant")),
     Operation.GET_PUSH: _OF_WEBHOOK,
-    Operation.LIST_PUSH: _Needs(("task_id",), ("page_token", "tenant")),
+    Operation.LIST_PUSH: _FieldNeeds(("task_id",), ("page_token", "tenant")),
     Operation.DELETE_PUSH: _OF_WEBHOOK,
-    Operation.EXTENDED_CARD: _Needs((), ()),
+    Operation.EXTENDED_CARD: _FieldNeeds((), ()),
 }
 
 
-def sound(operation: Operation, request: Any) -> Any:
+def check_request(operation: Operation, request: Any) -> Any:
     """Check a 1.x request.
 
     Raises:
         InvalidParams: a field is missing, empty or wrong.
     """
     if operation in (Operation.SEND, Operation.STREAM):
-        return sound_send(request)
+        return check_send(request)
     if operation is Operation.LIST:
-        return _sound_list(request)
+        return _check_list(request)
     required, optional = _NEEDS[operation]
     for name in required:
         if not getattr(request, name):
@@ -127,12 +127,12 @@ def sound(operation: Operation, request: Any) -> Any:
 
 
 _OPENING, _CLOSING = b"[{", b"]}"
-_STEPS = bytes.maketrans(_OPENING + _CLOSING, bytes((1, 1, 255, 255)))  # as signed bytes: one down, one up
-_OTHERS = bytes(set(range(256)) - set(_OPENING + _CLOSING))
-_PIECE = 65_536
+_DEPTH_CHANGES = bytes.maketrans(_OPENING + _CLOSING, bytes((1, 1, 255, 255)))  # as signed bytes: one down, one up
+_NOT_BRACKETS = bytes(set(range(256)) - set(_OPENING + _CLOSING))
+_CHUNK = 65_536
 _BACKSLASH = 92
 # From here on it matters which of the commas stand in texts.
-_MANY = 50_000
+_MAX_UNSCANNED = 50_000
 
 
 class JsonLimits(msgspec.Struct, frozen=True):
@@ -157,7 +157,7 @@ class JsonLimits(msgspec.Struct, frozen=True):
         values = opened + text.count(b",")
         # Most requests are done here: what stands in texts was counted too, so there is less.
         is_deep = opened > self.nesting
-        if is_deep or values > _MANY or 0 < self.values < values:
+        if is_deep or values > _MAX_UNSCANNED or 0 < self.values < values:
             values = self._scan(text, field or "the body", deep=is_deep)
         if 0 < self.parts < objects:
             self._check_parts(text)
@@ -169,7 +169,7 @@ class JsonLimits(msgspec.Struct, frozen=True):
         inside = False
         field = "" if name == "the body" else name
         while start < len(text):
-            end = _end_of_piece(text, start)
+            end = _chunk_end(text, start)
             # Without escapes every quote begins or ends a text: what stands outside is every other piece.
             pieces = text[start:end].replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
             outside = b"".join(pieces[inside::2])
@@ -179,7 +179,7 @@ class JsonLimits(msgspec.Struct, frozen=True):
             if 0 < self.values < values:
                 raise InvalidParams(f"{name} has more than {self.values} values", field=field, limit="values")
             if deep:
-                reached = list(accumulate(array("b", outside.translate(_STEPS, _OTHERS)), initial=depth))
+                reached = list(accumulate(array("b", outside.translate(_DEPTH_CHANGES, _NOT_BRACKETS)), initial=depth))
                 if max(reached) > self.nesting:
                     raise InvalidParams(f"{name} is nested deeper than {self.nesting}", field=field, limit="nesting")
                 depth = reached[-1]
@@ -192,9 +192,9 @@ class JsonLimits(msgspec.Struct, frozen=True):
             raise InvalidParams(what, field="message.parts", limit="parts")
 
 
-def _end_of_piece(text: bytes, start: int) -> int:
+def _chunk_end(text: bytes, start: int) -> int:
     """Where a piece ends that does not end between a backslash and what it escapes."""
-    end = start + _PIECE
+    end = start + _CHUNK
     if end >= len(text) or text[end - 1] != _BACKSLASH:
         return end
     piece = text[start:end]
@@ -219,18 +219,18 @@ _list = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 def _parts_of(text: bytes) -> list[msgspec.Raw]:
     """Where the parts of a message stand, not yet decoded."""
-    found: list[msgspec.Raw] = []
+    raw_parts: list[msgspec.Raw] = []
     try:
         request = _request(text)
     except UNREADABLE:  # its reader says what is wrong
-        return found
+        return raw_parts
     for raw in (request.message, request.request):
         try:
             message = _message(raw)
         except UNREADABLE:
             continue
-        found += (message.parts, message.content)
-    return found
+        raw_parts += (message.parts, message.content)
+    return raw_parts
 
 
 def _length(raw: msgspec.Raw) -> int:

@@ -16,8 +16,8 @@ _TYPES = re.compile(r"Expected `(?P<wanted>[^`]+)`, got `(?P<given>[^`]+)`")
 _LIMIT = re.compile(r"Expected `(?:int|float)` (?P<sign>>=|<=) (?P<bound>-?\d+)")
 _VALUE = re.compile(r"Invalid (?:enum )?value (?P<value>.+)", re.DOTALL)
 
-_ROOM = 80
-_WORDS = {
+_MAX_QUOTED = 80
+_TYPE_NAMES = {
     "str": "a string",
     "int": "a whole number",
     "float": "a number",
@@ -27,7 +27,7 @@ _WORDS = {
     "array": "an array",
     "null": "null",
 }
-_CHOICES = {
+_EXPECTED_VALUES = {
     "role": "ROLE_USER or ROLE_AGENT",
     "state": "a state such as TASK_STATE_WORKING",
     "status": "a state such as TASK_STATE_WORKING",
@@ -37,8 +37,8 @@ _CHOICES = {
 
 def invalid_params(error: msgspec.ValidationError) -> InvalidParams:
     """Say which field is wrong, in the dotted form of `message.parts[0].text`, and what it should be."""
-    found = _WHERE.fullmatch(str(error))
-    what, path = (found["what"], found["path"] or "") if found else (str(error), "")
+    match = _WHERE.fullmatch(str(error))
+    what, path = (match["what"], match["path"] or "") if match else (str(error), "")
     field = path.replace("[...]", "").removeprefix(".")
     missing = _MISSING.fullmatch(what)
     if missing:
@@ -48,7 +48,7 @@ def invalid_params(error: msgspec.ValidationError) -> InvalidParams:
 
 def quoted(value: str) -> str:
     """A caller's own words, cut short: an answer must not grow with a request."""
-    return repr(_short(value))
+    return repr(_shorten(value))
 
 
 def missing_field(field: str) -> InvalidParams:
@@ -64,7 +64,7 @@ def parse_error(error: Exception) -> ParseError:
     return ParseError(f"Invalid JSON payload: {reason}")
 
 
-class Answers:
+class ResponseErrors:
     """While an answer is read, what would be the caller's mistake is the server's.
 
     Raises:
@@ -82,32 +82,32 @@ class Answers:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """Turn the error around."""
         if isinstance(error, (InvalidParams, ParseError)):
-            raise self.wrong(error.message) from None
+            raise self.bad_response(error.message) from None
 
-    def wrong(self, why: str) -> BadResponse:
+    def bad_response(self, why: str) -> BadResponse:
         """The error for an answer that is wrong."""
         return BadResponse(f"the answer is not A2A {self._version}: {why}")
 
 
 def _complaint(what: str, field: str) -> str:
     if types := _TYPES.fullmatch(what):
-        return f"must be {_readable(types['wanted'])}, not {_readable(types['given'])}"
+        return f"must be {_type_names(types['wanted'])}, not {_type_names(types['given'])}"
     if limit := _LIMIT.fullmatch(what):
         return f"must be {limit['bound']} or {'more' if limit['sign'] == '>=' else 'less'}"
     if value := _VALUE.fullmatch(what):
-        choice = _CHOICES.get(field.rpartition(".")[2], "one of the values the specification lists")
-        return f"cannot be {_short(value['value'])}: it must be {choice}"
+        choice = _EXPECTED_VALUES.get(field.rpartition(".")[2], "one of the values the specification lists")
+        return f"cannot be {_shorten(value['value'])}: it must be {choice}"
     if what == "Invalid base64 encoded string":
         return "must be base64"
     # What is left are sentences of the model and of the decoder.
-    return f"is wrong: {_short(what)}"
+    return f"is wrong: {_shorten(what)}"
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= _ROOM else text[:_ROOM] + "…"
+def _shorten(text: str) -> str:
+    return text if len(text) <= _MAX_QUOTED else text[:_MAX_QUOTED] + "…"
 
 
-def _readable(types: str) -> str:
+def _type_names(types: str) -> str:
     names = types.split(" | ")
-    wanted = [name for name in names if name != "null"] or names
-    return " or ".join(_WORDS.get(name, name) for name in wanted)
+    expected = [name for name in names if name != "null"] or names
+    return " or ".join(_TYPE_NAMES.get(name, name) for name in expected)

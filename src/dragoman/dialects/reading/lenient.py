@@ -34,7 +34,7 @@ _URL_SAFE = str.maketrans("-_", "+/", " \t\r\n")
 _ABSENT: Any = object()
 
 
-class Reader(Generic[T]):
+class LenientReader(Generic[T]):
     """Reads one type. `ignoring` names fields this version does not know.
 
     With `fill` a missing field has its proto3 default, as ProtoJSON leaves empty values out; with
@@ -46,18 +46,18 @@ class Reader(Generic[T]):
         self,
         type_: type[T],
         *,
-        ignoring: frozenset[str] = frozenset(),
-        fill: bool = False,
-        loose: bool = False,
+        ignored: frozenset[str] = frozenset(),
+        fill_defaults: bool = False,
+        numbers_as_text: bool = False,
         envelope: bool = False,
     ) -> None:
         self._type = type_
-        self._ignoring = ignoring
-        self._fill = fill
+        self._ignored = ignored
+        self._fill_defaults = fill_defaults
         # For those who cannot wait: what it raises goes to `again`. It takes no snake_case where nothing demands camel.
-        self.strictly: Callable[[bytes], T] = msgspec.json.Decoder(type_, strict=not loose).decode
+        self.read_strict: Callable[[bytes], T] = msgspec.json.Decoder(type_, strict=not numbers_as_text).decode
         # A snake_case caller trips over the first required name of two words; where there is none, look.
-        self._look = not envelope and not _demands_camel(inspect.type_info(type_))
+        self._checks_snake_case = not envelope and not _demands_camel(inspect.type_info(type_))
 
     def read(self, data: Any) -> T:
         """Read JSON text or decoded JSON.
@@ -66,64 +66,67 @@ class Reader(Generic[T]):
             InvalidParams: with the field named.
             ParseError: the text is not JSON.
         """
-        return self.json(data) if isinstance(data, bytes) else self.value(data)
+        return self.read_json(data) if isinstance(data, bytes) else self.read_value(data)
 
-    def json(self, data: bytes) -> T:
+    def read_json(self, data: bytes) -> T:
         """Read JSON text; none at all counts as an empty object.
 
         Raises:
             InvalidParams: with the field named.
             ParseError: the text is not JSON.
         """
-        if self._look and b"_" in data:
-            return self._leniently(data, None)
+        if self._checks_snake_case and b"_" in data:
+            return self._read_lenient(data, None)
         try:
-            return self.strictly(data)
+            return self.read_strict(data)
         except UNREADABLE as error:
-            return self.again(data, error)
+            return self.recover(data, error)
 
-    def again(self, data: bytes, error: Exception) -> T:
+    def recover(self, data: bytes, strict_error: Exception) -> T:
         """Read JSON text that `strictly` has refused with that error. Raises as `json` does."""
-        if isinstance(error, msgspec.ValidationError):
-            return self._leniently(data, error)
+        if isinstance(strict_error, msgspec.ValidationError):
+            return self._read_lenient(data, strict_error)
         if not data.strip():
-            return self.value({})
-        raise parse_error(error) from None
+            return self.read_value({})
+        raise parse_error(strict_error) from None
 
-    def value(self, data: Any) -> T:
+    def read_value(self, data: Any) -> T:
         """Read decoded JSON, a path or a query string.
 
         Raises:
             InvalidParams: with the field named.
         """
         try:
-            return msgspec.convert(self._shape({} if data is None else data), self._type)
+            return msgspec.convert(self._normalize({} if data is None else data), self._type)
         except msgspec.ValidationError as error:
             raise invalid_params(error) from None
 
-    def _leniently(self, data: bytes, strict: msgspec.ValidationError | None) -> T:
+    def _read_lenient(self, data: bytes, strict_error: msgspec.ValidationError | None) -> T:
         try:
             decoded = decode_any(data)
         except msgspec.ValidationError as error:
             # A number out of range: only the strict way knows in which field.
-            raise invalid_params(strict or error) from None
+            raise invalid_params(strict_error or error) from None
         except UNREADABLE as error:
             raise parse_error(error) from None
-        return self.value(decoded)
+        return self.read_value(decoded)
 
     @cached_property
-    def _shape(self) -> Shape:
-        return _Shaper(self._ignoring, fill=self._fill).shape(inspect.type_info(self._type)) or _same
+    def _normalize(self) -> Shape:
+        return (
+            _Normalizers(self._ignored, fill_defaults=self._fill_defaults).build(inspect.type_info(self._type))
+            or _identity
+        )
 
 
-class _Shaper:
+class _Normalizers:
     """Builds, per type, the function that brings decoded JSON into the strict form."""
 
-    def __init__(self, ignoring: frozenset[str], *, fill: bool) -> None:
-        self._ignoring = ignoring
-        self._fill = fill
+    def __init__(self, ignored: frozenset[str], *, fill_defaults: bool) -> None:
+        self._ignored = ignored
+        self._fill_defaults = fill_defaults
 
-    def shape(self, kind: inspect.Type) -> Shape | None:
+    def build(self, kind: inspect.Type) -> Shape | None:
         """The function for a type; None when its values are to be left alone."""
         if isinstance(kind, inspect.StructType):
             return self._struct(kind)
@@ -136,7 +139,7 @@ class _Shaper:
         return _SCALARS.get(type(kind))
 
     def _array(self, kind: inspect.VarTupleType | inspect.ListType) -> Shape | None:
-        item = self.shape(kind.item_type)
+        item = self.build(kind.item_type)
         if item is None:
             return None
         return lambda value: [item(each) for each in cast("list[Any]", value)] if isinstance(value, list) else value
@@ -144,7 +147,7 @@ class _Shaper:
     def _union(self, kind: inspect.UnionType) -> Shape | None:
         members = [member for member in kind.types if not isinstance(member, inspect.NoneType)]
         if len(members) == 1:
-            return self.shape(members[0])
+            return self.build(members[0])
         structs = [member for member in members if isinstance(member, inspect.StructType)]
         if len(structs) == 1:
             # A struct's function leaves everything else alone.
@@ -162,38 +165,42 @@ class _Shaper:
 
     def _struct(self, kind: inspect.StructType) -> Shape:
         aliases: dict[str, str] = getattr(kind.cls, "aliases", {})
-        fields = {field.encode_name: field for field in kind.fields if field.encode_name not in self._ignoring}
-        shapes = {name: self.shape(field.type) for name, field in fields.items()}
+        fields = {field.encode_name: field for field in kind.fields if field.encode_name not in self._ignored}
+        normalizers = {name: self.build(field.type) for name, field in fields.items()}
         names = {field.name: name for name, field in fields.items()} | aliases | {name: name for name in fields}
         if kind.tag_field:
             names[kind.tag_field] = kind.tag_field
         free = {name for name, field in fields.items() if isinstance(field.type, inspect.AnyType)}
-        empty = self._defaults(fields) if self._fill else {}
+        empty = self._defaults(fields) if self._fill_defaults else {}
         is_part = kind.cls is Part
 
-        def read(value: Any) -> Any:
+        def normalize(value: Any) -> Any:
             if not isinstance(value, dict):
                 return value
-            shaped: dict[str, Any] = {}
+            normalized: dict[str, Any] = {}
             for key, item in cast("dict[str, Any]", value).items():
                 name = names.get(key)
-                if name is None or (name in shaped and key != name) or (item is None and name not in free):
+                if name is None or (name in normalized and key != name) or (item is None and name not in free):
                     continue
-                shape = shapes.get(name)
-                shaped[name] = shape(item) if shape else item
-            if is_part and shaped.get("data", _ABSENT) is None and not shaped.keys().isdisjoint(("text", "raw", "url")):
+                shape = normalizers.get(name)
+                normalized[name] = shape(item) if shape else item
+            if (
+                is_part
+                and normalized.get("data", _ABSENT) is None
+                and not normalized.keys().isdisjoint(("text", "raw", "url"))
+            ):
                 # null is a value of its own only when the part holds nothing else.
-                del shaped["data"]
+                del normalized["data"]
             for name, default in empty.items():
-                if name not in shaped:
-                    shaped[name] = default
-            return shaped
+                if name not in normalized:
+                    normalized[name] = default
+            return normalized
 
-        return read
+        return normalize
 
     def _defaults(self, fields: dict[str, inspect.Field]) -> dict[str, Any]:
-        found = {name: self._default(field.type) for name, field in fields.items() if field.required}
-        return {name: default for name, default in found.items() if default is not _ABSENT}
+        defaults = {name: self._default(field.type) for name, field in fields.items() if field.required}
+        return {name: default for name, default in defaults.items() if default is not _ABSENT}
 
     def _default(self, kind: inspect.Type) -> Any:
         if isinstance(kind, inspect.StructType):
@@ -226,15 +233,15 @@ def _demands_camel(kind: inspect.Type) -> bool:
     )
 
 
-def _enum(find: Callable[[object], object]) -> Shape:
-    def read(value: Any) -> Any:
-        found = find(value)
-        return value if found is None else found
+def _enum(parse: Callable[[object], object]) -> Shape:
+    def normalize(value: Any) -> Any:
+        parsed = parse(value)
+        return value if parsed is None else parsed
 
-    return read
+    return normalize
 
 
-def _same(value: Any) -> Any:
+def _identity(value: Any) -> Any:
     return value
 
 

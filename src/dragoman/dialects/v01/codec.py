@@ -53,7 +53,7 @@ def task_to_01(task: Task) -> Task01:
     )
 
 
-def answer_to_01(message: Message) -> Task01:
+def reply_to_01(message: Message) -> Task01:
     """Spell a bare message, which 0.1 does not know, as a task that is completed by it."""
     return Task01(
         id=message.task_id or str(uuid4()),

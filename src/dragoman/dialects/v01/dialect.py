@@ -6,22 +6,30 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import uuid4
 
 from dragoman.dialects import table
-from dragoman.dialects.reading.checks import sound_message
-from dragoman.dialects.reading.lenient import Reader
+from dragoman.dialects.reading.checks import check_message
+from dragoman.dialects.reading.lenient import LenientReader
 from dragoman.dialects.spelling import LEGACY_WORDS
 from dragoman.dialects.v01.codec import (
-    answer_to_01,
     artifact_to_01,
     event_from_01,
     message_from_01,
     message_to_01,
+    reply_to_01,
     status_to_01,
     task_from_01,
     task_to_01,
 )
 from dragoman.dialects.v01.types import Event01, Message01, SendParams01, Status01, Task01, TaskPush01
 from dragoman.dialects.v03.codec import push_from_03, push_to_03
-from dragoman.dialects.v03.dialect import OF_TASK, V03, Spellings, configuration, readers_of, required, task_request
+from dragoman.dialects.v03.dialect import (
+    TASK_WRITERS,
+    V03,
+    Writers,
+    build_configuration,
+    build_readers,
+    build_task_request,
+    require,
+)
 from dragoman.dialects.v03.types import Part03, TaskParams03
 from dragoman.model.event import ArtifactUpdate, StatusUpdate, StreamResponse, response_of
 from dragoman.model.json import encode
@@ -41,23 +49,23 @@ if TYPE_CHECKING:
 
     from dragoman.model.record import Record
 
-_TASK = Reader(Task01, fill=True)
-_MESSAGE = Reader(Message01, fill=True)
-_EVENT = Reader(Event01, fill=True)
-_PUSH = Reader(TaskPush01, fill=True)
+_TASK = LenientReader(Task01, fill_defaults=True)
+_MESSAGE = LenientReader(Message01, fill_defaults=True)
+_EVENT = LenientReader(Event01, fill_defaults=True)
+_PUSH = LenientReader(TaskPush01, fill_defaults=True)
 
 
 def _send_params(request: SendMessageRequest) -> SendParams01:
-    message, wanted = request.message, request.configuration
-    push = wanted.task_push_notification_config
+    message, configuration = request.message, request.configuration
+    push = configuration.task_push_notification_config
     return SendParams01(
         message=message_to_01(message),
         # 0.1 demands an id from its caller.
         id=request.new_task_id or message.task_id or str(uuid4()),
         session_id=message.context_id,
-        accepted_output_modes=wanted.accepted_output_modes,
+        accepted_output_modes=configuration.accepted_output_modes,
         push_notification=None if push is None else push_to_03(push),
-        history_length=wanted.history_length,
+        history_length=configuration.history_length,
         metadata=request.metadata,
     )
 
@@ -66,13 +74,13 @@ def _push_to(config: TaskPushNotificationConfig) -> TaskPush01:
     return TaskPush01(config.task_id or "", push_to_03(config))
 
 
-class Legacy(V03):
+class V01(V03):
     """A2A 0.1. It answers every request with a task."""
 
     row = table.row_of(table.V0_1)
     version = origin = row.version
     asks = row.asks
-    readers = readers_of(
+    readers = build_readers(
         {
             Operation.SEND: SendParams01,
             Operation.STREAM: SendParams01,
@@ -83,34 +91,34 @@ class Legacy(V03):
             Operation.GET_PUSH: TaskParams03,
         }
     )
-    spellings: ClassVar[Spellings] = {
-        **OF_TASK,
+    writers: ClassVar[Writers] = {
+        **TASK_WRITERS,
         SendMessageRequest: _send_params,
         TaskPushNotificationConfig: _push_to,
         GetPushConfigRequest: lambda request: TaskParams03(request.task_id),
     }
 
-    def event(self, record: Record, *, last: bool) -> bytes:
+    def write_event(self, record: Record, *, last: bool) -> bytes:
         """See `EventWriter.event`. Every artifact is the first here: only a `LegacyStream` can count them."""
-        return LegacyStream().event(record, last=last)
+        return V01EventWriter().write_event(record, last=last)
 
-    def stream(self, artifacts: Sequence[str] = ()) -> LegacyStream:
+    def event_writer(self, artifacts: Sequence[str] = ()) -> V01EventWriter:
         """See `Dialect.stream`."""
-        return LegacyStream(artifacts)
+        return V01EventWriter(artifacts)
 
-    def task_from(self, data: bytes | dict[str, Any]) -> Task:
+    def read_task(self, data: bytes | dict[str, Any]) -> Task:
         """See `CallingDialect.task_from`."""
-        with self._answers:
+        with self._response_errors:
             return task_from_01(_TASK.read(data))
 
-    def message_from(self, data: bytes | dict[str, Any]) -> Message:
+    def read_message(self, data: bytes | dict[str, Any]) -> Message:
         """See `CallingDialect.message_from`. It gets a fresh id, as 0.1 gives it none."""
-        with self._answers:
+        with self._response_errors:
             return message_from_01(_MESSAGE.read(data), "message", str(uuid4()))
 
-    def event_from(self, data: bytes | dict[str, Any]) -> StreamResponse:
+    def read_event(self, data: bytes | dict[str, Any]) -> StreamResponse:
         """See `CallingDialect.event_from`."""
-        with self._answers:
+        with self._response_errors:
             return response_of(event_from_01(_EVENT.read(data)))
 
     def _request(self, operation: Operation, params: Any) -> Request:
@@ -120,23 +128,23 @@ class Legacy(V03):
             return _push_from(params)
         if operation is Operation.GET_PUSH:
             # 0.1 has one webhook for a task: the first is meant.
-            return GetPushConfigRequest(required(params.id, "id"), "")
-        return task_request(operation, params.id, params.history_length, params.metadata)
+            return GetPushConfigRequest(require(params.id, "id"), "")
+        return build_task_request(operation, params.id, params.history_length, params.metadata)
 
-    def _answer(self, operation: Operation, answer: Task | Message) -> Any:
-        return task_to_01(answer) if isinstance(answer, Task) else answer_to_01(answer)
+    def _result_to(self, operation: Operation, result: Task | Message) -> Any:
+        return task_to_01(result) if isinstance(result, Task) else reply_to_01(result)
 
-    def _answer_from(self, data: Any) -> Task:
-        return self.task_from(data)
+    def _result_from(self, data: Any) -> Task:
+        return self.read_task(data)
 
-    def _webhook(self, config: TaskPushNotificationConfig) -> Any:
+    def _webhook_to(self, config: TaskPushNotificationConfig) -> Any:
         return _push_to(config)
 
     def _webhook_from(self, data: Any) -> TaskPushNotificationConfig:
         return _push_from(_PUSH.read(data))
 
 
-class LegacyStream:
+class V01EventWriter:
     """One stream of 0.1 events. It remembers the artifacts it has seen, because 0.1 knows them by their index."""
 
     __slots__ = ("_indexes",)
@@ -144,7 +152,7 @@ class LegacyStream:
     def __init__(self, artifacts: Sequence[str] = ()) -> None:
         self._indexes: dict[str, int] = {each: index for index, each in enumerate(artifacts)}
 
-    def event(self, record: Record, *, last: bool) -> bytes:
+    def write_event(self, record: Record, *, last: bool) -> bytes:
         """See `EventWriter.event`. A task and a bare message are shown by their status."""
         event = record.event
         if isinstance(event, ArtifactUpdate):
@@ -162,21 +170,23 @@ class LegacyStream:
             for artifact in event.artifacts:
                 self._index(artifact.artifact_id)
             return encode(Event01(event.id, status=status_to_01(event.status), final=last))
-        answer = Status01(LEGACY_WORDS[State.COMPLETED], message_to_01(event))
-        return encode(Event01(event.task_id or str(uuid4()), status=answer, final=last))
+        status = Status01(LEGACY_WORDS[State.COMPLETED], message_to_01(event))
+        return encode(Event01(event.task_id or str(uuid4()), status=status, final=last))
 
     def _index(self, artifact_id: str) -> int:
         return self._indexes.setdefault(artifact_id, len(self._indexes))
 
 
 def _send(params: SendParams01) -> SendMessageRequest:
-    given = params.message
+    content = params.message
     # A string is what the oldest callers send.
-    wire = Message01(role="user", parts=(Part03(type="text", text=given),)) if isinstance(given, str) else given
-    message = message_from_01(wire, "message", str(uuid4()))
+    message_01 = (
+        Message01(role="user", parts=(Part03(type="text", text=content),)) if isinstance(content, str) else content
+    )
+    message = message_from_01(message_01, "message", str(uuid4()))
     return SendMessageRequest(
-        message=sound_message(_in_session(message, _text(params.session_id))),
-        configuration=configuration(
+        message=check_message(_with_session(message, _text(params.session_id))),
+        configuration=build_configuration(
             params.accepted_output_modes, params.push_notification, "pushNotification", params.history_length
         ),
         metadata=params.metadata,
@@ -184,16 +194,16 @@ def _send(params: SendParams01) -> SendMessageRequest:
     )
 
 
-def _in_session(message: Message, session_id: str | None) -> Message:
+def _with_session(message: Message, session_id: str | None) -> Message:
     return Message(message.message_id, message.role, message.parts, session_id, metadata=message.metadata)
 
 
 def _push_from(push: TaskPush01) -> TaskPushNotificationConfig:
-    return push_from_03(push.push_notification_config, "pushNotificationConfig", required(push.id, "id"))
+    return push_from_03(push.push_notification_config, "pushNotificationConfig", require(push.id, "id"))
 
 
 def _text(value: str | int | None) -> str | None:
     return None if value is None or value == "" else str(value)
 
 
-LEGACY = Legacy()
+V01_RPC = V01()

@@ -36,7 +36,7 @@ Event = Task | Message | StatusUpdate | ArtifactUpdate
 _WRAPPED = "data_part_compat"
 _MEDIA_TYPE = "mediaType"
 _FILENAME = "filename"
-_USUAL = ("bearer", "basic")
+_PREFERRED = ("bearer", "basic")
 
 
 # -- parts -------------------------------------------------------------------------------------------------------------
@@ -145,21 +145,21 @@ def parts_from_03(parts: tuple[Part03, ...], at: str) -> tuple[Part, ...]:
 
 def _kind(part: Part03, at: str) -> str:
     tag: Tag = "kind" if part.kind is not None else "type"
-    said = part.kind if part.kind is not None else part.type
-    if said is not None:
-        if said not in _KINDS:
+    declared = part.kind if part.kind is not None else part.type
+    if declared is not None:
+        if declared not in _KINDS:
             raise InvalidParams(
-                f"{at}.{tag} cannot be {quoted(said)}: it must be text, file or data", field=f"{at}.{tag}"
+                f"{at}.{tag} cannot be {quoted(declared)}: it must be text, file or data", field=f"{at}.{tag}"
             )
-        return said
-    held = (
+        return declared
+    present = (
         (["text"] if part.text is not None else [])
         + (["file"] if part.file is not None else [])
         + (["data"] if part.data is not UNSET and part.data is not None else [])
     )
-    if len(held) != 1:
+    if len(present) != 1:
         raise InvalidParams(f"{at}.kind is required: it must be text, file or data", field=f"{at}.kind")
-    return held[0]
+    return present[0]
 
 
 def _file(part: Part03, at: str) -> Part:
@@ -190,8 +190,8 @@ def _tagged(
 
 def push_to_03(config: TaskPushNotificationConfig) -> Push03:
     """Spell a webhook."""
-    said = config.authentication
-    auth = None if said is None else Auth03((said.scheme,), said.credentials)
+    authentication = config.authentication
+    auth = None if authentication is None else Auth03((authentication.scheme,), authentication.credentials)
     return Push03(config.url, config.id, config.token, auth)
 
 
@@ -213,8 +213,8 @@ def push_from_03(push: Push03, at: str, task_id: str | None = None) -> TaskPushN
 
 
 def _auth(auth: Auth03) -> AuthenticationInfo | None:
-    usual = [scheme for scheme in auth.schemes if scheme.lower() in _USUAL]
-    scheme = (usual or list(auth.schemes) or ["Bearer"])[0]
+    preferred = [scheme for scheme in auth.schemes if scheme.lower() in _PREFERRED]
+    scheme = (preferred or list(auth.schemes) or ["Bearer"])[0]
     return AuthenticationInfo(scheme, auth.credentials) if auth.schemes or auth.credentials else None
 
 

@@ -69,13 +69,13 @@ class ProtoCodec(Codec03):
 
     def response_to(self, event: Event, *, last: bool) -> ProtoResponse:
         """Spell an event in the envelope of a stream."""
-        spelled = self.event_to(event, last=last)
-        return ProtoResponse(**{_MEMBERS[type(spelled)]: spelled})
+        member = self.event_to(event, last=last)
+        return ProtoResponse(**{_MEMBERS[type(member)]: member})
 
     def response_from(self, response: ProtoResponse) -> Event | None:
         """Read an event; None when the envelope is empty. Raises InvalidParams when a part is wrong."""
-        held = response.status_update or response.artifact_update or response.task or response.message
-        return None if held is None else self.event_from(held, "artifactUpdate.artifact")
+        member = response.status_update or response.artifact_update or response.task or response.message
+        return None if member is None else self.event_from(member, "artifactUpdate.artifact")
 
 
 _MEMBERS: dict[type[Any], str] = {
@@ -106,10 +106,10 @@ def _part_from(part: ProtoPart, at: str) -> Part:
         return _file_from(part.file, part, at)
     if part.text is not None:
         return text_part(part.text, part.metadata)
-    return data_part(_held(part), part.metadata)
+    return data_part(_unwrap_data(part), part.metadata)
 
 
-def _held(part: ProtoPart) -> Any:
+def _unwrap_data(part: ProtoPart) -> Any:
     if part.kind is not None or not isinstance(part.data, dict):
         return part.data
     wrapper = cast("dict[str, Any]", part.data)

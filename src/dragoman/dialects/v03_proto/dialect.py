@@ -11,11 +11,19 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from msgspec.structs import replace
 
 from dragoman.dialects import table
-from dragoman.dialects.reading.checks import sound_message
+from dragoman.dialects.reading.checks import check_message
 from dragoman.dialects.reading.invalid import missing_field
-from dragoman.dialects.reading.lenient import Reader
+from dragoman.dialects.reading.lenient import LenientReader
 from dragoman.dialects.v03.codec import push_from_03, push_to_03
-from dragoman.dialects.v03.dialect import SENDS, V03, Spellings, configuration, readers_of, required, task_request
+from dragoman.dialects.v03.dialect import (
+    SENDS,
+    V03,
+    Writers,
+    build_configuration,
+    build_readers,
+    build_task_request,
+    require,
+)
 from dragoman.dialects.v03.types import NoParams03
 from dragoman.dialects.v03_proto.codec import CODEC
 from dragoman.dialects.v03_proto.types import (
@@ -50,23 +58,23 @@ from dragoman.model.task import Task
 if TYPE_CHECKING:
     from dragoman.model.record import Record
 
-_TASK = Reader(ProtoTask, fill=True)
-_MESSAGE = Reader(ProtoMessage, fill=True)
-_RESPONSE = Reader(ProtoResponse, fill=True, envelope=True)
-_PUSH = Reader(ProtoTaskPush, fill=True)
-_PUSHES = Reader(ProtoPushes, fill=True)
+_TASK = LenientReader(ProtoTask, fill_defaults=True)
+_MESSAGE = LenientReader(ProtoMessage, fill_defaults=True)
+_RESPONSE = LenientReader(ProtoResponse, fill_defaults=True, envelope=True)
+_PUSH = LenientReader(ProtoTaskPush, fill_defaults=True)
+_PUSHES = LenientReader(ProtoPushes, fill_defaults=True)
 
 
 def _send_params(request: SendMessageRequest) -> ProtoSend:
-    wanted = request.configuration
-    push = wanted.task_push_notification_config
-    spelled = ProtoConfiguration(
-        accepted_output_modes=wanted.accepted_output_modes,
+    configuration = request.configuration
+    push = configuration.task_push_notification_config
+    params = ProtoConfiguration(
+        accepted_output_modes=configuration.accepted_output_modes,
         push_notification=None if push is None else push_to_03(push),
-        history_length=wanted.history_length or None,
-        blocking=not wanted.return_immediately,
+        history_length=configuration.history_length or None,
+        blocking=not configuration.return_immediately,
     )
-    return ProtoSend(CODEC.message_to(request.message), spelled, request.metadata)
+    return ProtoSend(CODEC.message_to(request.message), params, request.metadata)
 
 
 def _push_to(config: TaskPushNotificationConfig) -> ProtoTaskPush:
@@ -78,7 +86,7 @@ class V03Proto(V03):
     """A2A 0.3 over REST. What `params` spells holds what stands in the path too; it is taken from there."""
 
     row = table.row_of(table.V0_3, table.REST)
-    readers = readers_of(
+    readers = build_readers(
         {
             Operation.SEND: ProtoSend,
             Operation.STREAM: ProtoSend,
@@ -92,7 +100,7 @@ class V03Proto(V03):
             Operation.EXTENDED_CARD: NoParams03,
         }
     )
-    spellings: ClassVar[Spellings] = {
+    writers: ClassVar[Writers] = {
         SendMessageRequest: _send_params,
         # 0 means unlimited here, so none at all cannot be asked for.
         GetTaskRequest: lambda request: ProtoTaskName(request.id, history_length=request.history_length or None),
@@ -108,63 +116,67 @@ class V03Proto(V03):
         GetExtendedAgentCardRequest: lambda _: NoParams03(),
     }
     empty = b"{}"
-    no_answer = "it holds neither a task nor a message"
+    no_result = "it holds neither a task nor a message"
 
-    def event(self, record: Record, *, last: bool) -> bytes:
+    def write_event(self, record: Record, *, last: bool) -> bytes:
         """See `EventWriter.event`."""
         return encode(CODEC.response_to(record.event, last=last))
 
-    def task_from(self, data: bytes | dict[str, Any]) -> Task:
+    def read_task(self, data: bytes | dict[str, Any]) -> Task:
         """See `CallingDialect.task_from`."""
-        with self._answers:
+        with self._response_errors:
             return CODEC.task_from(_TASK.read(data))
 
-    def message_from(self, data: bytes | dict[str, Any]) -> Message:
+    def read_message(self, data: bytes | dict[str, Any]) -> Message:
         """See `CallingDialect.message_from`."""
-        with self._answers:
+        with self._response_errors:
             return CODEC.message_from(_MESSAGE.read(data), "message")
 
-    def event_from(self, data: bytes | dict[str, Any]) -> StreamResponse:
+    def read_event(self, data: bytes | dict[str, Any]) -> StreamResponse:
         """See `CallingDialect.event_from`."""
-        with self._answers:
+        with self._response_errors:
             event = CODEC.response_from(_RESPONSE.read(data))
             if event is None and isinstance(data, bytes):
                 # Nothing in the envelope is required, so one in proto names reads as an empty one.
-                event = CODEC.response_from(_RESPONSE.value(decode_any(data)))
+                event = CODEC.response_from(_RESPONSE.read_value(decode_any(data)))
         if event is None:
-            raise self._answers.wrong("it holds none of task, message, statusUpdate and artifactUpdate")
+            raise self._response_errors.bad_response("it holds none of task, message, statusUpdate and artifactUpdate")
         return response_of(event)
 
     def _request(self, operation: Operation, params: Any) -> Request:
         if isinstance(params, ProtoSend):
             return self._send_from(params)
         if isinstance(params, ProtoTaskName):
-            return task_request(operation, params.id or _ids(params.name)[0], params.history_length or None)
+            return build_task_request(operation, params.id or _ids(params.name)[0], params.history_length or None)
         if isinstance(params, ProtoPushCreate):
             return _push_create(params)
         return _push_request(operation, params) if isinstance(params, ProtoPushName) else GetExtendedAgentCardRequest()
 
     def _send_from(self, params: ProtoSend) -> SendMessageRequest:
         # A ProtoJSON client cannot write `blocking: false`: all it can do is send a configuration without it.
-        wanted = params.configuration or ProtoConfiguration(blocking=self._blocking)
-        push, at = wanted.push_notification, "configuration.pushNotification"
+        configuration = params.configuration or ProtoConfiguration(blocking=self._blocking)
+        push, at = configuration.push_notification, "configuration.pushNotification"
         return SendMessageRequest(
-            message=sound_message(CODEC.message_from(params.message, "message"), "content"),
-            configuration=configuration(
-                wanted.accepted_output_modes, push, at, wanted.history_length or None, blocking=bool(wanted.blocking)
+            message=check_message(CODEC.message_from(params.message, "message"), "content"),
+            configuration=build_configuration(
+                configuration.accepted_output_modes,
+                push,
+                at,
+                configuration.history_length or None,
+                blocking=bool(configuration.blocking),
             ),
             metadata=params.metadata,
         )
 
-    def _answer(self, operation: Operation, answer: Task | Message) -> Any:
-        if isinstance(answer, Task) and operation not in SENDS:
-            return CODEC.task_to(answer)
-        return CODEC.response_to(answer, last=False)
+    def _result_to(self, operation: Operation, result: Task | Message) -> Any:
+        if isinstance(result, Task) and operation not in SENDS:
+            return CODEC.task_to(result)
+        return CODEC.response_to(result, last=False)
 
-    def _webhook(self, config: TaskPushNotificationConfig) -> Any:
+    def _webhook_to(self, config: TaskPushNotificationConfig) -> Any:
         return _push_to(config)
 
-    def _webhooks(self, configs: tuple[TaskPushNotificationConfig, ...]) -> Any:
+    def _webhooks_to(self, configs: tuple[TaskPushNotificationConfig, ...]) -> Any:
         return {"configs": [_push_to(config) for config in configs]}
 
     def _webhook_from(self, data: Any) -> TaskPushNotificationConfig:
@@ -183,24 +195,24 @@ def _push_create(params: ProtoPushCreate) -> TaskPushNotificationConfig:
         raise missing_field(at)
     named_task, named_config = _ids(config.name)
     task_id = str(params.task_id or "") or _ids(params.parent)[0] or named_task
-    found = push_from_03(push, at, required(task_id, "taskId"))
-    return replace(found, id=found.id or params.config_id or named_config or None)
+    webhook = push_from_03(push, at, require(task_id, "taskId"))
+    return replace(webhook, id=webhook.id or params.config_id or named_config or None)
 
 
 def _push_request(operation: Operation, params: ProtoPushName) -> Request:
     named_task, named_config = _ids(params.name or params.parent)
-    task_id = required(params.task_id or named_task, "taskId")
+    task_id = require(params.task_id or named_task, "taskId")
     if operation is Operation.LIST_PUSH:
         return ListPushConfigsRequest(task_id, params.page_size, params.page_token or None)
-    return GetPushConfigRequest(task_id, required(params.id or named_config, "id"))
+    return GetPushConfigRequest(task_id, require(params.id or named_config, "id"))
 
 
 def _push_from(push: ProtoTaskPush) -> TaskPushNotificationConfig:
     if push.push_notification_config is None:
         raise missing_field("pushNotificationConfig")
     task_id, config_id = _ids(push.name)
-    found = push_from_03(push.push_notification_config, "pushNotificationConfig", task_id or None)
-    return replace(found, id=found.id or config_id or None)
+    webhook = push_from_03(push.push_notification_config, "pushNotificationConfig", task_id or None)
+    return replace(webhook, id=webhook.id or config_id or None)
 
 
 def _ids(name: str | None) -> tuple[str, str]:

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from dragoman.dialects import table
 from dragoman.dialects.cards.card import card_json, read_card
-from dragoman.dialects.reading.checks import sound, sound_send
-from dragoman.dialects.reading.invalid import Answers
-from dragoman.dialects.reading.lenient import Reader
+from dragoman.dialects.reading.checks import check_request, check_send
+from dragoman.dialects.reading.invalid import ResponseErrors
+from dragoman.dialects.reading.lenient import LenientReader
 from dragoman.model.card import AgentCard
 from dragoman.model.event import StreamResponse
 from dragoman.model.json import UNREADABLE, decode_any, encode
@@ -39,7 +39,7 @@ _ONLY_0_1 = frozenset({"newTaskId"})
 _ONLY_1_1 = frozenset({"ifGenerationMatch", "currentGeneration", "generation"})
 # A canonical event shows its generation last, directly before the two braces that close it.
 _GENERATION = re.compile(rb',"generation":\d+\}\}\Z')
-_GENERATION_ROOM = 40
+_GENERATION_BYTES = 40
 _ZERO, _NINE = b"09"
 
 
@@ -57,155 +57,163 @@ class V1:
         self.row = row
         self.version = self.origin = row.version
         self.asks = row.asks
-        self._answers = Answers(row.version)
-        self._counts = row.generations
-        ignoring = _ONLY_0_1 if self._counts else _ONLY_0_1 | _ONLY_1_1
+        self._response_errors = ResponseErrors(row.version)
+        self._has_generations = row.generations
+        ignored = _ONLY_0_1 if self._has_generations else _ONLY_0_1 | _ONLY_1_1
 
-        def reader(type_: type[Any], *, fill: bool = True, envelope: bool = False) -> Reader[Any]:
-            return Reader(type_, ignoring=ignoring, fill=fill, loose=self._counts, envelope=envelope)
+        def reader(type_: type[Any], *, fill_defaults: bool = True, envelope: bool = False) -> LenientReader[Any]:
+            return LenientReader(
+                type_,
+                ignored=ignored,
+                fill_defaults=fill_defaults,
+                numbers_as_text=self._has_generations,
+                envelope=envelope,
+            )
 
-        self._requests: dict[Operation, Reader[Request]] = {
-            operation: reader(type_, fill=False) for operation, type_ in REQUEST_TYPES.items()
+        self._requests: dict[Operation, LenientReader[Request]] = {
+            operation: reader(type_, fill_defaults=False) for operation, type_ in REQUEST_TYPES.items()
         }
-        self._task: Reader[Task] = reader(Task)
-        self._message: Reader[Message] = reader(Message)
-        self._event: Reader[StreamResponse] = reader(StreamResponse, envelope=True)
-        self._page: Reader[ListTasksResponse] = reader(ListTasksResponse)
-        self._push: Reader[TaskPushNotificationConfig] = reader(TaskPushNotificationConfig)
-        self._pushes: Reader[PushConfigs] = reader(PushConfigs)
+        self._task: LenientReader[Task] = reader(Task)
+        self._message: LenientReader[Message] = reader(Message)
+        self._event: LenientReader[StreamResponse] = reader(StreamResponse, envelope=True)
+        self._page: LenientReader[ListTasksResponse] = reader(ListTasksResponse)
+        self._push: LenientReader[TaskPushNotificationConfig] = reader(TaskPushNotificationConfig)
+        self._pushes: LenientReader[PushConfigs] = reader(PushConfigs)
 
-    def request(self, operation: Operation, params: bytes) -> Request:
+    def read_request(self, operation: Operation, params: bytes) -> Request:
         """See `Dialect.request`."""
         reader = self._requests[operation]
         if operation not in _SENDS:
-            return self._known(sound(operation, reader.json(params)))
+            return self._drop_unsupported(check_request(operation, reader.read_json(params)))
         # Nearly every request is one of these, so this is short.
         try:
-            request: Any = reader.strictly(params)
+            request: Any = reader.read_strict(params)
         except UNREADABLE as error:
-            request = reader.again(params, error)
-        request = sound_send(request)
+            request = reader.recover(params, error)
+        request = check_send(request)
         if request.new_task_id is None and request.configuration.if_generation_match is None:
             return request
-        return self._known(request)
+        return self._drop_unsupported(request)
 
-    def request_from(self, operation: Operation, params: dict[str, Any]) -> Request:
+    def read_values(self, operation: Operation, params: dict[str, Any]) -> Request:
         """See `Dialect.request_from`."""
-        return self._known(sound(operation, self._requests[operation].value(params)))
+        return self._drop_unsupported(check_request(operation, self._requests[operation].read_value(params)))
 
-    def result(self, operation: Operation, result: Result) -> bytes:
+    def write_result(self, operation: Operation, result: Result) -> bytes:
         """See `Dialect.result`."""
         if isinstance(result, Task):
-            body = self._spell_task(result)
+            body = self._write_task(result)
             return b'{"task":%b}' % body if operation in _SENDS else body
         if isinstance(result, Message):
             return b'{"message":%b}' % encode(result)
         if isinstance(result, ListTasksResponse):
-            return self._spell_page(result)
+            return self._write_page(result)
         if isinstance(result, tuple):
             return encode(PushConfigs(result))
         if isinstance(result, AgentCard):
             return encode(card_json(result, {}, table.V1_0))
         return b"{}" if result is None else encode(result)
 
-    def event(self, record: Record, *, last: bool) -> bytes:
+    def write_event(self, record: Record, *, last: bool) -> bytes:
         """See `EventWriter.event`. A 1.0 stream forwards the stored bytes as they are."""
         body = record.body
         # Only an event whose last value is a number can show a generation.
         if _ZERO <= body[-3] <= _NINE:
-            body = _without_generation(body)
-        if not self._counts or body.startswith(b'{"message"'):
+            body = _strip_generation(body)
+        if not self._has_generations or body.startswith(b'{"message"'):
             return body
         return b'%b,"generation":"%d"}}' % (body[:-2], record.generation)
 
-    def stream(self, artifacts: Sequence[str] = ()) -> V1:
+    def event_writer(self, artifacts: Sequence[str] = ()) -> V1:
         """See `Dialect.stream`."""
         return self
 
-    def params(self, operation: Operation, request: Request) -> bytes:
+    def write_params(self, operation: Operation, request: Request) -> bytes:
         """See `CallingDialect.params`."""
-        return encode(self._known(request))
+        return encode(self._drop_unsupported(request))
 
-    def result_from(self, operation: Operation, data: Any) -> Result:
+    def read_result(self, operation: Operation, data: Any) -> Result:
         """See `CallingDialect.result_from`."""
         if operation in _SENDS:
-            event = self.event_from(data)
+            event = self.read_event(data)
             if event.task is None and event.message is None:
-                raise self._answers.wrong("it holds neither a task nor a message")
+                raise self._response_errors.bad_response("it holds neither a task nor a message")
             return event.task or event.message
         if operation is Operation.EXTENDED_CARD:
             return read_card(data)
-        with self._answers:
+        with self._response_errors:
             if operation is Operation.LIST:
                 page = self._page.read(data)
-                return replace(page, tasks=tuple(map(self._known_task, page.tasks)))
+                return replace(page, tasks=tuple(map(self._check_task, page.tasks)))
             if operation in (Operation.CREATE_PUSH, Operation.GET_PUSH):
                 return self._push.read(data)
             if operation is Operation.LIST_PUSH:
                 return self._pushes.read(data).configs
-        return None if operation is Operation.DELETE_PUSH else self.task_from(data)
+        return None if operation is Operation.DELETE_PUSH else self.read_task(data)
 
-    def task_from(self, data: bytes | dict[str, Any]) -> Task:
+    def read_task(self, data: bytes | dict[str, Any]) -> Task:
         """See `CallingDialect.task_from`."""
-        with self._answers:
-            return self._known_task(self._task.read(data))
+        with self._response_errors:
+            return self._check_task(self._task.read(data))
 
-    def message_from(self, data: bytes | dict[str, Any]) -> Message:
+    def read_message(self, data: bytes | dict[str, Any]) -> Message:
         """See `CallingDialect.message_from`."""
-        with self._answers:
+        with self._response_errors:
             return self._message.read(data)
 
-    def event_from(self, data: bytes | dict[str, Any]) -> StreamResponse:
+    def read_event(self, data: bytes | dict[str, Any]) -> StreamResponse:
         """See `CallingDialect.event_from`."""
-        with self._answers:
+        with self._response_errors:
             event = self._event.read(data)
-            if event == _NOTHING and isinstance(data, bytes) and data.strip():
+            if event == _EMPTY and isinstance(data, bytes) and data.strip():
                 # Nothing in the envelope is required, so one in snake_case reads as an empty one.
-                event = self._event.value(decode_any(data))
-        if event == _NOTHING:
-            raise self._answers.wrong("it holds none of task, message, statusUpdate and artifactUpdate")
+                event = self._event.read_value(decode_any(data))
+        if event == _EMPTY:
+            raise self._response_errors.bad_response("it holds none of task, message, statusUpdate and artifactUpdate")
         if event.task is not None and not event.task.id:
-            raise self._answers.wrong("it is a task without an id")
-        return event if self._counts else _without_generations(event)
+            raise self._response_errors.bad_response("it is a task without an id")
+        return event if self._has_generations else _strip_generations(event)
 
-    def _known(self, request: Request) -> Request:
+    def _drop_unsupported(self, request: Request) -> Request:
         """Drop what this version does not know and the strict reading took."""
         if isinstance(request, SendMessageRequest):
             if request.new_task_id is not None:
                 request = replace(request, new_task_id=None)
-            if not self._counts and request.configuration.if_generation_match is not None:
+            if not self._has_generations and request.configuration.if_generation_match is not None:
                 request = replace(request, configuration=replace(request.configuration, if_generation_match=None))
-        elif isinstance(request, GetTaskRequest) and not self._counts and request.current_generation is not None:
+        elif (
+            isinstance(request, GetTaskRequest) and not self._has_generations and request.current_generation is not None
+        ):
             request = replace(request, current_generation=None)
         return request
 
-    def _known_task(self, task: Task) -> Task:
+    def _check_task(self, task: Task) -> Task:
         if not task.id:  # nobody could ask for it again
-            raise self._answers.wrong("it is a task without an id")
-        return task if self._counts or task.generation is None else replace(task, generation=None)
+            raise self._response_errors.bad_response("it is a task without an id")
+        return task if self._has_generations or task.generation is None else replace(task, generation=None)
 
-    def _spell_task(self, task: Task) -> bytes:
+    def _write_task(self, task: Task) -> bytes:
         generation = task.generation
         if generation is None:
             return encode(task)
         body = encode(replace(task, generation=None))
         # ProtoJSON spells an int64 as a string.
-        return b'%b,"generation":"%d"}' % (body[:-1], generation) if self._counts else body
+        return b'%b,"generation":"%d"}' % (body[:-1], generation) if self._has_generations else body
 
-    def _spell_page(self, page: ListTasksResponse) -> bytes:
+    def _write_page(self, page: ListTasksResponse) -> bytes:
         rest = encode(replace(page, tasks=()))
-        return b'{"tasks":[%b]%b' % (b",".join(map(self._spell_task, page.tasks)), rest.removeprefix(b'{"tasks":[]'))
+        return b'{"tasks":[%b]%b' % (b",".join(map(self._write_task, page.tasks)), rest.removeprefix(b'{"tasks":[]'))
 
 
-_NOTHING = StreamResponse()
+_EMPTY = StreamResponse()
 
 
-def _without_generation(body: bytes) -> bytes:
-    found = _GENERATION.search(body, max(0, len(body) - _GENERATION_ROOM))
-    return body[: found.start()] + b"}}" if found else body
+def _strip_generation(body: bytes) -> bytes:
+    match = _GENERATION.search(body, max(0, len(body) - _GENERATION_BYTES))
+    return body[: match.start()] + b"}}" if match else body
 
 
-def _without_generations(event: StreamResponse) -> StreamResponse:
+def _strip_generations(event: StreamResponse) -> StreamResponse:
     status, artifact, task = event.status_update, event.artifact_update, event.task
     if status is not None and status.generation is not None:
         return StreamResponse(status_update=replace(status, generation=None))

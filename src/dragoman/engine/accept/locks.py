@@ -14,20 +14,20 @@ class KeyedLocks:
     """A lock for every key that somebody holds or waits for, and none for the others."""
 
     def __init__(self) -> None:
-        self._locks: dict[Hashable, Held] = {}
+        self._locks: dict[Hashable, KeyLock] = {}
 
-    def hold(self, key: Hashable) -> Held:
+    def hold(self, key: Hashable) -> KeyLock:
         """Hold the key's lock, as an async context manager."""
         held = self._locks.get(key)
         if held is None:
-            held = self._locks[key] = Held(self._locks, key)
+            held = self._locks[key] = KeyLock(self._locks, key)
         return held
 
 
-class Held(asyncio.Lock):
+class KeyLock(asyncio.Lock):
     """The lock of one key, which goes when nobody wants it any more."""
 
-    def __init__(self, locks: dict[Hashable, Held], key: Hashable) -> None:
+    def __init__(self, locks: dict[Hashable, KeyLock], key: Hashable) -> None:
         super().__init__()
         self._of = locks
         self._key = key

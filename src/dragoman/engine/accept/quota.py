@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from dragoman.engine.settings import EngineSettings
 
 # When to come back if nobody can say when something ends, in seconds.
-SOON = 1
+RETRY_SECONDS = 1
 # Of how many callers the rate is known at once. Whoever is forgotten begins anew.
-CALLERS = 100_000
+MAX_CALLERS = 100_000
 # What a request may take of the memory that is kept for small ones, in bytes.
-SMALL = 500_000
+SMALL_REQUEST_BYTES = 500_000
 # The limit of the server, as errors name it.
 SERVER_MEMORY = "memory"
 
@@ -34,7 +34,7 @@ def caller_of(user: User | None, address: str = "") -> str:
     return f"user {user.id}" if user is not None else f"address {address or 'unknown'}"
 
 
-def busy(text: str, limit: str, seconds: float = SOON) -> Overloaded:
+def overloaded(text: str, limit: str, seconds: float = RETRY_SECONDS) -> Overloaded:
     """The error for a limit that was reached, and when to come back: whole seconds, at least one."""
     return Overloaded(f"{text}: try again later", limit=limit, retryAfter=str(max(1, math.ceil(seconds))))
 
@@ -44,7 +44,7 @@ def too_many_parts(most: int, parts: int) -> InvalidParams:
     return InvalidParams(f"a message has {most} parts at most, not {parts}", field="message.parts", limit="parts")
 
 
-class Tally:
+class CallerCounter:
     """How many of one thing each caller has; 0 as `most` is any number. Who has none is not remembered."""
 
     def __init__(self, limit: str, things: str, most: int) -> None:
@@ -56,14 +56,14 @@ class Tally:
     def check(self, caller: str) -> None:
         """Do nothing while there is room. Raises Overloaded."""
         if self._most and self.counts.get(caller, 0) >= self._most:
-            raise busy(f"you have {self._most} {self._things}", self._limit)
+            raise overloaded(f"you have {self._most} {self._things}", self._limit)
 
-    def add(self, caller: str, *, anyway: bool = False) -> None:
+    def add(self, caller: str, *, force: bool = False) -> None:
         """Count one more. Raises Overloaded when there is no room, unless it is there `anyway`."""
         if not self._most or not caller:
             return
         count = self.counts.get(caller, 0)
-        if count >= self._most and not anyway:
+        if count >= self._most and not force:
             self.check(caller)
         self.counts[caller] = count + 1
 
@@ -76,7 +76,7 @@ class Tally:
             del self.counts[caller]
 
 
-class Memory:
+class MemoryQuota:
     """How many bytes of memory requests take, of each caller and of all; 0 as a limit is any number.
 
     The last quarter is for small ones: whoever sends large messages cannot keep others from asking at all.
@@ -88,17 +88,17 @@ class Memory:
         self.used = 0
         self.callers: dict[str, int] = {}
 
-    def take(self, caller: str, size: int, before: int = 0) -> None:
+    def reserve(self, caller: str, size: int, before: int = 0) -> None:
         """Count so many bytes more for a request that takes `before` bytes. Raises Overloaded when there is no room."""
         self._check(caller, size, before)
         self.count(caller, size)
 
     def _check(self, caller: str, size: int, before: int) -> None:
-        most = self._most if before + size <= SMALL else self._most // 4 * 3
+        most = self._most if before + size <= SMALL_REQUEST_BYTES else self._most // 4 * 3
         if self._most and self.used + size > most:
-            raise busy("the memory for requests is full", SERVER_MEMORY)
+            raise overloaded("the memory for requests is full", SERVER_MEMORY)
         if self._caller_most and caller and self.callers.get(caller, 0) + size > self._caller_most:
-            raise busy("your requests and running tasks take as much memory as they may", "caller_memory")
+            raise overloaded("your requests and running tasks take as much memory as they may", "caller_memory")
 
     def count(self, caller: str, size: int) -> None:
         """Count so many bytes more, which are there whether there is room or not."""
@@ -106,7 +106,7 @@ class Memory:
         if caller:
             self.callers[caller] = self.callers.get(caller, 0) + size
 
-    def give(self, caller: str, size: int) -> None:
+    def release(self, caller: str, size: int) -> None:
         """Count so many bytes less."""
         self.used -= size
         left = self.callers.get(caller, 0) - size
@@ -121,7 +121,7 @@ class Lease:
 
     __slots__ = ("_caller", "_holders", "_memory", "_size")
 
-    def __init__(self, memory: Memory, caller: str, size: int = 0) -> None:
+    def __init__(self, memory: MemoryQuota, caller: str, size: int = 0) -> None:
         self._memory = memory
         self._caller = caller
         self._size = size
@@ -131,16 +131,16 @@ class Lease:
         """Count it as so many bytes from now on. Raises Overloaded when there is no room; nothing has changed then."""
         more = size - self._size
         if more > 0:
-            self._memory.take(self._caller, more, self._size)
+            self._memory.reserve(self._caller, more, self._size)
         else:
-            self._memory.give(self._caller, -more)
+            self._memory.release(self._caller, -more)
         self._size = size
 
     @contextmanager
-    def covering(self, size: int, *, anyway: bool = False) -> Generator[None]:
+    def covering(self, size: int, *, force: bool = False) -> Generator[None]:
         """Count it as so many bytes at least for a while. Raises Overloaded, unless they are there `anyway`."""
         before = self._size
-        if size > before and anyway:
+        if size > before and force:
             self._memory.count(self._caller, size - before)
             self._size = size
         elif size > before:
@@ -170,7 +170,7 @@ class Lease:
         """Hold it no more. With its last holder the memory is free."""
         self._holders -= 1
         if not self._holders:
-            self._memory.give(self._caller, self._size)
+            self._memory.release(self._caller, self._size)
             self._size = 0
 
 
@@ -180,24 +180,24 @@ class Quota:
     def __init__(self, settings: EngineSettings) -> None:
         self._settings = settings
         self._streams_open = 0
-        self.tasks = Tally("caller_tasks", "tasks at work", settings.caller_tasks)
-        self.streams = Tally("caller_streams", "streams open", settings.caller_streams)
+        self.tasks = CallerCounter("caller_tasks", "tasks at work", settings.caller_tasks)
+        self.streams = CallerCounter("caller_streams", "streams open", settings.caller_streams)
         # By the object that stands for a run: a task can have a second before the first is put away.
         self._runs: dict[object, str] = {}
         self._leases: dict[object, list[Lease]] = {}
         self._suspended: dict[object, list[Callable[[], Lease]]] = {}
 
-    def expect(self, caller: str, alive: int = 0) -> None:
+    def reserve(self, caller: str, alive: int = 0) -> None:
         """Hold a place for a run, beside `alive` others: `begun` or `dropped` must follow. Raises Overloaded."""
         if alive >= self._settings.max_tasks:
-            raise busy(f"{alive} tasks are at work", "tasks")
+            raise overloaded(f"{alive} tasks are at work", "tasks")
         self.tasks.add(caller)
 
-    def dropped(self, caller: str) -> None:
+    def cancel_reservation(self, caller: str) -> None:
         """Give back a place that was held: no run began."""
         self.tasks.remove(caller)
 
-    def begun(self, run: object | None, caller: str) -> None:
+    def start_run(self, run: object | None, caller: str) -> None:
         """A run has begun in the place that was held; with None, none has."""
         if not caller:
             return
@@ -206,16 +206,16 @@ class Quota:
         else:
             self._runs[run] = caller
 
-    def keep(self, run: object, lease: Lease) -> None:
+    def hold_lease(self, run: object, lease: Lease) -> None:
         """Count the memory of a message until the run that got it is over."""
         lease.hold()
         self._leases.setdefault(run, []).append(lease)
 
-    def rest(self, run: object) -> None:
+    def suspend_leases(self, run: object) -> None:
         """A run that waits for its turn has its message on the disk: that takes no memory until it begins."""
         self._suspended[run] = [lease.suspend() for lease in self._leases.pop(run, ())]
 
-    def wake(self, run: object) -> None:
+    def resume_leases(self, run: object) -> None:
         """A run that had its message on the disk begins."""
         resumed = [resume() for resume in self._suspended.pop(run, ())]
         if resumed:
@@ -226,10 +226,10 @@ class Quota:
         for run in runs:
             if run.row.scope.owner:
                 caller = caller_of(User(run.row.scope.owner))
-                self.tasks.add(caller, anyway=True)
+                self.tasks.add(caller, force=True)
                 self._runs[run] = caller
 
-    def ended(self, run: object) -> None:
+    def end_run(self, run: object) -> None:
         """A run is over. One that was never counted does not matter."""
         caller = self._runs.pop(run, None)
         if caller is not None:
@@ -243,7 +243,7 @@ class Quota:
     def check_stream(self, caller: str) -> None:
         """Do nothing while one more stream may be opened. Raises Overloaded."""
         if self._streams_open >= self._settings.max_streams:
-            raise busy(f"{self._streams_open} streams are open", "streams")
+            raise overloaded(f"{self._streams_open} streams are open", "streams")
         self.streams.check(caller)
 
     @contextmanager
@@ -259,7 +259,7 @@ class Quota:
             self.streams.remove(caller)
 
 
-class Rate:
+class RateLimiter:
     """Lets each caller ask so many times a second, and `burst` times at once. A caller who rests is forgotten.
 
     Of each caller one number is kept: when it will have rested enough to be as good as new. A request moves that by
@@ -293,7 +293,7 @@ class Rate:
         rested += self._cost
         excess = rested - now - self._room
         if excess > 0:
-            raise busy(f"you may make {self._per_second:g} requests a second", "rate", excess / 1_000_000)
+            raise overloaded(f"you may make {self._per_second:g} requests a second", "rate", excess / 1_000_000)
         self._rested[caller] = rested
 
     def _make_room(self, now: int) -> None:
@@ -302,5 +302,5 @@ class Rate:
             # Not more often than callers need to rest, so that a look at all of them is paid for by many requests.
             self._sweep_at = now + pause
             self._rested = {caller: rested for caller, rested in self._rested.items() if now < rested <= now + pause}
-        if len(self._rested) >= CALLERS:
+        if len(self._rested) >= MAX_CALLERS:
             del self._rested[next(iter(self._rested))]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("dragoman.engine")
 
 
-class Endings:
+class TaskCanceler:
     """Ends tasks before their work is done; the work is told to stop and can change nothing more."""
 
     def __init__(self, agent: Runnable, tasks: Tasks, locks: KeyedLocks) -> None:
@@ -67,18 +67,18 @@ class Endings:
     ) -> tuple[LiveTask, bool]:
         parked = (live.state if live else row.state).waiting  # the run may just be put away
         if live is None and stored is not None:
-            live = await self._tasks.revive(stored)
+            live = await self._tasks.load(stored)
         if live is None:
             raise TaskNotCancelable(taskId=row.id)
-        await self._tasks.wake(live)
+        await self._tasks.reload(live)
         live.status(state, None if text is None else agent_message(live, (Part(text=text),)))
         live.stop_work()
-        await live.durable()
+        await live.wait_durable()
         return live, parked
 
     async def _tell(self, row: TaskRow) -> None:
         """Tell the agent that nobody will answer: a parked task has no run that could hear of it."""
-        asked = (await self._tasks.memory(row)).asked
+        asked = (await self._tasks.run_history(row)).questions
         try:
             await self._agent.canceled(asked[-1].ref if asked else None)
         except (Exception, KeyboardInterrupt, SystemExit, GeneratorExit):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 import msgspec
 
 from dragoman.engine.accept.locks import KeyedLocks
-from dragoman.engine.execute.outputs import Answered, json_of, parts_of
+from dragoman.engine.execute.outputs import AnsweredQuestion, json_of, parts_of
 from dragoman.engine.execute.threads import in_thread
 from dragoman.engine.session_id import session_id
 from dragoman.model.error import ConfigError, Failed
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
     from dragoman.clock import Clock
-    from dragoman.engine.call import Call
+    from dragoman.engine.call import CallContext
     from dragoman.engine.journal.live import LiveTask
     from dragoman.model.user import User
 
@@ -33,7 +33,7 @@ T = TypeVar("T")
 logger = logging.getLogger("dragoman.agent")
 
 
-class Questions(Protocol):
+class AskHandler(Protocol):
     """How `ctx.ask` works for agents that start again from the top after a pause."""
 
     @property
@@ -41,7 +41,7 @@ class Questions(Protocol):
         """True while the run only repeats what was journaled before the last answer."""
         ...
 
-    async def ask(self, question: str, wanted: Any, choices: Sequence[Any] | None) -> Any:
+    async def ask(self, question: str, expected_type: Any, choices: Sequence[Any] | None) -> Any:
         """Give the answer, or pause."""
         ...
 
@@ -56,38 +56,38 @@ class Context:
     def __init__(
         self,
         live: LiveTask,
-        call: Call,
+        call: CallContext,
         message: Message,
         *,
         clock: Clock,
         metadata: dict[str, Any] | None = None,
-        opening: dict[str, Any] | None = None,
-        answered: tuple[Answered, ...] = (),
+        first_metadata: dict[str, Any] | None = None,
+        answers: tuple[AnsweredQuestion, ...] = (),
         state: dict[str, Any] | None = None,
         once: dict[str, Any] | None = None,
-        doubtful: frozenset[str] = frozenset(),
-        told: tuple[Message, ...] = (),
-        note_metadata: dict[str, Any] | None = None,
+        in_doubt: frozenset[str] = frozenset(),
+        followups: tuple[Message, ...] = (),
+        progress_metadata: dict[str, Any] | None = None,
         restarted: bool = False,
     ) -> None:
         self._live = live
         self._call = call
         self._once = once if once is not None else {}
-        self._doubtful = doubtful
+        self._in_doubt = in_doubt
         self._once_locks: KeyedLocks | None = None
-        self._told = told
+        self._followups = followups
         self.clock = clock
         self.message = message
         self.metadata: dict[str, Any] = {**(message.metadata or {}), **(metadata or {})}
         # The same of the message that began the task: whatever an answer says, it chooses the skill.
-        self.first = live.folding.history[0] if live.folding.history else message
-        self.opening: dict[str, Any] = {**(self.first.metadata or {}), **(opening or {})}
-        self.answered = answered
+        self.first_message = live.folding.history[0] if live.folding.history else message
+        self.first_metadata: dict[str, Any] = {**(self.first_message.metadata or {}), **(first_metadata or {})}
+        self.answers = answers
         self.restarted = restarted
         self.state: dict[str, Any] = state if state is not None else {}
         self.skill = ""
-        self.note_metadata = note_metadata
-        self.questions: Questions | None = None
+        self.progress_metadata = progress_metadata
+        self.ask_handler: AskHandler | None = None
         self._log: logging.LoggerAdapter[logging.Logger] | None = None
 
     # -- facts -----------------------------------------------------------------------------------------------------
@@ -160,9 +160,9 @@ class Context:
         return self._live.folding.task().artifacts
 
     @property
-    def resume(self) -> Answered | None:
+    def resume(self) -> AnsweredQuestion | None:
         """The last question and its answer, when this run goes on after a pause."""
-        return self.answered[-1] if self.answered else None
+        return self.answers[-1] if self.answers else None
 
     @property
     def cancelled(self) -> bool:
@@ -171,7 +171,7 @@ class Context:
 
     @property
     def _mute(self) -> bool:
-        return self._live.over or (self.questions is not None and self.questions.replaying)
+        return self._live.over or (self.ask_handler is not None and self.ask_handler.replaying)
 
     # -- what a run can do -----------------------------------------------------------------------------------------
 
@@ -187,7 +187,7 @@ class Context:
         Raises:
             ConfigError: in a low-level `run`, which pauses with `yield Ask(...)` instead.
         """
-        return await self._questions().ask(question, type, choices)
+        return await self._require_ask_handler().ask(question, type, choices)
 
     async def ask_auth(self, text: str, url: str | None = None) -> Any:
         """Pause in auth-required until the task is resumed, and give the data it was resumed with.
@@ -195,12 +195,12 @@ class Context:
         Raises:
             ConfigError: in a low-level `run`, which pauses with `yield Ask(..., auth=True)` instead.
         """
-        return await self._questions().ask_auth(text, url)
+        return await self._require_ask_handler().ask_auth(text, url)
 
-    def _questions(self) -> Questions:
-        if self.questions is None:
+    def _require_ask_handler(self) -> AskHandler:
+        if self.ask_handler is None:
             raise ConfigError("a low-level run pauses with `yield Ask(question, ref=...)`, not with ctx.ask")
-        return self.questions
+        return self.ask_handler
 
     async def once(self, key: str, fn: Callable[..., Any], *args: Any, retry: bool = False) -> Any:
         """Run `fn` at most once per task, however often the run starts again, and give its JSON result.
@@ -218,17 +218,17 @@ class Context:
         async with self._once_locks.hold(key):
             if key in self._once:
                 return self._once[key]
-            if key in self._doubtful and not retry:
-                raise Failed(in_doubt(frozenset((key,))))
+            if key in self._in_doubt and not retry:
+                raise Failed(describe_in_doubt(frozenset((key,))))
             if not retry and not self._live.ended:
                 await self._live.note("begun", key.encode())
             try:
-                result = await _called(fn, *args)
+                result = await _call(fn, *args)
             except asyncio.CancelledError:
                 raise
             except BaseException:
                 if not self._live.over:
-                    self._live.keep("once", msgspec.json.encode({"key": key}))
+                    self._live.queue_note("once", msgspec.json.encode({"key": key}))
                 raise
             body = msgspec.json.encode({"key": key, "value": json_of(result)})
             if not self._live.ended:
@@ -241,9 +241,9 @@ class Context:
         if self._mute:
             return
         measure = {key: value for key, value in (("done", done), ("total", total)) if value is not None}
-        message = agent_message(self._live, (Part(text=text, metadata=self.note_metadata),))
+        message = agent_message(self._live, (Part(text=text, metadata=self.progress_metadata),))
         self._live.status(State.WORKING, message, metadata=measure or None)
-        await self._live.room()
+        await self._live.drain()
 
     async def artifact(
         self, *values: Any, name: str | None = None, id: str | None = None, metadata: dict[str, Any] | None = None
@@ -271,32 +271,32 @@ class Context:
         if self._mute:
             return
         self._live.emit(ArtifactUpdate(self.task_id, self.context_id, artifact, append, last_chunk, metadata))
-        await self._live.room()
+        await self._live.drain()
 
     async def messages(self) -> AsyncIterator[Message]:
         """The messages the caller sends while the work goes on. Ends when the task does."""
         live = self._live
         while not live.over:
-            if live.inbox:
-                yield live.inbox.popleft()
+            if live.followups:
+                yield live.followups.popleft()
                 continue
-            live.arrived.clear()
-            await live.arrived.wait()
+            live.wakeup.clear()
+            await live.wakeup.wait()
 
-    def listen_again(self) -> None:
+    def replay_followups(self) -> None:
         """Offer the messages that came to earlier runs once more, to an agent that starts again from the top."""
-        self._live.inbox.extendleft(reversed(self._told))
-        self._told = ()
+        self._live.followups.extendleft(reversed(self._followups))
+        self._followups = ()
 
 
-async def _called(fn: Callable[..., Any], *args: Any) -> Any:
+async def _call(fn: Callable[..., Any], *args: Any) -> Any:
     if inspect.iscoroutinefunction(fn):
         return await fn(*args)
     result = await in_thread(fn, *args)
     return await result if inspect.isawaitable(result) else result
 
 
-def in_doubt(effects: frozenset[str]) -> str:
+def describe_in_doubt(effects: frozenset[str]) -> str:
     """What to say of effects that were begun when the process ended."""
     names = ", ".join(f"`{key}`" for key in sorted(effects))
     return f"{names} may or may not have happened: the server stopped in the middle of it"

@@ -52,7 +52,7 @@ class Ask(Struct, frozen=True):
     details: tuple[Any, ...] = ()
 
 
-class Answered(Struct, frozen=True):
+class AnsweredQuestion(Struct, frozen=True):
     """A question of an earlier run and what the caller said to it."""
 
     question: str
@@ -111,14 +111,14 @@ def _unusual(value: Any) -> Any:
     raise TypeError(f"a {type(value).__name__} has no JSON form: return text, numbers, dicts, lists, bytes or a File")
 
 
-class Marks(Struct, frozen=True):
+class OutputMetadata(Struct, frozen=True):
     """Metadata of an agent's own: `task` is on its tasks and their statuses, `note` on the words of its progress."""
 
     task: dict[str, Any] = {}
-    note: dict[str, Any] = {}
+    progress: dict[str, Any] = {}
 
 
-class Response:
+class ResultWriter:
     """Streams text into one artifact and gives every other value an artifact of its own.
 
     A chunk is held for one turn of the event loop: when the run ends before that, it was the whole answer and is
@@ -135,27 +135,27 @@ class Response:
         self._only_text = True
         # After a pause the text goes on where it was; after a restart it begins again there, over what was streamed.
         before = None
-        if live.standing:
-            before = next((artifact for artifact in live.standing if _is_text(artifact, name)), None)
+        if live.base_artifacts:
+            before = next((artifact for artifact in live.base_artifacts if _is_text(artifact, name)), None)
         self._id = before.artifact_id if before is not None else None
         self._begun = before is not None and not afresh
         self._lead = before.text if before is not None and afresh else ""
 
     @property
-    def holds(self) -> bool:
+    def has_pending_text(self) -> bool:
         """True when there is text that has not been sent yet."""
         return self._held is not None
 
-    def take(self, value: Any) -> None:
+    def write(self, value: Any) -> None:
         """Take what the agent has yielded: text, a finished answer, or a value of its own."""
         if isinstance(value, str):
-            self.chunk(value if type(value) is str else str.__str__(value))
+            self.write_text(value if type(value) is str else str.__str__(value))
         elif isinstance(value, Replace):
             self.replace(parts_of(value.value))
         elif value is not None:
-            self.whole(parts_of(value))
+            self.write_value(parts_of(value))
 
-    def chunk(self, text: str) -> None:
+    def write_text(self, text: str) -> None:
         """Take the next piece of text. Raises UnicodeEncodeError when it is half of a character."""
         if not text:
             return
@@ -166,7 +166,7 @@ class Response:
         self._live.hold(self._flush)
         asyncio.get_running_loop().call_soon(self._flush)
 
-    def whole(self, parts: tuple[Part, ...]) -> None:
+    def write_value(self, parts: tuple[Part, ...]) -> None:
         """Take a value that is not text: an artifact of its own, complete at once."""
         self._flush()
         number = self._live.artifact_number()

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from dragoman.engine.execute.context import agent_message, in_doubt
+from dragoman.engine.execute.context import agent_message, describe_in_doubt
 from dragoman.engine.execute.run import may_restart
 from dragoman.model.error import ServerError
 from dragoman.model.part import Part
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("dragoman.engine")
 INTERRUPTED = "interrupted by a restart"
 UNSTORED = "the store could not take writes"
-AGAIN_SECONDS = 1
+RETRY_SECONDS = 1
 
 
 class Recovery:
@@ -52,14 +52,14 @@ class Recovery:
                 continue
             if live is not None:
                 ended.append(live)
-        await asyncio.gather(*(live.durable() for live in ended))
+        await asyncio.gather(*(live.wait_durable() for live in ended))
         if ended:
             logger.warning("%d tasks were %s and have failed", len(ended), INTERRUPTED)
 
     async def _recover(self, stored: StoredTask, *, draft: bool) -> LiveTask | None:
         """Let one task run again, or fail it: then it is given back. Whoever waited for a draft to answer is gone."""
-        live = await self._tasks.revive(stored, again=True, draft=draft)
-        memory = await self._tasks.memory(stored.row)
+        live = await self._tasks.load(stored, restart=True, draft=draft)
+        memory = await self._tasks.run_history(stored.row)
         call = memory.call(stored.row)
         metadata = memory.origin.metadata if memory.origin else None
         began = draft or stored.row.state is not State.SUBMITTED
@@ -67,7 +67,7 @@ class Recovery:
         if live.folding.history:  # one that was put into the store by hand may say nothing that could be run
             message = memory.answers[-1] if memory.answers else live.folding.history[0]
             ctx = self._runner.context(live, call, message, memory, metadata, restarted=began)
-            ctx.listen_again()
+            ctx.replay_followups()
             attempt: int | None = None
             plan = self._agent.plan(ctx)
             if may_restart(plan):
@@ -77,13 +77,13 @@ class Recovery:
                     self._runner.begin(live, ctx, plan, attempt=attempt)
                     return None
                 reason = f"the server stopped during each of {attempt - 1} attempts: it is not tried again"
-        if memory.doubtful:
-            reason = f"{reason}; {in_doubt(memory.doubtful)}"
+        if memory.in_doubt:
+            reason = f"{reason}; {describe_in_doubt(memory.in_doubt)}"
         live.status(State.FAILED, agent_message(live, (Part(text=reason),)))
         return live
 
 
-class Mending:
+class BrokenTaskReaper:
     """Ends tasks whose run broke because the store refused a write: no task stays at work with nobody at it.
 
     The refusal itself cannot be journaled, so the store is asked every second until it works.
@@ -111,7 +111,7 @@ class Mending:
 
     def _plan(self) -> None:
         if self._ids and self._timer is None and self._worker is None and not self._closed:
-            self._timer = self._tasks.clock.call_later(AGAIN_SECONDS, self._begin)
+            self._timer = self._tasks.clock.call_later(RETRY_SECONDS, self._begin)
 
     def _begin(self) -> None:
         self._timer = None
@@ -144,7 +144,7 @@ class Mending:
             or task_id in self._tasks.live
         ):
             return False
-        live = await self._tasks.revive(stored)
+        live = await self._tasks.load(stored)
         live.status(State.FAILED, agent_message(live, (Part(text=UNSTORED),)))
-        await live.durable()
+        await live.wait_durable()
         return True

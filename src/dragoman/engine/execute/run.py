@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from dragoman.engine.execute.context import agent_message
-from dragoman.engine.execute.outputs import Ask, Conclude, Reply, Response, json_of, parts_of
+from dragoman.engine.execute.outputs import Ask, Conclude, Reply, ResultWriter, json_of, parts_of
 from dragoman.model.error import Failed, InvalidAgentResponse, Rejected, ServerError
 from dragoman.model.part import Part
 from dragoman.model.state import State
@@ -65,7 +65,7 @@ class Run:
     def forget(self) -> None:
         """Keep nothing of the message: it is on the disk."""
         self._ctx = None
-        self._runner.quota.rest(self.live)
+        self._runner.quota.suspend_leases(self.live)
 
     async def work(self) -> None:
         """Run to the end or to a pause. Never raises, except when it is itself cancelled from outside."""
@@ -74,20 +74,20 @@ class Run:
         if ctx is None:
             self._ctx = ctx = await self._restored()
         if attempt is not None:
-            live.keep("attempt", str(attempt).encode())
+            live.queue_note("attempt", str(attempt).encode())
         try:
             if not live.ended:
                 await self._go(ctx)
         except asyncio.CancelledError:
             if runner.stopping and not live.over and self._restarts():
                 # It was told to stop, and did not bring the server down: that is no attempt.
-                live.keep("attempt", str((attempt or 1) - 1).encode())
+                live.queue_note("attempt", str((attempt or 1) - 1).encode())
             raise
         finally:
             if self._opening is not None:
                 self._opening.cancel()
         with contextlib.suppress(ServerError):
-            await live.durable()
+            await live.wait_durable()
 
     def _restarts(self) -> bool:
         return self._runner.tasks.store.durable and may_restart(self._plan)
@@ -95,9 +95,9 @@ class Run:
     async def _restored(self) -> Context:
         """The context, with the message read from the disk."""
         live, runner = self.live, self._runner
-        runner.quota.wake(live)
-        await runner.tasks.wake(live)
-        memory = await runner.tasks.memory(live.row)
+        runner.quota.resume_leases(live)
+        await runner.tasks.reload(live)
+        memory = await runner.tasks.run_history(live.row)
         metadata = memory.origin.metadata if memory.origin else None
         ctx = runner.context(live, memory.call(live.row), live.folding.history[0], memory, metadata)
         self._plan = runner.agent.plan(ctx)
@@ -120,7 +120,7 @@ class Run:
             # does not wait for that, nor does anything in a store that is gone with the process; but whoever reads the
             # rows of a task sees that it has begun before anything is done.
             if (store.durable and not may_restart(plan)) or self._attempt is not None or live.has_rows:
-                await live.durable()
+                await live.wait_durable()
                 if live.ended:
                     return
             outputs = plan.run(ctx)
@@ -142,12 +142,12 @@ class Run:
 
     async def _drive(self, ctx: Context, outputs: AsyncIterator[Any]) -> None:
         live = self.live
-        response: Response | None = None
+        response: ResultWriter | None = None
         async for value in outputs:
             if live.ended:
                 return
             if isinstance(value, Reply):
-                self._reply(ctx, value, alone=response is None or not response.holds)
+                self._reply(ctx, value, alone=response is None or not response.has_pending_text)
                 return
             if live.draft:
                 live.open()
@@ -157,9 +157,9 @@ class Run:
                 response.pause()
                 self._pause(value)
                 return
-            response.take(value)
-            if live.crowded:
-                await live.room()
+            response.write(value)
+            if live.needs_drain:
+                await live.drain()
         if live.ended:
             return
         if live.draft:
@@ -168,9 +168,9 @@ class Run:
         (response or self._response(ctx)).close()
         self._end(State.COMPLETED)
 
-    def _response(self, ctx: Context) -> Response:
+    def _response(self, ctx: Context) -> ResultWriter:
         agent = self._runner.agent
-        return Response(self.live, f"{ctx.skill or agent.name}-result", agent.closing, afresh=ctx.restarted)
+        return ResultWriter(self.live, f"{ctx.skill or agent.name}-result", agent.closing, afresh=ctx.restarted)
 
     def _reply(self, ctx: Context, reply: Reply, *, alone: bool) -> None:
         live = self.live
@@ -179,7 +179,7 @@ class Run:
             live.open()
         message = agent_message(live, parts_of(reply.value))
         if live.draft:
-            live.answer(msgspec.structs.replace(message, task_id=None))
+            live.finish_with_reply(msgspec.structs.replace(message, task_id=None))
         elif live.folding.artifact_count() or not alone:
             raise InvalidAgentResponse("a Reply must be the only output")
         else:

@@ -17,9 +17,9 @@ from dragoman.model.user import User
 
 if TYPE_CHECKING:
     from dragoman.engine.accept.quota import Quota
-    from dragoman.engine.call import Call
+    from dragoman.engine.call import CallContext
     from dragoman.engine.journal.live import LiveTask
-    from dragoman.engine.journal.replay import Memory
+    from dragoman.engine.journal.replay import RunHistory
     from dragoman.engine.journal.tasks import Tasks
     from dragoman.engine.ports.agent import Plan, Runnable
     from dragoman.engine.settings import EngineSettings
@@ -45,7 +45,7 @@ class Runner:
         self._parallel = agent.parallel
         self._queues: dict[tuple[object, str], deque[Run]] = {}
         self._workers: set[asyncio.Task[None]] = set()
-        self._note_metadata = None if agent.marks is None else agent.marks.note or None
+        self._note_metadata = None if agent.output_metadata is None else agent.output_metadata.progress or None
 
     def __len__(self) -> int:
         """How many runs go on now."""
@@ -54,9 +54,9 @@ class Runner:
     def context(
         self,
         live: LiveTask,
-        call: Call,
+        call: CallContext,
         message: Message,
-        memory: Memory,
+        memory: RunHistory,
         metadata: dict[str, Any] | None,
         *,
         answer: Message | None = None,
@@ -69,16 +69,18 @@ class Runner:
             message,
             clock=self.tasks.clock,
             metadata=metadata,
-            opening=memory.origin.metadata if memory.origin else None,
-            note_metadata=self._note_metadata,
-            answered=memory.answered(answer),
+            first_metadata=memory.origin.metadata if memory.origin else None,
+            progress_metadata=self._note_metadata,
+            answers=memory.answered_questions(answer),
             once=memory.once,
-            doubtful=memory.doubtful,
-            told=memory.told,
+            in_doubt=memory.in_doubt,
+            followups=memory.followups,
             restarted=restarted,
         )
 
-    def first_context(self, live: LiveTask, call: Call, message: Message, metadata: dict[str, Any] | None) -> Context:
+    def first_context(
+        self, live: LiveTask, call: CallContext, message: Message, metadata: dict[str, Any] | None
+    ) -> Context:
         """The context of the first run of a new task."""
         return Context(
             live,
@@ -86,8 +88,8 @@ class Runner:
             message,
             clock=self.tasks.clock,
             metadata=metadata,
-            opening=metadata,
-            note_metadata=self._note_metadata,
+            first_metadata=metadata,
+            progress_metadata=self._note_metadata,
         )
 
     def create(self, live: LiveTask, ctx: Context, plan: Plan, *, new_context: bool, draft: bool, caller: str) -> None:
@@ -120,7 +122,7 @@ class Runner:
         else:
             self._queues[key].append(run)
             if self.tasks.store.durable:
-                live.rest(run.forget)
+                live.unload(run.forget)
 
     def _spawn(self, key: tuple[object, str], run: Run) -> None:
         # Not by the loop's own factory, which contains what runs raise: a run does that itself.
@@ -150,8 +152,8 @@ class Runner:
         self._queues.pop(key, None)
 
     def _put_away(self, live: LiveTask) -> None:
-        self.quota.ended(live)
-        self.tasks.put_away(live)
+        self.quota.end_run(live)
+        self.tasks.release(live)
 
     async def drain(self, seconds: float) -> None:
         """Let the runs finish for that long, those that wait for their conversation too, then cancel what is left."""

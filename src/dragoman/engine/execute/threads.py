@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 logger = logging.getLogger("dragoman.engine")
-MOST = 128
+MAX_THREADS = 128
 # Of the threads that are free an agent may have three times as many: alone three quarters of all.
 AGENT_SHARE = 3
 # How often it is said that calls wait, in seconds.
@@ -43,7 +43,7 @@ class _Call:
         self.dropped = True
 
 
-class Threads(Executor):
+class FairThreadPool(Executor):
     """A pool of threads that end with the process: code that blocks for ever does not keep a stopped server alive.
 
     A caller may hold as many threads as are free, so that one alone has half of them and the next finds room at once,
@@ -52,14 +52,14 @@ class Threads(Executor):
     own, never waits.
     """
 
-    def __init__(self, name: str, most: int = MOST, *, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, name: str, max_threads: int = MAX_THREADS, *, now: Callable[[], float] = time.monotonic) -> None:
         self._name = name
         self._numbers = count()
         self._ready: SimpleQueue[_Call] = SimpleQueue()
         self._lock = threading.Lock()
         self._now = now
         self._warn_at = 0.0
-        self.most = most
+        self.max_threads = max_threads
         self.shared = False
         # All below is guarded by the lock.
         self._threads = 0
@@ -70,10 +70,10 @@ class Threads(Executor):
         self._waiting: OrderedDict[str, OrderedDict[str, OrderedDict[_Call, None]]] = OrderedDict()
         self._queued = 0
 
-    def resize(self, most: int, *, shared: bool) -> None:
+    def resize(self, max_threads: int, *, shared: bool) -> None:
         """Have that many threads from now on; `shared` says that several agents use them."""
         with self._lock:
-            self.most, self.shared = most, shared
+            self.max_threads, self.shared = max_threads, shared
             begun = self._take_turns()
         for call in begun:
             self._hand_over(*call)
@@ -150,7 +150,7 @@ class Threads(Executor):
                     del call  # a thread that waits keeps nothing alive
                     begun = self._take_turns() if self._waiting else []
                     if not begun:
-                        if self._threads > self.most:
+                        if self._threads > self.max_threads:
                             self._threads -= 1
                             return
                         self._idle += 1
@@ -167,7 +167,7 @@ class Threads(Executor):
     # -- whose turn it is; all of it under the lock ------------------------------------------------------------------
 
     def _is_free_for(self, work: Work) -> bool:
-        free = self.most - len(self._running)
+        free = self.max_threads - len(self._running)
         if free <= 0 or (self.shared and self._by_agent.get(work.agent, 0) >= free * AGENT_SHARE):
             return False
         # This process itself is trusted, and what it calls may be what others of its calls wait for.
@@ -237,7 +237,7 @@ class Threads(Executor):
             name,
             agent,
             threads,
-            self.most,
+            self.max_threads,
         )
 
 
@@ -261,7 +261,7 @@ class _Result(Future[Any]):
 class LoopThreads(ThreadPoolExecutor):
     """The pool as the default executor of an event loop, which takes no other class than its own."""
 
-    def __init__(self, pool: Threads) -> None:
+    def __init__(self, pool: FairThreadPool) -> None:
         super().__init__(1)
         self._pool = pool
 
@@ -271,18 +271,18 @@ class LoopThreads(ThreadPoolExecutor):
 
 
 @cache
-def skill_threads() -> Threads:
+def skill_threads() -> FairThreadPool:
     """The threads in which `def` skills run."""
-    return Threads("dragoman-skill")
+    return FairThreadPool("dragoman-skill")
 
 
 @cache
-def helper_threads() -> Threads:
+def helper_threads() -> FairThreadPool:
     """The threads for everything else that blocks. Not those of skills: these wait for what is done here."""
-    return Threads("dragoman-helper")
+    return FairThreadPool("dragoman-helper")
 
 
-async def in_thread(fn: Callable[..., Any], *args: Any, pool: Threads | None = None, name: str = "") -> Any:
+async def in_thread(fn: Callable[..., Any], *args: Any, pool: FairThreadPool | None = None, name: str = "") -> Any:
     """Call `fn` in a thread, with the caller's context variables. `name` is what the log calls it."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[Any] = loop.create_future()

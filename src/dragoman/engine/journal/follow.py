@@ -69,20 +69,20 @@ class Follower:
         row: TaskRow,
         after: int,
         *,
-        pause_ends: bool,
-        begins: Record | None = None,
-        place: AbstractContextManager[None] | None = None,
+        ends_on_pause: bool,
+        first_record: Record | None = None,
+        slot: AbstractContextManager[None] | None = None,
     ) -> AsyncGenerator[Batch, None]:
         """Give every durable record after that one until the task ends, or also until it asks for input.
 
         A stream that `begins` with a record of its own, such as the task as it was, gives that first. A reader who
         has been told nothing yet gets a sign of life when there is no record for it. `place` is held while it is open.
         """
-        with place or nullcontext(), self._counted(), self._bus.watch(row.id) as watch:
-            opened = begins is not None
-            if begins is not None:
-                first = _cut([begins], pause_ends)
-                begins, ended = None, first.ended
+        with slot or nullcontext(), self._counted(), self._bus.watch(row.id) as watch:
+            opened = first_record is not None
+            if first_record is not None:
+                first = _cut([first_record], ends_on_pause)
+                first_record, ended = None, first.ended
                 yield first
                 del first  # what was given is not held: it can be large, and the next may be long in coming
                 if ended:
@@ -92,9 +92,9 @@ class Follower:
                 current = self._live(row.id)
                 # One that was put away still has its last records, but does not know what came after it.
                 live = current or live
-                batch = self._from_memory(live, after, pause_ends) if live is not None else None
+                batch = self._from_memory(live, after, ends_on_pause) if live is not None else None
                 if batch is None or (not batch.records and current is None):
-                    batch = _cut(await self._store.records(row.number, after, PAGE), pause_ends)
+                    batch = _cut(await self._store.records(row.number, after, PAGE), ends_on_pause)
                 if batch.records:
                     after, ended = batch.records[-1].generation, batch.ended
                     yield batch
@@ -111,7 +111,7 @@ class Follower:
                     raise live.refusal
                 if current is None and await self._is_over(row, after):
                     return
-                if not opened or not await watch.past(after, self._heartbeat):
+                if not opened or not await watch.wait_past(after, self._heartbeat):
                     yield Batch(())
                 opened = True
 

@@ -11,7 +11,7 @@ from msgspec import Struct, structs
 
 from dragoman.clock import timestamp
 from dragoman.engine.journal.writer import AHEAD_BYTES, WINDOW_EVENTS, TaskWriter
-from dragoman.engine.ports.store import Note, NoteKind, Push, Repeat, TaskRow, Write
+from dragoman.engine.ports.store import DedupeKey, Note, NoteKind, Push, TaskRow, Write
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
 from dragoman.model.json import encode
 from dragoman.model.record import Folding, Record
@@ -46,9 +46,9 @@ class NewTask(Struct, frozen=True):
 
     row: TaskRow
     task: Task
-    joins: bool = False
+    joins_context: bool = False
     request: bytes | None = None
-    repeat: Repeat | None = None
+    dedupe_key: DedupeKey | None = None
     webhook: Push | None = None
 
 
@@ -75,28 +75,28 @@ class LiveTask(TaskWriter):
         committed: int,
         new: NewTask | None = None,
         in_store: bool = False,
-        standing: tuple[Artifact, ...] = (),
-        marks: dict[str, Any] | None = None,
+        base_artifacts: tuple[Artifact, ...] = (),
+        status_metadata: dict[str, Any] | None = None,
         row_maker: RowMaker | None = None,
         claim: Claim | None = None,
         on_durable: Callable[[], None] | None = None,
     ) -> None:
         super().__init__(store, bus, clock, row, folding, committed, on_durable)
         self.claim = claim
-        self.standing = standing
+        self.base_artifacts = base_artifacts
         self.state = state = folding.status.state
         self.ended: bool = state.final
         self.over: bool = state.final or state.waiting
-        self.dormant = False
+        self.unloaded = False
         self.reply: Message | None = None
-        self.inbox: deque[Message] = deque()
-        self.arrived = asyncio.Event()  # set when there is something to look at: a message, or the end
+        self.followups: deque[Message] = deque()
+        self.wakeup = asyncio.Event()  # set when there is something to look at: a message, or the end
         self.worker: asyncio.Task[None] | None = None
         self._new = new
         self._in_store = in_store  # as a draft
-        self._marks = marks
+        self._status_metadata = status_metadata
         self._row_maker = row_maker
-        self._artifact_ids = {artifact.artifact_id for artifact in standing} if standing else set[str]()
+        self._artifact_ids = {artifact.artifact_id for artifact in base_artifacts} if base_artifacts else set[str]()
         self._begun = False
         self._reply_kept = False
         self._flush_held: Callable[[], None] | None = None
@@ -122,21 +122,21 @@ class LiveTask(TaskWriter):
 
     def hold(self, flush: Callable[[], None] | None) -> None:
         """Output waits one turn of the loop, to see whether it is the last. `flush` lets it go before any event."""
-        self._flush_held, self._held_back = flush, flush is not None
+        self._flush_held, self._has_pending = flush, flush is not None
 
-    def _refused(self) -> None:
+    def _on_refused(self) -> None:
         self.ended = self.over = True
-        self.arrived.set()
+        self.wakeup.set()
         self.stop_work()
 
-    def _given_up(self) -> None:
+    def _on_abandoned(self) -> None:
         self.over = True
-        self.arrived.set()
+        self.wakeup.set()
 
     def deliver(self, message: Message) -> None:
         """Offer a message to the run."""
-        self.inbox.append(message)
-        self.arrived.set()
+        self.followups.append(message)
+        self.wakeup.set()
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
@@ -153,7 +153,7 @@ class LiveTask(TaskWriter):
                 notes=self._request_notes(self._new),
                 pushes=() if webhook is None else (webhook,),
                 snapshot=snapshot,
-                repeat=self._new.repeat,
+                dedupe_key=self._new.dedupe_key,
                 draft=True,
                 size=len(snapshot),
             )
@@ -174,7 +174,9 @@ class LiveTask(TaskWriter):
         if begins and self._row_maker is None:
             self._begun = True
             now = self._clock.now()
-            event = StatusUpdate(self.id, self.context_id, TaskStatus(State.WORKING, None, timestamp(now)), self._marks)
+            event = StatusUpdate(
+                self.id, self.context_id, TaskStatus(State.WORKING, None, timestamp(now)), self._status_metadata
+            )
             second = Record.of(2, event)
             self.folding.apply(event)
             self.state = State.WORKING
@@ -188,12 +190,12 @@ class LiveTask(TaskWriter):
                 self.row,
                 partial(self._done, len(records), size),
                 create=True,
-                joins=new.joins,
+                joins_context=new.joins_context,
                 records=records,
                 notes=self._request_notes(new) if has_note else (),
-                repeat=new.repeat,
+                dedupe_key=new.dedupe_key,
                 pushes=() if new.webhook is None else (new.webhook,),
-                opens=self._in_store,
+                opens_draft=self._in_store,
                 size=size if new.request is None else size + len(new.request),
             )
         )
@@ -216,9 +218,9 @@ class LiveTask(TaskWriter):
         event: StatusUpdate | ArtifactUpdate,
         *,
         notes: tuple[tuple[NoteKind, bytes], ...] = (),
-        says: Message | None = None,
+        history_message: Message | None = None,
         context_state: bytes | None = None,
-        repeat: Repeat | None = None,
+        dedupe_key: DedupeKey | None = None,
         at_ms: int | None = None,
         more: bool = False,
     ) -> None:
@@ -229,7 +231,7 @@ class LiveTask(TaskWriter):
         if self.broken or self._abandoned:
             self._check()
         if self._flush_held is not None:
-            flush, self._flush_held, self._held_back = self._flush_held, None, False
+            flush, self._flush_held, self._has_pending = self._flush_held, None, False
             flush()
         if self.draft:
             self.create(begins=isinstance(event, ArtifactUpdate))
@@ -237,8 +239,8 @@ class LiveTask(TaskWriter):
         # First: what has no JSON form must not take a number.
         record = Record.of(generation, event)
         self.folding.apply(event)
-        if says is not None:
-            self.folding.say(says)
+        if history_message is not None:
+            self.folding.add_message(history_message)
         size = len(record.body)
         snapshot = None
         before: State | None = None
@@ -255,7 +257,7 @@ class LiveTask(TaskWriter):
                 self._settle_at = generation
                 self._settled_task = settled = self.folding.task()
                 snapshot = encode(structs.replace(settled, generation=None))
-                self.arrived.set()
+                self.wakeup.set()
             else:
                 self._settle_at = None
             if self._row_maker is not None and state is not before:
@@ -281,12 +283,12 @@ class LiveTask(TaskWriter):
             Write(
                 self.row,
                 partial(self._done, generation, size),
-                before=before,
+                previous_state=before,
                 records=records,
                 notes=tuple([Note(generation, kind, body) for kind, body in notes]) if notes else (),
                 snapshot=snapshot,
                 context_state=context_state,
-                repeat=repeat,
+                dedupe_key=dedupe_key,
                 rows=rows,
                 size=size + (0 if snapshot is None else len(snapshot)) + (_size_of(notes) if notes else 0),
             )
@@ -298,38 +300,43 @@ class LiveTask(TaskWriter):
         message: Message | None = None,
         *,
         notes: tuple[tuple[NoteKind, bytes], ...] = (),
-        says: Message | None = None,
+        history_message: Message | None = None,
         metadata: dict[str, Any] | None = None,
         context_state: bytes | None = None,
-        repeat: Repeat | None = None,
+        dedupe_key: DedupeKey | None = None,
     ) -> None:
         """Write a new status, stamped now."""
         now = self._clock.now()
-        if self._marks:
-            metadata = {**self._marks, **(metadata or {})}
+        if self._status_metadata:
+            metadata = {**self._status_metadata, **(metadata or {})}
         if self._row_maker is not None:  # the time tells the changes of a row apart
             now = max(now, self.row.status_ms + 1)
         self.emit(
             StatusUpdate(self.id, self.context_id, TaskStatus(state, message, timestamp(now)), metadata),
             at_ms=now,
             notes=notes,
-            says=says,
+            history_message=history_message,
             context_state=context_state,
-            repeat=repeat,
+            dedupe_key=dedupe_key,
         )
 
     def note(
-        self, kind: NoteKind, body: bytes, *, says: Message | None = None, repeat: Repeat | None = None
+        self,
+        kind: NoteKind,
+        body: bytes,
+        *,
+        history_message: Message | None = None,
+        dedupe_key: DedupeKey | None = None,
     ) -> asyncio.Future[None]:
         """Keep something beside the last record; it takes no number. The future is done when it is durable."""
         self._check()
-        if says is not None:
-            self.folding.say(says)
+        if history_message is not None:
+            self.folding.add_message(history_message)
             self._settled_task = None
-        self.keep(kind, body, repeat=repeat)
+        self.queue_note(kind, body, dedupe_key=dedupe_key)
         return self._wait(0, self._notes_queued)
 
-    async def settled(self) -> None:
+    async def wait_settled(self) -> None:
         """Wait until the run has ended or paused, and that is durable. Raises ServerError when it cannot be."""
         if self.broken or self._abandoned:
             self._check()
@@ -339,22 +346,22 @@ class LiveTask(TaskWriter):
         self._settlers.append(future)
         await future
 
-    async def opened(self) -> None:
+    async def wait_opened(self) -> None:
         """Wait until the task exists for sure, or the run has answered without one."""
         while self.draft and not self._reply_kept:
             self._check()
             await self._wait(1, 0)
         if self.reply is None:
-            await self.durable(1)
+            await self.wait_durable(1)
 
-    def answer(self, reply: Message) -> None:
+    def finish_with_reply(self, reply: Message) -> None:
         """End a draft with a bare message: no task was made. Whoever waits gets it once it is kept for repeats."""
         self._check()
         self.reply = reply
         self.ended = self.over = True
-        repeat = None if self._new is None else self._new.repeat
+        repeat = None if self._new is None else self._new.dedupe_key
         body = encode(reply) if repeat is not None else None
-        self._store.write(Write(self.row, self._reply_done, delete=True, draft=True, repeat=repeat, reply=body))
+        self._store.write(Write(self.row, self._reply_done, delete=True, draft=True, dedupe_key=repeat, reply=body))
 
     def _reply_done(self, error: BaseException | None) -> None:
         if error is not None:
@@ -367,7 +374,7 @@ class LiveTask(TaskWriter):
 
     # -- waiting for its turn --------------------------------------------------------------------------------------
 
-    def rest(self, then: Callable[[], None]) -> None:
+    def unload(self, then: Callable[[], None]) -> None:
         """Once all is durable, forget what the store can tell, if that is much; `then` is called when it was.
 
         Whoever adds to a task that is dormant wakes it first.
@@ -376,25 +383,25 @@ class LiveTask(TaskWriter):
         size = self._window_bytes or len(encode(self.folding.task()))
         if size <= SMALL_BYTES or self.draft:
             return
-        if self.committed >= self.folding.generation and self._notes_kept >= self._notes_queued:
+        if self.committed >= self.folding.generation and self._notes_durable >= self._notes_queued:
             self._forget(then)
             return
         kept = self._wait(self.folding.generation, self._notes_queued)
         kept.add_done_callback(lambda kept: None if kept.cancelled() or kept.exception() else self._forget(then))
 
     def _forget(self, then: Callable[[], None]) -> None:
-        if self._begun or self.over or self.inbox or self.state is not State.SUBMITTED:
+        if self._begun or self.over or self.followups or self.state is not State.SUBMITTED:
             return
         bare = structs.replace(self.folding.task(), history=(), artifacts=())
-        self.folding, self.dormant = Folding(bare, self.folding.generation), True
+        self.folding, self.unloaded = Folding(bare, self.folding.generation), True
         self._window.clear()
         self._window_bytes = 0
         then()
 
-    def wake(self, folding: Folding) -> None:
+    def reload(self, folding: Folding) -> None:
         """Go on with what was read from the store."""
-        if self.dormant:
-            self.folding, self.dormant = folding, False
+        if self.unloaded:
+            self.folding, self.unloaded = folding, False
 
     # -- reading ---------------------------------------------------------------------------------------------------
 

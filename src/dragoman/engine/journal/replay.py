@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from dragoman.engine.call import Call
-from dragoman.engine.execute.outputs import Answered
+from dragoman.engine.call import CallContext
+from dragoman.engine.execute.outputs import AnsweredQuestion
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
 from dragoman.model.json import decode_message, decode_task
 from dragoman.model.record import Folding
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 PAGE = 256
 
 
-class Compacted(Exception):
+class JournalCompacted(Exception):
     """The records that are needed are gone."""
 
 
@@ -37,7 +37,7 @@ class Replay:
         self._folding: Folding | None = None
         self._messages: dict[int, list[Message]] | None = None
 
-    def renew(self, stored: StoredTask) -> None:
+    def refresh(self, stored: StoredTask) -> None:
         """Go on with the task as it is now."""
         self.stored = stored
         self._messages = None
@@ -64,17 +64,17 @@ class Replay:
         while folding is None or after < wanted:
             records = await self._store.records(stored.row.number, after, min(PAGE, wanted - after))
             if not records:
-                raise Compacted(f"the journal of task {stored.row.id} ends at {after}")
+                raise JournalCompacted(f"the journal of task {stored.row.id} ends at {after}")
             for record in records:
                 event, after = record.event, record.generation
                 if isinstance(event, Task):
                     folding = Folding(event, after)
                 elif folding is None:
-                    raise Compacted(f"task {stored.row.id} has no first record")
+                    raise JournalCompacted(f"task {stored.row.id} has no first record")
                 elif isinstance(event, (StatusUpdate, ArtifactUpdate)):
                     folding.apply(event)
                 for message in self._messages.get(after, ()):
-                    folding.say(message)
+                    folding.add_message(message)
             # A long journal is not everybody's business: others have their turn between its pages.
             await asyncio.sleep(0)
         self._folding = folding
@@ -92,18 +92,18 @@ def _messages_by_generation(notes: Iterable[Note]) -> dict[int, list[Message]]:
 class Origin(msgspec.Struct, omit_defaults=True):
     """The circumstances a task began in, kept for runs that start again."""
 
-    call: Call
+    call: CallContext
     metadata: dict[str, Any] | None = None
 
 
-class Question(msgspec.Struct):
+class OpenQuestion(msgspec.Struct):
     """What a run asked before it paused, and what it wants back with the answer."""
 
     question: str
     ref: Any = None
 
 
-class Memory(NamedTuple):
+class RunHistory(NamedTuple):
     """What earlier runs of a task left behind. `told` are messages that came while it was at work.
 
     `doubtful` are effects of `once` that were begun and of which nobody knows whether they happened. `attempt` is how
@@ -111,30 +111,30 @@ class Memory(NamedTuple):
     """
 
     origin: Origin | None
-    asked: tuple[Question, ...]
+    questions: tuple[OpenQuestion, ...]
     answers: tuple[Message, ...]
-    told: tuple[Message, ...]
+    followups: tuple[Message, ...]
     once: dict[str, Any]
-    doubtful: frozenset[str] = frozenset()
+    in_doubt: frozenset[str] = frozenset()
     attempt: int | None = None
 
-    def call(self, row: TaskRow) -> Call:
+    def call(self, row: TaskRow) -> CallContext:
         """Who asked, and in what way."""
-        return self.origin.call if self.origin else Call(tenant=row.scope.tenant, origin=row.origin)
+        return self.origin.call if self.origin else CallContext(tenant=row.scope.tenant, origin=row.origin)
 
-    def answered(self, last: Message | None = None) -> tuple[Answered, ...]:
+    def answered_questions(self, last: Message | None = None) -> tuple[AnsweredQuestion, ...]:
         """The questions with their answers; `last` is one that has just arrived."""
         answers = self.answers if last is None else (*self.answers, last)
         return tuple(
-            Answered(asked.question, asked.ref, answer.text, answer.data)
-            for asked, answer in zip(self.asked, answers, strict=False)
+            AnsweredQuestion(asked.question, asked.ref, answer.text, answer.data)
+            for asked, answer in zip(self.questions, answers, strict=False)
         )
 
 
-def memory_of(notes: Iterable[Note]) -> Memory:
+def read_run_history(notes: Iterable[Note]) -> RunHistory:
     """What the notes of a task say about its earlier runs."""
     origin: Origin | None = None
-    asked: list[Question] = []
+    asked: list[OpenQuestion] = []
     answers: list[Message] = []
     told: list[Message] = []
     once: dict[str, Any] = {}
@@ -144,7 +144,7 @@ def memory_of(notes: Iterable[Note]) -> Memory:
         if note.kind == "request":
             origin = msgspec.json.decode(note.body, type=Origin)
         elif note.kind == "ask":
-            asked.append(msgspec.json.decode(note.body, type=Question))
+            asked.append(msgspec.json.decode(note.body, type=OpenQuestion))
         elif note.kind == "answer":
             answers.append(decode_message(note.body))
             attempt = None
@@ -159,4 +159,4 @@ def memory_of(notes: Iterable[Note]) -> Memory:
             doubtful.add(note.body.decode())
         elif note.kind == "attempt":
             attempt = int(note.body)
-    return Memory(origin, tuple(asked), tuple(answers), tuple(told), once, frozenset(doubtful), attempt)
+    return RunHistory(origin, tuple(asked), tuple(answers), tuple(told), once, frozenset(doubtful), attempt)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dragoman.engine.execute.recovery import Mending
+from dragoman.engine.execute.recovery import BrokenTaskReaper
 from dragoman.engine.journal.live import LiveTask, NewTask
-from dragoman.engine.journal.replay import Compacted, Memory, Replay, memory_of
+from dragoman.engine.journal.replay import JournalCompacted, Replay, RunHistory, read_run_history
 from dragoman.engine.ownership.sole import SoleOwner
 from dragoman.model.error import InternalError, ServerError, TaskNotFound
 from dragoman.model.json import decode_task
@@ -34,7 +34,7 @@ class Tasks:
         bus: Bus,
         clock: Clock,
         task_rows: TaskRows | None = None,
-        marks: dict[str, Any] | None = None,
+        status_metadata: dict[str, Any] | None = None,
         ownership: Ownership | None = None,
     ) -> None:
         self.store = store
@@ -42,9 +42,9 @@ class Tasks:
         self.clock = clock
         self.live: dict[str, LiveTask] = {}
         self._task_rows = task_rows
-        self._marks = marks or None
+        self._status_metadata = status_metadata or None
         self._ownership = ownership or SoleOwner(store)
-        self._mending = Mending(self)
+        self._reaper = BrokenTaskReaper(self)
 
     def row_maker(self, origin: str) -> RowMaker | None:
         """What makes the extra rows of tasks with that origin, if they have any."""
@@ -62,20 +62,20 @@ class Tasks:
         """Have a task at hand while somebody works on it."""
         self.live[live.id] = live
 
-    def put_away(self, live: LiveTask) -> None:
+    def release(self, live: LiveTask) -> None:
         """Forget a task that nobody works on any more; it is at rest in the store."""
         if self.live.get(live.id) is live:
             del self.live[live.id]
         if not live.over:
             live.abandon()
-        if live.broken and not live.lost:
-            self._mending.add(live.id, live.row.number)
+        if live.broken and not live.ownership_lost:
+            self._reaper.add(live.id, live.row.number)
         if live.claim is not None:
             self._ownership.release(live.claim)
 
     def close(self) -> None:
         """Do nothing more in the background."""
-        self._mending.close()
+        self._reaper.close()
 
     async def find(self, scope: Scope, task_id: str) -> tuple[TaskRow, LiveTask | None, StoredTask | None]:
         """Find a task in its scope.
@@ -96,32 +96,32 @@ class Tasks:
 
     async def durable_task(self, live: LiveTask | None, stored: StoredTask | None) -> Task:
         """The task with all its events so far, once they are durable."""
-        if live is not None and not live.dormant:
+        if live is not None and not live.unloaded:
             task = live.task()
-            await live.durable()
+            await live.wait_durable()
             return task
         if live is not None:
             stored = await self.store.task(live.id)
         if stored is None:
             raise InternalError("a task is alive or stored")
-        return await self.folded(stored)
+        return await self.read(stored)
 
-    async def folded(self, stored: StoredTask) -> Task:
+    async def read(self, stored: StoredTask) -> Task:
         """Read a task at rest: its snapshot, and what the journal has after it."""
         try:
             return await Replay(self.store, stored).task()
-        except Compacted as error:
+        except JournalCompacted as error:
             raise InternalError(str(error)) from None
 
-    async def wake(self, live: LiveTask) -> None:
+    async def reload(self, live: LiveTask) -> None:
         """Read a task that waits for its turn again, before something is added to it. Raises TaskNotFound."""
-        if live.dormant:
+        if live.unloaded:
             stored = await self.store.task(live.id)
             if stored is None:
                 raise TaskNotFound(taskId=live.id)
-            live.wake(Folding(await self.folded(stored), stored.row.generation))
+            live.reload(Folding(await self.read(stored), stored.row.generation))
 
-    async def revive(self, stored: StoredTask, *, again: bool = False, draft: bool = False) -> LiveTask:
+    async def load(self, stored: StoredTask, *, restart: bool = False, draft: bool = False) -> LiveTask:
         """Bring a task at rest back to life, to add to its journal, or to do `again` all since its last pause.
 
         A `draft` is created by that.
@@ -133,9 +133,9 @@ class Tasks:
         claim = await self._ownership.claim(row)
         if claim is None:
             raise ServerError(ELSEWHERE)
-        task = await self.folded(stored)
+        task = await self.read(stored)
         standing = task.artifacts
-        if again:  # a snapshot is made when a task pauses or ends, and this one has not ended
+        if restart:  # a snapshot is made when a task pauses or ends, and this one has not ended
             standing = decode_task(stored.snapshot).artifacts if stored.snapshot is not None else ()
         folding = Folding(task, row.generation)
         live = LiveTask(
@@ -147,8 +147,8 @@ class Tasks:
             committed=0 if draft else row.generation,
             new=NewTask(row, task) if draft else None,
             in_store=draft,
-            standing=standing,
-            marks=self._marks,
+            base_artifacts=standing,
+            status_metadata=self._status_metadata,
             row_maker=self.row_maker(row.origin),
             claim=claim,
         )
@@ -166,11 +166,11 @@ class Tasks:
             Folding(new.task),
             committed=0,
             new=new,
-            marks=self._marks,
+            status_metadata=self._status_metadata,
             row_maker=None if self._task_rows is None else self._task_rows.of(new.row.origin),
             on_durable=on_durable,
         )
 
-    async def memory(self, row: TaskRow) -> Memory:
+    async def run_history(self, row: TaskRow) -> RunHistory:
         """What earlier runs of a task left behind: its circumstances, answered questions, results kept by `once`."""
-        return memory_of(await self.store.notes(row.number))
+        return read_run_history(await self.store.notes(row.number))

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from dragoman.engine.ownership.port import OwnershipLost
-from dragoman.engine.ports.store import Note, NoteKind, Repeat, Write
+from dragoman.engine.ports.store import DedupeKey, Note, NoteKind, Write
 from dragoman.model.error import ServerError
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class TaskWriter:
         self.committed = committed
         self.draft = False  # nobody is shown it: no record is written
         self.broken = False
-        self._held_back = False  # an event that is not numbered yet
+        self._has_pending = False  # an event that is not numbered yet
         self._on_durable = on_durable
         self._window: deque[Record] = deque()
         self._window_bytes = 0
@@ -67,14 +67,14 @@ class TaskWriter:
         # How many records and notes must be durable before the future is done.
         self._waiters: list[tuple[int, int, asyncio.Future[None]]] = []
         self._notes_queued: int = 0
-        self._notes_kept = 0
+        self._notes_durable = 0
         self._settle_at: int | None = None
         self._settlers: list[asyncio.Future[None]] = []
         self._error: BaseException | None = None
         self._abandoned = False
 
     @property
-    def lost(self) -> bool:
+    def ownership_lost(self) -> bool:
         """True when somebody else may write this task now."""
         return isinstance(self._error, OwnershipLost)
 
@@ -83,11 +83,11 @@ class TaskWriter:
         """What to tell those who wait for something that the store refused."""
         return unavailable(self._error)
 
-    def keep(self, kind: NoteKind, body: bytes, *, repeat: Repeat | None = None) -> None:
+    def queue_note(self, kind: NoteKind, body: bytes, *, dedupe_key: DedupeKey | None = None) -> None:
         """Keep something beside the last record, for whoever reads the task later; `durable` waits for it too."""
         self._notes_queued += 1
         note = Note(self.folding.generation, kind, body)
-        self._store.write(Write(self.row, self._note_done, notes=(note,), repeat=repeat, size=len(body)))
+        self._store.write(Write(self.row, self._note_done, notes=(note,), dedupe_key=dedupe_key, size=len(body)))
 
     def _trim(self) -> None:
         window = self._window
@@ -118,7 +118,7 @@ class TaskWriter:
         if error is not None:
             self._break(error)
             return
-        self._notes_kept += 1
+        self._notes_durable += 1
         self._wake_waiters()
 
     def _wait(self, generation: int, notes: int) -> asyncio.Future[None]:
@@ -131,7 +131,7 @@ class TaskWriter:
         for generation, notes, future in waiters:
             if future.done():
                 continue
-            if generation > self.committed or notes > self._notes_kept:
+            if generation > self.committed or notes > self._notes_durable:
                 self._waiters.append((generation, notes, future))
             else:
                 future.set_result(None)
@@ -146,18 +146,18 @@ class TaskWriter:
         if self.broken:  # the run is being told already
             return
         self.broken, self._error = True, error
-        self._refused()
-        self._give_up(str(self.refusal))
+        self._on_refused()
+        self._fail_waiters(str(self.refusal))
         # Wake the readers, and promise them nothing: no record follows.
         self._bus.notify(self.id, self.committed)
 
     def abandon(self) -> None:
         """Nobody works on this task here any more, and it has neither ended nor paused: let nobody wait for that."""
         self._abandoned = True
-        self._given_up()
-        self._give_up(STOPPING)
+        self._on_abandoned()
+        self._fail_waiters(STOPPING)
 
-    def _give_up(self, reason: str) -> None:
+    def _fail_waiters(self, reason: str) -> None:
         waiting = [*(future for _, _, future in self._waiters), *self._settlers]
         self._waiters, self._settlers = [], []
         for future in waiting:
@@ -170,24 +170,24 @@ class TaskWriter:
         if self._abandoned:
             raise ServerError(STOPPING)
 
-    async def durable(self, generation: int | None = None) -> None:
+    async def wait_durable(self, generation: int | None = None) -> None:
         """Wait until that record (by default: all so far) survives a crash. Raises ServerError when it cannot."""
         if self.broken or self._abandoned:
             self._check()
         notes = self._notes_queued if generation is None else 0
         wanted = generation if generation is not None else 0 if self.draft else self.folding.generation
-        if self.committed < wanted or self._notes_kept < notes:
+        if self.committed < wanted or self._notes_durable < notes:
             await self._wait(wanted, notes)
 
-    async def room(self) -> None:
+    async def drain(self) -> None:
         """Wait while the task is too far ahead of the store."""
-        while self.crowded:
-            await self.durable(max(self.committed + 1, self.folding.generation - AHEAD_EVENTS // 2))
+        while self.needs_drain:
+            await self.wait_durable(max(self.committed + 1, self.folding.generation - AHEAD_EVENTS // 2))
 
     @property
-    def crowded(self) -> bool:
+    def needs_drain(self) -> bool:
         """True when the task should wait for the store."""
-        ahead = self.folding.generation - self.committed + self._held_back
+        ahead = self.folding.generation - self.committed + self._has_pending
         return ahead >= AHEAD_EVENTS or self._ahead_bytes >= AHEAD_BYTES
 
     def after(self, generation: int) -> list[Record] | None:
@@ -200,8 +200,8 @@ class TaskWriter:
         start = generation + 1 - window[0].generation
         return list(islice(window, start, start + self.committed - generation))
 
-    def _refused(self) -> None:
+    def _on_refused(self) -> None:
         """The store refused a write: stop what goes on."""
 
-    def _given_up(self) -> None:
+    def _on_abandoned(self) -> None:
         """Nobody works on the task any more."""

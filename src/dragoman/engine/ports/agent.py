@@ -9,7 +9,7 @@ from dragoman.model.card import AgentExtension
 
 if TYPE_CHECKING:
     from dragoman.engine.execute.context import Context
-    from dragoman.engine.execute.outputs import Marks
+    from dragoman.engine.execute.outputs import OutputMetadata
 
 
 class Plan(NamedTuple):
@@ -55,7 +55,7 @@ class Runnable(Protocol):
         ...
 
     @property
-    def marks(self) -> Marks | None:
+    def output_metadata(self) -> OutputMetadata | None:
         """What it writes on everything it says, if anything."""
         ...
 

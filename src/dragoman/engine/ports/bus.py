@@ -10,7 +10,7 @@ from typing import Protocol
 class Watch(Protocol):
     """One listener's view of how far a task has come."""
 
-    async def past(self, generation: int, seconds: float) -> bool:
+    async def wait_past(self, generation: int, seconds: float) -> bool:
         """Wait for news; True when the task is known to be past that generation, False when time is up or it is not."""
         ...
 
@@ -22,7 +22,7 @@ class Bus(Protocol):
         """Listen to a task for as long as the context is open."""
         ...
 
-    def call(self, task_id: str, callback: Callable[[int], None]) -> Callable[[], None]:
+    def add_callback(self, task_id: str, callback: Callable[[int], None]) -> Callable[[], None]:
         """Call back with the generation whenever a task has come further. Gives the way to stop that."""
         ...
 

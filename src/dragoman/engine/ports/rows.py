@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from dragoman.engine.call import Call
+    from dragoman.engine.call import CallContext
     from dragoman.engine.ports.store import TaskRow
     from dragoman.model.task import Task
 
@@ -63,7 +63,7 @@ class RowMaker(Protocol):
     one before, and its conversation has the task's id unless its caller chose another.
     """
 
-    def names(self, call: Call) -> bool:
+    def assigns_id(self, call: CallContext) -> bool:
         """True when a task that this call creates gets its id from here."""
         ...
 

@@ -58,11 +58,11 @@ class StoredTask(NamedTuple):
     snapshot_generation: int
 
 
-class Repeat(NamedTuple):
+class DedupeKey(NamedTuple):
     """The mark a message leaves, by which the same message is known again."""
 
-    key: bytes
-    until_ms: int
+    digest: bytes
+    expires_ms: int
 
 
 class PushState(IntEnum):
@@ -119,20 +119,20 @@ class Write(Struct):
     row: TaskRow
     done: Callable[[BaseException | None], None]
     create: bool = False
-    joins: bool = False
-    before: State | None = None
+    joins_context: bool = False
+    previous_state: State | None = None
     records: tuple[Record, ...] = ()
     notes: tuple[Note, ...] = ()
     snapshot: bytes | None = None
     context_state: bytes | None = None
-    repeat: Repeat | None = None
+    dedupe_key: DedupeKey | None = None
     pushes: tuple[Push, ...] = ()
-    unpushed: tuple[str, ...] = ()
-    progress: tuple[Push, ...] = ()
+    deleted_pushes: tuple[str, ...] = ()
+    push_progress: tuple[Push, ...] = ()
     rows: tuple[ExtraRow, ...] = ()
     delete: bool = False
     draft: bool = False
-    opens: bool = False
+    opens_draft: bool = False
     reply: bytes | None = None
     size: int = 0
 
@@ -159,7 +159,7 @@ class TaskQuery(Struct, frozen=True):
     budget: int | None = None
 
 
-class Page(NamedTuple):
+class TaskPage(NamedTuple):
     """Some tasks, whether there are more, and how many the filters match in all."""
 
     tasks: Sequence[StoredTask]
@@ -167,7 +167,7 @@ class Page(NamedTuple):
     total: int
 
     @classmethod
-    def of(cls, found: Iterable[StoredTask], query: TaskQuery, total: int) -> Page:
+    def of(cls, found: Iterable[StoredTask], query: TaskQuery, total: int) -> TaskPage:
         """The first of the tasks found, as many as the query takes. Of the others one is looked at, at most."""
         tasks: list[StoredTask] = []
         size = 0
@@ -235,7 +235,7 @@ class Store(Protocol):
         """All notes of a task, in the order they were written."""
         ...
 
-    async def page(self, query: TaskQuery) -> Page:
+    async def page(self, query: TaskQuery) -> TaskPage:
         """One page of tasks."""
         ...
 
@@ -243,7 +243,7 @@ class Store(Protocol):
         """The state kept for a conversation."""
         ...
 
-    async def repeated(self, key: bytes, now_ms: int) -> str | None:
+    async def duplicate_of(self, key: bytes, now_ms: int) -> str | None:
         """The task a message with this mark was accepted into, if that was recently."""
         ...
 
@@ -251,7 +251,7 @@ class Store(Protocol):
         """The bare message that one with this mark was answered with, if that was recently."""
         ...
 
-    async def marks(self, now_ms: int) -> list[bytes]:
+    async def dedupe_keys(self, now_ms: int) -> list[bytes]:
         """The marks of all messages that were accepted recently."""
         ...
 
@@ -267,7 +267,7 @@ class Store(Protocol):
         """The webhooks of a task, oldest first."""
         ...
 
-    async def owed(self, *, woken: bool = False) -> list[tuple[Push, TaskRow]]:
+    async def undelivered_pushes(self, *, woken: bool = False) -> list[tuple[Push, TaskRow]]:
         """The webhooks that are not done, dead ones too, with their tasks, oldest first; or only those `WOKEN`."""
         ...
 

@@ -28,7 +28,7 @@ class Outbox(Protocol):
         """
         ...
 
-    def same(self, push: Push, config: TaskPushNotificationConfig, dialect: str) -> bool:
+    def is_unchanged(self, push: Push, config: TaskPushNotificationConfig, dialect: str) -> bool:
         """True when a stored webhook is what its owner asks for anyway."""
         ...
 
@@ -36,7 +36,7 @@ class Outbox(Protocol):
         """True when a webhook without an id, registered in that dialect, takes the place of a stored one."""
         ...
 
-    def shown(self, push: Push, task_id: str) -> TaskPushNotificationConfig:
+    def redacted(self, push: Push, task_id: str) -> TaskPushNotificationConfig:
         """A webhook as its owner sees it again: without its secrets."""
         ...
 
@@ -44,6 +44,6 @@ class Outbox(Protocol):
         """Bring the task's events to this webhook from now on, in place of one with the same id."""
         ...
 
-    def leave(self, task: int, push_id: str) -> None:
+    def unfollow(self, task: int, push_id: str) -> None:
         """Bring nothing more to a webhook."""
         ...

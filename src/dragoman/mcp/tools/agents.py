@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dragoman.dialects.cards.rules.validate import card_problems
-from dragoman.dialects.table import has_known_major
+from dragoman.dialects.table import is_supported_major
 from dragoman.mcp.tools.content import card_shape
 from dragoman.mcp.tools.tool import ToolError, ToolResult
 from dragoman.mcp.webhooks import ARTIFACT, STATUS
@@ -38,7 +38,7 @@ async def validate_agent_card(context: ToolContext, request: ToolRequest) -> Too
     shape = card_shape(document.card, document.raw)
     problems = card_problems(document.body, url=document.url)
     version, skills = str(shape["protocolVersion"]), shape["skills"]
-    version_valid = has_known_major(version)
+    version_valid = is_supported_major(version)
     wrong = [each for each in problems if each.level == "error" and each.field not in _FILLED_IN]
     is_good = version_valid and bool(skills) and not wrong
     report: dict[str, Any] = {

@@ -22,7 +22,7 @@ class EngineAgent:
         self.extensions = agent.extensions
         self.closing: Literal["whole", "last"] = agent.closing
         self.parallel = agent.parallel
-        self.marks = backend.marks
+        self.output_metadata = backend.output_metadata
         self.open, self.close = backend.open, agent.close
         capabilities: Any = agent.card.get("capabilities")
         self.streams = not (

@@ -351,7 +351,7 @@ class Agent(BareAgent):
         backend = Backend(
             bridge.run,
             offers=offers,
-            marks=getattr(bridge, "marks", None),
+            output_metadata=getattr(bridge, "output_metadata", None),
             canceled=getattr(bridge, "canceled", None),
             close=bridge.close,
         )

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dragoman.agents.mcp_tools.bridge import McpTools
     from dragoman.agents.process.run import CommandSessions
     from dragoman.engine.execute.context import Context
-    from dragoman.engine.execute.outputs import Marks
+    from dragoman.engine.execute.outputs import OutputMetadata
 
 F = TypeVar("F", bound=Callable[..., Any])
 # Control characters, and halves of characters, which no file can be called by.
@@ -36,7 +36,7 @@ class Backend(NamedTuple):
     replies: bool = False
     restarts: bool = False
     offers: tuple[Offer, ...] = ()
-    marks: Marks | None = None
+    output_metadata: OutputMetadata | None = None
     prepare: Callable[[Context], Awaitable[None]] | None = None
     canceled: Callable[[Any], Awaitable[None]] | None = None
     close: Callable[[], Awaitable[None]] | None = None

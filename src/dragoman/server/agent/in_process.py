@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dragoman.bus.local import LocalBus
 from dragoman.clock import SystemClock
 from dragoman.dialects.table import V1_0
-from dragoman.engine.call import Call
+from dragoman.engine.call import CallContext
 from dragoman.engine.journal.follow import Stream
 from dragoman.engine.operations import EngineSettings, Service
 from dragoman.model.operation import Operation
@@ -44,7 +44,7 @@ class ServiceConnection:
         self._runnable = runnable
         self._store = store
         self._endpoint = Endpoint(service, (), body_limit=0, blocking=True)
-        self._call = Call(origin=V1_0)
+        self._call = CallContext(origin=V1_0)
 
     async def open(self) -> None:
         """Open the store and recover."""

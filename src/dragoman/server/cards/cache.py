@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from dragoman.agents.functions.skill import Skill
 from dragoman.dialects.cards.card import card_json, read_card
 from dragoman.dialects.cards.v01 import plain_card
-from dragoman.dialects.table import ON_CARD, V1_0, CardVersion
+from dragoman.dialects.table import CARD_ROWS, V1_0, CardVersion
 from dragoman.model.card import SKILL_SCHEMAS, AgentCapabilities, AgentCard, AgentExtension, AgentInterface
 from dragoman.model.error import BadCard, ConfigError
 from dragoman.server.http.authentication import OPEN, Security
@@ -76,7 +76,7 @@ def build_card(
     return AgentCard(
         name=agent.name,
         description=describe_agent(agent, agent.description or own_description or agent.name),
-        supported_interfaces=tuple(AgentInterface(base + row.card_path, row.binding, row.version) for row in ON_CARD),
+        supported_interfaces=tuple(AgentInterface(base + row.card_path, row.binding, row.version) for row in CARD_ROWS),
         version=agent.version or own_version or "0.1.0",
         capabilities=AgentCapabilities(
             streaming=True, push_notifications=push, extensions=extensions, extended_agent_card=extended

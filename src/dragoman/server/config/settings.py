@@ -20,7 +20,7 @@ from dragoman.dialects.table import CardVersion
 from dragoman.model.error import ConfigError
 from dragoman.server.config import values
 from dragoman.server.config.store_url import parse_store
-from dragoman.server.config.table import SETTINGS, LogLevel
+from dragoman.server.config.table import RENAMED, SETTINGS, LogLevel
 from dragoman.server.config.values import Network
 from dragoman.server.http.authentication import AuthSettings
 from dragoman.telemetry.printable import one_line
@@ -42,7 +42,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     memory: int = 0
     caller_memory: int = 0
     page: int = 4_000_000
-    patience: float = 30
+    request_timeout: float = 30
     rate: float = 0
     burst: int = 0
     tasks: int = 10_000
@@ -211,6 +211,14 @@ _KUBERNETES = re.compile(r"DRAGOMAN_(\w+_)?(SERVICE_(HOST|PORT(_\w+)?)|PORT_\d+_
 _KUBERNETES_PORT = re.compile(r"(tcp|udp|sctp)://.*")
 
 
+def _add(result: dict[str, _SettingValue], name: str, value: _SettingValue) -> None:
+    """Add a value by the current name of its setting; one that was set by the current name stays."""
+    if name in RENAMED:
+        result.setdefault(RENAMED[name], value)
+    else:
+        result[name] = value
+
+
 def _from_platform(environ: Mapping[str, str]) -> dict[str, _SettingValue]:
     names = {"port": "PORT", "host": "BIND_HOST"}
     return {
@@ -225,16 +233,15 @@ def _from_file(file: ConfigFile) -> dict[str, _SettingValue]:
     result: dict[str, _SettingValue] = {}
     for table, prefix, names in (("serve", "", in_serve), ("limits", "limits_", Limits.__struct_fields__)):
         for name, value in cast("dict[str, Any]", getattr(file, table)).items():
-            if name not in names:
+            if name not in names and prefix + name not in RENAMED:
                 raise ConfigError(f"{file.label} [{table}]: there is no setting `{name}`{nearest(name, names)}")
-            result[prefix + name] = _SettingValue(
-                value, f"{file.label} [{table}] {name}", base=file.path.parent.absolute()
-            )
+            source = f"{file.label} [{table}] {name}"
+            _add(result, prefix + name, _SettingValue(value, source, base=file.path.parent.absolute()))
     return result
 
 
 def _from_environment(environ: Mapping[str, str], warn: Callable[[str], None]) -> dict[str, _SettingValue]:
-    names = {f"DRAGOMAN_{name.upper()}": name for name in SETTINGS}
+    names = {f"DRAGOMAN_{name.upper()}": name for name in (*SETTINGS, *RENAMED)}
     result: dict[str, _SettingValue] = {}
     for variable, value in environ.items():
         if not variable.startswith("DRAGOMAN_") or variable in _RESERVED or _is_kubernetes(variable, value):
@@ -245,7 +252,7 @@ def _from_environment(environ: Mapping[str, str], warn: Callable[[str], None]) -
             hint = f"; did you mean `DRAGOMAN_{near[0]}`?" if near else ""
             warn(f"environment {one_line(variable)}: there is no such setting, it is ignored{hint}")
         elif value:
-            result[names[variable]] = _SettingValue(value, f"environment {variable}", is_text=True)
+            _add(result, names[variable], _SettingValue(value, f"environment {variable}", is_text=True))
     return result
 
 
@@ -258,12 +265,13 @@ def _is_kubernetes(variable: str, value: str) -> bool:
 def _from_flags(flags: Mapping[str, Any]) -> dict[str, _SettingValue]:
     result: dict[str, _SettingValue] = {}
     for name, value in flags.items():
-        if name not in SETTINGS:
-            flag = f"--{name.replace('_', '-')}"
+        flag = f"--{name.replace('_', '-')}"
+        if name not in SETTINGS and name not in RENAMED:
             flag_names = [info.flag for info in SETTINGS.values() if info.flag is not None]
             raise ConfigError(f"{flag}: there is no such setting{nearest(flag, flag_names)}")
         if value is not None:
-            result[name] = _SettingValue(value, SETTINGS[name].flag or name, is_text=isinstance(value, str))
+            source = flag if name in RENAMED else SETTINGS[name].flag or name
+            _add(result, name, _SettingValue(value, source, is_text=isinstance(value, str)))
     return result
 
 
@@ -286,9 +294,9 @@ def _from_limits(value: Any) -> dict[str, _SettingValue]:
         value = {name: getattr(value, name) for name in names}
     result: dict[str, _SettingValue] = {}
     for name, limit in _table({} if value is None else value, "keyword limits").items():
-        if name not in names:
+        if name not in names and f"limits_{name}" not in RENAMED:
             raise ConfigError(f"keyword limits: there is no limit `{name}`{nearest(name, names)}")
-        result[f"limits_{name}"] = _SettingValue(limit, f"keyword limits[{values.as_json(name)}]")
+        _add(result, f"limits_{name}", _SettingValue(limit, f"keyword limits[{values.as_json(name)}]"))
     return result
 
 

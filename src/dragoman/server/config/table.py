@@ -133,7 +133,7 @@ _ALL = (
     ),
     _bytes("limits_caller_memory", "How much of it for one caller; 0 is half.", 0),
     _bytes("limits_page", "Where a page of a list of tasks ends; it has one task at least.", 1),
-    _seconds("limits_patience", "How long a request may take to arrive; 0 is for ever."),
+    _seconds("limits_request_timeout", "How long a request may take to arrive; 0 is for ever."),
     SettingInfo(
         "limits_rate",
         "Requests a second that a caller may make; 0 is any number. With auth it is 100, unless set.",
@@ -157,3 +157,5 @@ _ALL = (
     _bytes("limits_remote_bytes", "Bytes that one task of an agent elsewhere may bring; 0 is any number.", 0),
 )
 SETTINGS: dict[str, SettingInfo] = {setting.name: setting for setting in _ALL}
+# Former names, which are still accepted everywhere and listed nowhere.
+RENAMED = {"limits_patience": "limits_request_timeout"}

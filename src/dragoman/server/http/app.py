@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from dragoman.server.http.lazy import LazyKeys as Keys
     from dragoman.server.http.limiter import Refuse
     from dragoman.server.plugins import Routes
-    from dragoman.transports.endpoint import Answers, ExtendedCard
+    from dragoman.transports.endpoint import ExtendedCard, PluginResponses
     from dragoman.transports.http import AsgiApp, AsgiScope, Receive, Send
-    from dragoman.transports.limits import Denials
+    from dragoman.transports.limits import DenialLog
     from dragoman.webhooks.delivery import DeliveryService
 
 logger = logging.getLogger("dragoman.server")
@@ -218,7 +218,7 @@ class App:
         request = scope[REQUEST] = Request(scope, receive, segments, prefix, self._shared)
         headers = request.headers
         if "traceparent" in headers or trace.current.get() is not None:
-            trace.remember(headers)
+            trace.extract(headers)
         app = route.app
         if route.cold is not None and self._ready_loop is not asyncio.get_running_loop():
             app = route.cold
@@ -273,7 +273,7 @@ class HostedAgent:
         *,
         blocking: bool,
         limits: JsonLimits = JSON_LIMITS,
-        answers: Answers | None = None,
+        answers: PluginResponses | None = None,
     ) -> None:
         self.agent = agent
         self.cards = cards
@@ -284,7 +284,7 @@ class HostedAgent:
         self._blocking = blocking
         self._limits = limits
 
-    def renew(self, outbox: Outbox | None, extended: ExtendedCard | None, denials: Denials) -> None:
+    def renew(self, outbox: Outbox | None, extended: ExtendedCard | None, denials: DenialLog) -> None:
         """Begin with a fresh engine, for a new event loop."""
         self.service = self._make_service(outbox)
         endpoint = Endpoint(
@@ -293,9 +293,9 @@ class HostedAgent:
             body_limit=self._body_limit,
             blocking=self._blocking,
             limits=self._limits,
-            denials=denials,
-            answers=self._answers,
-            extended=extended,
+            denial_log=denials,
+            plugin_responses=self._answers,
+            extended_card=extended,
         )
         self.rpc = JsonRpc(endpoint)
         self.rest = Rest(endpoint)

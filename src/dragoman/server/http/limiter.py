@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
 
-from dragoman.engine.accept.quota import Memory, Rate, caller_of
+from dragoman.engine.accept.quota import MemoryQuota, RateLimiter, caller_of
 from dragoman.model.error import A2AError
 from dragoman.server.http.address import network_of
-from dragoman.transports.http import REQUEST, USER, Shared, with_headers
-from dragoman.transports.limits import Denials, Pace, Patience
+from dragoman.transports.http import REQUEST, USER, SharedResources, with_headers
+from dragoman.transports.limits import ArrivalTimer, CpuThrottle, DenialLog
 
 if TYPE_CHECKING:
     from dragoman.clock import Clock
@@ -36,18 +36,18 @@ class ErrorFormat(Protocol):
 class Limiter:
     """The limits that count for all agents of a server together."""
 
-    def __init__(self, limits: Limits, clock: Clock, addresses: Addresses, memory: Memory | None = None) -> None:
-        self._memory = memory or Memory(limits.memory, limits.caller_memory)
+    def __init__(self, limits: Limits, clock: Clock, addresses: Addresses, memory: MemoryQuota | None = None) -> None:
+        self._memory = memory or MemoryQuota(limits.memory, limits.caller_memory)
         self._addresses = addresses
         self._clock = clock
-        self._seconds = limits.patience
-        self.denials = Denials(clock)
-        self.rate = Rate(limits.rate, limits.burst, clock) if limits.rate else None
+        self._request_timeout = limits.request_timeout
+        self.denials = DenialLog(clock)
+        self.rate = RateLimiter(limits.rate, limits.burst, clock) if limits.rate else None
 
-    def shared(self) -> Shared:
+    def shared(self) -> SharedResources:
         """What requests share, made for an event loop."""
-        patience = Patience(self._clock, self._seconds) if self._seconds else None
-        return Shared(self._memory, Pace(), patience)
+        timer = ArrivalTimer(self._clock, self._request_timeout) if self._request_timeout else None
+        return SharedResources(self._memory, CpuThrottle(), timer)
 
     @property
     def has_proxies(self) -> bool:
@@ -76,7 +76,7 @@ def build_refuse(error_format: ErrorFormat, limiter: Limiter, auth: Authenticati
 
     async def refuse(request: Request, send: Send, error: A2AError) -> None:
         error = limiter.count_refusal(request, error)
-        limiter.denials.note(request.caller, error)
+        limiter.denials.log(request.caller, error)
         challenge = [] if auth is None else auth.challenge(error)
         await error_format(
             request, with_headers(send, challenge) if challenge else send, error, challenged=bool(challenge)

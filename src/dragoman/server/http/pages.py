@@ -9,7 +9,7 @@ import msgspec
 from dragoman.dialects.errors import status_of
 from dragoman.model.error import A2AError
 from dragoman.server.http.cross_site import origin_of
-from dragoman.transports.http import Disconnected, limit_status, refusal_headers, respond
+from dragoman.transports.http import Disconnected, error_headers, limit_status, respond
 
 if TYPE_CHECKING:
     from dragoman.auth.inbound.login import Login, LoginResponse
@@ -58,7 +58,7 @@ async def sign_in_or_out(login: Login | None, request: Request, base: str, send:
     except A2AError as error:
         status = limit_status(error) or status_of(error).http
         body = msgspec.json.encode({"error": str(error)})
-        await respond(send, status, body, headers=refusal_headers(error))
+        await respond(send, status, body, headers=error_headers(error))
     except Disconnected:
         return
     else:

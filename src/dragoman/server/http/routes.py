@@ -24,7 +24,7 @@ from dragoman.server.http.pages import (
     unavailable,
 )
 from dragoman.server.http.router import AgentRoutes, Mount, PathRoutes, Route, Router
-from dragoman.transports.http import REQUEST, refusal_headers, respond
+from dragoman.transports.http import REQUEST, error_headers, respond
 
 if TYPE_CHECKING:
     from dragoman.engine.ports.store import Store
@@ -84,7 +84,7 @@ class Routing(NamedTuple):
     # -- one agent -------------------------------------------------------------------------------------------------
 
     def _agent(self, hosted: HostedAgent, mount: str | None) -> AgentRoutes:
-        rpc = self._operation(hosted.rpc, hosted.rpc.refuse)
+        rpc = self._operation(hosted.rpc, hosted.rpc.send_error)
         rpc_only = self._not_allowed("POST")
         missing = self._public(lambda scope, _, send: not_found(send, scope[REQUEST].path))
         paths = {
@@ -96,7 +96,7 @@ class Routing(NamedTuple):
             self._add_extra(routes, hosted, mount, paths, below)
         page = self._page(hosted, hosted.cards.serve)
         paths |= dict.fromkeys(hosted.cards.paths, page)
-        rest = self._operation(hosted.rest, hosted.rest.refuse)
+        rest = self._operation(hosted.rest, hosted.rest.send_error)
         pages = (_path_text(path) for routes in self.extra for path in routes.paths if path.page)
         open_paths = {*pages, *hosted.cards.paths}
         return AgentRoutes(paths, below, rest, self._public(answer_preflight(self.cross_site, open_paths)))
@@ -131,8 +131,8 @@ class Routing(NamedTuple):
         auth = self.auth
         if auth is None or not hosted.needs_user:
             return None
-        rpc = hosted.rpc.for_strangers(auth.anonymous_refusal)
-        return self._operation(challenge_anonymous(rpc, auth), rpc.refuse)
+        rpc = hosted.rpc.for_anonymous(auth.anonymous_refusal)
+        return self._operation(challenge_anonymous(rpc, auth), rpc.send_error)
 
     # -- with middleware -------------------------------------------------------------------------------------------
 
@@ -202,9 +202,9 @@ class Routing(NamedTuple):
             return sign_in_or_out(auth.login, request, self.addresses.base(request), send)
 
         def refuse(request: Request, send: Send, error: A2AError) -> Awaitable[None]:
-            self.limiter.denials.note(request.caller, error)
+            self.limiter.denials.log(request.caller, error)
             body = msgspec.json.encode({"error": str(error)})
-            return respond(send, status_of(error).http, body, headers=refusal_headers(error))
+            return respond(send, status_of(error).http, body, headers=error_headers(error))
 
         return self._public(admit(sign, self.limiter, self.cross_site, refuse), refuse)
 

@@ -25,7 +25,7 @@ from dragoman.server.config.store_url import parse_store
 from dragoman.server.http.authentication import AuthSettings
 from dragoman.server.listen.http_protocol import ConnectionTimeouts
 from dragoman.server.listen.shutdown import Shutdown
-from dragoman.telemetry.printable import cleaned
+from dragoman.telemetry.printable import replace_controls
 
 if TYPE_CHECKING:
     from dragoman.agents.functions.skill import Offer
@@ -80,7 +80,7 @@ def serve(
             # Only now: what an agent can do may be known once it is open.
             for line in (*_startup_lines(servable, settings, host, port), *_warnings(servable, settings, host, port)):
                 # The name of an agent behind this one was chosen there.
-                announce(cleaned(line))
+                announce(replace_controls(line))
 
         with Shutdown(settings.drain, final=ends_process) as shutdown:
             _run(app, settings, listener, announce_ready, shutdown)
@@ -104,7 +104,7 @@ def _run(
     import uvicorn
     from uvicorn.lifespan.on import LifespanOn
 
-    timeouts = ConnectionTimeouts(settings.limits.patience)
+    timeouts = ConnectionTimeouts(settings.limits.request_timeout)
 
     class Lifespan(LifespanOn):
         async def startup(self) -> None:

@@ -62,9 +62,9 @@ class Changes:
             self._snapshots[row.number] = (row.number, row.generation, write.snapshot)
         if write.context_state is not None:
             self._contexts[scope, row.context_id] = write.context_state
-        if write.repeat is not None:
-            self._repeats.append((write.repeat.key, row.id, write.repeat.until_ms, write.reply))
-        if write.pushes or write.unpushed or write.progress:
+        if write.dedupe_key is not None:
+            self._repeats.append((write.dedupe_key.digest, row.id, write.dedupe_key.expires_ms, write.reply))
+        if write.pushes or write.deleted_pushes or write.push_progress:
             self._pushes.append(write)
         for extra in write.rows:
             self.size += sum(len(value) for value in extra.values if isinstance(value, str))
@@ -81,7 +81,7 @@ class Changes:
 
     def _add_records(self, write: Write, scope: int) -> None:
         row, records = write.row, write.records
-        if write.opens:
+        if write.opens_draft:
             self._deleted_drafts.append((row.number,))
         created = self._created.get(row.number)
         before = created or self._changed.get(row.number)
@@ -95,10 +95,10 @@ class Changes:
             raise Conflict("a record does not follow its task's last one")
         if write.create:
             self._add_count(scope, row.state, 1)
-            if write.joins:
+            if write.joins_context:
                 self._joined_contexts[scope, row.context_id] += 1
-        elif write.before is not None and write.before is not row.state:
-            self._add_count(scope, write.before, -1)
+        elif write.previous_state is not None and write.previous_state is not row.state:
+            self._add_count(scope, write.previous_state, -1)
             self._add_count(scope, row.state, 1)
         if write.create or created:
             self._created[row.number] = (row, scope)

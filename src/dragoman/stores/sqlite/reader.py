@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import Any
 
-from dragoman.engine.ports.store import Note, Page, Push, Scope, StoredTask, TaskQuery, TaskRow
+from dragoman.engine.ports.store import Note, Push, Scope, StoredTask, TaskPage, TaskQuery, TaskRow
 from dragoman.model.record import Record
 from dragoman.stores.sqlite.schema import NUMBERS, STATES
 from dragoman.stores.sqlite.webhooks import COLUMNS, push_of
@@ -46,11 +46,11 @@ def notes(connection: sqlite3.Connection, number: int) -> list[Note]:
     return [Note(generation, kind, body) for generation, kind, body in rows]
 
 
-def page(connection: sqlite3.Connection, query: TaskQuery) -> Page:
+def page(connection: sqlite3.Connection, query: TaskQuery) -> TaskPage:
     """One page of tasks, newest status first, and how many there are."""
     scope = _value(connection, "SELECT scope FROM scopes WHERE agent = ? AND tenant = ? AND owner = ?", query.scope)
     if scope is None:
-        return Page((), more=False, total=0)
+        return TaskPage((), more=False, total=0)
     where = ["t.scope = ?"]
     values: list[Any] = [scope]
     if query.context_id is not None:
@@ -75,7 +75,7 @@ def page(connection: sqlite3.Connection, query: TaskQuery) -> Page:
         (*values, query.limit + 1),
     )
     with closing(rows):  # not read to its end when the page is full before
-        return Page.of(map(_stored_task, rows), query, total)
+        return TaskPage.of(map(_stored_task, rows), query, total)
 
 
 def _maintained_total(connection: sqlite3.Connection, query: TaskQuery, scope: int) -> int | None:
@@ -100,7 +100,7 @@ def context_state(connection: sqlite3.Connection, scope: Scope, context_id: str)
     return _value(connection, query, (*scope, context_id))
 
 
-def repeated(connection: sqlite3.Connection, key: bytes, now_ms: int) -> str | None:
+def duplicate_of(connection: sqlite3.Connection, key: bytes, now_ms: int) -> str | None:
     """The task that took a message with this mark."""
     return _value(connection, "SELECT task_id FROM repeats WHERE key = ? AND until_ms > ?", (key, now_ms))
 
@@ -110,12 +110,12 @@ def reply(connection: sqlite3.Connection, key: bytes, now_ms: int) -> bytes | No
     return _value(connection, "SELECT reply FROM repeats WHERE key = ? AND until_ms > ?", (key, now_ms))
 
 
-def marks(connection: sqlite3.Connection, now_ms: int) -> list[bytes]:
+def dedupe_keys(connection: sqlite3.Connection, now_ms: int) -> list[bytes]:
     """The marks that have not expired."""
     return [row[0] for row in connection.execute("SELECT key FROM repeats WHERE until_ms > ?", (now_ms,))]
 
 
-def owed(connection: sqlite3.Connection, woken: bool = False) -> list[tuple[Push, TaskRow]]:
+def undelivered_pushes(connection: sqlite3.Connection, woken: bool = False) -> list[tuple[Push, TaskRow]]:
     """The webhooks that are not done, with their tasks, oldest first; or only those that were woken."""
     where = "WHERE w.state <> 1 AND (w.due_ms = -1 OR NOT ?) ORDER BY w.push"
     return _with_tasks(connection.execute(f"{_PUSHES} {where}", (woken,)))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dragoman.engine.ports.rows import ExtraRow, TaskTable, Value
-    from dragoman.engine.ports.store import Note, Page, Push, Scope, StoredTask, Sweep, TaskQuery, TaskRow
+    from dragoman.engine.ports.store import Note, Push, Scope, StoredTask, Sweep, TaskPage, TaskQuery, TaskRow
     from dragoman.model.record import Record
 
 logger = logging.getLogger("dragoman.store")
@@ -107,7 +107,7 @@ class SqliteStore:
         """All notes of a task, in the order they were written."""
         return await self._read(reader.notes, number)
 
-    async def page(self, query: TaskQuery) -> Page:
+    async def page(self, query: TaskQuery) -> TaskPage:
         """One page of tasks."""
         return await self._read(reader.page, query)
 
@@ -115,25 +115,25 @@ class SqliteStore:
         """The state kept for a conversation."""
         return await self._read(reader.context_state, scope, context_id)
 
-    async def repeated(self, key: bytes, now_ms: int) -> str | None:
+    async def duplicate_of(self, key: bytes, now_ms: int) -> str | None:
         """The task a message with this mark was accepted into, if that was recently."""
-        return await self._read(reader.repeated, key, now_ms)
+        return await self._read(reader.duplicate_of, key, now_ms)
 
     async def reply(self, key: bytes, now_ms: int) -> bytes | None:
         """The bare message that one with this mark was answered with, if that was recently."""
         return await self._read(reader.reply, key, now_ms)
 
-    async def marks(self, now_ms: int) -> list[bytes]:
+    async def dedupe_keys(self, now_ms: int) -> list[bytes]:
         """The marks of all messages that were accepted recently."""
-        return await self._read(reader.marks, now_ms)
+        return await self._read(reader.dedupe_keys, now_ms)
 
     async def pushes(self, number: int) -> list[Push]:
         """The webhooks of a task, oldest first."""
         return await self._read(pushing.pushes, number)
 
-    async def owed(self, *, woken: bool = False) -> list[tuple[Push, TaskRow]]:
+    async def undelivered_pushes(self, *, woken: bool = False) -> list[tuple[Push, TaskRow]]:
         """The webhooks that are not done, with their tasks, oldest first; or only those that were woken."""
-        return await self._read(reader.owed, woken)
+        return await self._read(reader.undelivered_pushes, woken)
 
     async def unfinished(self, agent: str) -> list[StoredTask]:
         """The tasks of an agent that are submitted or working, oldest first."""

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from dragoman.clock import Clock, SystemClock
 from dragoman.model.error import ConfigError, ServerError
-from dragoman.model.user import Account, Grant, KeyNote, Listed, User, is_name
+from dragoman.model.user import Account, Grant, KeySummary, User, UserSummary, is_name
 from dragoman.stores.sqlite.file import real_path, short_write
 from dragoman.stores.sqlite.health import read_only, schema_version
 from dragoman.stores.sqlite.schema import VERSION, migrate
@@ -65,12 +65,12 @@ def _grants(connection: sqlite3.Connection, user: int, now: int) -> tuple[Grant,
     return tuple(Grant(*row) for row in connection.execute(query, (user, now)).fetchall())
 
 
-def _keys(connection: sqlite3.Connection, user: int, now: int) -> tuple[KeyNote, ...]:
+def _keys(connection: sqlite3.Connection, user: int, now: int) -> tuple[KeySummary, ...]:
     query = (
         f"SELECT hint, created_ms, until_ms FROM api_keys WHERE user = ? AND {_IS_VALID} "  # noqa: S608
         "ORDER BY created_ms, hint"
     )
-    return tuple(KeyNote(*row) for row in connection.execute(query, (user, now)).fetchall())
+    return tuple(KeySummary(*row) for row in connection.execute(query, (user, now)).fetchall())
 
 
 def _user_key(connection: sqlite3.Connection, name: str) -> int:
@@ -240,7 +240,7 @@ class SqliteUsers:
         with self._read_connection() as reader:
             return account(reader, name, self._clock.now())
 
-    def list_users(self) -> list[Listed]:
+    def list_users(self) -> list[UserSummary]:
         """Every user who was not revoked, by name, with what holds now."""
         now = self._clock.now()
         with self._read_connection() as reader:
@@ -248,7 +248,7 @@ class SqliteUsers:
                 "SELECT user, name, created_ms, password <> '' FROM users WHERE NOT revoked ORDER BY name"
             ).fetchall()
             return [
-                Listed(name, created, bool(has_password), _grants(reader, user, now), _keys(reader, user, now))
+                UserSummary(name, created, bool(has_password), _grants(reader, user, now), _keys(reader, user, now))
                 for user, name, created, has_password in rows
             ]
 

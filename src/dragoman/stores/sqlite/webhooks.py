@@ -33,9 +33,9 @@ def write_pushes(connection: sqlite3.Connection, write: Write) -> None:
     """Write what a change says about webhooks."""
     for push in write.pushes:
         connection.execute(_PUT, structs.astuple(push))
-    for push_id in write.unpushed:
+    for push_id in write.deleted_pushes:
         connection.execute("DELETE FROM pushes WHERE task = ? AND id = ?", (write.row.number, push_id))
-    for push in write.progress:
+    for push in write.push_progress:
         state = (push.cursor, push.tries, push.failing_ms, push.due_ms, int(push.state), push.error)
         connection.execute(_PROGRESS, (*state, push.task, push.id, push.created_ms))
 

@@ -13,8 +13,15 @@ from dragoman.dialects.table import JSONRPC, method_of
 from dragoman.model.error import BadResponse, DragomanError
 from dragoman.model.json import UNREADABLE
 from dragoman.model.operation import Operation
-from dragoman.net.exchange import HttpRequest, shown
-from dragoman.transports.binding import decoded, error_of, not_json, refused, start_of, told
+from dragoman.net.exchange import HttpRequest, redact_url
+from dragoman.transports.binding import (
+    as_client_error,
+    auth_error,
+    decode_json,
+    error_from_response,
+    not_json_error,
+    preview,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,13 +34,13 @@ _ANSWERS = "application/json"
 _STREAMS = "text/event-stream, application/json"
 
 
-class _Envelope(Struct):
+class _JsonRpcResponse(Struct):
     result: Raw | UnsetType = UNSET
     error: Raw | UnsetType = UNSET
 
 
-_ENVELOPE = msgspec.json.Decoder(_Envelope)
-_NOTHING = _Envelope()
+_decoder = msgspec.json.Decoder(_JsonRpcResponse)
+_EMPTY = _JsonRpcResponse()
 _NULL = b"null"
 
 
@@ -45,15 +52,15 @@ class JsonRpcBinding:
     def __init__(self, url: str, dialect: CallingDialect) -> None:
         self.url = url
         self.dialect = dialect
-        self._numbers = count(1)
+        self._request_ids = count(1)
         self._headers = {"Content-Type": "application/json", **dialect.row.headers}
 
     def request(self, operation: Operation, request: Request, after: int | None = None) -> HttpRequest:
         """See `Binding.request`."""
         method = method_of(operation, self.dialect.version)
-        params = self.dialect.params(operation, request)
+        params = self.dialect.write_params(operation, request)
         body = b'{"jsonrpc":"2.0","id":"%d","method":"%b","params":%b}' % (
-            next(self._numbers),
+            next(self._request_ids),
             method.encode(),
             params,
         )
@@ -62,55 +69,55 @@ class JsonRpcBinding:
             headers["Last-Event-ID"] = str(after)
         return HttpRequest("POST", self.url, headers, body, operation=operation.value)
 
-    def turn(self, operation: Operation) -> bool:
+    def switch_method(self, operation: Operation) -> bool:
         """See `Binding.turn`."""
         return False
 
     def result(self, operation: Operation, status: int, headers: Mapping[str, str], body: bytes) -> Result:
         """See `Binding.result`."""
         try:
-            envelope = _ENVELOPE.decode(body)
+            response = _decoder.decode(body)
         except UNREADABLE:
             # What is no envelope may still be JSON that says what is wrong.
-            said: Any = decoded(body, status, headers, self.url)
+            body_json: Any = decode_json(body, status, headers, self.url)
             if status >= 400:
-                raise error_of(status, headers, said, self.url) from None
-            raise not_json(body, status, headers, self.url) from None
-        if operation is Operation.DELETE_PUSH and status < 400 and envelope == _NOTHING:
+                raise error_from_response(status, headers, body_json, self.url) from None
+            raise not_json_error(body, status, headers, self.url) from None
+        if operation is Operation.DELETE_PUSH and status < 400 and response == _EMPTY:
             # Not every server says "result": null.
             return None
-        return self.dialect.result_from(operation, self._result(envelope, status, headers, body))
+        return self.dialect.read_result(operation, self._result(response, status, headers, body))
 
     def event(self, data: bytes) -> StreamResponse:
         """See `Binding.event`."""
         try:
-            envelope = _ENVELOPE.decode(data)
+            response = _decoder.decode(data)
         except UNREADABLE:
-            raise BadResponse(f"an event of {shown(self.url)} is not JSON-RPC: {start_of(data)}") from None
-        return self.dialect.event_from(self._result(envelope, 200, {}, data))
+            raise BadResponse(f"an event of {redact_url(self.url)} is not JSON-RPC: {preview(data)}") from None
+        return self.dialect.read_event(self._result(response, 200, {}, data))
 
-    def _result(self, envelope: _Envelope, status: int, headers: Mapping[str, str], body: bytes) -> bytes:
-        error, result = envelope.error, envelope.result
+    def _result(self, response: _JsonRpcResponse, status: int, headers: Mapping[str, str], body: bytes) -> bytes:
+        error, result = response.error, response.result
         if error is not UNSET and bytes(error) != _NULL:
             raise self._error(bytes(error), status, headers, body)
         if result is not UNSET and status < 400:
             return bytes(result)
         if status >= 400:
-            raise error_of(status, headers, decoded(body, status, headers, self.url), self.url)
-        raise BadResponse(f"{shown(self.url)} answered with neither a result nor an error: {start_of(body)}")
+            raise error_from_response(status, headers, decode_json(body, status, headers, self.url), self.url)
+        raise BadResponse(f"{redact_url(self.url)} answered with neither a result nor an error: {preview(body)}")
 
     def _error(self, error: bytes, status: int, headers: Mapping[str, str], body: bytes) -> DragomanError:
-        said: Any = decoded(error, status, headers, self.url)
-        if status >= 400 and not _is_error(said):
+        error_json: Any = decode_json(error, status, headers, self.url)
+        if status >= 400 and not _is_rpc_error(error_json):
             # Not an error of JSON-RPC: somebody before the agent, who has a member of that name too.
-            return error_of(status, headers, decoded(body, status, headers, self.url), self.url)
-        found = error_from_rpc(said)
+            return error_from_response(status, headers, decode_json(body, status, headers, self.url), self.url)
+        agent_error = error_from_rpc(error_json)
         if status in (401, 403):
-            return refused(status, headers, self.url, found.message)
+            return auth_error(status, headers, self.url, agent_error.message)
         if status >= 400:
-            found.status = status
-        return told(found, headers, self.url)
+            agent_error.status = status
+        return as_client_error(agent_error, headers, self.url)
 
 
-def _is_error(said: Any) -> bool:
-    return isinstance(said, dict) and isinstance(cast("dict[str, Any]", said).get("code"), int)
+def _is_rpc_error(value: Any) -> bool:
+    return isinstance(value, dict) and isinstance(cast("dict[str, Any]", value).get("code"), int)

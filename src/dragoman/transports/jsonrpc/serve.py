@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from dragoman.dialects.errors import rpc_error
-from dragoman.dialects.negotiate import asked_version
+from dragoman.dialects.negotiate import requested_version
 from dragoman.dialects.table import VERSION_HEADER, VERSION_HEADER_RECEIVED, version_of_method
 from dragoman.engine.journal.follow import Stream
 from dragoman.model.error import A2AError, InvalidParams, InvalidRequest, ParseError
-from dragoman.transports.http import REQUEST, Disconnected, failure_of, refusal_headers, respond, status_of
-from dragoman.transports.limits import LARGE
-from dragoman.transports.sse import EventWriter, last_event_id
+from dragoman.transports.http import REQUEST, Disconnected, error_headers, respond, rpc_http_status, unexpected_error
+from dragoman.transports.limits import LARGE_BODY
+from dragoman.transports.sse import SseWriter, last_event_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dragoman.transports.http import AsgiScope, Receive, Request, Send
 
 
-class Envelope(msgspec.Struct):
+class JsonRpcRequest(msgspec.Struct):
     """A JSON-RPC request. Its parts are checked by hand, so that each mistake is named."""
 
     jsonrpc: Any = None
@@ -32,11 +32,11 @@ class Envelope(msgspec.Struct):
 
 
 _NONE = msgspec.Raw(b"")
-_decode = msgspec.json.Decoder(Envelope).decode
+_decode = msgspec.json.Decoder(JsonRpcRequest).decode
 _is_json = msgspec.json.Decoder(msgspec.Raw).decode
 
 
-def read_envelope(body: bytes) -> Envelope:
+def parse_request(body: bytes) -> JsonRpcRequest:
     """Read a request.
 
     Raises:
@@ -44,7 +44,7 @@ def read_envelope(body: bytes) -> Envelope:
         InvalidRequest: it is JSON, but not a request.
     """
     try:
-        envelope = _decode(body)
+        request = _decode(body)
     except msgspec.ValidationError:
         what = "batches are not supported" if body.lstrip().startswith(b"[") else "the request must be an object"
         raise InvalidRequest(what) from None
@@ -52,33 +52,33 @@ def read_envelope(body: bytes) -> Envelope:
         raise ParseError("malformed JSON") from None
     except RecursionError:
         raise ParseError("the JSON is nested too deeply") from None
-    if not isinstance(envelope.id, (str, int, float, type(None))) or isinstance(envelope.id, bool):
-        envelope.id = None
+    if not isinstance(request.id, (str, int, float, type(None))) or isinstance(request.id, bool):
+        request.id = None
         raise InvalidRequest("invalid request id: it must be a string, a number or null")
-    return envelope
+    return request
 
 
-def _params(envelope: Envelope) -> bytes:
+def _take_params(request: JsonRpcRequest) -> bytes:
     """The parameters, once the envelope is right; it holds them no more. Raises InvalidRequest or InvalidParams."""
-    if envelope.jsonrpc != "2.0":
+    if request.jsonrpc != "2.0":
         raise InvalidRequest('invalid jsonrpc version: "jsonrpc" must be "2.0"')
-    if not isinstance(envelope.method, str) or not envelope.method:
+    if not isinstance(request.method, str) or not request.method:
         raise InvalidRequest('missing or invalid method: "method" must be a non-empty string')
-    params = bytes(envelope.params).lstrip()
+    params = bytes(request.params).lstrip()
     if params and params != b"null" and not params.startswith(b"{"):
         raise InvalidParams("params must be an object", field="params")
-    envelope.params = _NONE
+    request.params = _NONE
     return params or b"{}"
 
 
 class JsonRpc:
     """Answers JSON-RPC requests for one agent."""
 
-    def __init__(self, endpoint: Endpoint, stranger: Callable[[], A2AError] | None = None) -> None:
+    def __init__(self, endpoint: Endpoint, anonymous_error: Callable[[], A2AError] | None = None) -> None:
         self._endpoint = endpoint
-        self._stranger = stranger
+        self._anonymous_error = anonymous_error
 
-    def for_strangers(self, error: Callable[[], A2AError]) -> JsonRpc:
+    def for_anonymous(self, error: Callable[[], A2AError]) -> JsonRpc:
         """The same, where callers without a name get that error from the oldest methods."""
         return JsonRpc(self._endpoint, error)
 
@@ -89,82 +89,82 @@ class JsonRpc:
         method: Any = None
         try:
             body = await request.json_body(self._endpoint.body_limit)
-            if len(body) > LARGE:
-                await request.turn()
-            envelope = read_envelope(body)
+            if len(body) > LARGE_BODY:
+                await request.wait_for_turn()
+            rpc_request = parse_request(body)
             del body
-            request_id = envelope.id
-            method = envelope.method
-            await self._answer(request, send, envelope)
+            request_id = rpc_request.id
+            method = rpc_request.method
+            await self._answer(request, send, rpc_request)
         except A2AError as error:
-            self._endpoint.denied(request, error)
-            await _refuse(send, error, request_id, version_of_method(method))
+            self._endpoint.log_denial(request, error)
+            await _send_error(send, error, request_id, version_of_method(method))
         except (Disconnected, OSError):
             return
         except Exception as error:  # noqa: BLE001 - it is logged there
-            await _refuse(send, failure_of(error), request_id, version_of_method(method))
+            await _send_error(send, unexpected_error(error), request_id, version_of_method(method))
 
-    async def refuse(self, request: Request, send: Send, error: A2AError, *, challenged: bool = False) -> None:
+    async def send_error(self, request: Request, send: Send, error: A2AError, *, challenged: bool = False) -> None:
         """Answer a request that is not let in, and whose body nobody has read."""
-        await _refuse(send, error, None, version_of_method(None))
+        await _send_error(send, error, None, version_of_method(None))
 
-    async def _answer(self, request: Request, send: Send, envelope: Envelope) -> None:
+    async def _answer(self, request: Request, send: Send, rpc_request: JsonRpcRequest) -> None:
         endpoint = self._endpoint
         # Nobody else holds the text of a request: it is gone once it is decoded.
-        raw = _params(envelope)
-        is_large = len(raw) > LARGE
+        raw = _take_params(rpc_request)
+        is_large = len(raw) > LARGE_BODY
         if is_large:
-            await request.turn()
+            await request.wait_for_turn()
         request.charge(raw, endpoint.limits.check(raw, "params"))
-        asked = request.headers.get(VERSION_HEADER_RECEIVED), request.query.get(VERSION_HEADER)
-        choice = endpoint.dialects.choose(envelope.method, *asked)
+        requested = request.headers.get(VERSION_HEADER_RECEIVED), request.query.get(VERSION_HEADER)
+        match = endpoint.dialects.match_request(rpc_request.method, *requested)
         if (
-            self._stranger is not None
+            self._anonymous_error is not None
             and request.user is None
-            and endpoint.dialects.is_oldest(envelope.method, asked_version(*asked))
+            and endpoint.dialects.is_v01_call(rpc_request.method, requested_version(*requested))
         ):
-            raise self._stranger()
+            raise self._anonymous_error()
         if is_large:
-            await request.turn()
-        params = choice.dialect.request(choice.operation, raw)
+            await request.wait_for_turn()
+        params = match.dialect.read_request(match.operation, raw)
         del raw
         if is_large:
-            await request.turn()
-        call = endpoint.call(request, choice.dialect, params.tenant or "")
-        answers, headers = endpoint.answers, request.headers
+            await request.wait_for_turn()
+        call = endpoint.call(request, match.dialect, params.tenant or "")
+        plugin_responses, headers = endpoint.plugin_responses, request.headers
         after = last_event_id(headers) if "last-event-id" in headers else None
-        if answers is None or not (choice.by_origin or choice.dialect is answers.dialect):
-            outcome = await endpoint.perform(choice.operation, call, params, after, request)
+        if plugin_responses is None or not (match.by_origin or match.dialect is plugin_responses.dialect):
+            outcome = await endpoint.perform(match.operation, call, params, after, request)
         else:
-            outcome = await answers.perform(endpoint, choice, call, params, after, request)
-        dialect = endpoint.dialects.answering(choice, outcome.origin) if choice.by_origin else choice.dialect
+            outcome = await plugin_responses.perform(endpoint, match, call, params, after, request)
+        dialect = endpoint.dialects.response_dialect(match, outcome.origin) if match.by_origin else match.dialect
         more = endpoint.headers(call, dialect, outcome) if call.extensions or outcome.repeat else ()
-        prefix = b'{"jsonrpc":"2.0","id":%b,"result":' % msgspec.json.encode(envelope.id)
+        prefix = b'{"jsonrpc":"2.0","id":%b,"result":' % msgspec.json.encode(rpc_request.id)
         if not isinstance(outcome.result, Stream):
             result = outcome.result
             if is_large:
-                await request.turn()
-            body = b"%b%b}" % (prefix, dialect.result(choice.operation, result))
+                await request.wait_for_turn()
+            body = b"%b%b}" % (prefix, dialect.write_result(match.operation, result))
             del outcome, result
-            if len(body) <= LARGE:
+            if len(body) <= LARGE_BODY:
                 await respond(send, 200, body, headers=more)
                 return
-            with request.covering(len(body), anyway=not choice.operation.reads):
+            with request.covering(len(body), anyway=not match.operation.reads):
                 await respond(send, 200, body, headers=more)
             return
 
         def error(problem: A2AError) -> bytes:
-            failure = {"jsonrpc": "2.0", "id": envelope.id, "error": rpc_error(problem, dialect.version)}
+            failure = {"jsonrpc": "2.0", "id": rpc_request.id, "error": rpc_error(problem, dialect.version)}
             return msgspec.json.encode(failure)
 
         stream = outcome.result
         artifacts: tuple[str, ...] = ()
         if dialect.row.counts_artifacts and stream.artifacts is not None:
             artifacts = await stream.artifacts()
-        writer = EventWriter(dialect, error, more, before=prefix, after=b"}", artifacts=artifacts)
+        writer = SseWriter(dialect, error, more, before=prefix, after=b"}", artifacts=artifacts)
         await writer.write(stream.batches, request, send)
 
 
-async def _refuse(send: Send, error: A2AError, request_id: Any, version: str) -> None:
+async def _send_error(send: Send, error: A2AError, request_id: Any, version: str) -> None:
     body = {"jsonrpc": "2.0", "id": request_id, "error": rpc_error(error, version)}
-    await respond(send, status_of(error), msgspec.json.encode(body), headers=refusal_headers(error))
+    await respond(send, rpc_http_status(error), msgspec.json.encode(body), headers=error_headers(error))

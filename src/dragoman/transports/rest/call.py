@@ -11,8 +11,8 @@ from dragoman.dialects.errors import error_from_http
 from dragoman.dialects.table import REST
 from dragoman.model.error import BadResponse
 from dragoman.model.operation import Operation
-from dragoman.net.exchange import HttpRequest, shown
-from dragoman.transports.binding import decoded, error_of, told
+from dragoman.net.exchange import HttpRequest, redact_url
+from dragoman.transports.binding import as_client_error, decode_json, error_from_response
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,13 +37,13 @@ class RestBinding:
         self._row = dialect.row
         self._prefix = "".join(f"/{word}" for word in self._row.prefix)
         # True once the other of its two HTTP methods is used.
-        self._turned = False
+        self._switched = False
 
     def request(self, operation: Operation, request: Request, after: int | None = None) -> HttpRequest:
         """See `Binding.request`."""
-        body: bytes | None = self.dialect.params(operation, request)
+        body: bytes | None = self.dialect.write_params(operation, request)
         verbs, template, method = self._row.paths[operation]
-        if self._turned and operation is Operation.SUBSCRIBE:
+        if self._switched and operation is Operation.SUBSCRIBE:
             method = next(verb for verb in verbs if verb != method)
         path = self._prefix + template
         tenant = getattr(request, "tenant", None)
@@ -69,30 +69,30 @@ class RestBinding:
     def result(self, operation: Operation, status: int, headers: Mapping[str, str], body: bytes) -> Result:
         """See `Binding.result`."""
         if status >= 300:
-            raise error_of(status, headers, decoded(body, status, headers, self.url), self.url)
+            raise error_from_response(status, headers, decode_json(body, status, headers, self.url), self.url)
         if operation is Operation.DELETE_PUSH and not body.strip():
             return None
         if not body or body[:1] not in b"{[ \n\r\tn" or body.isspace():
-            decoded(body, status, headers, self.url)
-        return self.dialect.result_from(operation, body)
+            decode_json(body, status, headers, self.url)
+        return self.dialect.read_result(operation, body)
 
     def event(self, data: bytes) -> StreamResponse:
         """See `Binding.event`."""
         if data.startswith(b'{"error"'):
-            said: Any = decoded(data, 200, {}, self.url)
-            error: Any = said.get("error")
+            body: Any = decode_json(data, 200, {}, self.url)
+            error: Any = body.get("error")
             code = error.get("code") if isinstance(error, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-            raise told(error_from_http(code if isinstance(code, int) else 500, said), {}, self.url)
+            raise as_client_error(error_from_http(code if isinstance(code, int) else 500, body), {}, self.url)
         if not data or data.isspace():
-            raise BadResponse(f"an event of {shown(self.url)} holds nothing")
-        return self.dialect.event_from(data)
+            raise BadResponse(f"an event of {redact_url(self.url)} holds nothing")
+        return self.dialect.read_event(data)
 
-    def turn(self, operation: Operation) -> bool:
+    def switch_method(self, operation: Operation) -> bool:
         """Hear that an operation is not to be had with its method: True when there is another to try."""
         if operation is not Operation.SUBSCRIBE:
             return False
         # Once: several that were on their way together would turn it to and fro.
-        self._turned = True
+        self._switched = True
         return True
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import msgspec
 
 from dragoman.dialects.errors import http_error
-from dragoman.dialects.negotiate import asked_version
+from dragoman.dialects.negotiate import requested_version
 from dragoman.dialects.table import REST, ROWS, VERSION_HEADER, VERSION_HEADER_RECEIVED, rest_row
 from dragoman.engine.journal.follow import Stream
 from dragoman.model.error import A2AError, InvalidParams, MethodNotFound, ParseError
@@ -17,13 +17,13 @@ from dragoman.transports.http import (
     JSON,
     REQUEST,
     Disconnected,
-    failure_of,
+    error_headers,
     limit_status,
-    refusal_headers,
     respond,
+    unexpected_error,
 )
-from dragoman.transports.limits import LARGE
-from dragoman.transports.sse import EventWriter, last_event_id
+from dragoman.transports.limits import LARGE_BODY
+from dragoman.transports.sse import SseWriter, last_event_id
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,7 +39,7 @@ NOT_TENANTS = frozenset(
 )
 
 
-class Route(NamedTuple):
+class OperationRoute(NamedTuple):
     """An operation with what its path says."""
 
     operation: Operation
@@ -47,22 +47,22 @@ class Route(NamedTuple):
     tenant: str = ""
 
 
-def _routes(row: Row) -> dict[int, list[tuple[list[str], dict[str, Operation]]]]:
+def _build_routes(row: Row) -> dict[int, list[tuple[list[str], dict[str, Operation]]]]:
     """The paths of a version as lists of words, by their number, with what each HTTP method means there."""
     by_template: dict[str, dict[str, Operation]] = {}
     for operation, path in row.paths.items():
         by_template.setdefault(path.template, {}).update(dict.fromkeys(path.verbs, operation))
-    found: dict[int, list[tuple[list[str], dict[str, Operation]]]] = {}
+    routes: dict[int, list[tuple[list[str], dict[str, Operation]]]] = {}
     for template, choices in by_template.items():
         words = template.split("/")[1:]
-        found.setdefault(len(words), []).append((words, choices))
-    return found
+        routes.setdefault(len(words), []).append((words, choices))
+    return routes
 
 
-_ROUTES = {row.version: _routes(row) for row in ROWS.values() if row.binding == REST}
+_ROUTES = {row.version: _build_routes(row) for row in ROWS.values() if row.binding == REST}
 
 
-class NotAllowed(MethodNotFound):
+class MethodNotAllowed(MethodNotFound):
     """The path exists, but not with this method; `allow` are those it has."""
 
     def __init__(self, allow: str) -> None:
@@ -70,7 +70,7 @@ class NotAllowed(MethodNotFound):
         self.allow = allow
 
 
-def find(method: str, segments: Sequence[str], row: Row) -> Route:
+def find_route(method: str, segments: Sequence[str], row: Row) -> OperationRoute:
     """Find the operation for the words of a path, relative to its binding's root.
 
     Raises:
@@ -81,24 +81,24 @@ def find(method: str, segments: Sequence[str], row: Row) -> Route:
     if row.tenants and len(words) > 1 and words[0] not in NOT_TENANTS:
         tenant, words = words[0], words[1:]
     for pattern, choices in _ROUTES[row.version].get(len(words), ()):
-        params = _matched(pattern, words)
+        params = _match_path(pattern, words)
         if params is None:
             continue
         if method not in choices:
-            raise NotAllowed(", ".join(choices))
-        return Route(choices[method], params, tenant)
+            raise MethodNotAllowed(", ".join(choices))
+        return OperationRoute(choices[method], params, tenant)
     raise MethodNotFound("there is nothing at this path")
 
 
-def _matched(pattern: list[str], words: Sequence[str]) -> dict[str, str] | None:
+def _match_path(pattern: list[str], words: Sequence[str]) -> dict[str, str] | None:
     """The parameters in the words of a path; None when it is another."""
     params: dict[str, str] = {}
-    for wanted, word in zip(pattern, words, strict=True):
-        if not wanted.startswith("{"):
-            if wanted != word:
+    for expected, word in zip(pattern, words, strict=True):
+        if not expected.startswith("{"):
+            if expected != word:
                 return None
             continue
-        name, _, verb = wanted[1:].partition("}")
+        name, _, verb = expected[1:].partition("}")
         params[name] = word.removesuffix(verb)
         if verb and params[name] in ("", word):
             return None
@@ -117,29 +117,29 @@ class Rest:
         try:
             await self._answer(request, send)
         except A2AError as error:
-            self._endpoint.denied(request, error)
-            await self.refuse(request, send, error)
+            self._endpoint.log_denial(request, error)
+            await self.send_error(request, send, error)
         except (Disconnected, OSError):
             return
         except Exception as error:  # noqa: BLE001 - it is logged there
-            await self.refuse(request, send, failure_of(error))
+            await self.send_error(request, send, unexpected_error(error))
 
-    async def refuse(self, request: Request, send: Send, error: A2AError, *, challenged: bool = False) -> None:
+    async def send_error(self, request: Request, send: Send, error: A2AError, *, challenged: bool = False) -> None:
         """Answer with an error."""
         status, body = http_error(error, rest_row(request.segments).version)
-        headers: list[Header] = refusal_headers(error)
+        headers: list[Header] = error_headers(error)
         if (limited := limit_status(error)) is not None:
             status = body["error"]["code"] = limited
-        if isinstance(error, NotAllowed):
+        if isinstance(error, MethodNotAllowed):
             status = body["error"]["code"] = 405
             headers.append((b"allow", error.allow.encode()))
         await respond(send, status, msgspec.json.encode(body), _media_type(request), headers)
 
     async def _answer(self, request: Request, send: Send) -> None:
         endpoint, row = self._endpoint, rest_row(request.segments)
-        asked = asked_version(request.headers.get(VERSION_HEADER_RECEIVED), request.query.get(VERSION_HEADER))
-        route = find(request.method, request.segments, row)
-        dialect = endpoint.dialects.for_rest(row, asked)
+        version = requested_version(request.headers.get(VERSION_HEADER_RECEIVED), request.query.get(VERSION_HEADER))
+        route = find_route(request.method, request.segments, row)
+        dialect = endpoint.dialects.for_rest(row, version)
         params = await self._params(request, dialect, route)
         call = endpoint.call(request, dialect, route.tenant or params.tenant or "")
         outcome = await endpoint.perform(route.operation, call, params, last_event_id(request.headers), request)
@@ -148,7 +148,7 @@ class Rest:
             if request.user is not None and request.method == "GET":
                 # A cookie alone does not keep a cache from giving it to somebody else.
                 headers.append((b"cache-control", b"private, no-store"))
-            body = dialect.result(route.operation, outcome.result)
+            body = dialect.write_result(route.operation, outcome.result)
             del outcome
             with request.covering(len(body), anyway=not route.operation.reads):
                 await respond(send, 200, body, _media_type(request), headers)
@@ -157,25 +157,25 @@ class Rest:
         def error(problem: A2AError) -> bytes:
             return msgspec.json.encode(http_error(problem, dialect.version)[1])
 
-        await EventWriter(dialect, error, headers).write(outcome.result.batches, request, send)
+        await SseWriter(dialect, error, headers).write(outcome.result.batches, request, send)
 
-    async def _params(self, request: Request, dialect: Dialect, route: Route) -> Any:
+    async def _params(self, request: Request, dialect: Dialect, route: OperationRoute) -> Any:
         if request.method in ("GET", "DELETE"):
             query = {name: value for name, value in request.query.items() if name != VERSION_HEADER}
-            return dialect.request_from(route.operation, {**query, **route.params})
+            return dialect.read_values(route.operation, {**query, **route.params})
         body = await request.json_body(self._endpoint.body_limit)
-        is_large = len(body) > LARGE
+        is_large = len(body) > LARGE_BODY
         if is_large:
-            await request.turn()
+            await request.wait_for_turn()
         request.charge(body, self._endpoint.limits.check(body))
         if is_large:
-            await request.turn()
+            await request.wait_for_turn()
         if route.operation in (Operation.SEND, Operation.STREAM):
-            return dialect.request(route.operation, body)
-        return dialect.request_from(route.operation, {**_object(body), **route.params})
+            return dialect.read_request(route.operation, body)
+        return dialect.read_values(route.operation, {**_parse_object(body), **route.params})
 
 
-def _object(body: bytes) -> dict[str, Any]:
+def _parse_object(body: bytes) -> dict[str, Any]:
     if not body.strip():
         return {}
     try:

@@ -13,7 +13,7 @@ from executor_scripted import Said, Scripted, agent_of, answer_of, begin, connec
 
 from dragoman import Client, State, Task
 from dragoman.agents.executor.plain import PlainContext
-from dragoman.engine.call import Call
+from dragoman.engine.call import CallContext
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
 from dragoman.model.message import Message
 from dragoman.model.operation import (
@@ -34,7 +34,7 @@ async def test_the_context_has_what_executors_look_at() -> None:
         parts = (Part(text="one"), Part(data={"n": 1}), Part(text="two"))
         message = Message("m", Role.USER, parts, "c", metadata={"of": "message"})
         request = SendMessageRequest(message, metadata={"of the": "request"})
-        task = (await connection.service.send(Call(User("ada"), "acme", frozenset({"urn:x"})), request)).result
+        task = (await connection.service.send(CallContext(User("ada"), "acme", frozenset({"urn:x"})), request)).result
     [context] = executor.contexts
     assert isinstance(task, Task)
     assert (context.task_id, context.context_id) == (task.id, "c")

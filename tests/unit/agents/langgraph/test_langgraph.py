@@ -24,7 +24,7 @@ from typing_extensions import TypedDict
 
 from dragoman import Agent, Client, Part, State, User
 from dragoman.agents.langgraph.run import LangGraphRuns
-from dragoman.engine.call import Call
+from dragoman.engine.call import CallContext
 from dragoman.stores.sqlite.store import SqliteStore
 
 
@@ -304,7 +304,7 @@ async def test_an_entrypoint_is_a_graph_too(start: Any) -> None:
 @pytest.mark.parametrize("checkpointer", [None, InMemorySaver()], ids=["none", "memory"])
 async def test_a_conversation_is_remembered_and_no_other(start: Any, checkpointer: Any) -> None:
     engine = await start(_served(_graph(echo, checkpointer=checkpointer)))
-    anna, bert = Call(user=User("anna")), Call(user=User("bert"))
+    anna, bert = CallContext(user=User("anna")), CallContext(user=User("bert"))
     assert (await engine.send("one", context="c", call=anna)).text == '["one"]'
     assert (await engine.send("two", context="c", call=anna)).text == '["one", "two"]'
     assert (await engine.send("three", context="other", call=anna)).text == '["three"]'
@@ -340,7 +340,7 @@ async def test_a_node_knows_the_conversation_and_the_caller(start: Any) -> None:
     async def who(state: MessagesState, config: RunnableConfig) -> dict[str, Any]:
         return {"messages": [AIMessage(f"{config['configurable']['user_id']}")]}
 
-    task = await (await start(_served(_graph(who)))).send("go", call=Call(user=User("anna")))
+    task = await (await start(_served(_graph(who)))).send("go", call=CallContext(user=User("anna")))
     assert task.text == "anna"
 
 

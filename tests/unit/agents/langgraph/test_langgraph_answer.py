@@ -21,7 +21,7 @@ from typing_extensions import TypedDict
 
 from dragoman import Agent, Client, State, User
 from dragoman.agents.langgraph.run import LangGraphRuns
-from dragoman.engine.call import Call
+from dragoman.engine.call import CallContext
 
 
 def _served(graph: Any, **options: Any) -> Agent:
@@ -227,6 +227,6 @@ async def test_the_graph_has_the_context_that_it_wants(start: Any, context: Any)
         return {"messages": [AIMessage(f"{runtime.context.name} {interrupt('Sure?')}")]}
 
     engine = await start(_served(_builder(talk, context_schema=Caller).compile(), context=context))
-    anna = Call(user=User("anna"))
+    anna = CallContext(user=User("anna"))
     task = await engine.send("go", call=anna)
     assert (await engine.send("yes", task=task, call=anna)).text == "anna yes"

@@ -13,7 +13,7 @@ from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
 
 from dragoman import Agent, Client, Part, State, User
-from dragoman.engine.call import Call
+from dragoman.engine.call import CallContext
 from dragoman.errors import ConfigError
 from dragoman.stores.sqlite.store import SqliteStore
 from dragoman.testing import Clock
@@ -21,8 +21,8 @@ from dragoman.testing import Clock
 Start = Callable[..., Awaitable[Any]]
 Command = Callable[..., list[str]]
 Until = Callable[[Callable[[], object]], Awaitable[None]]
-BOB = Call(user=User("2", name="Bob"))
-ADMIN = Call(user=User("1", name="Ada", permissions=frozenset({"admin", "audit"})))
+BOB = CallContext(user=User("2", name="Bob"))
+ADMIN = CallContext(user=User("1", name="Ada", permissions=frozenset({"admin", "audit"})))
 
 
 # -- arguments ---------------------------------------------------------------------------------------------------------
@@ -322,7 +322,7 @@ async def test_a_permission_that_is_lost_counts_when_the_answer_comes(
     engine = await start(Agent.from_mcp(kit, permissions={"add": "admin"}))
     task = await engine.send(None, parts=(tool_part("add", a=1),), call=ADMIN)
     assert task.state is State.INPUT_REQUIRED
-    task = await engine.send("2", task=task, call=Call(user=User("1", name="Ada")))
+    task = await engine.send("2", task=task, call=CallContext(user=User("1", name="Ada")))
     assert (task.state, task.error) == (State.REJECTED, "Unauthorized: Add")
 
 

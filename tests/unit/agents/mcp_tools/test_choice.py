@@ -11,12 +11,12 @@ from mcp.server import MCPServer
 
 from dragoman import Agent, Client, Part, Server, State, Task, User
 from dragoman.agents.mcp_tools.tool import ask_which_tool
-from dragoman.engine.call import Call
+from dragoman.engine.call import CallContext
 from dragoman.testing import served
 
 Start = Callable[..., Awaitable[Any]]
-OLD = Call(asks=False)
-ADMIN = Call(user=User("1", name="Ada", permissions=frozenset({"admin"})))
+OLD = CallContext(asks=False)
+ADMIN = CallContext(user=User("1", name="Ada", permissions=frozenset({"admin"})))
 SUM = '[3, "int", "int"]'
 
 
@@ -146,7 +146,7 @@ async def test_an_unknown_tool_is_rejected_with_the_nearest_the_caller_may_use(s
 
 async def test_an_agent_whose_tools_are_all_closed_says_so(start: Start, kit: MCPServer) -> None:
     engine = await start(Agent.from_mcp(kit, permissions={"*": "admin"}))
-    for call in (Call(), OLD):
+    for call in (CallContext(), OLD):
         task = await engine.send("hello", call=call)
         assert task.error == "this agent has no tools"
 

@@ -20,14 +20,14 @@ from dragoman import Agent, Part, State, User
 from dragoman.agents.mcp_tools import call as questions
 from dragoman.agents.mcp_tools.elicitation import OPEN_CALL_SECONDS
 from dragoman.agents.mcp_tools.task import MAX_ROUNDS, QUESTION_LOST
-from dragoman.engine.call import Call
+from dragoman.engine.call import CallContext
 from dragoman.stores.sqlite.store import SqliteStore
 from dragoman.testing import Clock, served
 
 Start = Callable[..., Awaitable[Any]]
 Command = Callable[..., list[str]]
 Until = Callable[[Callable[[], object]], Awaitable[None]]
-ADA = Call(user=User("ada"))
+ADA = CallContext(user=User("ada"))
 
 
 class Move(BaseModel):
@@ -168,7 +168,7 @@ async def test_a_server_that_asks_for_ever_fails_where_nobody_can_be_asked(start
         return types.InputRequiredResult(request_state="s", input_requests={"it": types.ElicitRequest(params=form)})
 
     engine = await start(Agent.from_mcp(Server("pest", on_list_tools=tools, on_call_tool=cast("Any", pester))))
-    task = await engine.send(None, parts=(tool_part("pester"),), call=Call(asks=False))
+    task = await engine.send(None, parts=(tool_part("pester"),), call=CallContext(asks=False))
     assert (task.state, task.error) == (
         State.FAILED,
         "`pester` asks again and again, and cannot do without an answer",

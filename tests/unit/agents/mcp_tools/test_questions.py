@@ -15,12 +15,12 @@ from dragoman import Agent, State, User
 from dragoman.agents.mcp_tools import call as questions
 from dragoman.agents.mcp_tools import elicitation as held
 from dragoman.agents.mcp_tools.call import ToolCall
-from dragoman.engine.call import Call
+from dragoman.engine.call import CallContext
 
 Start = Callable[..., Awaitable[Any]]
 Command = Callable[..., list[str]]
 Until = Callable[[Callable[[], object]], Awaitable[None]]
-ADA, BOB = Call(user=User("ada")), Call(user=User("bob"))
+ADA, BOB = CallContext(user=User("ada")), CallContext(user=User("bob"))
 
 
 def lines(path: Path) -> list[str]:
@@ -75,7 +75,7 @@ async def test_a_call_that_was_given_up_is_in_mind_for_a_while_and_for_other_cal
     assert (await engine.send(None, parts=(tool_part("ask_name"),), call=ADA)).text == ": cancel None"
     monkeypatch.setattr(questions, "ROUTING_TIMEOUT", 0.0)
     assert (await engine.send(None, parts=(tool_part("ask_name"),), call=BOB)).text == ": cancel None"
-    for stranger in (Call(), Call(tenant="t", user=ADA.user)):
+    for stranger in (CallContext(), CallContext(tenant="t", user=ADA.user)):
         assert (await engine.send(None, parts=(tool_part("ask_name"),), call=stranger)).text == ": cancel None"
     task = await engine.send(None, parts=(tool_part("ask_name"),), call=ADA)
     assert (await engine.send("Ada", task=task, call=ADA)).text == ": accept Ada"

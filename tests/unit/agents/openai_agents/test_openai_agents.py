@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from dragoman import Agent, Client, Part, State, User
 from dragoman.agents.openai_agents import OpenAiRuns
-from dragoman.engine.call import Call
+from dragoman.engine.call import CallContext
 from dragoman.errors import ConfigError
 
 
@@ -161,7 +161,7 @@ async def test_a_conversation_is_remembered_and_no_other(start: Any, echo: Any, 
         return opened[-1]
 
     engine = await start(_served(echo, session=session if kept == "in sessions" else None))
-    anna, bert = Call(user=User("anna")), Call(user=User("bert"))
+    anna, bert = CallContext(user=User("anna")), CallContext(user=User("bert"))
     assert (await engine.send("one", context="c", call=anna)).text == '["one"]'
     assert (await engine.send("two", context="c", call=anna)).text == '["one", "two"]'
     assert (await engine.send("three", context="other", call=anna)).text == '["three"]'
@@ -252,7 +252,7 @@ async def test_the_context_is_given_or_made_for_every_run_also_after_a_pause(
             yield ("who", {}, "c1")
 
     engine = await start(_served(made(speak, tools=[who]), context=context))
-    anna = Call(user=User("anna"))
+    anna = CallContext(user=User("anna"))
     task = await engine.send("who?", call=anna)
     assert (await engine.send("yes", task=task, call=anna)).text == "anna"
 

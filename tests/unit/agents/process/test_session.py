@@ -15,11 +15,11 @@ from dragoman.agents.process.events import Event
 from dragoman.agents.process.folders import SessionFolders
 from dragoman.agents.process.run import CONVERSATION_RESET, SessionRuns
 from dragoman.agents.process.session import ProgramSession, new_session, title_of
-from dragoman.engine.call import Call
+from dragoman.engine.call import CallContext
 from dragoman.model.state import State
 from dragoman.server.agent.base import Backend
 
-ADA, BOB = Call(user=User("ada")), Call(user=User("bob"))
+ADA, BOB = CallContext(user=User("ada")), CallContext(user=User("bob"))
 EXITED = events.exited()
 
 
@@ -188,7 +188,7 @@ async def test_tasks_of_one_conversation_follow_each_other_in_one_session(start:
 async def test_callers_who_name_their_conversations_alike_have_different_sessions(start: Any) -> None:
     manager = Manager(EXITED)
     engine = await start(agent_of(manager))
-    for call in (ADA, BOB, ADA, Call()):
+    for call in (ADA, BOB, ADA, CallContext()):
         await engine.send("go", context="c-1", call=call)
     ada, bob, again, nobody = manager.sessions
     assert ada == again

@@ -18,7 +18,7 @@ from dragoman.agents.process.folders import SessionFolders
 from dragoman.agents.process.run import SessionRuns
 from dragoman.agents.process.session import ProgramSession
 from dragoman.agents.process.turn import PROGRAM_ENDED
-from dragoman.engine.call import Call
+from dragoman.engine.call import CallContext
 from dragoman.engine.execute.outputs import parts_of
 from dragoman.model.state import State
 from dragoman.server.agent.base import Backend
@@ -416,7 +416,7 @@ async def test_a_manager_whose_programs_cannot_be_told_more_is_given_the_answer_
 
 async def test_whoever_cannot_be_asked_is_told_what_the_program_wants(start: Any) -> None:
     manager = Talking(events.ask("How many days?"))
-    task = await (await start(agent_of(manager))).send("go", call=Call(asks=False))
+    task = await (await start(agent_of(manager))).send("go", call=CallContext(asks=False))
     assert (task.state, task.error) == (
         State.FAILED,
         "the program asks, and cannot be answered here: How many days?",

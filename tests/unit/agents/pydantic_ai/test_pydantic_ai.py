@@ -19,7 +19,7 @@ from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 
 from dragoman import Agent, Client, Part, State, User
 from dragoman.agents.pydantic_ai import PydanticAiRuns
-from dragoman.engine.call import Call
+from dragoman.engine.call import CallContext
 from dragoman.stores.sqlite.store import SqliteStore
 
 Model = Callable[[list[ModelMessage], AgentInfo], AsyncIterator[Any]]
@@ -142,7 +142,7 @@ async def test_an_output_that_a_function_makes_of_the_text_replaces_it(start: An
 
 async def test_a_conversation_is_remembered_and_no_other(start: Any) -> None:
     engine = await start(_served(_agent(echo)))
-    anna, bert = Call(user=User("anna")), Call(user=User("bert"))
+    anna, bert = CallContext(user=User("anna")), CallContext(user=User("bert"))
     assert (await engine.send("one", context="c", call=anna)).text == '[["one"]]'
     assert (await engine.send("two", context="c", call=anna)).text == '[["one"], ["two"]]'
     assert (await engine.send("three", context="other", call=anna)).text == '[["three"]]'
@@ -197,7 +197,7 @@ async def test_dependencies_are_given_or_made_for_every_run(start: Any, deps: An
     def who(ctx: pydantic_ai.RunContext[Deps]) -> str:
         return f"You talk to {ctx.deps.who}."
 
-    task = await (await start(_served(agent, deps=deps))).send("hi", call=Call(user=User("anna")))
+    task = await (await start(_served(agent, deps=deps))).send("hi", call=CallContext(user=User("anna")))
     assert task.text == "You talk to anna."
 
 

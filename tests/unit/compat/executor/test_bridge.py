@@ -25,7 +25,7 @@ from dragoman.compat.executor import (
     TextPart,
     run_of,
 )
-from dragoman.engine.call import Call
+from dragoman.engine.call import CallContext
 from dragoman.model.error import ConfigError, InvalidAgentResponse
 from dragoman.model.message import Message as ModelMessage
 from dragoman.model.operation import CancelTaskRequest, Operation, SendMessageConfiguration, SendMessageRequest
@@ -418,7 +418,7 @@ async def test_canceling_a_task_calls_cancel_and_then_stops_the_work(doing: Any)
         assert isinstance(task, ModelTask)
         await begun.wait()
         queue = queues.get_or_create(task.id)
-        answer = await connection.service.cancel(Call(), CancelTaskRequest(task.id))
+        answer = await connection.service.cancel(CallContext(), CancelTaskRequest(task.id))
         assert answer.result.state is State.CANCELED
         await queue.done()
     assert order == ["canceled", "stopped"]
@@ -445,7 +445,7 @@ async def test_a_cancel_that_fails_does_not_keep_the_task(doing: Any, how: str, 
         assert isinstance(task, ModelTask)
         await begun.wait()
         queue = queues.get_or_create(task.id)
-        answer = await connection.service.cancel(Call(), CancelTaskRequest(task.id))
+        answer = await connection.service.cancel(CallContext(), CancelTaskRequest(task.id))
         await queue.done()
     assert answer.result.state is State.CANCELED
     assert "cancel failed" in caplog.text
@@ -476,5 +476,5 @@ async def test_the_task_is_there_before_the_executor_says_anything(doing: Any) -
         task = await connection.perform(Operation.SEND, request(return_immediately=True))
         assert isinstance(task, ModelTask)
         await begun.wait()
-        answer = await connection.service.cancel(Call(), CancelTaskRequest(task.id))
+        answer = await connection.service.cancel(CallContext(), CancelTaskRequest(task.id))
     assert answer.result.state is State.CANCELED

@@ -18,7 +18,7 @@ from dragoman.compat.remote import (
     invoke_remote_agent,
 )
 from dragoman.net import aio
-from dragoman.net.guard import Guard
+from dragoman.net.guard import AddressGuard
 from dragoman.testing import Clock
 
 PUBLIC = "8.8.8.8"
@@ -65,7 +65,7 @@ class Network:
         # Both that look names up: the one behind a guard, and the one without.
         monkeypatch.setattr(aiohttp, "DefaultResolver", lambda: self.names)
         monkeypatch.setattr(aiohttp.connector, "DefaultResolver", lambda **_: self.names)
-        monkeypatch.setattr(aio, "_socket", self._socket)
+        monkeypatch.setattr(aio, "_open_socket", self._socket)
 
     def _socket(self, info: Any) -> socket.socket:
         family, kind, proto, _, (ip, *_) = info
@@ -127,7 +127,7 @@ async def test_without_a_guard_this_machine_is_called(stub: Any, guard: bool | N
 
 async def test_a_guard_of_ones_own_allows_what_it_was_told_to(stub: Any) -> None:
     server = await stub(lambda seen: CARD if "well-known" in seen.path else DONE)
-    guard = Guard(["127.0.0.1"])
+    guard = AddressGuard(["127.0.0.1"])
     assert await fetch_agent_card(server.url, guard=guard) == CARD
     assert (await invoke_remote_agent(server.url, "hi", guard=guard)).success
     assert server.paths == ["GET /.well-known/agent-card.json", "POST /a2a/tasks/send", "GET /a2a/tasks/t1"]
@@ -165,7 +165,7 @@ async def test_a_name_that_moves_inside_while_a_task_is_looked_after_is_not_foll
     server = await stub(lambda _: DONE)
     network.names = Names("127.0.0.1", "10.0.0.1", "127.0.0.2", "127.0.0.1")
     url = f"http://rebinding.example:{port_of(server.url)}"
-    result = await invoke_remote_agent(url, "hi", guard=Guard(["127.0.0.1"]), clock=Hurried())
+    result = await invoke_remote_agent(url, "hi", guard=AddressGuard(["127.0.0.1"]), clock=Hurried())
     assert result.success
     assert server.paths == ["POST /a2a/tasks/send", "GET /a2a/tasks/t1"]
     assert (len(network.names.asked), network.reached) == (4, ["127.0.0.1", "127.0.0.1"])
@@ -186,7 +186,7 @@ async def test_a_card_that_was_fetched_without_a_guard_is_not_for_those_who_have
 
 
 async def test_a_card_that_a_guard_let_through_is_kept_for_that_guard(stub: Any) -> None:
-    server, guard, clock = await stub(lambda _: CARD), Guard(["127.0.0.1"]), Clock()
+    server, guard, clock = await stub(lambda _: CARD), AddressGuard(["127.0.0.1"]), Clock()
     for _ in range(2):
         assert await fetch_agent_card(server.url, guard=guard, clock=clock) == CARD
     assert len(server.seen) == 1
@@ -195,9 +195,9 @@ async def test_a_card_that_a_guard_let_through_is_kept_for_that_guard(stub: Any)
 # -- redirects and proxies -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("guard", [None, Guard(["127.0.0.1"])])
+@pytest.mark.parametrize("guard", [None, AddressGuard(["127.0.0.1"])])
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-async def test_a_redirect_is_an_answer_and_is_not_followed(stub: Any, guard: Guard | None, status: int) -> None:
+async def test_a_redirect_is_an_answer_and_is_not_followed(stub: Any, guard: AddressGuard | None, status: int) -> None:
     other = await stub(lambda _: CARD)
     server = await stub(lambda _: (b"", status, {"Location": other.url}))
     assert await discover_agent(server.url, guard=guard) is None

@@ -13,7 +13,7 @@ from dragoman.bus.local import LocalBus
 from dragoman.compat.sessions.dialect import AskedTask
 from dragoman.compat.sessions.invocation_guard import InvocationGuard
 from dragoman.compat.sessions.registry import AgentEngine, TaskRegistry
-from dragoman.engine.call import Call
+from dragoman.engine.call import CallContext
 from dragoman.engine.operations import EngineSettings, Service
 from dragoman.engine.ports.store import Sweep
 from dragoman.model.error import InvalidParams, Overloaded, TaskNotFound
@@ -28,7 +28,7 @@ from dragoman.stores.memory import MemoryStore
 from dragoman.testing import Clock
 
 SECONDS = 10
-ME = Call()
+ME = CallContext()
 
 
 class EngineUnderTest:
@@ -44,11 +44,11 @@ class EngineUnderTest:
         self.service = Service(EngineAgent(made), self.store, self.bus, clock, EngineSettings(drain=0))
         self.place = AgentEngine("test", self.service, self.bus, clock)
 
-    async def send(self, message: str = "go", call: Call = ME, **asked: Any) -> dict[str, Any]:
+    async def send(self, message: str = "go", call: CallContext = ME, **asked: Any) -> dict[str, Any]:
         async with asyncio.timeout(SECONDS):
             return await self.registry.send(self.place, call, AskedTask(message, **asked))
 
-    async def get(self, task: dict[str, Any], call: Call = ME) -> dict[str, Any]:
+    async def get(self, task: dict[str, Any], call: CallContext = ME) -> dict[str, Any]:
         return await self.registry.get(call, task["id"])
 
     async def quiet(self) -> None:
@@ -151,7 +151,7 @@ async def test_an_answer_without_a_task_is_shown_as_one(open_engine: Open) -> No
 @pytest.mark.requirement("S3-66")
 async def test_only_who_has_sent_a_task_is_told_of_it_and_only_by_the_registry_that_took_it(open_engine: Open) -> None:
     engine = await open_engine(at_once)
-    ada, bob = Call(user=User("ada")), Call(user=User("bob"))
+    ada, bob = CallContext(user=User("ada")), CallContext(user=User("bob"))
     task = await engine.send(call=ada)
     assert (await engine.get(task, ada))["id"] == task["id"]
     for other in (bob, ME):
@@ -352,7 +352,7 @@ async def test_an_agent_that_sends_too_often_is_told_to_wait(open_engine: Open) 
 
 async def test_the_rate_is_the_callers_own(open_engine: Open) -> None:
     engine = await open_engine(at_once, TaskRegistry(InvocationGuard(Clock())))
-    mallory, victim = Call(user=User("mallory")), Call(user=User("victim"))
+    mallory, victim = CallContext(user=User("mallory")), CallContext(user=User("victim"))
     for _ in range(5):
         await engine.send(source="ada", call=mallory)
     await engine.send(source="ada", call=victim)

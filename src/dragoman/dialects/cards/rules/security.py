@@ -10,30 +10,30 @@ from typing import NamedTuple, cast
 
 import msgspec
 
-from dragoman.dialects.cards.rules.addresses import is_uri
 from dragoman.dialects.cards.rules.shape import (
-    Choice,
     Fault,
     Field,
     Json,
-    Leaf,
-    Mapped,
+    ListOf,
+    MapOf,
+    ObjectOf,
+    OneOf,
     Path,
     Report,
-    Several,
-    Shape,
-    described,
+    Scalar,
+    describe,
     quoted,
 )
+from dragoman.dialects.cards.rules.urls import is_uri
 from dragoman.dialects.cards.rules.values import OBJECT, SECURE_ADDRESS, STRING, TEXT, WORDS, one_of
 from dragoman.model.json import as_list, as_object, decode_any
 
 _V1 = "A2A 1.0, "
 _BASE64URL = re.compile(r"[A-Za-z0-9_-]+")
-_SCOPES = Mapped("an object of scopes, each with its description", STRING)
+_SCOPES = MapOf("an object of scopes, each with its description", STRING)
 _DESCRIPTION = Field("description", STRING)
 _METADATA = Field("oauth2MetadataUrl", SECURE_ADDRESS)
-_PLACES = one_of("query", "header", "cookie")
+_KEY_LOCATIONS = one_of("query", "header", "cookie")
 
 # The addresses each flow has to name.
 _FLOW_ADDRESSES = {
@@ -45,50 +45,51 @@ _FLOW_ADDRESSES = {
 }
 _FLOW_SECTIONS = {"authorizationCode": "4.5.8", "clientCredentials": "4.5.9", "deviceCode": "4.5.10"}
 # 1.0 keeps their names and asks for nothing inside them.
-_OUTDATED = ("implicit", "password")
-_OUTDATED_1 = {name: f"{_V1}4.5.7: the {name} flow is deprecated" for name in _OUTDATED}
-_OUTDATED_03 = {
+_DEPRECATED = ("implicit", "password")
+_DEPRECATED_1 = {name: f"{_V1}4.5.7: the {name} flow is deprecated" for name in _DEPRECATED}
+_DEPRECATED_03 = {
     "implicit": "RFC 9700, 2.1.2: the implicit flow should not be used, and A2A 1.0 deprecates it",
     "password": "RFC 9700, 2.4: the password flow must not be used, and A2A 1.0 deprecates it",
 }
 
 
-def _flow(name: str, where: str, *, strict: bool) -> Shape:
+def _flow(name: str, where: str, *, strict: bool) -> ObjectOf:
     need = "error" if strict else None
     required = tuple(Field(address, SECURE_ADDRESS, need) for address in _FLOW_ADDRESSES[name])
     optional = (Field("refreshUrl", SECURE_ADDRESS), Field("scopes", _SCOPES, need))
-    return Shape(f"the {name} flow", where, (*required, *optional))
+    return ObjectOf(f"the {name} flow", where, (*required, *optional))
 
 
-_FLOWS_1 = Choice(
+_FLOWS_1 = OneOf(
     "flows is exactly one of authorizationCode, clientCredentials, deviceCode, implicit and password",
     f"{_V1}4.5.7",
     {
-        name: _flow(name, _V1 + _FLOW_SECTIONS.get(name, "4.5.7"), strict=name not in _OUTDATED)
+        name: _flow(name, _V1 + _FLOW_SECTIONS.get(name, "4.5.7"), strict=name not in _DEPRECATED)
         for name in _FLOW_ADDRESSES
     },
-    deprecated=_OUTDATED_1,
+    deprecated=_DEPRECATED_1,
 )
 
 
-def _schemes(wheres: Sequence[str], place: str, flows: Choice, *oauth2: Field) -> list[Shape]:
+def _schemes(wheres: Sequence[str], place: str, flows: OneOf, *oauth2: Field) -> list[ObjectOf]:
     """The kinds of scheme: an API key, one of HTTP, OAuth 2.0, OpenID Connect and mutual TLS."""
     fields: tuple[tuple[str, tuple[Field, ...]], ...] = (
-        ("an API key", (Field(place, _PLACES, "error"), Field("name", TEXT, "error"))),
+        ("an API key", (Field(place, _KEY_LOCATIONS, "error"), Field("name", TEXT, "error"))),
         ("an HTTP", (Field("scheme", TEXT, "error"), Field("bearerFormat", STRING))),
         ("an OAuth 2.0", (Field("flows", flows, "error", "an OAuth 2.0 scheme has flows, an object"), *oauth2)),
         ("an OpenID Connect", (Field("openIdConnectUrl", SECURE_ADDRESS, "error"),)),
         ("a mutual TLS", ()),
     )
     return [
-        Shape(f"{noun} scheme", where, (*own, _DESCRIPTION)) for (noun, own), where in zip(fields, wheres, strict=True)
+        ObjectOf(f"{noun} scheme", where, (*own, _DESCRIPTION))
+        for (noun, own), where in zip(fields, wheres, strict=True)
     ]
 
 
 _MEMBERS_1 = ("apiKeySecurityScheme", "httpAuthSecurityScheme", "oauth2SecurityScheme", "openIdConnectSecurityScheme")
-SCHEMES_1 = Mapped(
+SCHEMES_1 = MapOf(
     "an object of security schemes by name",
-    Choice(
+    OneOf(
         f"a security scheme is exactly one of {', '.join(_MEMBERS_1)} and mtlsSecurityScheme",
         f"{_V1}4.5.1",
         dict(
@@ -106,66 +107,66 @@ class _Requirement(NamedTuple):
     """A requirement of 1.0: `{"schemes": {"name": {"list": [scopes]}}}`."""
 
     phrase: str
-    shape: Shape
+    shape: ObjectOf
 
     def check(self, report: Report, path: Path, value: object, rule: str) -> None:
         """Report a requirement in the form of 0.3, and what is wrong with one in that of 1.0."""
-        held = as_object(value)
-        if held and "schemes" not in held:
+        members = as_object(value)
+        if members and "schemes" not in members:
             report.error((*path, "schemes"), f"{self.shape.where}: {self.phrase}", "missing: this is the form of 0.3")
         else:
             self.shape.check(report, path, value, rule)
 
 
-def requirements_1(where: str) -> Several:
+def requirements_1(where: str) -> ListOf:
     """The security requirements of 1.0."""
-    names = Mapped("an object of scheme names", Shape("what a scheme needs", where, (Field("list", WORDS),)))
+    names = MapOf("an object of scheme names", ObjectOf("what a scheme needs", where, (Field("list", WORDS),)))
     phrase = 'a security requirement is spelled {"schemes": {"name": {"list": []}}}'
-    shape = Shape("a security requirement", where, (Field("schemes", names),))
-    return Several("a list of security requirements", _Requirement(phrase, shape))
+    shape = ObjectOf("a security requirement", where, (Field("schemes", names),))
+    return ListOf("a list of security requirements", _Requirement(phrase, shape))
 
 
-class _Typed(NamedTuple):
+class _TypedScheme(NamedTuple):
     """A scheme of 0.3, which says by its `type` what it is."""
 
     phrase: str
     where: str
-    types: Mapping[str, Shape]
+    types: Mapping[str, ObjectOf]
 
     def check(self, report: Report, path: Path, value: object, rule: str) -> None:
         """Report a type that is missing or unknown, and what is wrong with a scheme of that type."""
         if not isinstance(value, dict):
-            report.error(path, rule, f"{described(value)} instead of an object")
+            report.error(path, rule, f"{describe(value)} instead of an object")
             return
         kind = cast("Json", value).get("type")
         shape = self.types.get(kind) if isinstance(kind, str) else None
         if shape is not None:
             shape.check(report, path, cast("Json", value), rule)
             return
-        told = f"{self.where}: a security scheme has a type, one of {', '.join(self.types)}"
-        report.error((*path, "type"), told, "missing" if kind is None else f"{described(kind)} is not a known type")
+        rule_text = f"{self.where}: a security scheme has a type, one of {', '.join(self.types)}"
+        report.error((*path, "type"), rule_text, "missing" if kind is None else f"{describe(kind)} is not a known type")
 
 
-def schemes_03(where: str, *, all_types: bool) -> Mapped:
+def schemes_03(where: str, *, all_types: bool) -> MapOf:
     """The security schemes of 0.3, or with fewer of them those of 0.2."""
-    flows = Choice(
+    flows = OneOf(
         "flows names at least one of authorizationCode, clientCredentials, implicit and password",
         where,
         {name: _flow(name, where, strict=True) for name in _FLOW_ADDRESSES if name != "deviceCode"},
-        alone=False,
-        lacking="warning",
-        deprecated=_OUTDATED_03,
+        exclusive=False,
+        missing="warning",
+        deprecated=_DEPRECATED_03,
     )
     shapes = _schemes([where] * 5, "in", flows, *((_METADATA,) if all_types else ()))
-    types: dict[str, Shape] = dict(zip(("apiKey", "http", "oauth2", "openIdConnect", "mutualTLS"), shapes, strict=True))
+    types: dict[str, ObjectOf] = dict(
+        zip(("apiKey", "http", "oauth2", "openIdConnect", "mutualTLS"), shapes, strict=True)
+    )
     if not all_types:
         del types["mutualTLS"]
-    return Mapped("an object of security schemes by name", _Typed("a security scheme", where, types))
+    return MapOf("an object of security schemes by name", _TypedScheme("a security scheme", where, types))
 
 
-REQUIREMENTS_03 = Several(
-    "a list of security requirements", Mapped("an object that gives each scheme its scopes", WORDS)
-)
+REQUIREMENTS_03 = ListOf("a list of security requirements", MapOf("an object that gives each scheme its scopes", WORDS))
 
 
 def check_declared(report: Report, card: Json, path: Path, requirements: object, rule: str) -> None:
@@ -175,15 +176,15 @@ def check_declared(report: Report, card: Json, path: Path, requirements: object,
         return  # nobody can tell what it declares
     declared = as_object(cast("object", schemes))
     for index, each in enumerate(as_list(requirements)):
-        held = as_object(each)
-        inner = held.get("schemes")
-        names, step = (cast("Json", inner), ("schemes",)) if isinstance(inner, dict) else (held, ())
+        members = as_object(each)
+        inner = members.get("schemes")
+        names, step = (cast("Json", inner), ("schemes",)) if isinstance(inner, dict) else (members, ())
         for name in names:
             if name not in declared:
                 report.error((*path, index, *step, name), rule, f"{quoted(name)} is not among securitySchemes")
 
 
-class _Protected(NamedTuple):
+class _ProtectedHeader(NamedTuple):
     """The protected header of a signature: base64url of a JSON object."""
 
     phrase: str
@@ -192,25 +193,25 @@ class _Protected(NamedTuple):
 
     def check(self, report: Report, path: Path, value: object, rule: str) -> None:
         """Report a header that cannot be read, and what it lacks."""
-        header = _header(value)
+        header = _decode_header(value)
         if header is None:
             report.error(path, rule, "an empty text" if value == "" else "no base64url of a JSON object")
             return
         for name in self.members:
-            held = header.get(name)
-            if not isinstance(held, str) or not held:
+            member = header.get(name)
+            if not isinstance(member, str) or not member:
                 report.error(path, f"{self.where}: the protected header of a signature has {name}", f"{name} missing")
         if header.get("alg") == "none":
             report.error(path, f"{self.where}: the protected header names the algorithm of the signature", "alg none")
         key_set = header.get("jku")
         if key_set is not None and not (isinstance(key_set, str) and is_uri(key_set) and key_set.startswith("https:")):
-            report.warning(path, f"{self.where}: keys are fetched over https", f"jku is {described(key_set)}")
+            report.warning(path, f"{self.where}: keys are fetched over https", f"jku is {describe(key_set)}")
         if "kid" in self.members and header.get("typ") != "JOSE":
-            found = f"typ is {described(header['typ'])}" if "typ" in header else "typ missing"
+            found = f"typ is {describe(header['typ'])}" if "typ" in header else "typ missing"
             report.warning(path, f"{self.where}: the protected header should have typ JOSE", found)
 
 
-def _header(value: object) -> Json | None:
+def _decode_header(value: object) -> Json | None:
     if not isinstance(value, str) or not _BASE64URL.fullmatch(value):
         return None
     try:
@@ -220,16 +221,16 @@ def _header(value: object) -> Json | None:
     return cast("Json", header) if isinstance(header, dict) else None
 
 
-def _coded(value: object) -> Fault:
+def _base64url(value: object) -> Fault:
     if isinstance(value, str) and _BASE64URL.fullmatch(value) and len(value) % 4 != 1:
         return None
-    return "error", f"{described(value)} is not base64url" if value else "an empty text"
+    return "error", f"{describe(value)} is not base64url" if value else "an empty text"
 
 
-def signatures(where: str, *, key: bool) -> Several:
+def signatures(where: str, *, key: bool) -> ListOf:
     """The signatures of a card; `key` when the protected header has to name one."""
     members = ("alg", "kid") if key else ("alg",)
-    coded = Leaf("a base64url text", _coded)
-    header = _Protected("base64url of a JSON object", where, members)
+    coded = Scalar("a base64url text", _base64url)
+    header = _ProtectedHeader("base64url of a JSON object", where, members)
     fields = (Field("protected", header, "error"), Field("signature", coded, "error"), Field("header", OBJECT))
-    return Several("a list of signatures", Shape("a signature", where, fields))
+    return ListOf("a list of signatures", ObjectOf("a signature", where, fields))

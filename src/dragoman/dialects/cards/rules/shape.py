@@ -18,12 +18,12 @@ Json = dict[str, Any]
 Fault = tuple[Level, str] | None
 
 WHOLE = "(card)"
-_ROOM = 60
-_PLAIN = re.compile(r"[A-Za-z_][\w-]*", re.ASCII)
+_MAX_QUOTED = 60
+_IDENTIFIER = re.compile(r"[A-Za-z_][\w-]*", re.ASCII)
 _SNAKE = re.compile(r"_([a-z0-9])")
 
 
-class Problem(NamedTuple):
+class CardProblem(NamedTuple):
     """One thing wrong with a card: an `error` breaks the protocol, a `warning` works but should be otherwise."""
 
     level: Level
@@ -32,7 +32,7 @@ class Problem(NamedTuple):
     found: str
 
 
-class Finding(NamedTuple):
+class Violation(NamedTuple):
     """A problem whose place is still a path."""
 
     path: Path
@@ -45,18 +45,18 @@ class Report:
     """Collects what is found in a card."""
 
     def __init__(self) -> None:
-        self.findings: list[Finding] = []
+        self.violations: list[Violation] = []
 
     def error(self, path: Path, rule: str, found: str) -> None:
         """Note that a rule is broken."""
-        self.findings.append(Finding(path, "error", rule, found))
+        self.violations.append(Violation(path, "error", rule, found))
 
     def warning(self, path: Path, rule: str, found: str) -> None:
         """Note something that works but should be otherwise."""
-        self.findings.append(Finding(path, "warning", rule, found))
+        self.violations.append(Violation(path, "warning", rule, found))
 
 
-class Form(Protocol):
+class Shape(Protocol):
     """What a value has to be."""
 
     @property
@@ -69,7 +69,7 @@ class Form(Protocol):
         ...
 
 
-class Leaf(NamedTuple):
+class Scalar(NamedTuple):
     """A value without parts. `fault` says what is wrong with it."""
 
     phrase: str
@@ -79,54 +79,54 @@ class Leaf(NamedTuple):
         """Report the fault, if there is one."""
         fault = self.fault(value)
         if fault is not None:
-            report.findings.append(Finding(path, fault[0], rule, fault[1]))
+            report.violations.append(Violation(path, fault[0], rule, fault[1]))
 
 
-class Several(NamedTuple):
+class ListOf(NamedTuple):
     """A list. `empty` is how bad it is that nothing is in it."""
 
     phrase: str
-    of: Form
+    item: Shape
     empty: Level | None = None
 
     def check(self, report: Report, path: Path, value: object, rule: str) -> None:
         """Report a value that is no list, an empty one, and what is wrong with each entry."""
         if not isinstance(value, list):
-            report.error(path, rule, f"{described(value)} instead of a list")
+            report.error(path, rule, f"{describe(value)} instead of a list")
             return
         entries = cast("list[object]", value)
         if not entries and self.empty is not None:
-            report.findings.append(Finding(path, self.empty, rule, "an empty list"))
+            report.violations.append(Violation(path, self.empty, rule, "an empty list"))
         for index, entry in enumerate(entries):
-            self.of.check(report, (*path, index), entry, rule)
+            self.item.check(report, (*path, index), entry, rule)
 
 
-class Mapped(NamedTuple):
+class MapOf(NamedTuple):
     """An object whose keys are free."""
 
     phrase: str
-    of: Form
+    item: Shape
 
     def check(self, report: Report, path: Path, value: object, rule: str) -> None:
         """Report a value that is no object, and what is wrong with each of its values."""
         if not isinstance(value, dict):
-            report.error(path, rule, f"{described(value)} instead of an object")
+            report.error(path, rule, f"{describe(value)} instead of an object")
             return
         for key, entry in cast("dict[str, object]", value).items():
-            self.of.check(report, (*path, key), entry, rule)
+            self.item.check(report, (*path, key), entry, rule)
 
 
 class Field(NamedTuple):
     """A field of an object. `need` is how bad its absence is; `says` and `where` replace what the table makes."""
 
     name: str
-    form: Form
+    shape: Shape
     need: Level | None = None
     says: str = ""
     where: str = ""
 
 
-class Shape(NamedTuple):
+class ObjectOf(NamedTuple):
     """An object with known fields, and where the specification lists them. Unknown ones are let pass."""
 
     noun: str
@@ -141,25 +141,25 @@ class Shape(NamedTuple):
     def check(self, report: Report, path: Path, value: object, rule: str) -> None:
         """Report a value that is no object, and each field that is missing, wrong or in snake_case."""
         if not isinstance(value, dict):
-            report.error(path, rule, f"{described(value)} instead of an object")
+            report.error(path, rule, f"{describe(value)} instead of an object")
             return
         members = cast("Json", value)
         misspelt = self._check_spelling(report, path, members)
         for field in self.fields:
-            told = self._rule(field)
+            rule_text = self._rule(field)
             member = members.get(field.name)
             if member is not None:
-                field.form.check(report, (*path, field.name), member, told)
+                field.shape.check(report, (*path, field.name), member, rule_text)
             elif field.need is not None and field.name not in misspelt:
-                report.findings.append(Finding((*path, field.name), field.need, told, "missing"))
+                report.violations.append(Violation((*path, field.name), field.need, rule_text, "missing"))
 
     def _rule(self, field: Field) -> str:
         if field.says:
             says = field.says
         elif field.need is not None:
-            says = f"{self.noun} has {field.name}, {field.form.phrase}"
+            says = f"{self.noun} has {field.name}, {field.shape.phrase}"
         else:
-            says = f"{field.name} of {self.noun}, if given, is {field.form.phrase}"
+            says = f"{field.name} of {self.noun}, if given, is {field.shape.phrase}"
         return f"{field.where or self.where}: {says}"
 
     def _check_spelling(self, report: Report, path: Path, members: Json) -> set[str]:
@@ -174,62 +174,62 @@ class Shape(NamedTuple):
         return misspelt
 
 
-class Choice(NamedTuple):
+class OneOf(NamedTuple):
     """An object that says what it is by which of some members it holds: one, or in older flows one or more."""
 
     phrase: str
     where: str
-    members: Mapping[str, Shape]
-    alone: bool = True
-    lacking: Level = "error"
+    members: Mapping[str, ObjectOf]
+    exclusive: bool = True
+    missing: Level = "error"
     deprecated: Mapping[str, str] = {}
 
     def check(self, report: Report, path: Path, value: object, rule: str) -> None:
         """Report none or too many of the members, deprecated ones, and what is wrong inside them."""
         if not isinstance(value, dict):
-            report.error(path, rule, f"{described(value)} instead of an object")
+            report.error(path, rule, f"{describe(value)} instead of an object")
             return
-        held = cast("Json", value)
-        known = [name for name in self.members if held.get(name) is not None]
-        told = f"{self.where}: {self.phrase}"
-        if not known:
-            given = ", ".join(quoted(key) for key in list(held)[:3]) or "an empty object"
-            report.findings.append(Finding(path, self.lacking, told, f"none of them, but {given}"))
-        elif self.alone and len(known) > 1:
-            report.error(path, told, f"{len(known)} of them: {', '.join(known)}")
-        for name in known:
+        members = cast("Json", value)
+        present = [name for name in self.members if members.get(name) is not None]
+        rule_text = f"{self.where}: {self.phrase}"
+        if not present:
+            keys = ", ".join(quoted(key) for key in list(members)[:3]) or "an empty object"
+            report.violations.append(Violation(path, self.missing, rule_text, f"none of them, but {keys}"))
+        elif self.exclusive and len(present) > 1:
+            report.error(path, rule_text, f"{len(present)} of them: {', '.join(present)}")
+        for name in present:
             if name in self.deprecated:
                 report.warning((*path, name), self.deprecated[name], "deprecated")
-            self.members[name].check(report, (*path, name), held[name], told)
+            self.members[name].check(report, (*path, name), members[name], rule_text)
 
 
 def check_unique(report: Report, path: Path, values: list[object], name: str, rule: str, level: Level) -> None:
     """Report every object of a list whose member `name` is that of an earlier one."""
-    seen: dict[str, int] = {}
+    first_index: dict[str, int] = {}
     for index, value in enumerate(values):
         member = as_object(value).get(name)
         if not isinstance(member, str) or not member:
             continue
-        if member in seen:
-            found = f"{quoted(member)} is also that of {field_of((*path, seen[member]))}"
-            report.findings.append(Finding((*path, index, name), level, rule, found))
-        seen.setdefault(member, index)
+        if member in first_index:
+            found = f"{quoted(member)} is also that of {format_path((*path, first_index[member]))}"
+            report.violations.append(Violation((*path, index, name), level, rule, found))
+        first_index.setdefault(member, index)
 
 
-def field_of(path: Path) -> str:
+def format_path(path: Path) -> str:
     """A path as users read it: `skills[2].tags`."""
     text = ""
     for step in path:
         if isinstance(step, int):
             text += f"[{step}]"
-        elif _PLAIN.fullmatch(str(step)):
+        elif _IDENTIFIER.fullmatch(str(step)):
             text += f".{step}" if text else str(step)
         else:
             text += f"[{quoted(step)}]"
     return text or WHOLE
 
 
-def described(value: object) -> str:
+def describe(value: object) -> str:
     """A value in a few words."""
     if value is None:
         return "null"
@@ -247,4 +247,4 @@ def described(value: object) -> str:
 def quoted(value: object) -> str:
     """A card's own words, cut short and without characters a terminal would obey."""
     text = str(value)
-    return repr(text if len(text) <= _ROOM else text[: _ROOM - 1] + "…")
+    return repr(text if len(text) <= _MAX_QUOTED else text[: _MAX_QUOTED - 1] + "…")

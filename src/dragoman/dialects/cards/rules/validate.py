@@ -9,19 +9,19 @@ import re
 from typing import NamedTuple, cast
 
 from dragoman.dialects.cards.rules.shape import (
-    Finding,
+    CardProblem,
     Json,
     Path,
-    Problem,
     Report,
-    described,
-    field_of,
+    Violation,
+    describe,
+    format_path,
 )
 from dragoman.dialects.cards.rules.versions import Version, check_card
 from dragoman.dialects.table import V0_1, V0_2, V0_3, V1_0
 from dragoman.model.json import UNREADABLE, as_list, as_object, decode_any
 
-__all__ = ["Problem", "card_problems"]
+__all__ = ["CardProblem", "card_problems"]
 
 _LARGE = 1024 * 1024
 _MEGABYTE = "Advice: readers give up on a large card, so it stays below 1 MB"
@@ -34,14 +34,14 @@ _SINCE_03 = ("preferredTransport", "additionalInterfaces", "signatures")
 _SINCE_02 = ("securitySchemes", "security", "supportsAuthenticatedExtendedCard")
 
 
-class _Claims(NamedTuple):
+class _ClaimedVersions(NamedTuple):
     """The versions a card presents itself in. One card can serve readers of 1.0 and of an older one."""
 
     modern: bool
     older: Version | None
 
 
-def card_problems(data: bytes | object, *, url: str | None = None) -> list[Problem]:
+def card_problems(data: bytes | object, *, url: str | None = None) -> list[CardProblem]:
     """Every problem of a card of any version, in the order of the card. Never raises for bad input.
 
     `data` is JSON text or decoded JSON; the size is that of the text. `url` is where the card was found: with it, the
@@ -54,11 +54,11 @@ def card_problems(data: bytes | object, *, url: str | None = None) -> list[Probl
         try:
             data = cast("object", decode_any(data))
         except UNREADABLE as error:
-            report.error((), _IS_JSON, _no_json(data, error))
-            return _problems(report.findings, None)
+            report.error((), _IS_JSON, _not_json(data, error))
+            return _problems(report.violations, None)
     if not isinstance(data, dict):
-        report.error((), _IS_OBJECT, described(data))
-        return _problems(report.findings, None)
+        report.error((), _IS_OBJECT, describe(data))
+        return _problems(report.violations, None)
     card = cast("Json", data)
     claims = _claims(card)
     if claims.modern:
@@ -68,24 +68,24 @@ def card_problems(data: bytes | object, *, url: str | None = None) -> list[Probl
     # Beside what took its place it is for readers of 0.1, who know nothing else.
     if card.get("authentication") is not None and not card.get("securitySchemes"):
         report.warning(("authentication",), _AUTHENTICATION, "deprecated")
-    return _problems(report.findings, card)
+    return _problems(report.violations, card)
 
 
-def _claims(card: Json) -> _Claims:
-    said = card.get("protocolVersion")
-    found = _MAJOR_MINOR.match(said) if isinstance(said, str) else None
+def _claims(card: Json) -> _ClaimedVersions:
+    declared = card.get("protocolVersion")
+    match = _MAJOR_MINOR.match(declared) if isinstance(declared, str) else None
     new = "supportedInterfaces" in card
-    if found is not None and found[1].strip("0"):
-        return _Claims(modern=True, older=None)
+    if match is not None and match[1].strip("0"):
+        return _ClaimedVersions(modern=True, older=None)
     if "url" not in card and (new or not any(name in card for name in ("protocolVersion", *_SINCE_03[:2]))):
-        return _Claims(modern=True, older=None)
-    if found is not None:
-        older: Version = V0_1 if found[2] == "1" else V0_2 if found[2] == "2" else V0_3
-    elif new or said is not None or any(name in card for name in _SINCE_03):
+        return _ClaimedVersions(modern=True, older=None)
+    if match is not None:
+        older: Version = V0_1 if match[2] == "1" else V0_2 if match[2] == "2" else V0_3
+    elif new or declared is not None or any(name in card for name in _SINCE_03):
         older = V0_3
     else:
         older = V0_1 if _is_of_01(card) else V0_2
-    return _Claims(new, older)
+    return _ClaimedVersions(new, older)
 
 
 def _is_of_01(card: Json) -> bool:
@@ -96,13 +96,13 @@ def _is_of_01(card: Json) -> bool:
     return "authentication" in card or all("/" not in str(mode) for mode in modes)
 
 
-def _problems(findings: list[Finding], card: Json | None) -> list[Problem]:
+def _problems(findings: list[Violation], card: Json | None) -> list[CardProblem]:
     """In the order of the card, and what two versions agree on once, in the words of the newer."""
-    found: dict[tuple[Path, str], Finding] = {}
+    unique: dict[tuple[Path, str], Violation] = {}
     for finding in findings:
-        found.setdefault((finding.path, finding.found), finding)
-    ordered = sorted(found.values(), key=lambda finding: _position(finding.path, card))
-    return [Problem(each.level, field_of(each.path), each.rule, each.found) for each in ordered]
+        unique.setdefault((finding.path, finding.found), finding)
+    ordered = sorted(unique.values(), key=lambda finding: _position(finding.path, card))
+    return [CardProblem(each.level, format_path(each.path), each.rule, each.found) for each in ordered]
 
 
 def _position(path: Path, card: object) -> list[int]:
@@ -120,7 +120,7 @@ def _position(path: Path, card: object) -> list[int]:
     return position
 
 
-def _no_json(data: bytes, error: Exception) -> str:
+def _not_json(data: bytes, error: Exception) -> str:
     start = data.lstrip()[:1]
     if not start:
         return "nothing"

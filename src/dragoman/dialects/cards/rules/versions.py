@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from dragoman.dialects.cards.rules.addresses import address_of, check_site, is_web
 from dragoman.dialects.cards.rules.security import (
     REQUIREMENTS_03,
     SCHEMES_1,
@@ -15,17 +14,18 @@ from dragoman.dialects.cards.rules.security import (
 )
 from dragoman.dialects.cards.rules.shape import (
     Field,
-    Form,
     Json,
     Level,
+    ListOf,
+    ObjectOf,
     Path,
     Report,
-    Several,
     Shape,
     check_unique,
-    field_of,
+    format_path,
     quoted,
 )
+from dragoman.dialects.cards.rules.urls import check_url, is_http_url, parse_url
 from dragoman.dialects.cards.rules.values import (
     ADDRESS,
     BINDING,
@@ -79,7 +79,7 @@ _ENCRYPTED = {
     V0_1: f"Advice: {_HTTPS}",
 }
 # What an older card holds and 1.0 does not read, and what 1.0 has instead.
-_MOVED = {
+_REPLACED_BY = {
     "url": "supportedInterfaces",
     "preferredTransport": "the order of supportedInterfaces",
     "additionalInterfaces": "supportedInterfaces",
@@ -89,7 +89,7 @@ _MOVED = {
 }
 
 
-def _where(version: Version, name: str) -> str:
+def _section(version: Version, name: str) -> str:
     sections = _SECTIONS.get(version)
     return f"A2A {version} schema, {name}" if sections is None else f"A2A {version}, {sections[name]}"
 
@@ -97,31 +97,31 @@ def _where(version: Version, name: str) -> str:
 # -- the tables --------------------------------------------------------------------------------------------------------
 
 
-def _fields(form: Form, *names: str, need: Level | None = None) -> tuple[Field, ...]:
-    return tuple(Field(name, form, need) for name in names)
+def _fields(shape: Shape, *names: str, need: Level | None = None) -> tuple[Field, ...]:
+    return tuple(Field(name, shape, need) for name in names)
 
 
 def _capabilities(version: Version) -> Field:
     last = "extendedAgentCard" if version == V1_0 else "stateTransitionHistory"
     fields = _fields(FLAG, "streaming", "pushNotifications", last)
     if version != V0_1:
-        extension = Shape(
+        extension = ObjectOf(
             "an extension",
-            _where(version, "AgentExtension"),
+            _section(version, "AgentExtension"),
             (*_fields(URI, "uri", need="error"), Field("description", STRING), Field("required", FLAG), _PARAMS),
         )
-        fields += (Field("extensions", Several("a list of extensions", extension)),)
-    shape = Shape("capabilities", _where(version, "AgentCapabilities"), fields)
+        fields += (Field("extensions", ListOf("a list of extensions", extension)),)
+    shape = ObjectOf("capabilities", _section(version, "AgentCapabilities"), fields)
     return Field("capabilities", shape, "error", "an agent card has capabilities, an object")
 
 
 def _provider(version: Version) -> Field:
     url = Field("url", LINK, None if version == V0_1 else "error")
-    shape = Shape("a provider", _where(version, "AgentProvider"), (Field("organization", TEXT, "error"), url))
+    shape = ObjectOf("a provider", _section(version, "AgentProvider"), (Field("organization", TEXT, "error"), url))
     return Field("provider", shape)
 
 
-def _skill(version: Version, *more: Field) -> Shape:
+def _skill(version: Version, *more: Field) -> ObjectOf:
     described, tags, modes = Field("description", TEXT, "error"), Field("tags", WORDS, "error"), MEDIA_TYPES
     if version == V1_0:
         # 5.7 wants something in every required list, while 8.4.1 lets a required field have its default and shows
@@ -133,16 +133,16 @@ def _skill(version: Version, *more: Field) -> Shape:
         described, tags, modes = Field("description", STRING, "warning", says), Field("tags", WORDS), WORDS
     texts = _fields(TEXT, "id", "name", need="error")
     lists = (tags, Field("examples", WORDS), *_fields(modes, "inputModes", "outputModes"))
-    return Shape("a skill", _where(version, "AgentSkill"), (*texts, described, *lists, *more))
+    return ObjectOf("a skill", _section(version, "AgentSkill"), (*texts, described, *lists, *more))
 
 
 _PARAMS = Field("params", OBJECT)
 _MODES = MEDIA_TYPES._replace(empty="error")
 
 
-def _table_1() -> Shape:
-    card, skill, interface = (_where(V1_0, name) for name in ("AgentCard", "AgentSkill", "AgentInterface"))
-    an_interface = Shape(
+def _table_1() -> ObjectOf:
+    card, skill, interface = (_section(V1_0, name) for name in ("AgentCard", "AgentSkill", "AgentInterface"))
+    an_interface = ObjectOf(
         "an interface",
         interface,
         (
@@ -152,10 +152,10 @@ def _table_1() -> Shape:
             Field("tenant", STRING),
         ),
     )
-    interfaces = Several("a list of interfaces", an_interface, "error")
+    interfaces = ListOf("a list of interfaces", an_interface, "error")
     a_skill = _skill(V1_0, Field("securityRequirements", requirements_1(skill)))
-    skills = Several("a list of skills", a_skill, "warning")
-    return Shape(
+    skills = ListOf("a list of skills", a_skill, "warning")
+    return ObjectOf(
         "an agent card",
         card,
         (
@@ -169,16 +169,16 @@ def _table_1() -> Shape:
             Field("securityRequirements", requirements_1(card)),
             *_fields(_MODES, "defaultInputModes", "defaultOutputModes", need="error"),
             Field("skills", skills, "error", "an agent card lists at least one skill", f"{card} and 5.7"),
-            Field("signatures", signatures(_where(V1_0, "AgentCardSignature"), key=True)),
+            Field("signatures", signatures(_section(V1_0, "AgentCardSignature"), key=True)),
         ),
     )
 
 
-def _table_03(version: Literal["0.3", "0.2"]) -> Shape:
+def _table_03(version: Literal["0.3", "0.2"]) -> ObjectOf:
     new = version == V0_3
-    interface = Shape(
+    interface = ObjectOf(
         "an interface",
-        _where(version, "AgentInterface"),
+        _section(version, "AgentInterface"),
         (Field("url", ADDRESS, "error"), Field("transport", TRANSPORT, "error")),
     )
     skill = _skill(version, *_fields(REQUIREMENTS_03, "security") if new else ())
@@ -187,41 +187,41 @@ def _table_03(version: Literal["0.3", "0.2"]) -> Shape:
     transport = Field("preferredTransport", TRANSPORT)
     if new:
         transport = Field("preferredTransport", TRANSPORT, "warning", says, "A2A 0.3, 5.6.1")
-    signed = (Field("signatures", signatures(_where(V0_3, "AgentCardSignature"), key=False)),) if new else ()
-    return Shape(
+    signed = (Field("signatures", signatures(_section(V0_3, "AgentCardSignature"), key=False)),) if new else ()
+    return ObjectOf(
         "an agent card",
-        _where(version, "AgentCard"),
+        _section(version, "AgentCard"),
         (
             # 0.2.5 brought protocolVersion.
             Field("protocolVersion", RELEASE, "error" if new else "warning"),
             *_fields(TEXT, "name", "description", need="error"),
             Field("url", ADDRESS, "error"),
             transport,
-            Field("additionalInterfaces", Several("a list of interfaces", interface)),
+            Field("additionalInterfaces", ListOf("a list of interfaces", interface)),
             _provider(version),
             Field("iconUrl", LINK),
             Field("version", TEXT, "error"),
             Field("documentationUrl", LINK),
             _capabilities(version),
-            Field("securitySchemes", schemes_03(_where(version, "SecurityScheme"), all_types=new)),
+            Field("securitySchemes", schemes_03(_section(version, "SecurityScheme"), all_types=new)),
             Field("security", REQUIREMENTS_03),
             *_fields(MEDIA_TYPES, "defaultInputModes", "defaultOutputModes", need="error"),
-            Field("skills", Several("a list of skills", skill), "error"),
+            Field("skills", ListOf("a list of skills", skill), "error"),
             Field("supportsAuthenticatedExtendedCard", FLAG),
             *signed,
         ),
     )
 
 
-def _table_01() -> Shape:
-    authentication = Shape(
+def _table_01() -> ObjectOf:
+    authentication = ObjectOf(
         "authentication",
-        _where(V0_1, "AgentAuthentication"),
+        _section(V0_1, "AgentAuthentication"),
         (Field("schemes", WORDS, "error"), Field("credentials", STRING)),
     )
-    return Shape(
+    return ObjectOf(
         "an agent card",
-        _where(V0_1, "AgentCard"),
+        _section(V0_1, "AgentCard"),
         (
             Field("name", TEXT, "error"),
             Field("description", STRING),
@@ -232,12 +232,12 @@ def _table_01() -> Shape:
             _capabilities(V0_1),
             Field("authentication", authentication),
             *_fields(WORDS, "defaultInputModes", "defaultOutputModes"),
-            Field("skills", Several("a list of skills", _skill(V0_1)), "error"),
+            Field("skills", ListOf("a list of skills", _skill(V0_1)), "error"),
         ),
     )
 
 
-_TABLES: dict[Version, Shape] = {
+_TABLES: dict[Version, ObjectOf] = {
     V1_0: _table_1(),
     V0_3: _table_03(V0_3),
     V0_2: _table_03(V0_2),
@@ -252,7 +252,7 @@ def check_card(report: Report, card: Json, source: str | None, version: Version,
     """Report what a card of that version has wrong; `alone` when it claims to be nothing else."""
     _TABLES[version].check(report, (), card, "")
     skills = as_list(card.get("skills"))
-    rule = f"{_where(version, 'AgentSkill')}: the id of a skill is its own"
+    rule = f"{_section(version, 'AgentSkill')}: the id of a skill is its own"
     check_unique(report, ("skills",), skills, "id", rule, "error")
     if version == V1_0:
         _check_1(report, card, source, alone=alone)
@@ -281,25 +281,25 @@ def _check_1(report: Report, card: Json, source: str | None, *, alone: bool) -> 
         report.warning(("capabilities", "stateTransitionHistory"), rule, "not read")
     name = "extendedAgentCard"
     _check_extended(report, card, ("capabilities", name), capabilities.get(name), V1_0)
-    for name in _MOVED if alone else ():
+    for name in _REPLACED_BY if alone else ():
         if card.get(name) is not None:
-            rule = f"{_where(V1_0, 'AgentCard')}: a card of 1.0 has {_MOVED[name]} instead of {name}"
+            rule = f"{_section(V1_0, 'AgentCard')}: a card of 1.0 has {_REPLACED_BY[name]} instead of {name}"
             report.warning((name,), rule, "not read")
 
 
 def _check_extended(report: Report, card: Json, path: Path, value: object, version: Version) -> None:
     if value is True and card.get("securitySchemes") in (None, {}):
-        where = _where(version, "extended card")
+        where = _section(version, "extended card")
         rule = f"{where}: the extended card is for callers who use one of the card's securitySchemes"
         report.error(path, rule, "true without securitySchemes")
 
 
 def _check_requirements(
-    report: Report, card: Json, skills: list[object], version: Version, name: str, says: str
+    report: Report, card: Json, skills: list[object], version: Version, name: str, subject: str
 ) -> None:
-    rule = f"{_where(version, 'AgentCard')}: {says} schemes the card declares"
+    rule = f"{_section(version, 'AgentCard')}: {subject} schemes the card declares"
     check_declared(report, card, (name,), card.get(name), rule)
-    rule = f"{_where(version, 'AgentSkill')}: {says} schemes the card declares"
+    rule = f"{_section(version, 'AgentSkill')}: {subject} schemes the card declares"
     for index, skill in enumerate(skills if version in _SECTIONS else ()):
         check_declared(report, card, ("skills", index, name), as_object(skill).get(name), rule)
 
@@ -307,21 +307,21 @@ def _check_requirements(
 def _check_address(
     report: Report, path: Path, url: object, binding: object, source: str | None, version: Version
 ) -> None:
-    if isinstance(url, str) and address_of(url) and binding in CORE_BINDINGS and not is_web(url):
+    if isinstance(url, str) and parse_url(url) and binding in CORE_BINDINGS and not is_http_url(url):
         if version == V1_0:
             rule = "A2A 1.0, 4.4.6: JSONRPC, GRPC and HTTP+JSON are reached by an http or https URL"
         else:
-            where = "A2A 0.3, 3.1" if version == V0_3 else _where(version, "AgentCard")
+            where = "A2A 0.3, 3.1" if version == V0_3 else _section(version, "AgentCard")
             rule = f"{where}: an agent is reached by an http or https URL"
         report.error(path, rule, f"{quoted(url)} is neither")
-    check_site(report, path, url, _ENCRYPTED[version], source)
+    check_url(report, path, url, _ENCRYPTED[version], source)
 
 
 def _check_interfaces(
     report: Report, card: Json, source: str | None, version: Version, name: str, needed: tuple[str, ...]
 ) -> dict[tuple[Any, ...], int]:
     """Check the addresses of a list. Those that have what is needed are returned, with the place of each."""
-    seen: dict[tuple[Any, ...], int] = {}
+    first_index: dict[tuple[Any, ...], int] = {}
     for index, each in enumerate(as_list(card.get(name))):
         path, interface = (name, index), as_object(each)
         binding, tenant = interface.get("protocolBinding" if version == V1_0 else "transport"), None
@@ -335,17 +335,17 @@ def _check_interfaces(
             report.warning((*path, "tenant"), rule, quoted(tenant))
         if not all(isinstance(each, str) for each in key):
             continue
-        if key in seen:
+        if key in first_index:
             rule = "Advice: an interface is listed once"
-            report.warning(path, rule, f"the same as {field_of((name, seen[key]))}")
-        seen.setdefault(key, index)
-    return seen
+            report.warning(path, rule, f"the same as {format_path((name, first_index[key]))}")
+        first_index.setdefault(key, index)
+    return first_index
 
 
 def _check_agreement(report: Report, card: Json, others: dict[tuple[Any, ...], int]) -> None:
     """The main address appears among the others with the transport the card prefers, unless it is wrong itself."""
     url, preferred = card.get("url"), card.get("preferredTransport") or JSONRPC
-    usable = others and isinstance(url, str) and is_web(url) and isinstance(preferred, str)
+    usable = others and isinstance(url, str) and is_http_url(url) and isinstance(preferred, str)
     if not usable or (url, preferred) in others:
         return
     fault = TRANSPORT.fault(preferred)
@@ -357,5 +357,5 @@ def _check_agreement(report: Report, card: Json, others: dict[tuple[Any, ...], i
         report.warning(("additionalInterfaces",), rule, "no such entry")
     else:
         rule = "A2A 0.3, 5.6.4: the transport declared for the main url is preferredTransport"
-        found = f"{quoted(other[0])} instead of {quoted(preferred)}"
-        report.error(("additionalInterfaces", other[1], "transport"), rule, found)
+        text = f"{quoted(other[0])} instead of {quoted(preferred)}"
+        report.error(("additionalInterfaces", other[1], "transport"), rule, text)

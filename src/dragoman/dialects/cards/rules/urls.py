@@ -12,7 +12,7 @@ from dragoman.dialects.cards.rules.shape import Path, Report, quoted
 _WEB = ("http", "https")
 _PORTS = {"http": 80, "https": 443}
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:\S+", re.ASCII)
-_UNSEEN = re.compile(r"[\s\x00-\x1f\x7f]")
+_NOT_PRINTABLE = re.compile(r"[\s\x00-\x1f\x7f]")
 
 _LISTENING = "Advice: 0.0.0.0 and [::] are addresses to listen on; a card gives the one that callers can reach"
 _LOCAL = "Advice: an address on the agent's own machine cannot be reached from elsewhere"
@@ -20,7 +20,7 @@ _ELSEWHERE = "Advice: callers send credentials only to the origin the card came 
 _USER = "Advice: everyone can read a card, so its URLs hold no user name and no password"
 
 
-class Address(NamedTuple):
+class ParsedUrl(NamedTuple):
     """What is told apart in an absolute URL."""
 
     scheme: str
@@ -29,9 +29,9 @@ class Address(NamedTuple):
     names_user: bool
 
 
-def address_of(text: str) -> Address | None:
+def parse_url(text: str) -> ParsedUrl | None:
     """Take an absolute URL apart. None is a text that is none."""
-    if _UNSEEN.search(text):
+    if _NOT_PRINTABLE.search(text):
         return None
     try:
         parts = urlsplit(text)
@@ -41,7 +41,7 @@ def address_of(text: str) -> Address | None:
     host = (host or "").rstrip(".")
     if not parts.scheme or not host:
         return None
-    return Address(parts.scheme, host, port or _PORTS.get(parts.scheme), "@" in parts.netloc)
+    return ParsedUrl(parts.scheme, host, port or _PORTS.get(parts.scheme), "@" in parts.netloc)
 
 
 def is_uri(text: str) -> bool:
@@ -49,49 +49,49 @@ def is_uri(text: str) -> bool:
     return _URI.fullmatch(text) is not None
 
 
-def is_web(text: str) -> bool:
+def is_http_url(text: str) -> bool:
     """True for a URL of http or https."""
-    address = address_of(text)
-    return address is not None and address.scheme in _WEB
+    parsed = parse_url(text)
+    return parsed is not None and parsed.scheme in _WEB
 
 
-def is_here(host: str) -> bool:
+def is_loopback_host(host: str) -> bool:
     """True for a host that is the machine itself."""
     if host == "localhost" or host.endswith(".localhost"):
         return True
-    number = _number(host)
+    number = _parse_ip(host)
     return number is not None and number.is_loopback
 
 
-def check_site(report: Report, path: Path, url: object, encrypted: str, source: str | None) -> None:
+def check_url(report: Report, path: Path, url: object, encrypted: str, source: str | None) -> None:
     """Warn of an address that callers cannot reach or should not trust.
 
     `encrypted` is the rule that asks for https, `source` where the card was found. What is no URL is left alone:
     the tables have reported it.
     """
-    address = address_of(url) if isinstance(url, str) else None
-    if address is None:
+    parsed = parse_url(url) if isinstance(url, str) else None
+    if parsed is None:
         return
-    found = quoted(url)
-    origin = address_of(source) if source else None
-    if address.names_user:
+    quoted_url = quoted(url)
+    origin = parse_url(source) if source else None
+    if parsed.names_user:
         report.warning(path, _USER, "a user name in the URL")
-    number = _number(address.host)
+    number = _parse_ip(parsed.host)
     if number is not None and number.is_unspecified:
-        if origin is None or origin.host != address.host:
-            report.warning(path, _LISTENING, found)
+        if origin is None or origin.host != parsed.host:
+            report.warning(path, _LISTENING, quoted_url)
         return
-    if is_here(address.host):
-        if origin is not None and not is_here(origin.host):
-            report.warning(path, _LOCAL, found)
+    if is_loopback_host(parsed.host):
+        if origin is not None and not is_loopback_host(origin.host):
+            report.warning(path, _LOCAL, quoted_url)
             return
-    elif address.scheme == "http":
-        report.warning(path, encrypted, f"{found} is plain http")
-    if origin is not None and address.scheme in _WEB and address[:3] != origin[:3]:
-        report.warning(path, _ELSEWHERE, f"{found}, while the card is at {quoted(source)}")
+    elif parsed.scheme == "http":
+        report.warning(path, encrypted, f"{quoted_url} is plain http")
+    if origin is not None and parsed.scheme in _WEB and parsed[:3] != origin[:3]:
+        report.warning(path, _ELSEWHERE, f"{quoted_url}, while the card is at {quoted(source)}")
 
 
-def _number(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+def _parse_ip(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
         number = ipaddress.ip_address(host)
     except ValueError:

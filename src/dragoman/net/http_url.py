@@ -16,18 +16,18 @@ _UNSAFE = re.compile(r"[\x00-\x1f\x7f]")
 FRAMING = ("host", "content-length", "transfer-encoding", "connection", "upgrade", "expect")
 
 
-class Place(NamedTuple):
+class HttpUrl(NamedTuple):
     """What a URL says: whom to connect to, and what to ask for there."""
 
     tls: bool
     host: str
     port: int
-    head: bytes
+    request_line: bytes
     authorization: str
 
 
 @lru_cache(256)
-def place_of(url: str) -> Place:
+def parse_url(url: str) -> HttpUrl:
     """Take a URL apart. Raises ValueError when it names nobody that can be called."""
     parts = urlsplit(url)
     host = (parts.hostname or "").rstrip(".")
@@ -36,8 +36,8 @@ def place_of(url: str) -> Place:
     tls = parts.scheme == "https"
     port = parts.port or (443 if tls else 80)
     name = host if host.isascii() else host.encode("idna").decode()
-    shown_name = f"[{name.partition('%')[0]}]" if ":" in name else name
-    netloc = shown_name if port == (443 if tls else 80) else f"{shown_name}:{port}"
+    host_name = f"[{name.partition('%')[0]}]" if ":" in name else name
+    netloc = host_name if port == (443 if tls else 80) else f"{host_name}:{port}"
     target = quote(parts.path or "/", safe="/%:@!$&'()*+,;=~-._") + (
         f"?{quote(parts.query, safe='/%:@!$&()*+,;=?~-._')}" if parts.query else ""
     )
@@ -45,25 +45,25 @@ def place_of(url: str) -> Place:
     if parts.username is not None:
         secret = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
         authorization = f"Basic {b64encode(secret.encode()).decode()}"
-    return Place(tls, name, port, f" {target} HTTP/1.1\r\nHost: {netloc}\r\n".encode(), authorization)
+    return HttpUrl(tls, name, port, f" {target} HTTP/1.1\r\nHost: {netloc}\r\n".encode(), authorization)
 
 
-def spelled(request: HttpRequest, place: Place, agent: str) -> bytes:
+def encode_request(request: HttpRequest, url: HttpUrl, agent: str) -> bytes:
     """A request as bytes. Raises ValueError when a header would be more than one."""
-    head = _headers(tuple(request.headers.items()), place.authorization, agent)
+    head = _encode_headers(tuple(request.headers.items()), url.authorization, agent)
     body = request.body
     if body is None:
-        return b"%b%b%b\r\n" % (request.method.encode(), place.head, head)
-    return b"%b%b%bContent-Length: %d\r\n\r\n%b" % (request.method.encode(), place.head, head, len(body), body)
+        return b"%b%b%b\r\n" % (request.method.encode(), url.request_line, head)
+    return b"%b%b%bContent-Length: %d\r\n\r\n%b" % (request.method.encode(), url.request_line, head, len(body), body)
 
 
 # Most requests of a client have the same headers as the one before.
 @lru_cache(256)
-def _headers(given: tuple[tuple[str, str], ...], authorization: str, agent: str) -> bytes:
+def _encode_headers(headers: tuple[tuple[str, str], ...], authorization: str, agent: str) -> bytes:
     lines: list[str] = []
     keys: set[str] = set()
-    for name, value in given:
-        key = _key(name)
+    for name, value in headers:
+        key = _header_key(name)
         if not key or _UNSAFE.search(value):
             raise ValueError(f"the header {name!r} is not one that can be sent, or holds what no header may hold")
         keys.add(key)
@@ -76,7 +76,7 @@ def _headers(given: tuple[tuple[str, str], ...], authorization: str, agent: str)
 
 
 @lru_cache(512)
-def _key(name: str) -> str:
+def _header_key(name: str) -> str:
     """The name of a header in lower case; empty when it is none, or one that says where a request ends."""
     key = name.lower()
     return key if _TOKEN.fullmatch(name) and key not in FRAMING else ""

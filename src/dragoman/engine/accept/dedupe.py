@@ -7,7 +7,7 @@ import struct
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
-from dragoman.engine.ports.store import Repeat, Scope
+from dragoman.engine.ports.store import DedupeKey, Scope
 from dragoman.model.ids import is_uuid
 from dragoman.model.json import encode
 
@@ -51,10 +51,10 @@ class BloomFilter:
         return all(bits[byte] & bit for byte, bit in _positions(digest))
 
 
-REMEMBERED = 50_000
+MAX_RECENT_KEYS = 50_000
 
 
-class Repeats:
+class Deduplicator:
     """Finds the task a message was accepted into within the window.
 
     A message can be known again when its id is a UUID; ids typed by hand ("m1") and the same id with other content are
@@ -74,43 +74,43 @@ class Repeats:
     async def load(self) -> None:
         """Take over the keys an earlier process left."""
         if self._window_ms > 0:
-            for key in await self._store.marks(self._clock.now()):
+            for key in await self._store.dedupe_keys(self._clock.now()):
                 self._newer.add(key)
 
-    def key_of(self, scope: Scope, message: Message) -> Repeat | None:
+    def key_of(self, scope: Scope, message: Message) -> DedupeKey | None:
         """The key of this message, or None when it cannot be known again."""
         if self._window_ms <= 0 or not is_uuid(message.message_id):
             return None
         content = encode((scope, message.task_id, message.message_id.lower(), message.parts))
-        return Repeat(hashlib.sha256(content).digest(), self._clock.now() + self._window_ms)
+        return DedupeKey(hashlib.sha256(content).digest(), self._clock.now() + self._window_ms)
 
-    def may_know(self, repeat: Repeat) -> bool:
+    def may_contain(self, repeat: DedupeKey) -> bool:
         """False when no message had this key, for sure and without looking it up."""
-        key = repeat.key
+        key = repeat.digest
         if key in self._recent:
             return True
         return (self._newer.used and key in self._newer) or (self._older.used and key in self._older)
 
-    async def find(self, repeat: Repeat) -> str | None:
+    async def find(self, repeat: DedupeKey) -> str | None:
         """The id of the task that took this message before."""
         now = self._clock.now()
-        known = self._recent.get(repeat.key)
+        known = self._recent.get(repeat.digest)
         if known is not None:
             return known[1] if known[0] > now else None
-        if repeat.key in self._newer or repeat.key in self._older:
-            return await self._store.repeated(repeat.key, now)
+        if repeat.digest in self._newer or repeat.digest in self._older:
+            return await self._store.duplicate_of(repeat.digest, now)
         return None
 
-    def remember(self, repeat: Repeat, task_id: str) -> None:
+    def add(self, repeat: DedupeKey, task_id: str) -> None:
         """Keep a key at hand; the store keeps it too, in the commit of the message."""
         now = self._clock.now()
         if now - self._turned_ms >= self._window_ms:
             self._newer, self._older, self._turned_ms = BloomFilter(), self._newer, now
         while self._recent:
             key, (until, _) = next(iter(self._recent.items()))
-            if until > now and len(self._recent) < REMEMBERED:
+            if until > now and len(self._recent) < MAX_RECENT_KEYS:
                 break
             if until > now:
                 self._newer.add(key)
             del self._recent[key]
-        self._recent[repeat.key] = (repeat.until_ms, task_id)
+        self._recent[repeat.digest] = (repeat.expires_ms, task_id)

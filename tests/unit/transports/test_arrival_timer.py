@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from dragoman.testing import Clock
-from dragoman.transports.http import PIECE, Request, Shared, TooSlow, refusal_headers, status_of
-from dragoman.transports.limits import Patience
+from dragoman.transports.http import CHUNK_BYTES, Request, SharedResources, TooSlow, error_headers, rpc_http_status
+from dragoman.transports.limits import ArrivalTimer
 
 LIMIT = 10_000_000
 
@@ -18,10 +18,12 @@ LIMIT = 10_000_000
 class Body:
     """A request whose body comes in pieces, when the test says so."""
 
-    def __init__(self, clock: Clock, seconds: float = 8, patience: Patience | None = None, **scope: Any) -> None:
+    def __init__(self, clock: Clock, seconds: float = 8, timer: ArrivalTimer | None = None, **scope: Any) -> None:
         self.pieces: asyncio.Queue[MutableMapping[str, Any]] = asyncio.Queue()
         scope = {"method": "POST", "headers": [], "path": "/", **scope}
-        self.request = Request(scope, self.pieces.get, [], shared=Shared(patience=patience or Patience(clock, seconds)))
+        self.request = Request(
+            scope, self.pieces.get, [], shared=SharedResources(arrival_timer=timer or ArrivalTimer(clock, seconds))
+        )
 
     def put(self, body: bytes, *, more: bool = True) -> None:
         self.pieces.put_nowait({"type": "http.request", "body": body, "more_body": more})
@@ -41,8 +43,8 @@ async def test_a_body_that_is_there_sets_no_timer(clock: Clock) -> None:
 
 
 async def test_bodies_that_are_not_there_set_one_timer_for_all(clock: Clock) -> None:
-    patience = Patience(clock, 8)
-    bodies = [Body(clock, patience=patience) for _ in range(3)]
+    timer = ArrivalTimer(clock, 8)
+    bodies = [Body(clock, timer=timer) for _ in range(3)]
     reading = [asyncio.create_task(body.request.body(LIMIT)) for body in bodies]
     await asyncio.sleep(0)
     assert clock.pending == 1
@@ -62,8 +64,8 @@ async def test_a_body_that_never_comes_is_given_up(clock: Clock) -> None:
     with pytest.raises(TooSlow, match="within 8 seconds") as caught:
         await reading
     assert not reading.cancelled()
-    assert status_of(caught.value) == 408
-    assert refusal_headers(caught.value) == [(b"connection", b"close")]
+    assert rpc_http_status(caught.value) == 408
+    assert error_headers(caught.value) == [(b"connection", b"close")]
     assert clock.pending == 0
 
 
@@ -81,15 +83,15 @@ async def test_a_large_body_has_time_for_every_piece(clock: Clock) -> None:
     body = Body(clock)
     reading = asyncio.create_task(body.request.body(LIMIT))
     for _ in range(10):
-        body.put(b"x" * PIECE)
+        body.put(b"x" * CHUNK_BYTES)
         await clock.advance(7)
     body.put(b"end", more=False)
-    assert len(await reading) == 10 * PIECE + 3
+    assert len(await reading) == 10 * CHUNK_BYTES + 3
 
 
 async def test_each_is_given_up_in_its_own_time(clock: Clock) -> None:
-    patience = Patience(clock, 8)
-    bodies = [Body(clock, patience=patience) for _ in range(3)]
+    timer = ArrivalTimer(clock, 8)
+    bodies = [Body(clock, timer=timer) for _ in range(3)]
     tasks: list[asyncio.Task[bytes]] = []
     for body in bodies:
         tasks.append(asyncio.create_task(body.request.body(LIMIT)))
@@ -131,4 +133,4 @@ async def test_later_versions_of_http_are_not_told_to_close(clock: Clock) -> Non
     await clock.advance(10)
     with pytest.raises(TooSlow) as caught:
         await reading
-    assert refusal_headers(caught.value) == []
+    assert error_headers(caught.value) == []

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from dragoman.transports.limits import Pace
+from dragoman.transports.limits import CpuThrottle
 
 
 def work(seconds: float = 0.01) -> None:
@@ -19,17 +19,17 @@ def work(seconds: float = 0.01) -> None:
 
 
 async def test_who_comes_alone_does_not_wait() -> None:
-    turn = Pace().turn()
+    turn = CpuThrottle().wait_for_turn()
     with pytest.raises(StopIteration):
         turn.send(None)
 
 
 async def test_between_two_turns_the_loop_belongs_to_others_for_as_long_as_the_first_took() -> None:
-    pace = Pace()
+    throttle = CpuThrottle()
     spans: list[tuple[float, float]] = []
 
     async def piece() -> None:
-        await pace.turn()
+        await throttle.wait_for_turn()
         began = time.monotonic()
         work()
         spans.append((began, time.monotonic()))
@@ -42,15 +42,15 @@ async def test_between_two_turns_the_loop_belongs_to_others_for_as_long_as_the_f
 
 
 async def test_turns_come_in_the_order_they_were_asked_for_and_who_leaves_is_passed_over() -> None:
-    pace = Pace()
+    throttle = CpuThrottle()
     order: list[int] = []
 
     async def piece(number: int) -> None:
-        await pace.turn()
+        await throttle.wait_for_turn()
         order.append(number)
 
     async with asyncio.timeout(10):
-        await pace.turn()
+        await throttle.wait_for_turn()
         tasks = [asyncio.create_task(piece(number)) for number in range(5)]
         await asyncio.sleep(0)
         tasks[1].cancel()
@@ -59,11 +59,11 @@ async def test_turns_come_in_the_order_they_were_asked_for_and_who_leaves_is_pas
 
 
 async def test_a_turn_given_to_one_who_leaves_goes_to_the_next() -> None:
-    pace = Pace()
-    await pace.turn()
-    first, second = asyncio.create_task(pace.turn()), asyncio.create_task(pace.turn())
+    throttle = CpuThrottle()
+    await throttle.wait_for_turn()
+    first, second = asyncio.create_task(throttle.wait_for_turn()), asyncio.create_task(throttle.wait_for_turn())
     await asyncio.sleep(0)
-    pace._next()  # its turn comes while it is being cancelled
+    throttle._next()  # its turn comes while it is being cancelled
     first.cancel()
     async with asyncio.timeout(10):
         await second
